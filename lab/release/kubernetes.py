@@ -1,0 +1,157 @@
+"""Kubernetes 1.20 for the lab's cluster, built from Debian's source package (reference/feasibility.md, "kube-apiserver").
+
+No registry that can be reached offline has binaries of it. Debian bookworm's source package holds the whole tree; it is
+built with Debian's Go 1.19 in GOPATH mode (its go.mod is too old for module mode), after one vendored library is
+replaced by Debian's newer one: reflect2 1.0.1 makes the server fault on the first object with a filled map.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from lab.release import progress
+from lab.release.apt import close_apt, open_apt
+from lab.release.errors import RecipeMismatch, ToolMissing
+from lab.release.store import Store, default_cache, file_sha256
+
+SOURCE = "kubernetes"
+UPSTREAM = "1.20.2"
+BINARIES = ("kube-apiserver", "kube-controller-manager", "kubelet")
+GO_ROOT = Path("/usr/lib/go-1.19")
+REFLECT2 = Path("/usr/share/gocode/src/github.com/modern-go/reflect2")
+VENDORED_REFLECT2 = Path("vendor/github.com/modern-go/reflect2")
+INFO = "kubernetes.json"
+
+# Raise when the steps below change in a way that changes the binaries.
+RECIPE = "1"
+
+_HOST_PACKAGES = ("golang-1.19-go", "golang-github-modern-go-reflect2-dev")
+
+
+def package_version(package: str) -> str:
+    """The version of a Debian package installed on the host; ToolMissing when it is not."""
+    done = subprocess.run(
+        [progress.need("dpkg-query", "dpkg"), "-W", "-f", "${db:Status-Abbrev}${Version}", package],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode or not done.stdout.startswith("ii"):
+        raise ToolMissing(f"Debian package {package}", f"apt-get install {package}")
+    return done.stdout[3:].strip()
+
+
+def build_kubernetes(cache: Path | None = None) -> Path:
+    """Directory with kube-apiserver, kube-controller-manager and kubelet (static, stripped, amd64).
+
+    Built once for each recipe, Go and reflect2 (about 8 minutes of CPU); later calls return at once. The directory
+    also holds ``kubernetes.json``: the source package's version and each binary's SHA-256.
+    """
+    store = Store(cache or default_cache())
+    inputs = {
+        "recipe": RECIPE,
+        "source": f"{SOURCE} {UPSTREAM}",
+        "binaries": " ".join(BINARIES),
+        **{package: package_version(package) for package in _HOST_PACKAGES},
+    }
+    return store.stage("kubernetes", inputs, lambda out: _build(store, out))
+
+
+def _build(store: Store, out: Path) -> None:
+    for program, package in (("rsync", "rsync"), ("jq", "jq"), ("make", "make"), ("dpkg-source", "dpkg-dev")):
+        progress.need(program, package)
+    work = store.scratch("kubernetes-src")
+    try:
+        tree, version = _source(store, work)
+        _replace_reflect2(tree)
+        built = _make(store, work, tree)
+        for name in BINARIES:
+            shutil.copy2(built / name, out / name)
+            (out / name).chmod(0o755)
+        info = {
+            "version": UPSTREAM,
+            "source": f"{SOURCE} {version}",
+            "sha256": {name: file_sha256(out / name) for name in BINARIES},
+        }
+        (out / INFO).write_text(json.dumps(info, indent=1) + "\n")
+    finally:
+        # Go's own caches are read-only directories; shutil.rmtree alone stops at them.
+        subprocess.run(["chmod", "-R", "u+w", str(work)], check=False)
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _source(store: Store, work: Path) -> tuple[Path, str]:
+    """Download and unpack the source package; its tree and its Debian version."""
+    apt = open_apt(store, "deb-src")
+    try:
+        apt.get(["source", "--download-only", SOURCE], "kubernetes-source", cwd=work)
+    finally:
+        close_apt(apt)
+    descriptions = sorted(work.glob(f"{SOURCE}_*.dsc"))
+    if len(descriptions) != 1:
+        raise RecipeMismatch(f"expected one .dsc of {SOURCE}, found {[d.name for d in descriptions]}")
+    version = descriptions[0].name.removeprefix(f"{SOURCE}_").removesuffix(".dsc")
+    if UPSTREAM not in version:
+        raise RecipeMismatch(f"the apt source has {SOURCE} {version}, the recipe is for {UPSTREAM}")
+    # GOPATH mode wants the tree at src/k8s.io/kubernetes; unpacked right there, no link is needed.
+    tree = work / "go" / "src" / "k8s.io" / "kubernetes"
+    tree.parent.mkdir(parents=True)
+    argv = ["dpkg-source", "--no-check", "-x", str(descriptions[0]), str(tree)]
+    progress.run(argv, label="kubernetes-unpack", log=store.log("kubernetes-unpack"), cwd=work)
+    return tree, version
+
+
+def _replace_reflect2(tree: Path) -> None:
+    """Put Debian's reflect2 (1.0.2) in the place of the vendored 1.0.1, sources and assembler both."""
+    vendored = tree / VENDORED_REFLECT2
+    if not vendored.is_dir():
+        raise RecipeMismatch(f"{VENDORED_REFLECT2} is not in the source package")
+    fresh = [p for p in sorted(REFLECT2.glob("*")) if p.suffix in (".go", ".s") and not p.name.endswith("_test.go")]
+    if not fresh:
+        raise ToolMissing(f"sources of reflect2 in {REFLECT2}", f"apt-get install {_HOST_PACKAGES[1]}")
+    for old in vendored.iterdir():
+        if old.suffix in (".go", ".s"):
+            old.unlink()
+    for path in fresh:
+        shutil.copy(path, vendored / path.name)
+
+
+def _make(store: Store, work: Path, tree: Path) -> Path:
+    """Run the tree's own make (its generators are needed); the directory with the binaries."""
+    home = work / "home"
+    home.mkdir()
+    environment = {
+        "PATH": f"{GO_ROOT / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+        "HOME": str(home),
+        "GOPATH": str(work / "go"),
+        "GOCACHE": str(work / "gocache"),
+        "GO111MODULE": "off",
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "",
+        # make and go both derive the package path from PWD, not from the directory's own name.
+        "PWD": str(tree),
+        "LC_ALL": "C.UTF-8",
+        "KUBE_GIT_TREE_STATE": "archive",
+        "KUBE_GIT_COMMIT": "0" * 40,
+        "KUBE_GIT_VERSION": f"v{UPSTREAM}",
+        "KUBE_GIT_MAJOR": "1",
+        "KUBE_GIT_MINOR": "20",
+        "SOURCE_DATE_EPOCH": "1610000000",
+    }
+    version_file = work / "version.sh"
+    version_file.write_text(
+        "".join(f"{key}='{value}'\n" for key, value in environment.items() if key.startswith("KUBE_GIT"))
+    )
+    environment["KUBE_GIT_VERSION_FILE"] = str(version_file)
+    what = " ".join(f"cmd/{name}" for name in BINARIES)
+    argv = ["make", f"WHAT={what}", "GOLDFLAGS=-s -w"]
+    progress.run(argv, label="kubernetes-make", log=store.log("kubernetes-make"), cwd=tree, env=environment)
+    built = tree / "_output" / "bin"
+    absent = [name for name in BINARIES if not (built / name).exists()]
+    if absent:
+        raise RecipeMismatch(f"make ended well but left no {', '.join(absent)} in {built}")
+    return built
