@@ -1,0 +1,117 @@
+"""The two files that a user hands to the installer, written for a lab's topology.
+
+Only the documented schema is used (reference/installer.md §1), so that any openshift-install can be run on them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.topology import NodeSpec, Topology
+
+CLUSTER_NETWORK = {"cidr": "10.128.0.0/14", "hostPrefix": 23}
+SERVICE_NETWORK = "172.30.0.0/16"
+NIC = "eth0"  # a logical name: the installer maps it by MAC address to the kernel's
+
+
+@dataclass(frozen=True)
+class Access:
+    """What a cluster needs to reach the lab: `pull_secret` as dockerconfigjson text, the CA as PEM, an OpenSSH public
+    key, and the registry's repository (`source`) with where the lab mirrors it (`mirror`)."""
+
+    pull_secret: str
+    trust_bundle: str
+    ssh_key: str
+    source: str
+    mirror: str
+
+
+def install_config(topology: Topology, access: Access) -> dict[str, Any]:
+    """install-config.yaml of the topology."""
+    config: dict[str, Any] = {
+        "apiVersion": "v1",
+        "metadata": {"name": topology.cluster_name},
+        "baseDomain": topology.base_domain,
+        "controlPlane": {"name": "master", "replicas": len(topology.masters)},
+        "compute": [{"name": "worker", "replicas": len(topology.workers)}],
+        "networking": {
+            "networkType": "OVNKubernetes",
+            "machineNetwork": [{"cidr": topology.machine_network}],
+            "clusterNetwork": [dict(CLUSTER_NETWORK)],
+            "serviceNetwork": [SERVICE_NETWORK],
+        },
+        "platform": {"none": {}},
+        "pullSecret": json.dumps(json.loads(access.pull_secret)),
+        "sshKey": access.ssh_key,
+        "additionalTrustBundle": access.trust_bundle,
+        "imageDigestSources": [{"source": access.source, "mirrors": [access.mirror]}],
+    }
+    if topology.platform == "baremetal":
+        config["platform"] = {
+            "baremetal": {"apiVIPs": [topology.api_vip], "ingressVIPs": [topology.ingress_vip]},
+        }
+    return config
+
+
+def _nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
+    address = {"ip": node.ip, "prefix-length": topology.network.prefixlen}
+    interface = {
+        "name": NIC,
+        "type": "ethernet",
+        "state": "up",
+        "mac-address": node.mac,
+        "ipv4": {"enabled": True, "dhcp": False, "address": [address]},
+        "ipv6": {"enabled": False},
+    }
+    return {
+        "interfaces": [interface],
+        "dns-resolver": {"config": {"server": [topology.gateway]}},
+        "routes": {
+            "config": [
+                {
+                    "destination": "0.0.0.0/0",
+                    "next-hop-address": topology.gateway,
+                    "next-hop-interface": NIC,
+                    "table-id": 254,
+                }
+            ]
+        },
+    }
+
+
+def agent_config(topology: Topology) -> dict[str, Any]:
+    """agent-config.yaml of the topology: a host an entry, found by its MAC address."""
+    hosts = []
+    for node in topology.nodes:
+        host: dict[str, Any] = {
+            "hostname": node.name,
+            "role": node.role,
+            "interfaces": [{"name": NIC, "macAddress": node.mac}],
+            "rootDeviceHints": {"deviceName": "/dev/vda"},
+        }
+        if topology.addressing == "static":
+            host["networkConfig"] = _nmstate(topology, node)
+        hosts.append(host)
+    return {
+        "apiVersion": "v1beta1",
+        "kind": "AgentConfig",
+        "metadata": {"name": topology.cluster_name},
+        "rendezvousIP": topology.rendezvous_ip,
+        "additionalNTPSources": [topology.gateway],
+        "hosts": hosts,
+    }
+
+
+def write_configs(directory: Path, topology: Topology, access: Access) -> None:
+    """Write install-config.yaml and agent-config.yaml (0600: one holds the pull secret) into `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = {"install-config.yaml": install_config(topology, access), "agent-config.yaml": agent_config(topology)}
+    for name, content in files.items():
+        path = directory / name
+        path.touch(mode=0o600)
+        path.write_text(yaml.safe_dump(content, sort_keys=False))

@@ -1,0 +1,160 @@
+"""What scenarios hold in their hands: a deployment that they drive, and a cluster that is installed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import subprocess
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.configs import Access, write_configs
+from lab.lab import Lab
+from lab.topology import Topology
+
+CREATE_IMAGE_SECONDS = 300
+BOOTSTRAP_SECONDS = 1500
+INSTALL_SECONDS = 1500
+
+
+@dataclass
+class Deployment:
+    """A lab that is up, and a directory with both config files; nothing has booted.
+
+    `installer` is the command line of the installer under test; `directory` its `--dir`.
+    """
+
+    lab: Lab
+    directory: Path
+    installer: list[str]
+    release_image: str
+    access: Access
+    boots: list[str] = field(default_factory=list)
+
+    @property
+    def topology(self) -> Topology:
+        """What the lab was made from."""
+        return self.lab.topology
+
+    def write_configs(self) -> None:
+        """Write the two config files of the topology."""
+        write_configs(self.directory, self.topology, self.access)
+
+    def agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
+        """Run `<installer> agent WORDS --dir DIR` in the lab; its output is kept as evidence."""
+        return self.lab.run(
+            [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", "debug"],
+            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release_image},
+            name="-".join(words),
+            timeout=timeout,
+        )
+
+    def create_image(self) -> Path:
+        """`agent create image`; the path of the ISO."""
+        with self.lab.phase("create image"):
+            result = self.agent("create", "image", timeout=CREATE_IMAGE_SECONDS)
+        assert result.returncode == 0, f"create image ended with {result.returncode}:\n{result.stdout[-3000:]}"
+        return self.directory / "agent.x86_64.iso"
+
+    def boot(self) -> None:
+        """Insert the ISO into every machine through Redfish and power all of them on."""
+        iso = self.directory / "agent.x86_64.iso"
+        with self.lab.phase("insert media"):
+            for node in self.lab.nodes.values():
+                node.media.insert(self.lab.serve(iso))
+        with self.lab.phase("power on"):
+            for node in self.lab.nodes.values():
+                node.power.on()
+
+    def wait_for(self, target: str, timeout: float) -> subprocess.CompletedProcess[str]:
+        """`agent wait-for TARGET`, whatever it ends with."""
+        with self.lab.phase(f"wait-for {target}"):
+            return self.agent("wait-for", target, timeout=timeout)
+
+    def install(self) -> Installation:
+        """Everything, to a working cluster; fails with the last lines of what failed."""
+        self.create_image()
+        self.boot()
+        for target, seconds in (("bootstrap-complete", BOOTSTRAP_SECONDS), ("install-complete", INSTALL_SECONDS)):
+            result = self.wait_for(target, seconds)
+            assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{result.stdout[-4000:]}"
+        return Installation(self)
+
+
+@dataclass
+class Installation:
+    """A cluster that `wait-for install-complete` has called complete."""
+
+    deployment: Deployment
+
+    @property
+    def lab(self) -> Lab:
+        """The lab that it runs in."""
+        return self.deployment.lab
+
+    @property
+    def topology(self) -> Topology:
+        """What the lab was made from."""
+        return self.deployment.topology
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The user's kubeconfig, as the installer left it."""
+        return self.deployment.directory / "auth/kubeconfig"
+
+    @property
+    def console_url(self) -> str:
+        """Where the console must be."""
+        return f"https://console-openshift-console.apps.{self.topology.cluster_domain}"
+
+    def kubectl(self, *words: str) -> str:
+        """What the unmodified kubectl prints, run in the lab; an error of it fails the test."""
+        result = self.lab.run(["kubectl", "--kubeconfig", str(self.kubeconfig), *words], name="kubectl", timeout=90)
+        assert result.returncode == 0, f"kubectl {' '.join(words)}: {result.stdout[-2000:]}"
+        return result.stdout
+
+    def kubectl_json(self, *words: str) -> Any:
+        """What kubectl prints with `-o json`, decoded."""
+        return json.loads(self.kubectl(*words, "-o", "json"))
+
+    def api_client(self) -> Any:
+        """An ApiClient of the official Python client for the user's kubeconfig; use it inside `lab.inside`."""
+        from kubernetes import config
+
+        return config.new_client_from_config(str(self.kubeconfig))
+
+    def api_ready(self) -> bool:
+        """Whether kube-apiserver says that it is ready."""
+        return self.kubectl("get", "--raw", "/readyz") == "ok"
+
+    def nodes_ready(self) -> bool:
+        """Whether every node's condition Ready is True."""
+        states = [
+            condition["status"]
+            for node in self.kubectl_json("get", "nodes")["items"]
+            for condition in node["status"]["conditions"]
+            if condition["type"] == "Ready"
+        ]
+        return states == ["True"] * len(self.topology.nodes)
+
+    def restarts(self, namespace: str) -> int:
+        """How often containers of a namespace's pods were restarted, in all."""
+        pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
+        return sum(c["restartCount"] for pod in pods for c in pod["status"].get("containerStatuses", []))
+
+    def get(self, url: str) -> tuple[int, str]:
+        """Status and body of an https URL, verified against the CAs of the user's kubeconfig."""
+        [cluster] = yaml.safe_load(self.kubeconfig.read_text())["clusters"]
+        bundle = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
+
+        def fetch() -> tuple[int, str]:
+            context = ssl.create_default_context(cadata=bundle)
+            with urllib.request.urlopen(url, context=context, timeout=30) as response:
+                return response.status, response.read().decode()
+
+        return self.lab.inside(fetch)

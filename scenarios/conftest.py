@@ -1,0 +1,89 @@
+"""Fixtures and options of scenarios."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lab.lab import Lab
+from lab.release import Release, build_release
+from scenarios.cluster import Deployment, Installation
+from scenarios.ids import topology_of
+
+ROOT = Path(__file__).parents[1]
+FAILED = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of scenarios."""
+    group = parser.getgroup("node0", "scenarios in the virtual bare-metal lab")
+    group.addoption("--artifacts", default=str(ROOT / "artifacts"), help="where evidence goes (default: artifacts/)")
+    group.addoption("--installer", help="another installer to test, for example a path of openshift-install")
+    group.addoption(
+        "--lab-keep",
+        choices=("never", "on-failure", "always"),
+        default="never",
+        help="leave the lab running when its scenario ends, for `node0-lab ls|ssh|console`",
+    )
+
+
+@pytest.fixture(scope="session")
+def release() -> Release:
+    """The lab release, built when its inputs changed."""
+    return build_release()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember what failed, on the test and on its module, for --lab-keep=on-failure."""
+    report = yield
+    if report.failed:
+        for node in (item, item.parent):
+            if node is not None:
+                node.stash.setdefault(FAILED, []).append(item.nodeid)
+    return report
+
+
+@contextmanager
+def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Deployment]:
+    scenario_id: str = request.param
+    artifacts = Path(request.config.getoption("--artifacts")) / scenario_id
+    shutil.rmtree(artifacts, ignore_errors=True)
+    installer = request.config.getoption("--installer")
+    keep = request.config.getoption("--lab-keep")
+    with Lab(topology_of(scenario_id), artifacts=artifacts, release=release) as lab:
+        deployment = Deployment(
+            lab=lab,
+            directory=artifacts / "cluster",
+            installer=[installer] if installer else [str(Path(sys.executable).with_name("node0"))],
+            release_image=release.pullspec,
+            access=lab.access,
+        )
+        failed = True
+        try:
+            deployment.write_configs()
+            yield deployment
+            failed = bool(request.node.stash.get(FAILED, []))
+        finally:
+            lab.collect()
+            if keep == "always" or (keep == "on-failure" and failed):
+                lab.keep()
+
+
+@pytest.fixture
+def deployment(request: pytest.FixtureRequest, release: Release) -> Iterator[Deployment]:
+    """A lab that is up with both config files written; nothing has booted. Parametrise with a scenario id."""
+    with _deployed(request, release) as deployed:
+        yield deployed
+
+
+@pytest.fixture(scope="module")
+def installation(request: pytest.FixtureRequest, release: Release) -> Iterator[Installation]:
+    """An installed cluster, made once a module and id. Parametrise with a scenario id."""
+    with _deployed(request, release) as deployed:
+        yield deployed.install()
