@@ -1,0 +1,204 @@
+"""Debian's share of the images: the base layer that all of them stand on, and layers of further packages.
+
+The base is the packages marked Essential plus Python and what the agent looks at hardware with: no apt, no
+documentation, no translations. A package layer holds just the packages that the base lacks, unpacked
+without running their scripts; everything a program of ours needs from them is in their files.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.release import progress
+from lab.release.apt import SUITE, close_apt, debian_sources, open_apt, transport_settings
+from lab.release.errors import RecipeMismatch
+from lab.release.layer import Compression, Layer, LayerWriter
+from lab.release.store import Store
+
+BASE_PACKAGES = (
+    "ca-certificates",
+    "dmidecode",
+    "iproute2",
+    "iputils-arping",
+    "iputils-ping",
+    "mount",
+    "openssl",
+    "procps",
+    "python3",
+    "util-linux-extra",
+)
+
+# Raise when the code below changes in a way that changes the layers.
+RECIPE = "4"
+
+DPKG_STATUS = "dpkg-status"
+
+# Left out of every layer: nobody reads or translates in a container, nothing is installed there later, and nothing
+# of ours is written in Perl, which Debian's package tools bring along.
+UNWANTED = (
+    "dev/*",
+    "etc/machine-id",
+    "etc/hostname",
+    "etc/resolv.conf",
+    "run/*",
+    "tmp/*",
+    "usr/bin/perl*",
+    "usr/games/*",
+    "usr/include/*",
+    "usr/lib/python3*/ensurepip/*",
+    "usr/lib/python3*/idlelib/*",
+    "usr/lib/python3*/lib2to3/*",
+    "usr/lib/python3*/pydoc_data/*",
+    "usr/lib/python3*/test/*",
+    "usr/lib/python3*/turtledemo/*",
+    "usr/lib/python3*/*.opt-[12].pyc",
+    "usr/lib/x86_64-linux-gnu/gconv/*",
+    "usr/lib/x86_64-linux-gnu/libperl.so*",
+    "usr/lib/x86_64-linux-gnu/perl*",
+    "usr/share/bash-completion/*",
+    "usr/share/bug/*",
+    "usr/share/doc-base/*",
+    "usr/share/doc/*",
+    "usr/share/info/*",
+    "usr/share/lintian/*",
+    "usr/share/locale/*",
+    "usr/share/man/*",
+    "usr/share/misc/pci.ids",
+    "usr/share/perl*",
+    "usr/share/snmp/*",
+    "usr/share/zoneinfo/*",
+    "var/cache/*",
+    "var/lib/apt/*",
+    "var/lib/dpkg/*",
+    "var/log/*",
+)
+# Licences stay, whatever else of the documentation goes.
+_KEPT = re.compile(r"^usr/share/doc/[^/]+/copyright$")
+_UNWANTED = re.compile("|".join(fnmatch.translate(pattern) for pattern in UNWANTED))
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Debian packages for one layer; ``skip`` are patterns of dependencies that the program runs without."""
+
+    names: tuple[str, ...]
+    skip: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        """One line that says what the layer is made from."""
+        return f"{' '.join(sorted(self.names))} without {' '.join(self.skip)}"
+
+    def takes(self, deb: str) -> bool:
+        """Whether a .deb file's package is to be unpacked."""
+        return not any(fnmatch.fnmatchcase(deb.split("_", 1)[0], pattern) for pattern in self.skip)
+
+
+def wanted(name: str) -> bool:
+    """Whether a path (relative, after the /usr merge) of a package belongs into an image."""
+    return _KEPT.match(name) is not None or _UNWANTED.match(name) is None
+
+
+def base(store: Store) -> Path:
+    """Stage with the base layer and, beside it, the dpkg status that package layers resolve against."""
+    inputs = {"recipe": RECIPE, "suite": SUITE, "packages": " ".join(BASE_PACKAGES), "unwanted": " ".join(UNWANTED)}
+    return store.stage("base", inputs, lambda out: _build_base(store, out))
+
+
+def _build_base(store: Store, out: Path) -> None:
+    work = store.scratch("mmdebstrap")
+    try:
+        sources = work / "debian.sources"
+        sources.write_text("\n".join(source.stanza("deb") for source in debian_sources()))
+        settings = work / "apt.conf"
+        settings.write_text(transport_settings())
+        archive = work / "base.tar"
+        argv = [
+            progress.need("mmdebstrap", "mmdebstrap"),
+            "--variant=essential",
+            "--mode=root",
+            "--format=tar",
+            f"--include={','.join(BASE_PACKAGES)}",
+            f"--aptopt={settings}",
+            "--aptopt=APT::Install-Recommends false",
+            # Files are re-dated later, so Python's caches must not be tied to dates; without them every start of a
+            # container would compile its imports anew, which takes seconds under software emulation.
+            "--customize-hook=chroot \"$1\" python3 -m compileall -q -f --invalidation-mode unchecked-hash "
+            "-x '/(test|lib2to3|idlelib)/' /usr/lib/python3.11 /usr/lib/python3/dist-packages",
+            "--customize-hook=rm -rf \"$1\"/usr/share/zoneinfo",
+            SUITE,
+            str(archive),
+            str(sources),
+        ]
+        progress.run(argv, label="mmdebstrap", log=store.log("mmdebstrap"))
+        writer = LayerWriter()
+        with tarfile.open(archive) as tar:
+            status = tar.extractfile(next(m for m in tar if m.name.strip("./") == "var/lib/dpkg/status"))
+            assert status is not None
+            (out / DPKG_STATUS).write_bytes(status.read())
+        writer.add_tar(archive, wanted, directories=True)
+        # What mmdebstrap's tar holds empty, or not at all, and programs expect.
+        for name, mode in (("tmp", 0o1777), ("run", 0o755), ("var/log", 0o755), ("var/cache", 0o755)):
+            writer.add_directory(name, mode)
+        writer.add_bytes("usr/share/node0/base.packages", _package_list(out / DPKG_STATUS))
+        writer.finish(out, Compression.ZSTD)
+    finally:
+        subprocess.run(["rm", "-rf", str(work)], check=False)
+
+
+def _package_list(status: Path) -> str:
+    pairs = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", status.read_text(), re.MULTILINE)
+    return "".join(f"{name} {version}\n" for name, version in sorted(pairs))
+
+
+def package_layers(store: Store, groups: Mapping[str, Packages]) -> dict[str, Layer]:
+    """One layer for each named group of packages, with the dependencies that the base does not have."""
+    under = base(store)
+    common = {"recipe": RECIPE, "base": under.name, "unwanted": " ".join(UNWANTED)}
+    wishes = {name: packages.describe() for name, packages in groups.items()}
+
+    def download(out: Path) -> None:
+        apt = open_apt(store, "deb", status=under / DPKG_STATUS)
+        try:
+            for name, packages in groups.items():
+                (out / name).mkdir()
+                for deb in apt.download(packages.names, f"download-{name}"):
+                    if packages.takes(deb.name):
+                        (out / name / deb.name).hardlink_to(deb)
+        finally:
+            close_apt(apt)
+
+    def layer(name: str) -> Layer:
+        def build(out: Path) -> None:
+            debs = store.stage("debs", {**common, "groups": json.dumps(wishes, sort_keys=True)}, download)
+            _unpack(store, sorted((debs / name).glob("*.deb")), name, out)
+
+        stage = store.stage(f"packages-{name}", {**common, "packages": wishes[name]}, build)
+        return Layer.load(stage)
+
+    return {name: layer(name) for name in groups}
+
+
+def _unpack(store: Store, debs: Sequence[Path], group: str, out: Path) -> None:
+    if not debs:
+        raise RecipeMismatch(f"package group {group!r} adds nothing to the base")
+    work = store.scratch(f"unpack-{group}")
+    try:
+        writer = LayerWriter()
+        for deb in debs:
+            archive = work / f"{deb.stem}.tar"
+            argv = [progress.need("dpkg-deb", "dpkg"), "--fsys-tarfile", str(deb)]
+            progress.run(argv, label=f"unpack-{group}", log=store.log(f"unpack-{group}"), stdout=archive)
+            writer.add_tar(archive, wanted, directories=False)
+        writer.add_bytes(f"usr/share/node0/{group}.packages", "".join(f"{deb.name}\n" for deb in debs))
+        writer.finish(out, Compression.ZSTD)
+    finally:
+        subprocess.run(["rm", "-rf", str(work)], check=False)
+
+
