@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from lab.lab import Lab
+from lab.paths import cache_dir
 from lab.release import Release, build_release
 from scenarios.cluster import Deployment, Installation
 from scenarios.ids import topology_of
+from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 
 ROOT = Path(__file__).parents[1]
+DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[list[str]]()
 
 
@@ -30,6 +34,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="never",
         help="leave the lab running when its scenario ends, for `node0-lab ls|ssh|console`",
     )
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioScheduling:
+    """Scenarios are handed out whole, the longest first."""
+    return ScenarioScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest scenario first, the same in every worker."""
+    reorder(items, DURATIONS.read())
 
 
 @pytest.fixture(scope="session")
@@ -64,11 +79,14 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
             release_image=release.pullspec,
             access=lab.access,
         )
-        failed = True
+        failed, start = True, time.monotonic()
         try:
             deployment.write_configs()
             yield deployment
             failed = bool(request.node.stash.get(FAILED, []))
+            if not failed:
+                unit = unit_of(f"{request.node.nodeid.split('::')[0]}::_[{scenario_id}]")
+                DURATIONS.update({unit: time.monotonic() - start})
         finally:
             lab.collect()
             if keep == "always" or (keep == "on-failure" and failed):

@@ -1,0 +1,90 @@
+"""How pytest-xdist hands out scenarios: one at a time, the longest first by what earlier runs took.
+
+All tests of one scenario id share one lab, so they are one unit of work. xdist's own modes give every worker two units
+at the start, which queues an hour-long install behind another while workers idle (reference/lab.md §4).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+# A unit that was never run: between a fast test and an install.
+UNKNOWN_SECONDS = 600.0
+_PARAMETER = re.compile(r"\[(?P<id>[a-z0-9_-]+)\]$")
+
+
+def unit_of(nodeid: str) -> str:
+    """The unit of work a test belongs to: its file and scenario id, or its file where it has no id.
+
+    Two files with one id install two labs: the file belongs to the unit.
+    """
+    file = nodeid.split("::", 1)[0]
+    match = _PARAMETER.search(nodeid)
+    return f"{file}[{match['id']}]" if match else file
+
+
+def longest_first(units: Iterable[str], seconds: dict[str, float]) -> list[str]:
+    """Units by recorded duration, the longest first, then by name: the same order in every worker."""
+    return sorted(units, key=lambda unit: (-seconds.get(unit, UNKNOWN_SECONDS), unit))
+
+
+class Durations:
+    """Seconds that each unit took when it last passed, in a JSON file that several pytest processes share."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self) -> dict[str, float]:
+        """What is recorded; nothing where the file is absent or damaged."""
+        try:
+            recorded = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            return {}
+        return {k: float(v) for k, v in recorded.items()} if isinstance(recorded, dict) else {}
+
+    def update(self, seconds: dict[str, float]) -> None:
+        """Merge what this process measured into the file."""
+        if not seconds:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            merged = {**self.read(), **seconds}
+            fresh = self.path.with_suffix(".new")
+            fresh.write_text(json.dumps(merged, indent=1, sort_keys=True))
+            fresh.replace(self.path)
+
+
+class ScenarioScheduling(LoadScopeScheduling):
+    """Whole scenarios to workers, the next one only when a worker runs the last test of its own.
+
+    A worker needs to know its next test before it runs one (pytest's ``nextitem``), so the unit is handed over at the
+    last test of the one before, not earlier.
+    """
+
+    def __init__(self, config: pytest.Config, log: object = None) -> None:
+        # Units come in the order in which tests were collected, which `reorder` has made longest first.
+        config.option.loadscopereorder = False
+        super().__init__(config, log)  # type: ignore[arg-type]
+
+    def _split_scope(self, nodeid: str) -> str:
+        return unit_of(nodeid)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if self.workqueue and self._pending_of(self.assigned_work[node]) > 1:
+            return
+        super()._reschedule(node)
+
+
+def reorder(items: list[pytest.Item], seconds: dict[str, float]) -> None:
+    """Put the tests of the longest unit first, each unit's tests together and in their own order."""
+    order = {unit: place for place, unit in enumerate(longest_first({unit_of(i.nodeid) for i in items}, seconds))}
+    items.sort(key=lambda item: order[unit_of(item.nodeid)])
