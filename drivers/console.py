@@ -1,0 +1,131 @@
+"""A serial line whose output a hypervisor appends to a file, with an optional UNIX socket to type on."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from drivers.errors import ConsoleTimeout, DriverError
+
+_POLL_SECONDS = 0.1
+_TAIL_LINES = 25
+# CSI and OSC sequences, other two-byte escapes, and the control characters that firmware menus and progress bars use.
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_=>()][0-9AB]?|[\x00-\x08\x0b-\x1f]"
+)
+
+# What a healthy kernel never says. A scenario that otherwise passed fails on these (kola's console checks).
+KERNEL_TROUBLE = re.compile(
+    r"kernel BUG at|BUG: (?:unable to handle|soft lockup|scheduling while atomic|Bad page|KASAN)|"
+    r"Oops: |general protection fault|Kernel panic - not syncing|rcu_sched self-detected stall|"
+    r"Out of memory: Killed process|EXT4-fs error|XFS.*[Cc]orruption|I/O error, dev",
+)
+
+
+def strip_control(text: str) -> str:
+    """`text` without terminal control sequences and carriage returns."""
+    return _CONTROL.sub("", text)
+
+
+class FileConsole:
+    """Implements drivers.protocols.Console on a growing file."""
+
+    def __init__(
+        self,
+        log: Path,
+        input_socket: Path | None = None,
+        *,
+        machine: str = "",
+        still_possible: Callable[[], str | None] | None = None,
+    ) -> None:
+        """`still_possible` is asked now and then while waiting; a reason instead of None ends the wait."""
+        self.log = log
+        self.input_socket = input_socket
+        self._machine = machine
+        self._still_possible = still_possible
+        self._position = 0
+
+    def raw(self) -> bytes:
+        """All bytes so far."""
+        return self.log.read_bytes() if self.log.exists() else b""
+
+    def text(self) -> str:
+        """All text so far, without control sequences."""
+        return strip_control(self.raw().decode(errors="replace"))
+
+    def tail(self, lines: int = _TAIL_LINES) -> str:
+        """The last lines."""
+        return "\n".join(self.text().splitlines()[-lines:])
+
+    def mark(self) -> None:
+        """Forget what was said so far: the next wait starts at the end of it."""
+        self._position = self._size()
+
+    def rewind(self) -> None:
+        """The next wait starts at the very beginning."""
+        self._position = 0
+
+    def _size(self) -> int:
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
+        """See the protocol. The search goes on where the last match ended, so that waits can be written in order."""
+        wanted = re.compile(pattern, re.MULTILINE)
+        deadline = time.monotonic() + timeout
+        seen = -1
+        next_check = time.monotonic() + 5
+        while True:
+            size = self._size()
+            if size != seen:
+                seen = size
+                found = self._search(wanted)
+                if found is not None:
+                    return found
+            now = time.monotonic()
+            if now > deadline:
+                raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine)
+            if self._still_possible is not None and now > next_check:
+                next_check = now + 5
+                reason = self._still_possible()
+                if reason is not None and self._size() == seen:
+                    raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine, why=reason)
+            time.sleep(_POLL_SECONDS)
+
+    def _search(self, wanted: re.Pattern[str]) -> re.Match[str] | None:
+        raw = self.raw()[self._position :].decode("latin-1")
+        # Latin-1 maps bytes one to one, so that the end of a match in the stripped text can be found in the raw one.
+        plain: list[str] = []
+        ends: list[int] = []
+        last = 0
+        for control in _CONTROL.finditer(raw):
+            plain.append(raw[last : control.start()])
+            ends.extend(range(last + 1, control.start() + 1))
+            last = control.end()
+        plain.append(raw[last:])
+        ends.extend(range(last + 1, len(raw) + 1))
+        text = "".join(plain)
+        rough = wanted.search(text)
+        if rough is None:
+            return None
+        if rough.end() > 0:
+            self._position += ends[rough.end() - 1]
+        # The caller gets text, not bytes in disguise.
+        return wanted.search(rough.group().encode("latin-1").decode(errors="replace")) or rough
+
+    def trouble(self) -> list[str]:
+        """Lines in which the kernel complains about itself."""
+        return [line for line in self.text().splitlines() if KERNEL_TROUBLE.search(line)]
+
+    def send(self, data: str) -> None:
+        """Type on the line."""
+        if self.input_socket is None:
+            raise DriverError("this console cannot be typed on", machine=self._machine)
+        with socket.socket(socket.AF_UNIX) as line:
+            try:
+                line.connect(str(self.input_socket))
+            except OSError as error:
+                raise DriverError(f"console socket: {error.strerror}", machine=self._machine) from error
+            line.sendall(data.encode())

@@ -1,0 +1,56 @@
+"""What can go wrong between us and a machine, as one tree.
+
+DriverError              the machine, or the way to it, failed
+├── ConnectionFailedError  the hypervisor or the BMC cannot be reached, or refuses us
+├── NotFoundError          it knows no such machine, device or medium
+├── PowerError             the power state asked for did not come
+├── MediaError             a medium was not inserted or ejected, whatever the answer said
+├── BootError              the boot device asked for was not set
+├── ScreenshotError        no picture of the screen could be had
+└── ConsoleTimeout         the serial line did not say what was waited for
+"""
+
+from __future__ import annotations
+
+
+class DriverError(Exception):
+    """The machine, or the way to it, failed; `machine` names it when it is known."""
+
+    def __init__(self, message: str, *, machine: str = "") -> None:
+        super().__init__(f"{machine}: {message}" if machine else message)
+        self.machine = machine
+
+
+class ConnectionFailedError(DriverError):
+    """The hypervisor or BMC cannot be reached or refuses us."""
+
+
+class NotFoundError(DriverError):
+    """There is no such machine, device or medium."""
+
+
+class PowerError(DriverError):
+    """The power state asked for did not come."""
+
+
+class MediaError(DriverError):
+    """A medium was not inserted or ejected."""
+
+
+class BootError(DriverError):
+    """The boot device was not set."""
+
+
+class ScreenshotError(DriverError):
+    """No picture of the screen could be had."""
+
+
+class ConsoleTimeout(DriverError):
+    """The serial line did not say what was waited for; `tail` holds its last lines."""
+
+    def __init__(self, pattern: str, timeout: float, tail: str, *, machine: str = "", why: str = "") -> None:
+        reason = why or f"not within {timeout:g} s"
+        super().__init__(f"console said nothing like {pattern!r}: {reason}; its last lines:\n{tail}", machine=machine)
+        self.pattern = pattern
+        self.timeout = timeout
+        self.tail = tail

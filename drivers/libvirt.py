@@ -1,0 +1,242 @@
+"""libvirt: the hypervisor's own view of a machine. What a BMC would do, plus what only a hypervisor can."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import libvirt
+
+from drivers.errors import BootError, ConnectionFailedError, DriverError, NotFoundError, PowerError, ScreenshotError
+from drivers.picture import ppm_to_png
+from drivers.protocols import BootDevice, PowerState
+
+_POLL_SECONDS = 0.1
+_POWER_SECONDS = 60.0
+
+
+def _quiet(_context: object, _error: object) -> None:
+    """libvirt prints errors to stderr besides raising them: once is enough."""
+
+
+class Hypervisor:
+    """A connection to one libvirt daemon, local or remote."""
+
+    def __init__(self, uri: str) -> None:
+        libvirt.registerErrorHandler(_quiet, None)
+        self.uri = uri
+        try:
+            self._connection = libvirt.open(uri)
+        except libvirt.libvirtError as error:
+            raise ConnectionFailedError(f"libvirt at {uri}: {error}") from error
+
+    def close(self) -> None:
+        """Hang up."""
+        try:
+            self._connection.close()
+        except libvirt.libvirtError:
+            return
+
+    def define_network(self, xml: str) -> None:
+        """Define and start a network, and start it with the daemon."""
+        network = self._connection.networkDefineXML(xml)
+        network.setAutostart(True)
+        network.create()
+
+    def define_pool(self, xml: str) -> None:
+        """Define and start a storage pool, and start it with the daemon."""
+        pool = self._connection.storagePoolDefineXML(xml, 0)
+        pool.setAutostart(True)
+        pool.create(0)
+
+    def define_machine(self, xml: str) -> Machine:
+        """Define a domain."""
+        try:
+            return Machine(self._connection, self._connection.defineXML(xml).name())
+        except libvirt.libvirtError as error:
+            raise DriverError(f"libvirt rejects the domain: {error}") from error
+
+    def machine(self, name: str) -> Machine:
+        """The domain of that name, which need not exist yet."""
+        return Machine(self._connection, name)
+
+    def network_xml(self, name: str) -> str:
+        """A network as libvirt sees it."""
+        try:
+            xml: str = self._connection.networkLookupByName(name).XMLDesc()
+        except libvirt.libvirtError as error:
+            raise NotFoundError(f"network {name}: {error}") from error
+        return xml
+
+
+class Machine:
+    """One domain; implements Power, Boot and Screenshot.
+
+    The domain is looked up for every call: BMC emulators redefine domains, and handles of old definitions lie.
+    """
+
+    def __init__(self, connection: Any, name: str) -> None:
+        self._connection = connection
+        self.name = name
+
+    def _domain(self) -> Any:
+        try:
+            return self._connection.lookupByName(self.name)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                raise NotFoundError("libvirt has no such domain", machine=self.name) from error
+            raise ConnectionFailedError(f"libvirt: {error}", machine=self.name) from error
+
+    @property
+    def uuid(self) -> str:
+        """The domain's UUID, which is also its Redfish system's id."""
+        return str(self._domain().UUIDString())
+
+    def xml(self, *, live: bool = False) -> str:
+        """The definition for the next cold boot, or (`live`) what runs now; secrets left out."""
+        return str(self._domain().XMLDesc(0 if live else libvirt.VIR_DOMAIN_XML_INACTIVE))
+
+    def state(self) -> PowerState:
+        """Whether it runs."""
+        return PowerState.ON if self._domain().isActive() else PowerState.OFF
+
+    def _wait(self, wanted: PowerState) -> None:
+        deadline = time.monotonic() + _POWER_SECONDS
+        while (seen := self.state()) is not wanted:
+            if time.monotonic() > deadline:
+                raise PowerError(f"still {seen.value} {_POWER_SECONDS:g} s after the order", machine=self.name)
+            time.sleep(_POLL_SECONDS)
+
+    def on(self) -> None:
+        """Start it."""
+        if self.state() is PowerState.OFF:
+            try:
+                self._domain().create()
+            except libvirt.libvirtError as error:
+                raise PowerError(f"cannot be started: {error}", machine=self.name) from error
+        self._wait(PowerState.ON)
+
+    def off(self) -> None:
+        """End it at once."""
+        if self.state() is PowerState.ON:
+            try:
+                self._domain().destroy()
+            except libvirt.libvirtError as error:
+                if self.state() is PowerState.ON:
+                    raise PowerError(f"cannot be ended: {error}", machine=self.name) from error
+        self._wait(PowerState.OFF)
+
+    def cycle(self) -> None:
+        """Off, then on."""
+        self.off()
+        self.on()
+
+    def first(self) -> BootDevice | None:
+        """The device with the lowest boot order in the definition for the next cold boot."""
+        orders = []
+        for device in ElementTree.fromstring(self.xml()).findall("devices/*"):
+            boot = device.find("boot")
+            if boot is not None:
+                orders.append((int(boot.get("order", "0")), _boot_device(device)))
+        return min(orders, key=lambda pair: pair[0])[1] if orders else None
+
+    def set_first(self, device: BootDevice) -> None:
+        """Give this kind of device the lowest orders, and every other bootable device the next ones, as they were."""
+        domain = self._domain()
+        tree = ElementTree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE))
+        bootable: list[tuple[bool, int, ElementTree.Element]] = []
+        for element in tree.findall("devices/*"):
+            kind = _boot_device(element)
+            boot = element.find("boot")
+            if kind is device or boot is not None:
+                order = int(boot.get("order", "0")) if boot is not None else 1000 + len(bootable)
+                bootable.append((kind is not device, order, element))
+            if boot is not None:
+                element.remove(boot)
+        if all(other for other, _, _ in bootable):
+            raise BootError(f"it has no {device.value} to boot from", machine=self.name)
+        for order, (_, _, element) in enumerate(sorted(bootable, key=lambda item: item[:2]), start=1):
+            ElementTree.SubElement(element, "boot", order=str(order))
+        try:
+            self._connection.defineXML(ElementTree.tostring(tree, encoding="unicode"))
+        except libvirt.libvirtError as error:
+            raise BootError(f"libvirt rejects the boot order: {error}", machine=self.name) from error
+
+    def png(self) -> bytes:
+        """The first screen."""
+        chunks: list[bytes] = []
+
+        def take(_stream: object, data: bytes, _opaque: object) -> int:
+            chunks.append(data)
+            return len(data)
+
+        try:
+            stream = self._connection.newStream()
+            self._domain().screenshot(stream, 0)
+            stream.recvAll(take, None)
+            stream.finish()
+        except libvirt.libvirtError as error:
+            raise ScreenshotError(str(error), machine=self.name) from error
+        return ppm_to_png(b"".join(chunks))
+
+    def link(self, mac: str) -> MachineLink:
+        """The cable of the network card with that MAC address."""
+        return MachineLink(self, mac)
+
+    def insert_file(self, image: Path) -> None:
+        """Put a local file into the first CD drive of the running machine, as a person would; for faults."""
+        for disk in ElementTree.fromstring(self.xml(live=True)).findall("devices/disk[@device='cdrom']"):
+            for source in disk.findall("source"):
+                disk.remove(source)
+            ElementTree.SubElement(disk, "source", file=str(image))
+            self.update(ElementTree.tostring(disk, encoding="unicode"))
+            return
+        raise NotFoundError("it has no CD drive", machine=self.name)
+
+    def update(self, device_xml: str) -> None:
+        """Change one device, now when it runs and at the next cold boot."""
+        domain = self._domain()
+        flags = libvirt.VIR_DOMAIN_AFFECT_CONFIG | (libvirt.VIR_DOMAIN_AFFECT_LIVE if domain.isActive() else 0)
+        try:
+            domain.updateDeviceFlags(device_xml, flags)
+        except libvirt.libvirtError as error:
+            raise DriverError(f"libvirt rejects the change: {error}", machine=self.name) from error
+
+
+def _boot_device(element: ElementTree.Element) -> BootDevice | None:
+    if element.tag == "interface":
+        return BootDevice.NETWORK
+    if element.tag == "disk":
+        return BootDevice.CD if element.get("device") == "cdrom" else BootDevice.DISK
+    return None
+
+
+class MachineLink:
+    """The cable of one network card; implements Link."""
+
+    def __init__(self, machine: Machine, mac: str) -> None:
+        self._machine = machine
+        self._mac = mac
+
+    def _interface(self) -> ElementTree.Element:
+        live = self._machine.state() is PowerState.ON
+        for interface in ElementTree.fromstring(self._machine.xml(live=live)).findall("devices/interface"):
+            mac = interface.find("mac")
+            if mac is not None and mac.get("address") == self._mac:
+                return interface
+        raise NotFoundError(f"it has no network card {self._mac}", machine=self._machine.name)
+
+    def is_up(self) -> bool:
+        """Whether it is plugged in."""
+        link = self._interface().find("link")
+        return link is None or link.get("state") != "down"
+
+    def set_up(self, up: bool) -> None:
+        """Plug it in or pull it out."""
+        interface = self._interface()
+        for link in interface.findall("link"):
+            interface.remove(link)
+        ElementTree.SubElement(interface, "link", state="up" if up else "down")
+        self._machine.update(ElementTree.tostring(interface, encoding="unicode"))

@@ -1,0 +1,100 @@
+"""What can be done to a machine, in protocols of a few methods each: see docs/writing-a-driver.md."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Protocol, runtime_checkable
+
+
+class PowerState(enum.Enum):
+    """Whether a machine runs."""
+
+    ON = "on"
+    OFF = "off"
+
+
+class BootDevice(enum.Enum):
+    """What a machine tries to boot first."""
+
+    DISK = "disk"
+    CD = "cd"
+    NETWORK = "network"
+
+
+@runtime_checkable
+class Power(Protocol):
+    """The power button, with which nothing is asked of the operating system."""
+
+    def state(self) -> PowerState:
+        """Whether the machine runs."""
+
+    def on(self) -> None:
+        """Power on and return when it runs; nothing when it already does. Raises PowerError."""
+
+    def off(self) -> None:
+        """Pull the plug and return when it is off; nothing when it already is. Raises PowerError."""
+
+    def cycle(self) -> None:
+        """Off, then on: what was changed while the machine ran takes effect only now."""
+
+
+@runtime_checkable
+class VirtualMedia(Protocol):
+    """The virtual CD drive. Inserts and ejects take effect at the next cold boot."""
+
+    def insert(self, url: str) -> None:
+        """Insert the image at `url`, in place of any other. Raises MediaError when it is not in the drive after it."""
+
+    def eject(self) -> None:
+        """Empty the drive; nothing when it is empty. Raises MediaError."""
+
+    def inserted(self) -> str | None:
+        """The URL of the image in the drive."""
+
+
+@runtime_checkable
+class Boot(Protocol):
+    """The boot order."""
+
+    def first(self) -> BootDevice | None:
+        """The device that is tried first; None when it cannot be told."""
+
+    def set_first(self, device: BootDevice) -> None:
+        """Try this device first, the disks after it, from the next cold boot on. Raises BootError."""
+
+
+@runtime_checkable
+class Console(Protocol):
+    """The serial line."""
+
+    def text(self) -> str:
+        """All that it has said so far, without terminal control sequences."""
+
+    def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
+        """Wait until it says something that matches, after the last match. Raises ConsoleTimeout.
+
+        `timeout` in seconds; `pattern` is searched with re.MULTILINE.
+        """
+
+    def send(self, data: str) -> None:
+        """Type on it."""
+
+
+@runtime_checkable
+class Screenshot(Protocol):
+    """The screen."""
+
+    def png(self) -> bytes:
+        """What it shows, as a PNG file. Raises ScreenshotError."""
+
+
+@runtime_checkable
+class Link(Protocol):
+    """The cable of one network card."""
+
+    def is_up(self) -> bool:
+        """Whether it is plugged in."""
+
+    def set_up(self, up: bool) -> None:
+        """Plug it in or pull it out, at once."""

@@ -1,0 +1,161 @@
+"""The lab's BMCs: `python -m lab.bmc CONFIG` runs sushy-tools' emulator with three of its habits changed.
+
+- One image for all: stock, every InsertMedia downloads the ISO and copies it again into the pool, twice its size for
+  each machine, and leaves the pool's copy behind at the end (reference/lab.md §3.3, B1 and B2). Here an image is
+  downloaded once per version (URL, ETag, Last-Modified, length), and each machine gets hard links to it.
+- An inserted CD is bootable, after the disks: stock, it has no place in the boot order unless the client sets one, and
+  then it stands before the disk even after an installation. Here it comes last: an empty disk falls through to
+  it, an installed disk wins. A client that sets a boot target still gets it.
+- Every request is logged with its duration, without passwords.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+from xml.etree import ElementTree
+
+import flask
+import requests
+from sushy_tools.emulator import main as emulator
+from sushy_tools.emulator.resources import vmedia
+from sushy_tools.emulator.resources.systems import libvirtdriver
+
+_SECRETS = re.compile("password", re.IGNORECASE)
+
+
+class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
+    """Virtual media of which every version of an image is fetched once."""
+
+    _lock = threading.Lock()
+
+    def _get_image(self, image_url: str, auth: Any, verify_media_cert: Any, custom_cert: Any) -> tuple[str, str]:
+        if auth or custom_cert:
+            fetched: tuple[str, str] = super()._get_image(image_url, auth, verify_media_cert, custom_cert)
+            return fetched
+        with self._lock:
+            shared = self._fetch_once(image_url, verify_media_cert)
+        # What the eject removes is a link of its own, in a directory of its own.
+        name = os.path.basename(urlparse(image_url).path) or "image.iso"
+        link = Path(tempfile.mkdtemp(prefix="media-")) / name
+        os.link(shared, link)
+        return name, str(link)
+
+    def _fetch_once(self, url: str, verify: Any) -> Path:
+        head = requests.head(url, verify=verify, timeout=30, allow_redirects=True)
+        stamp = "\n".join([url, *(head.headers.get(h, "") for h in ("ETag", "Last-Modified", "Content-Length"))])
+        folder = Path(tempfile.gettempdir()) / "images" / hashlib.sha256(stamp.encode()).hexdigest()
+        shared = folder / "image"
+        if head.ok and shared.exists():
+            return shared
+        _, fetched = super()._get_image(url, None, verify, None)
+        folder.mkdir(parents=True, exist_ok=True)
+        os.replace(fetched, shared)
+        os.rmdir(os.path.dirname(fetched))
+        return shared
+
+    def eject_image(self, identity: str, device: str) -> None:
+        local = self._get_device(identity, device).get("_local_file")
+        super().eject_image(identity, device)
+        if local:
+            shutil.rmtree(os.path.dirname(local), ignore_errors=True)
+
+    def insert_image(self, identity: str, device: str, *args: Any, **kwargs: Any) -> str:
+        if self._get_device(identity, device).get("Inserted"):
+            self.eject_image(identity, device)
+        path: str = super().insert_image(identity, device, *args, **kwargs)
+        return path
+
+
+class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
+    """libvirt domains whose media are links into the pool, bootable after the disks, and removed with the eject."""
+
+    def _upload_image(self, domain: Any, conn: Any, boot_image: str) -> str:
+        pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
+        folder = Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
+        self._drop_images(folder, domain)
+        link = folder / f"{Path(boot_image).name.replace('.', '-')}-{domain.UUIDString()}.img"
+        os.link(boot_image, link)
+        pool.refresh()
+        return str(link)
+
+    def _drop_images(self, folder: Path, domain: Any) -> None:
+        for old in folder.glob(f"*-{domain.UUIDString()}.img"):
+            old.unlink()
+
+    def _add_boot_image(self, domain: Any, domain_tree: Any, device: str, *args: Any) -> None:
+        super()._add_boot_image(domain, domain_tree, device, *args)
+        devices = domain_tree.find("devices")
+        orders = [int(boot.get("order", "0")) for boot in devices.iter("boot")]
+        added = devices.findall("disk")[-1]
+        if orders and added.find("boot") is None:
+            ElementTree.SubElement(added, "boot", order=str(max(orders) + 1))
+
+    def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
+        super().set_boot_image(identity, device, boot_image, *args, **kw)
+        if boot_image is None:
+            with libvirtdriver.libvirt_open(self._uri) as conn:
+                pool = conn.storagePoolLookupByName(self.STORAGE_POOL)
+                folder = Path(ElementTree.fromstring(pool.XMLDesc()).findtext("target/path", ""))
+                self._drop_images(folder, self._get_domain(identity))
+                pool.refresh()
+
+
+def _mask(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: "***" if _SECRETS.search(k) and v else _mask(v) for k, v in value.items()}
+    return value
+
+
+def log_requests(app: flask.Flask, path: Path) -> None:
+    """Append a JSON line to `path` for every request that `app` answers."""
+    lock = threading.Lock()
+
+    def begin() -> None:
+        flask.g.begin = time.monotonic()
+
+    def end(response: flask.Response) -> flask.Response:
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "method": flask.request.method,
+            "path": flask.request.path,
+            "status": response.status_code,
+            "seconds": round(time.monotonic() - flask.g.begin, 3),
+        }
+        body = flask.request.get_json(silent=True)
+        if body is not None:
+            entry["body"] = _mask(body)
+        if response.status_code >= 400:
+            entry["answer"] = response.get_data(as_text=True)[:2000]
+        with lock, path.open("a") as log:
+            log.write(json.dumps(entry) + "\n")
+        return response
+
+    app.before_request(begin)
+    app.after_request(end)
+
+
+def main(config: str) -> int:
+    """Serve until killed."""
+    vmedia.StaticDriver = SharedMedia
+    libvirtdriver.LibvirtDriver = LabMachines
+    app = emulator.app
+    app.configure(config_file=config)
+    log_requests(app, Path(app.config["NODE0_BMC_REQUESTS"]))
+    sys.argv = ["sushy-emulator", "--config", config]
+    code: int = emulator.main()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

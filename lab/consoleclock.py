@@ -1,0 +1,52 @@
+"""Gives serial logs a clock: `python -m lab.consoleclock DIRECTORY`.
+
+QEMU writes the raw bytes of NAME.log; this writes NAME.timed.log, each line preceded by when it was seen (UTC). The raw
+log stays the truth: nothing is lost if this process is late or dead. Runs until it is killed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+import time
+from pathlib import Path
+
+_POLL_SECONDS = 0.2
+_SUFFIX = ".timed.log"
+
+
+class Stamper:
+    """Follows one log."""
+
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._target = source.with_name(source.name.removesuffix(".log") + _SUFFIX)
+        self._offset = 0
+        self._rest = b""
+
+    def step(self, now: datetime.datetime) -> int:
+        """Copy the whole lines that have come since the last step, stamped; returns how many."""
+        with open(self._source, "rb") as source:
+            source.seek(self._offset)
+            data = source.read()
+        self._offset += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if lines:
+            stamp = now.strftime("%H:%M:%S.%f")[:-3].encode()
+            with open(self._target, "ab") as target:
+                target.writelines(b"%s %s\n" % (stamp, line.rstrip(b"\r")) for line in lines)
+        return len(lines)
+
+
+def main(directory: Path) -> None:
+    """Stamp every log of the directory for ever, also those that appear later."""
+    stampers: dict[Path, Stamper] = {}
+    while True:
+        for path in directory.glob("*.log"):
+            if not path.name.endswith(_SUFFIX):
+                stampers.setdefault(path, Stamper(path)).step(datetime.datetime.now(datetime.UTC))
+        time.sleep(_POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,101 @@
+"""Everything that can go wrong with a lab, as one tree.
+
+    LabError                  the lab, not what is tested in it, failed
+    ├── TopologyError         a topology is malformed; names the file and the field
+    ├── PreflightError        this machine cannot run a lab; lists every reason
+    ├── BudgetError           the machine's memory is spoken for, or too small for ever
+    ├── LabStartError         the supervisor or one of its services did not come up
+    ├── LabGoneError          the lab's supervisor is no longer there
+    ├── UnknownLabError       no lab of that name is recorded
+    ├── UnknownNodeError      the topology has no node of that name
+    ├── CommandTimeoutError   a command that ran inside the lab outlived its deadline
+    └── WaitTimeout           what was waited for did not come; says what was last seen
+        └── NodeUnreachableError  a node did not answer over SSH in time
+
+A failing *assertion* of a scenario is never a LabError: reports tell "what is tested is broken" from "the lab
+is broken" by this class (and by drivers.errors.DriverError).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class LabError(Exception):
+    """The lab failed."""
+
+
+class TopologyError(LabError):
+    """A topology is malformed."""
+
+    def __init__(self, source: str, message: str) -> None:
+        super().__init__(f"{source}: {message}")
+        self.source = source
+        self.message = message
+
+
+class PreflightError(LabError):
+    """This machine cannot run a lab; `problems` has one line for each reason."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class BudgetError(LabError):
+    """The lab's memory cannot be had."""
+
+    def __init__(self, message: str, *, wanted_mib: int, capacity_mib: int) -> None:
+        super().__init__(message)
+        self.wanted_mib = wanted_mib
+        self.capacity_mib = capacity_mib
+
+
+class LabStartError(LabError):
+    """A service of the lab did not come up."""
+
+    def __init__(self, message: str, *, service: str = "", tail: str = "") -> None:
+        super().__init__(message if not tail else f"{message}\n{tail}")
+        self.service = service
+        self.tail = tail
+
+
+class LabGoneError(LabError):
+    """The supervisor of this lab has ended."""
+
+
+class UnknownLabError(LabError):
+    """No lab of that name is recorded on this machine."""
+
+
+class UnknownNodeError(LabError):
+    """The topology has no node of that name."""
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"no node {name!r} in this lab; it has {', '.join(known)}")
+        self.name = name
+        self.known = tuple(known)
+
+
+class CommandTimeoutError(LabError):
+    """A command inside the lab outlived its deadline and was ended."""
+
+    def __init__(self, argv: Sequence[str], timeout: float, tail: str) -> None:
+        super().__init__(f"{argv[0]} did not end within {timeout:g} s; its last lines:\n{tail}")
+        self.argv = tuple(argv)
+        self.timeout = timeout
+        self.tail = tail
+
+
+class WaitTimeout(LabError):
+    """Something waited for did not come."""
+
+    def __init__(self, what: str, timeout: float, last_seen: str) -> None:
+        super().__init__(f"{what}: not within {timeout:g} s; last seen: {last_seen}")
+        self.what = what
+        self.timeout = timeout
+        self.last_seen = last_seen
+
+
+class NodeUnreachableError(WaitTimeout):
+    """A node did not answer over SSH in time."""

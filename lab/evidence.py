@@ -1,0 +1,127 @@
+"""What a lab leaves behind to be looked at, pass or fail: from outside first, so that a node that never came up tells.
+
+console/NAME.log            raw serial line; NAME.timed.log with times, NAME.txt without control sequences
+screens/NAME.png            what the screen shows
+libvirt/NAME.{inactive,live}.xml, network.xml, NAME.qemu.log
+services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, supervisor
+nodes/NAME/*                journal, containers, addresses, disks: over SSH, when it answers
+phases.json                 phases with durations
+missing.txt                 what could not be had, and why
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from drivers.errors import DriverError
+from drivers.protocols import PowerState
+from lab.errors import LabError
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
+    from lab.node import Node
+
+log = logging.getLogger(__name__)
+
+_SSH_SECONDS = 20.0
+# Journals may hold what units were given: keep the words that look like secrets out of the evidence.
+_CENSOR = (
+    r"sed -E 's/(eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.)[A-Za-z0-9_-]+/\1***/g;"
+    r's/("auth": *")[^"]+/\1***/g'
+    "'"
+)
+COMMANDS = {
+    "journal.log": f"sudo journalctl --no-pager -o short-precise | {_CENSOR}",
+    "podman-ps.txt": "sudo podman ps -a",
+    "pods.txt": "sudo crictl pods 2>&1; sudo crictl ps -a 2>&1",
+    "ip.txt": "ip -details address; ip route",
+    "lsblk.txt": "lsblk -o NAME,SIZE,TYPE,FSTYPE,LABEL,MOUNTPOINTS",
+    "units.txt": "systemctl list-units --all --no-pager; systemctl list-jobs --no-pager",
+    "memory.txt": "free -m; df -h; ps axo pid,rss,pcpu,time,args --sort=-rss | head -40",
+}
+
+
+class _Collector:
+    def __init__(self, lab: Lab, target: Path) -> None:
+        self.lab = lab
+        self.target = target
+        self.missing: list[str] = []
+
+    def attempt(self, what: str, action: Callable[[], object]) -> bool:
+        """Do it, or note why not."""
+        try:
+            action()
+        except (LabError, DriverError, OSError, RuntimeError) as error:
+            self.missing.append(f"{what}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+            return False
+        return True
+
+    def folder(self, *names: str) -> Path:
+        path = self.target.joinpath(*names)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def services(self) -> None:
+        for source in (self.lab.layout.log, self.lab.layout.root / "libvirt/log/qemu"):
+            for path in sorted(source.glob("*.*")) if source.is_dir() else []:
+                shutil.copyfile(path, self.folder("services" if source.name == "log" else "libvirt") / path.name)
+        leases = self.lab.layout.root / "dnsmasq.leases"
+        if leases.exists():
+            shutil.copyfile(leases, self.folder("services") / leases.name)
+
+    def outside(self, node: Node) -> bool:
+        """All that can be seen of a node from outside; whether it runs."""
+        console = self.folder("console")
+        for path in self.lab.layout.console.glob(f"{node.name}.*log"):
+            shutil.copyfile(path, console / path.name)
+        (console / f"{node.name}.txt").write_text(node.console.text())
+        machine = self.lab.hypervisor.machine(node.name)
+        xml = self.folder("libvirt")
+        (xml / f"{node.name}.inactive.xml").write_text(machine.xml())
+        if machine.state() is PowerState.OFF:
+            return False
+        (xml / f"{node.name}.live.xml").write_text(machine.xml(live=True))
+        picture = self.folder("screens") / f"{node.name}.png"
+        self.attempt(f"screenshot of {node.name}", lambda: node.screenshot(picture))
+        return True
+
+    def inside(self, node: Node) -> None:
+        """What the node says of itself."""
+        host = node.ssh(timeout=_SSH_SECONDS)
+        folder = self.folder("nodes", node.name)
+        for name, command in COMMANDS.items():
+
+            def keep(name: str = name, command: str = command) -> None:
+                result = host.run(f"timeout 60 sh -c {_quoted(command)}")
+                (folder / name).write_text(result.stdout + result.stderr)
+
+            self.attempt(f"{name} of {node.name}", keep)
+
+
+def _quoted(command: str) -> str:
+    return "'" + command.replace("'", "'\\''") + "'"
+
+
+def collect(lab: Lab, target: Path) -> list[str]:
+    """Gather everything below `target`; returns what could not be had, one line each."""
+    work = _Collector(lab, target)
+    work.attempt("logs of services", work.services)
+    xml = work.folder("libvirt") / "network.xml"
+    work.attempt("network XML", lambda: xml.write_text(lab.hypervisor.network_xml("lab")))
+    running: list[Node] = []
+    for node in lab.nodes.values():
+
+        def look(node: Node = node) -> None:
+            if work.outside(node):
+                running.append(node)
+
+        work.attempt(f"outside of {node.name}", look)
+    for node in running:
+        work.attempt(f"inside of {node.name}", lambda node=node: work.inside(node))  # type: ignore[misc]
+    (target / "missing.txt").write_text("".join(line + "\n" for line in work.missing))
+    log.info("evidence is in %s%s", target, f"; {len(work.missing)} item(s) could not be had" if work.missing else "")
+    return work.missing

@@ -1,0 +1,60 @@
+"""A small HTTP server for boot media: `python -m lab.httpd DIRECTORY ADDRESS PORT`.
+
+Answers ranges, as firmware and virtual-media emulators ask for parts of an image. Runs until it is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from functools import partial
+from http import HTTPStatus
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+_RANGE = re.compile(r"^bytes=(\d+)-(\d*)$")
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Files of one directory, whole or in part; no listings."""
+
+    protocol_version = "HTTP/1.1"
+
+    def list_directory(self, path: str | os.PathLike[str]) -> None:
+        """Refuse."""
+        self.send_error(HTTPStatus.NOT_FOUND)
+
+    def do_GET(self) -> None:
+        """A file, or the part of it that a Range header asks for (RFC 9110 §14.2; one range only)."""
+        wanted = _RANGE.match(self.headers.get("Range", ""))
+        path = self.translate_path(self.path)
+        if wanted is None or not os.path.isfile(path):
+            super().do_GET()
+            return
+        size = os.path.getsize(path)
+        first = int(wanted[1])
+        last = min(int(wanted[2]) if wanted[2] else size - 1, size - 1)
+        if first > last:
+            self.send_response(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+            self.send_header("Content-Range", f"bytes */{size}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        self.send_response(HTTPStatus.PARTIAL_CONTENT)
+        self.send_header("Content-Type", self.guess_type(path))
+        self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+        self.send_header("Content-Length", str(last - first + 1))
+        self.end_headers()
+        with open(path, "rb") as source:
+            self.wfile.flush()
+            self.connection.sendfile(source, first, last - first + 1)
+
+
+def main(argv: list[str]) -> None:
+    """Serve for ever."""
+    directory, address, port = argv
+    ThreadingHTTPServer((address, int(port)), partial(Handler, directory=directory)).serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,239 @@
+"""The first process of a lab's PID namespace: sets up namespaces, starts services, reaps, obeys control.sock."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from lab import namespaces
+from lab.plan import Event, Plan, Ready, Reply, Request, Service
+
+_POLL_SECONDS = 0.02
+_BASE_ENV = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "HOME": "/root",
+}
+
+
+class ServiceFailedError(Exception):
+    """A service did not come up."""
+
+    def __init__(self, service: str, message: str, tail: str) -> None:
+        super().__init__(message)
+        self.service = service
+        self.tail = tail
+
+
+def run(plan: Plan, status_fd: int) -> NoReturn:
+    """Be the lab until killed. Reports one `up` or `failed` event on `status_fd` and closes it."""
+    code = 1
+    try:
+        namespaces.die_with_parent()
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        _isolate(plan)
+        lab = _Services(plan)
+        seconds = lab.start_all()
+        os.write(status_fd, msgspec.json.encode(Event("up", seconds=seconds)) + b"\n")
+        os.close(status_fd)
+        lab.serve()
+    except ServiceFailedError as error:
+        event = Event("failed", message=str(error), service=error.service, tail=error.tail[-2000:])
+        os.write(status_fd, msgspec.json.encode(event) + b"\n")
+    except BaseException as error:
+        print(f"init: {error!r}", file=sys.stderr, flush=True)
+        os.write(status_fd, msgspec.json.encode(Event("failed", message=repr(error)[:2000], service="init")) + b"\n")
+    os._exit(code)
+
+
+def _isolate(plan: Plan) -> None:
+    namespaces.unshare(namespaces.CLONE_NEWNET | namespaces.CLONE_NEWNS)
+    namespaces.mount("none", "/", flags=namespaces.MS_REC | namespaces.MS_PRIVATE)
+    namespaces.mount("proc", "/proc", "proc")
+    # A sysfs shows the network namespace that it was mounted in: without this one, /sys/class/net is the host's.
+    namespaces.mount("sysfs", "/sys", "sysfs")
+    for source, target in plan.mounts:
+        if not Path(source).is_file():
+            Path(target).mkdir(parents=True, exist_ok=True)
+        namespaces.mount(source, target, flags=namespaces.MS_BIND)
+    bridge = plan.bridge
+    for line in (
+        "link set lo up",
+        # No spanning tree, no forwarding delay: a port passes frames as soon as it is up.
+        f"link add {bridge} type bridge stp_state 0 forward_delay 0",
+        f"addr add {plan.bridge_address} dev {bridge}",
+        f"link set {bridge} up",
+    ):
+        subprocess.run(["ip", *line.split()], check=True, capture_output=True, text=True)
+
+
+def _ntp_answers(address: str) -> bool:
+    """Whether an NTP server there answers a client's packet (RFC 5905 §7.3: version 4, mode 3)."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.2)
+        sock.sendto(struct.pack("!B47x", 0x23), (address, 123))
+        return len(sock.recv(512)) >= 48
+
+
+def _is_ready(ready: Ready) -> bool:
+    try:
+        if ready.kind == "ntp":
+            return _ntp_answers(ready.address)
+        if ready.kind == "unix":
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.connect(ready.address)
+        else:
+            socket.create_connection((ready.address, ready.port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+class _Services:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._by_name = {s.name: s for s in plan.services}
+        self._pids: dict[int, str] = {}
+        self._logs = Path(plan.state) / "log"
+
+    def start_all(self) -> dict[str, float]:
+        """Start every service at once and wait for all; returns how many seconds each took to be ready."""
+        begin = time.monotonic()
+        for service in self._plan.services:
+            self._spawn(service)
+        seconds: dict[str, float] = {}
+        waiting = [s for s in self._plan.services if s.ready is not None]
+        while waiting:
+            self._reap()
+            for service in list(waiting):
+                self._expect_running(service)
+                spent = time.monotonic() - begin
+                if service.ready is not None and _is_ready(service.ready):
+                    seconds[service.name] = round(spent, 3)
+                    waiting.remove(service)
+                elif spent > service.timeout:
+                    raise self._failure(service, f"{service.name} was not ready after {service.timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+        return seconds
+
+    def _spawn(self, service: Service) -> None:
+        with open(self._logs / f"{service.name}.log", "ab") as log:
+            try:
+                process = subprocess.Popen(
+                    service.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=_BASE_ENV | service.env,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise self._failure(service, f"{service.name} cannot be started: {error}") from error
+        # Reaping is this process's own business (it is init): keep Popen from a wait of its own.
+        process.returncode = 0
+        self._pids[process.pid] = service.name
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            name = self._pids.pop(pid, None)
+            if name is not None:
+                code = os.waitstatus_to_exitcode(status)
+                print(f"{time.strftime('%H:%M:%S')} {name} ended with {code}", file=sys.stderr, flush=True)
+
+    def _expect_running(self, service: Service) -> None:
+        if service.name not in self._pids.values():
+            raise self._failure(service, f"{service.name} ended while it started")
+
+    def _failure(self, service: Service, message: str) -> ServiceFailedError:
+        path = self._logs / f"{service.name}.log"
+        tail = "\n".join(path.read_text(errors="replace").splitlines()[-15:]) if path.exists() else ""
+        return ServiceFailedError(service.name, message, tail)
+
+    def serve(self) -> NoReturn:
+        """Reap children and answer control.sock for ever."""
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        path = Path(self._plan.state) / "control.sock"
+        with socket.socket(socket.AF_UNIX) as server, selectors.DefaultSelector() as selector:
+            server.bind(str(path))
+            path.chmod(0o600)
+            server.listen()
+            handlers: dict[int, Callable[[], None]] = {
+                wake_read: lambda: _drain(wake_read),
+                server.fileno(): lambda: self._answer(server),
+            }
+            for fd in handlers:
+                selector.register(fd, selectors.EVENT_READ)
+            while True:
+                self._reap()
+                for key, _ in selector.select():
+                    handlers[key.fd]()
+
+    def _answer(self, server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.settimeout(5)
+            try:
+                line = connection.makefile("rb").readline()
+                reply = self._do(msgspec.json.decode(line, type=Request))
+            except (OSError, msgspec.DecodeError, ServiceFailedError) as error:
+                reply = Reply(error=str(error))
+            try:
+                connection.sendall(msgspec.json.encode(reply) + b"\n")
+            except OSError:
+                return
+
+    def _do(self, request: Request) -> Reply:
+        if request.op != "status":
+            service = self._by_name.get(request.service)
+            if service is None:
+                return Reply(error=f"no service {request.service!r}; there are {', '.join(self._by_name)}")
+            running = [pid for pid, name in self._pids.items() if name == service.name]
+            if request.op == "stop":
+                for pid in running:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                    del self._pids[pid]
+            elif not running:
+                self._spawn(service)
+                return self._wait_started(service)
+        return Reply(running={name: name in self._pids.values() for name in self._by_name})
+
+    def _wait_started(self, service: Service) -> Reply:
+        deadline = time.monotonic() + service.timeout
+        while service.ready is not None and not _is_ready(service.ready):
+            self._reap()
+            self._expect_running(service)
+            if time.monotonic() > deadline:
+                raise self._failure(service, f"{service.name} was not ready after {service.timeout:g} s")
+            time.sleep(_POLL_SECONDS)
+        return Reply(running={name: name in self._pids.values() for name in self._by_name})
+
+
+def _drain(fd: int) -> None:
+    try:
+        while os.read(fd, 4096):
+            pass
+    except BlockingIOError:
+        return

@@ -1,0 +1,396 @@
+"""A lab: made, entered, looked into, ended.
+
+with Lab(topology, artifacts=Path("artifacts"), release=release) as lab:
+    lab.nodes["master-0"].boot_image(iso)
+    lab.nodes["master-0"].console.wait_for("login:", timeout=300)
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from drivers import redfish, ssh
+from drivers.console import FileConsole
+from drivers.errors import ConnectionFailedError
+from drivers.libvirt import Hypervisor
+from drivers.protocols import PowerState
+from lab import budget, control, domain, evidence, kvm, preflight, records, services
+from lab.configs import Access
+from lab.errors import LabGoneError, LabStartError, NodeUnreachableError, UnknownNodeError
+from lab.layout import RELEASE_SOURCE, Layout
+from lab.namespaces import NamespaceThreads, enter_argv
+from lab.node import Media, Node
+from lab.paths import budget_file, labs_dir
+from lab.phases import Phases
+from lab.plan import Event
+from lab.process import run_streaming
+from lab.processes import me, start_time
+from lab.topology import NodeSpec, Topology
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_START_SECONDS = 120.0
+_STOP_SECONDS = 60.0
+# What of the caller's environment would lead out of a lab, or make programs in it distrust its CA.
+_FOREIGN = re.compile(r"^(https?|ftp|all|no)_proxy$|^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$", re.I)
+
+
+class HasStorage(Protocol):
+    """What a lab needs of a release: the storage directory of a registry that holds it."""
+
+    @property
+    def registry_storage(self) -> Path:
+        """The registry's root directory."""
+
+
+class Nodes(dict[str, Node]):
+    """The machines by name."""
+
+    def __missing__(self, name: str) -> Node:
+        raise UnknownNodeError(name, list(self))
+
+
+class Lab(AbstractContextManager["Lab"]):
+    """One lab of `topology`. Evidence goes to `artifacts`; `release` fills the registry, read-only.
+
+    Entering it starts it, leaving it ends it, unless `keep` was asked for. It also ends when this process does,
+    whatever ends it.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        artifacts: Path | None = None,
+        release: HasStorage | None = None,
+        *,
+        keep: bool = False,
+        wait_for_memory: float = 4 * 3600,
+    ) -> None:
+        self.topology: Final = topology
+        self.id = records.new_id(topology)
+        self.layout = Layout(labs_dir() / self.id, topology)
+        self.artifacts = (artifacts or self.layout.root / "artifacts").absolute()
+        self.nodes = Nodes()
+        self.start_seconds: dict[str, float] = {}
+        self._storage = release.registry_storage if release else None
+        self._keep = keep
+        self._wait_for_memory = wait_for_memory
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._commands = itertools.count(1)
+        self._phases = Phases(self.artifacts / "phases.json")
+        self._record: records.Record | None = None
+        self._threads: NamespaceThreads | None = None
+        self._hypervisor: Hypervisor | None = None
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Lab:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._keep:
+            self._hang_up()
+        else:
+            self.stop()
+
+    @classmethod
+    def attach(cls, lab_id: str) -> Lab:
+        """A lab that already runs, made by somebody else; ending this object does not end it."""
+        record = records.read(lab_id)
+        if not record.runs or record.supervisor is None:
+            raise LabGoneError(f"lab {lab_id} has ended; `node0-lab gc` removes its remains")
+        lab = cls(record.topology, Path(record.artifacts), keep=True)
+        lab.id = record.id
+        lab.layout = Layout(record.root, record.topology)
+        lab._record = record
+        lab._connect(msgspec.json.decode(lab.layout.secrets.read_bytes(), type=services.Credentials))
+        lab._make_nodes(record.machines)
+        return lab
+
+    def start(self) -> None:
+        """Bring everything up but the machines' power. Raises PreflightError, BudgetError or LabStartError."""
+        begin = time.monotonic()
+        for line in records.reap():
+            log.warning("%s", line)
+        preflight.check(self.topology, labs_dir(), self.id)
+        self.artifacts.mkdir(parents=True, exist_ok=True)
+        ledger = budget.Ledger(budget_file(), budget.capacity_mib())
+        need = budget.need_mib(len(self.topology.nodes), self.topology.memory_mib)
+        ledger.take(self.id, need, me(), self._wait_for_memory)
+        with self.phase("lab up"):
+            try:
+                self._start(ledger)
+            except BaseException:
+                self.stop()
+                raise
+        log.info("lab %s is up after %.1f s: %s", self.id, time.monotonic() - begin, self.layout.root)
+
+    def _start(self, ledger: budget.Ledger) -> None:
+        owner = me()
+        record = records.Record(self.id, self.topology, owner, time.time(), str(self.artifacts), kept=self._keep)
+        records.create(record)
+        self._record = record
+        prepared = services.prepare(self.layout, self.id, None if self._keep else owner, self._storage)
+        ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
+        init = self._spawn_supervisor()
+        if self._supervisor is None:
+            raise RuntimeError("no supervisor")
+        supervisor = (self._supervisor.pid, start_time(self._supervisor.pid) or 0)
+        self._record = record = msgspec.structs.replace(record, supervisor=supervisor, init=init)
+        record.save()
+        ledger.hand_over(self.id, supervisor)
+        self._connect(prepared.credentials)
+        self._record = msgspec.structs.replace(record, machines=self._define())
+        self._record.save()
+        self._make_nodes(self._record.machines)
+
+    def _spawn_supervisor(self) -> int:
+        """Start the supervisor and wait until it reports; returns the pid of the namespaces' first process."""
+        reader, writer = os.pipe()
+        with (self.layout.log / "supervisor.log").open("ab") as output:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-m", "lab.supervisor", str(self.layout.root), str(writer)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(writer,),
+                start_new_session=True,
+                env=dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[1])},
+            )
+        os.close(writer)
+        init = 0
+        # The services have deadlines of their own, and whoever fails closes the pipe.
+        with os.fdopen(reader) as reports:
+            for line in reports:
+                event = msgspec.json.decode(line, type=Event)
+                if event.event == "forked":
+                    init = event.pid
+                elif event.event == "failed":
+                    raise LabStartError(event.message, service=event.service, tail=event.tail)
+                else:
+                    self.start_seconds = event.seconds
+                if init and self.start_seconds:
+                    return init
+        said = (self.layout.log / "supervisor.log").read_text(errors="replace")[-2000:]
+        raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=said)
+
+    def _connect(self, credentials: services.Credentials) -> None:
+        if self._record is None:
+            raise LabGoneError("the lab has not been started")
+        self._threads = NamespaceThreads(self._record.init)
+        self._hypervisor = Hypervisor(self.layout.libvirt_uri)
+        self.credentials = credentials
+        self.bmc = redfish.Service(
+            f"{self.layout.bmc_url}/redfish/v1/",
+            credentials.bmc_user,
+            credentials.bmc_password,
+            ca=self.layout.ca,
+            run=self._threads.call,
+        )
+
+    def _define(self) -> dict[str, str]:
+        """Define network, pool and machines; returns the machines' UUIDs."""
+        self.hypervisor.define_network(domain.network_xml())
+        self.hypervisor.define_pool(domain.pool_xml(self.layout.pool))
+        verdict = kvm.probe()
+        log.info("guests run with %s: %s", "KVM" if verdict.usable else "TCG", verdict.reason)
+        machines = {}
+        for node in self.topology.nodes:
+            domain.make_disk(self.layout.disk(node), node.disk_gib)
+            xml = domain.domain_xml(node, self.layout, kvm=verdict.usable)
+            machines[node.name] = self.hypervisor.define_machine(xml).uuid
+        return machines
+
+    def _make_nodes(self, machines: Mapping[str, str]) -> None:
+        for spec in self.topology.nodes:
+            self.nodes[spec.name] = self._make_node(spec, machines[spec.name])
+
+    def _make_node(self, spec: NodeSpec, uuid: str) -> Node:
+        machine = self.hypervisor.machine(spec.name)
+        system = self.bmc.system(uuid, spec.name)
+
+        def why_silent() -> str | None:
+            return "the machine is off" if machine.state() is PowerState.OFF else None
+
+        return Node(
+            spec=spec,
+            uuid=uuid,
+            power=system,
+            media=Media(system, self.serve),
+            boot=system,
+            console=FileConsole(
+                self.layout.console_log(spec),
+                self.layout.console_socket(spec),
+                machine=spec.name,
+                still_possible=why_silent,
+            ),
+            screen=machine,
+            link=machine.link(spec.mac),
+            connect=partial(self._ssh, spec),
+        )
+
+    def _ssh(self, spec: NodeSpec, timeout: float) -> Any:
+        prefix = enter_argv(self.init, [])
+        try:
+            return ssh.connect(spec.ip, prefix, self.layout.root / "ssh_config", machine=spec.name, timeout=timeout)
+        except ConnectionFailedError as error:
+            raise NodeUnreachableError(f"SSH of {spec.name}", timeout, str(error)) from error
+
+    def keep(self) -> None:
+        """Leave the lab running when this object, or this process, ends; `node0-lab down` ends it then."""
+        if self._record is None or self._record.supervisor is None:
+            raise LabGoneError("the lab has not been started")
+        os.kill(self._record.supervisor[0], signal.SIGUSR1)
+        self._record = msgspec.structs.replace(self._record, kept=True)
+        self._record.save()
+        self._keep = True
+        log.warning("lab %s is kept: node0-lab ls | ssh | console | down %s", self.id, self.id)
+
+    def _hang_up(self) -> None:
+        if self._hypervisor is not None:
+            self._hypervisor.close()
+            self._hypervisor = None
+        if self._threads is not None:
+            self._threads.close()
+            self._threads = None
+
+    def stop(self) -> None:
+        """End the lab: all its processes, namespaces and files. Does nothing when it has ended."""
+        begin = time.monotonic()
+        self._hang_up()
+        if self._supervisor is not None:
+            self._supervisor.terminate()
+            try:
+                self._supervisor.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                # Its first process inside dies with it (PR_SET_PDEATHSIG), and everything else with that.
+                self._supervisor.kill()
+                self._supervisor.wait()
+            self._supervisor = None
+        if self._record is not None:
+            shutil.rmtree(self.layout.root, ignore_errors=True)
+            self._record = None
+            log.info("lab %s is down after %.1f s", self.id, time.monotonic() - begin)
+        budget.Ledger(budget_file(), budget.capacity_mib()).give_back(self.id)
+
+    # -- what it offers --------------------------------------------------------------------------------------------
+
+    @property
+    def init(self) -> int:
+        """The pid of the first process of the lab's namespaces, as this machine sees it."""
+        if self._record is None:
+            raise LabGoneError(f"lab {self.id} is not running")
+        return self._record.init
+
+    @property
+    def hypervisor(self) -> Hypervisor:
+        """The lab's libvirt."""
+        if self._hypervisor is None:
+            raise LabGoneError(f"lab {self.id} is not running")
+        return self._hypervisor
+
+    @property
+    def ssh_key(self) -> Path:
+        """The private key that opens the nodes, when the cluster was told the public one."""
+        return self.layout.ssh_key
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate of the lab's CA."""
+        return self.layout.ca.read_text()
+
+    @property
+    def pull_secret(self) -> str:
+        """The dockerconfigjson with which the registry can be read."""
+        return services.pull_secret(self.layout, self.credentials)
+
+    @property
+    def access(self) -> Access:
+        """All that a cluster must be told to reach the lab's registry and to let the lab in."""
+        return Access(
+            pull_secret=self.pull_secret,
+            trust_bundle=self.ca_pem,
+            ssh_key=self.layout.ssh_key.with_suffix(".pub").read_text().strip(),
+            source=RELEASE_SOURCE,
+            mirror=self.layout.release_mirror,
+        )
+
+    @property
+    def services(self) -> control.Control:
+        """The lab's daemons, to stop and start: an outage is a fault like others."""
+        return control.Control(self.layout.root / "control.sock")
+
+    def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """What `function(*args, **kwargs)` returns, run by a thread in the lab's network and mount namespaces."""
+        if self._threads is None:
+            raise LabGoneError(f"lab {self.id} is not running")
+        return self._threads.call(function, *args, **kwargs)
+
+    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """This process's environment without proxies and foreign CAs, with `extra` on top."""
+        own = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
+        own["PATH"] = f"{own.get('PATH', '/usr/bin:/bin')}:/usr/local/sbin:/usr/sbin:/sbin"
+        return own | dict(extra or {})
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout: float,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the lab's namespaces for at most `timeout` seconds; any exit code is a result.
+
+        What it writes is streamed to ARTIFACTS/commands/<number>-<name>.log. Raises CommandTimeoutError.
+        """
+        folder = self.artifacts / "commands"
+        folder.mkdir(parents=True, exist_ok=True)
+        label = re.sub(r"[^\w.-]+", "-", name or Path(argv[0]).name)
+        return run_streaming(
+            enter_argv(self.init, list(argv), cwd=str((cwd or Path.cwd()).absolute())),
+            log_file=folder / f"{next(self._commands):03d}-{label}.log",
+            timeout=timeout,
+            env=self.environment(env),
+            shown=argv,
+        )
+
+    def serve(self, path: Path) -> str:
+        """The URL at which the lab's HTTP server has this file from now on."""
+        source = path.absolute()
+        if not source.is_file():
+            raise FileNotFoundError(f"{source}: no such file to serve")
+        # One folder a source keeps equal names apart and leaves the name as it is.
+        folder = self.layout.www / f"{abs(hash(str(source))):x}"[:8]
+        folder.mkdir(exist_ok=True)
+        link = folder / source.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(source)
+        return f"{self.layout.http_url}/{folder.name}/{source.name}"
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """A phase of the run: its duration goes to ARTIFACTS/phases.json."""
+        return self._phases.phase(name)
+
+    def collect(self, artifacts: Path | None = None) -> list[str]:
+        """Gather all evidence, from outside first; returns what could not be had, one line each."""
+        return evidence.collect(self, artifacts or self.artifacts)

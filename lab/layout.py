@@ -1,0 +1,114 @@
+"""A lab's directory, its names and its ports: the one place that both who writes and who reads them look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.topology import NodeSpec, Topology
+
+BRIDGE = "lab0"
+NETWORK = "lab"
+POOL = "lab"
+REGISTRY_PORT = 5000
+BMC_PORT = 8000
+HTTP_PORT = 8080
+# The lab release's place in the world: an address that nobody can contact, and where labs mirror it.
+RELEASE_SOURCE = "release.node0.example/node0/lab-release"
+RELEASE_REPOSITORY = "node0/lab-release"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Paths below `root`, and addresses that follow from the topology."""
+
+    root: Path
+    topology: Topology
+
+    @property
+    def registry_host(self) -> str:
+        """Host name of the registry."""
+        return f"registry.{self.topology.base_domain}"
+
+    @property
+    def registry(self) -> str:
+        """Host and port of the registry."""
+        return f"{self.registry_host}:{REGISTRY_PORT}"
+
+    @property
+    def release_mirror(self) -> str:
+        """The repository in which the lab release can be had."""
+        return f"{self.registry}/{RELEASE_REPOSITORY}"
+
+    @property
+    def bmc_url(self) -> str:
+        """The Redfish service."""
+        return f"https://{self.topology.gateway}:{BMC_PORT}"
+
+    @property
+    def http_url(self) -> str:
+        """The HTTP server for boot media, without a slash at its end."""
+        return f"http://{self.topology.gateway}:{HTTP_PORT}"
+
+    @property
+    def log(self) -> Path:
+        """Logs of the services."""
+        return self.root / "log"
+
+    @property
+    def console(self) -> Path:
+        """Serial logs and sockets."""
+        return self.root / "console"
+
+    @property
+    def pool(self) -> Path:
+        """libvirt's storage pool for virtual media."""
+        return self.root / "pool"
+
+    @property
+    def www(self) -> Path:
+        """What the HTTP server serves."""
+        return self.root / "www"
+
+    @property
+    def ca(self) -> Path:
+        """The lab CA's certificate."""
+        return self.root / "ca.crt"
+
+    @property
+    def ssh_key(self) -> Path:
+        """The private key of user core."""
+        return self.root / "id_ed25519"
+
+    @property
+    def secrets(self) -> Path:
+        """User names and passwords (0600)."""
+        return self.root / "secrets.json"
+
+    @property
+    def libvirt_uri(self) -> str:
+        """libvirt's URI from outside of the lab."""
+        return f"qemu+unix:///system?socket={self.root / 'libvirt/run/libvirt-sock'}"
+
+    def console_log(self, node: NodeSpec) -> Path:
+        """The raw bytes of a node's serial line."""
+        return self.console / f"{node.name}.log"
+
+    def console_socket(self, node: NodeSpec) -> Path:
+        """The UNIX socket that is a node's serial line."""
+        return self.console / f"{node.name}.sock"
+
+    def disk(self, node: NodeSpec) -> Path:
+        """A node's disk image."""
+        return self.root / "disks" / f"{node.name}.raw"
+
+    def nvram(self, node: NodeSpec) -> Path:
+        """A node's UEFI variables."""
+        return self.root / "nvram" / f"{node.name}.fd"
+
+    def make(self) -> None:
+        """Make all directories."""
+        for name in ("log", "console", "pool", "www", "disks", "nvram", "bmc/tmp", "bmc/state", "ssh", "etc"):
+            (self.root / name).mkdir(parents=True)
+        for name in ("run", "lib", "log", "etc"):
+            (self.root / "libvirt" / name).mkdir(parents=True)

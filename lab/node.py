@@ -1,0 +1,71 @@
+"""A machine of a lab, as scenarios see it: everything goes through the protocols of drivers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drivers.console import FileConsole
+from drivers.protocols import Boot, Link, Power, Screenshot, VirtualMedia
+from lab.topology import NodeSpec
+
+
+class Media:
+    """The virtual CD drive; takes a path of a local image as well as a URL."""
+
+    def __init__(self, drive: VirtualMedia, serve: Callable[[Path], str]) -> None:
+        self._drive = drive
+        self._serve = serve
+
+    def insert(self, image: Path | str) -> None:
+        """Insert an image: a URL, or a local file, which the lab's HTTP server then serves."""
+        is_url = isinstance(image, str) and "://" in image
+        self._drive.insert(str(image) if is_url else self._serve(Path(image)))
+
+    def eject(self) -> None:
+        """Empty the drive."""
+        self._drive.eject()
+
+    def inserted(self) -> str | None:
+        """The URL of the image in the drive."""
+        return self._drive.inserted()
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine. `power`, `media` and `boot` are its BMC's, by Redfish; `console`, `screen` and `link` the
+    hypervisor's."""
+
+    spec: NodeSpec
+    uuid: str
+    power: Power
+    media: Media
+    boot: Boot
+    console: FileConsole
+    screen: Screenshot
+    link: Link
+    connect: Callable[[float], Any]
+
+    @property
+    def name(self) -> str:
+        """Its name in the topology."""
+        return self.spec.name
+
+    def ssh(self, timeout: float = 60.0) -> Any:
+        """A testinfra Host of user core, once the node answers. Raises NodeUnreachableError after `timeout` seconds."""
+        return self.connect(timeout)
+
+    def screenshot(self, path: Path | None = None) -> bytes:
+        """The screen as PNG, also written to `path` when that is given."""
+        png = self.screen.png()
+        if path is not None:
+            path.write_bytes(png)
+        return png
+
+    def boot_image(self, image: Path | str) -> None:
+        """Off, insert, on: a medium takes effect at a cold boot only."""
+        self.power.off()
+        self.media.insert(image)
+        self.power.on()

@@ -1,0 +1,63 @@
+"""Phases of a run with their durations, kept in phases.json as they begin and end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Phases:
+    """A list of phases, which may nest. The file is rewritten whenever one begins or ends: a killed run tells, too."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: list[dict[str, Any]] = []
+        self._depth = 0
+        self._origin = time.monotonic()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Note when `name` begins, how long it takes (seconds), and whether it failed."""
+        begin = time.monotonic()
+        entry: dict[str, Any] = {
+            "name": name,
+            "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "at": round(begin - self._origin, 3),
+            "depth": self._depth,
+            "seconds": None,
+            "outcome": "running",
+        }
+        self._entries.append(entry)
+        self._depth += 1
+        self._write()
+        log.info("phase %s", name)
+        try:
+            yield
+        except BaseException as error:
+            entry["outcome"] = "failed"
+            entry["error"] = str(error)[:500]
+            raise
+        else:
+            entry["outcome"] = "passed"
+        finally:
+            self._depth -= 1
+            entry["seconds"] = round(time.monotonic() - begin, 3)
+            self._write()
+            log.info("phase %s: %s after %.1f s", name, entry["outcome"], entry["seconds"])
+
+    def seconds(self) -> dict[str, float]:
+        """Durations of the phases that have ended, by name; of several with one name the last."""
+        return {e["name"]: e["seconds"] for e in self._entries if e["seconds"] is not None}
+
+    def _write(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_name(self._path.name + ".new")
+        fresh.write_text(json.dumps(self._entries, indent=1) + "\n")
+        fresh.replace(self._path)

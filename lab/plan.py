@@ -1,0 +1,65 @@
+"""What the supervisor is told to do: plain data, written by the lab's owner as plan.json in the lab's directory."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a service counts as up: it accepts on a TCP port or a UNIX socket, or answers NTP."""
+
+    kind: Literal["tcp", "unix", "ntp"]
+    address: str
+    port: int = 0
+
+
+class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One daemon in the foreground; `env` is added to a bare environment; `timeout` in seconds until it is ready."""
+
+    name: str
+    argv: tuple[str, ...]
+    ready: Ready | None = None
+    env: dict[str, str] = {}
+    timeout: float = 60.0
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole lab: what is bind-mounted where, the bridge with its address, the services in order of start.
+
+    `owner` is the process with which the lab ends (pid and start time in clock ticks); None when it is to stay.
+    """
+
+    id: str
+    state: str
+    bridge: str
+    bridge_address: str
+    mounts: tuple[tuple[str, str], ...]
+    services: tuple[Service, ...]
+    owner: tuple[int, int] | None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """What the supervisor reports while it starts: `forked` (init's pid), then `up` or `failed`."""
+
+    event: Literal["forked", "up", "failed"]
+    pid: int = 0
+    message: str = ""
+    service: str = ""
+    tail: str = ""
+    seconds: dict[str, float] = {}
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be asked of a running supervisor over control.sock: stop or start a service, or name those that run."""
+
+    op: Literal["stop", "start", "status"]
+    service: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer: `running` maps each service to whether it runs."""
+
+    error: str = ""
+    running: dict[str, bool] = {}

@@ -1,0 +1,62 @@
+"""Whether this machine can run a lab: every reason against it, one clear line each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from lab.domain import OVMF_CODE
+from lab.errors import PreflightError
+from lab.topology import Topology
+
+# What is looked for, and Debian's package that has it.
+PROGRAMS = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "libvirtd": "libvirt-daemon-system",
+    "dnsmasq": "dnsmasq-base",
+    "chronyd": "chrony",
+    "docker-registry": "docker-registry",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "ssh": "openssh-client",
+}
+MIN_FREE_GIB_PER_NODE = 3
+# A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
+_SOCKET_PATH_BYTES = 107
+_LONGEST_SOCKET = "/libvirt/run/libvirt-admin-sock"
+
+
+def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
+    """Every reason why this machine cannot run a lab of that topology under `labs`."""
+    found = []
+    if os.geteuid() != 0:
+        found.append("labs need root (they make namespaces and bridges): run as root or with sudo")
+    for program, package in PROGRAMS.items():
+        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+            found.append(f"{program} is not installed: apt-get install {package}")
+    if any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():
+        found.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
+    if not Path("/dev/net/tun").exists():
+        found.append("/dev/net/tun is missing: modprobe tun")
+    free = shutil.disk_usage(labs).free >> 30
+    wanted = MIN_FREE_GIB_PER_NODE * len(topology.nodes)
+    if free < wanted:
+        found.append(
+            f"{labs} has {free} GiB free, {len(topology.nodes)} node(s) need {wanted} GiB: free some, "
+            "or point NODE0_STATE at another file system"
+        )
+    length = len(os.fsencode(labs / lab_id)) + len(_LONGEST_SOCKET)
+    if length > _SOCKET_PATH_BYTES:
+        found.append(
+            f"{labs / lab_id} is too long for UNIX sockets by {length - _SOCKET_PATH_BYTES} bytes: "
+            "point NODE0_STATE at a shorter path"
+        )
+    return found
+
+
+def check(topology: Topology, labs: Path, lab_id: str) -> None:
+    """Raises PreflightError with every problem."""
+    found = problems(topology, labs, lab_id)
+    if found:
+        raise PreflightError(found)

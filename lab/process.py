@@ -1,0 +1,105 @@
+"""Running a command with its output streamed: to a file as it comes, to a logger, and to the caller at the end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from lab.errors import CommandTimeoutError
+
+log = logging.getLogger(__name__)
+
+_TAIL_LINES = 25
+
+
+class _Stream(threading.Thread):
+    """Copies one of a command's streams line by line."""
+
+    def __init__(self, source: IO[str], sink: IO[str], lock: threading.Lock, echo: logging.Logger) -> None:
+        super().__init__(daemon=True)
+        self.lines: list[str] = []
+        self._source = source
+        self._sink = sink
+        self._lock = lock
+        self._echo = echo
+        self.start()
+
+    def run(self) -> None:
+        for line in self._source:
+            self.lines.append(line)
+            self._echo.info("%s", line.rstrip("\n"))
+            with self._lock:
+                self._sink.write(line)
+                self._sink.flush()
+
+
+def end_group(process: subprocess.Popen[str], grace: float = 5.0) -> None:
+    """End a process that leads a group, and the whole group: TERM, then KILL after `grace` seconds."""
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, grace)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+def run_streaming(
+    argv: Sequence[str],
+    *,
+    log_file: Path,
+    timeout: float,
+    env: Mapping[str, str],
+    echo: logging.Logger = log,
+    shown: Sequence[str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `argv`; what it writes goes to `log_file` and, line by line, to `echo`.
+
+    stdout and stderr of the result are apart, in the file they are as they came. `shown` stands for `argv` in messages.
+    Raises CommandTimeoutError after `timeout` seconds, when the command and its group have been ended.
+    """
+    named = list(shown or argv)
+    begin = time.monotonic()
+    lock = threading.Lock()
+    with log_file.open("a", errors="replace") as sink:
+        sink.write(f"$ {' '.join(named)}\n")
+        sink.flush()
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(env),
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+        if process.stdout is None or process.stderr is None:
+            raise RuntimeError("subprocess without pipes")
+        out = _Stream(process.stdout, sink, lock, echo)
+        err = _Stream(process.stderr, sink, lock, echo)
+        try:
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            end_group(process)
+            tail = "".join([*out.lines, *err.lines][-_TAIL_LINES:])
+            raise CommandTimeoutError(named, timeout, tail) from None
+        except BaseException:
+            end_group(process, grace=1.0)
+            raise
+        # A grandchild may hold the pipes open: what it says after the command's end is nobody's result.
+        for stream in (out, err):
+            stream.join(5.0)
+        with lock:
+            sink.write(f"= exit {code} after {time.monotonic() - begin:.1f} s\n")
+    return subprocess.CompletedProcess(named, code, "".join(out.lines), "".join(err.lines))

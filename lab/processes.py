@@ -1,0 +1,40 @@
+"""Processes told apart for good: a pid alone may be reused, a pid with its start time may not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def start_time(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot (proc(5), stat field 22); None when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    # The command name may hold blanks and parentheses: count fields from its closing one.
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def alive(pid: int, started: int) -> bool:
+    """Whether the process of that pid is still the one that started then, and no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    fields = stat.rpartition(")")[2].split()
+    return int(fields[19]) == started and fields[0] not in "ZX"
+
+
+def me() -> tuple[int, int]:
+    """This process: its pid and start time."""
+    pid = os.getpid()
+    started = start_time(pid)
+    if started is None:
+        raise RuntimeError("/proc is not mounted")
+    return pid, started
+
+
+def boot_id() -> str:
+    """A name of this boot of the machine."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

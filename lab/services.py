@@ -1,0 +1,204 @@
+"""The lab's daemons: their configuration files and how the supervisor starts them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+import msgspec
+import yaml
+
+from lab import dns
+from lab.layout import BMC_PORT, BRIDGE, HTTP_PORT, POOL, REGISTRY_PORT, Layout
+from lab.paths import cache_dir
+from lab.pki import Authority, make_ssh_key, write_secret
+from lab.plan import Plan, Ready, Service
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """Made for one lab, and forgotten with it."""
+
+    bmc_user: str
+    bmc_password: str
+    registry_user: str
+    registry_password: str
+
+    @classmethod
+    def make(cls) -> Credentials:
+        """Fresh random passwords."""
+        return cls("admin", secrets.token_urlsafe(12), "lab", secrets.token_urlsafe(12))
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` made: the plan, and what a user of the lab needs to know."""
+
+    plan: Plan
+    credentials: Credentials
+
+
+def pull_secret(layout: Layout, credentials: Credentials) -> str:
+    """The dockerconfigjson with which the lab's registry can be read."""
+    pair = f"{credentials.registry_user}:{credentials.registry_password}".encode()
+    return json.dumps({"auths": {layout.registry: {"auth": base64.b64encode(pair).decode()}}})
+
+
+def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage: Path | None) -> Prepared:
+    """Write every file that the lab's daemons need below `layout.root`, which must not exist yet.
+
+    `storage` is the registry's storage, served read-only; None gives the lab an empty one that can be pushed to.
+    """
+    layout.make()
+    topology = layout.topology
+    credentials = Credentials.make()
+    write_secret(layout.secrets, msgspec.json.encode(credentials))
+    make_ssh_key(layout.ssh_key)
+    authority = Authority.make(f"node0 lab {lab_id}")
+    layout.ca.write_bytes(authority.pem)
+    names = [layout.registry_host, f"bmc.{topology.base_domain}", topology.gateway, "127.0.0.1"]
+    authority.issue(names, layout.root / "server.crt", layout.root / "server.key")
+    services = (
+        _libvirtd(layout),
+        _dnsmasq(layout),
+        _chronyd(layout),
+        _registry(layout, credentials, storage),
+        _bmc(layout, credentials),
+        _python(layout, "http", "lab.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], HTTP_PORT),
+        _python(layout, "console-clock", "lab.consoleclock", [str(layout.console)], None),
+    )
+    plan = Plan(
+        id=lab_id,
+        state=str(layout.root),
+        bridge=BRIDGE,
+        bridge_address=f"{topology.gateway}/{topology.network.prefixlen}",
+        mounts=_mounts(layout),
+        services=services,
+        owner=owner,
+    )
+    (layout.root / "plan.json").write_bytes(msgspec.json.encode(plan))
+    return Prepared(plan, credentials)
+
+
+def _mounts(layout: Layout) -> tuple[tuple[str, str], ...]:
+    root = layout.root
+    resolv = root / "etc/resolv.conf"
+    resolv.write_text(f"nameserver {layout.topology.gateway}\n")
+    hosts = root / "etc/hosts"
+    hosts.write_text("127.0.0.1 localhost\n::1 localhost\n")
+    # QEMU's capabilities take seconds to find out; libvirt keeps them by the binary's time stamp, so labs may share.
+    capabilities = cache_dir() / "libvirt"
+    capabilities.mkdir(exist_ok=True)
+    pairs = (
+        (root / "libvirt/run", "/run/libvirt"),
+        (root / "libvirt/lib", "/var/lib/libvirt"),
+        (root / "libvirt/log", "/var/log/libvirt"),
+        (root / "libvirt/etc", "/etc/libvirt"),
+        (capabilities, "/var/cache/libvirt"),
+        (resolv, str(Path("/etc/resolv.conf").resolve())),
+        (hosts, "/etc/hosts"),
+    )
+    return tuple((str(source), target) for source, target in pairs)
+
+
+def _libvirtd(layout: Layout) -> Service:
+    etc = layout.root / "libvirt/etc"
+    nwfilter = Path("/etc/libvirt/nwfilter")
+    if nwfilter.is_dir():
+        shutil.copytree(nwfilter, etc / "nwfilter")
+    (etc / "libvirtd.conf").write_text('auth_unix_rw = "none"\nauth_unix_ro = "none"\nunix_sock_rw_perms = "0700"\n')
+    # QEMU runs as root inside the lab's namespaces: its files lie in a directory of root's. Cgroups and private /dev
+    # trees are the host's affair. The serial log goes straight to its file, since virtlogd rotates at 2 MiB.
+    (etc / "qemu.conf").write_text(
+        'user = "root"\ngroup = "root"\nsecurity_driver = "none"\ndynamic_ownership = 0\nremember_owner = 0\n'
+        'namespaces = []\ncgroup_controllers = []\nstdio_handler = "file"\nauto_dump_path = "/var/lib/libvirt/dump"\n'
+    )
+    argv = ("libvirtd", "-p", str(layout.root / "libvirtd.pid"))
+    return Service("libvirtd", argv, Ready("unix", "/run/libvirt/libvirt-sock"))
+
+
+def _dnsmasq(layout: Layout) -> Service:
+    config = layout.root / "dnsmasq.conf"
+    config.write_text(
+        dns.dnsmasq_config(
+            layout.topology, interface=BRIDGE, leases=layout.root / "dnsmasq.leases", log=layout.log / "dnsmasq.log"
+        )
+    )
+    argv = ("dnsmasq", "--keep-in-foreground", f"--conf-file={config}")
+    return Service("dnsmasq", argv, Ready("tcp", layout.topology.gateway, 53))
+
+
+def _chronyd(layout: Layout) -> Service:
+    topology = layout.topology
+    config = layout.root / "chrony.conf"
+    # -x below: it serves the host's clock as it is, and never touches it.
+    config.write_text(
+        f"local stratum 8\nallow {topology.machine_network}\nbindaddress {topology.gateway}\ncmdport 0\n"
+        f"bindcmdaddress /\npidfile {layout.root / 'chronyd.pid'}\n"
+    )
+    argv = ("chronyd", "-d", "-x", "-u", "root", "-f", str(config))
+    return Service("chronyd", argv, Ready("ntp", topology.gateway))
+
+
+def _htpasswd(path: Path, user: str, password: str) -> None:
+    # Both servers check the hash on every request; a low cost is right for a random password of one lab's life.
+    hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=5)).decode()
+    write_secret(path, f"{user}:{hashed}\n".encode())
+
+
+def _registry(layout: Layout, credentials: Credentials, storage: Path | None) -> Service:
+    htpasswd = layout.root / "registry.htpasswd"
+    _htpasswd(htpasswd, credentials.registry_user, credentials.registry_password)
+    backend: dict[str, object] = {"filesystem": {"rootdirectory": str(storage or layout.root / "registry")}}
+    if storage is not None:
+        backend["maintenance"] = {"readonly": {"enabled": True}}
+    config = {
+        "version": 0.1,
+        "log": {"level": "info", "accesslog": {"disabled": False}},
+        "storage": backend,
+        "http": {
+            "addr": f"{layout.topology.gateway}:{REGISTRY_PORT}",
+            "secret": secrets.token_hex(16),
+            "tls": {"certificate": str(layout.root / "server.crt"), "key": str(layout.root / "server.key")},
+        },
+        "auth": {"htpasswd": {"realm": "lab", "path": str(htpasswd)}},
+    }
+    path = layout.root / "registry.yaml"
+    write_secret(path, yaml.safe_dump(config).encode())
+    argv = ("docker-registry", "serve", str(path))
+    return Service("registry", argv, Ready("tcp", layout.topology.gateway, REGISTRY_PORT))
+
+
+def _bmc(layout: Layout, credentials: Credentials) -> Service:
+    root = layout.root
+    htpasswd = root / "bmc/htpasswd"
+    _htpasswd(htpasswd, credentials.bmc_user, credentials.bmc_password)
+    settings = {
+        "SUSHY_EMULATOR_LISTEN_IP": layout.topology.gateway,
+        "SUSHY_EMULATOR_LISTEN_PORT": BMC_PORT,
+        "SUSHY_EMULATOR_SSL_CERT": str(root / "server.crt"),
+        "SUSHY_EMULATOR_SSL_KEY": str(root / "server.key"),
+        "SUSHY_EMULATOR_AUTH_FILE": str(htpasswd),
+        "SUSHY_EMULATOR_LIBVIRT_URI": "qemu:///system",
+        "SUSHY_EMULATOR_STATE_DIR": str(root / "bmc/state"),
+        "SUSHY_EMULATOR_STORAGE_POOL": POOL,
+        "NODE0_BMC_REQUESTS": str(layout.log / "bmc-requests.jsonl"),
+    }
+    config = root / "bmc/emulator.conf"
+    # Flask executes this file as Python.
+    config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
+    return _python(layout, "bmc", "lab.bmc", [str(config)], BMC_PORT, {"TMPDIR": str(root / "bmc/tmp")})
+
+
+def _python(
+    layout: Layout, name: str, module: str, arguments: list[str], port: int | None, env: dict[str, str] | None = None
+) -> Service:
+    """A service that is a module of this package, run by this interpreter."""
+    ready = Ready("tcp", layout.topology.gateway, port) if port else None
+    import_path = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
+    return Service(name, (sys.executable, "-m", module, *arguments), ready, import_path | (env or {}))

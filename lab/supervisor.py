@@ -1,0 +1,94 @@
+"""The process that a lab is: `python -m lab.supervisor STATE_DIR STATUS_FD`.
+
+Two processes. The outer one stays in the machine's namespaces, watches the lab's owner through a pidfd, and removes
+the lab's directory at the end. The inner one (lab.init) is the first process of new network, mount and PID
+namespaces and starts everything else. When it ends, the kernel ends all that is in its PID namespace, and with the
+last process the other namespaces, their mounts and their bridge are gone. However the owner dies, nothing is left.
+
+Signals to the outer process: TERM ends the lab, USR1 detaches it from its owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from lab import init, namespaces, processes
+from lab.plan import Event, Plan
+
+
+def _owner_fd(plan: Plan) -> int | None:
+    """A descriptor that becomes readable when the owner ends; None without an owner."""
+    if plan.owner is None:
+        return None
+    pid, started = plan.owner
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise SystemExit("the lab's owner has already ended") from None
+    if not processes.alive(pid, started):
+        raise SystemExit("the lab's owner has already ended")
+    return fd
+
+
+def _watch(init_pid: int, owner: int | None) -> str:
+    """Wait until the lab is to end, and say why."""
+    wake_read, wake_write = os.pipe()
+    os.set_blocking(wake_write, False)
+    signal.set_wakeup_fd(wake_write)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, lambda *_: None)
+    init_fd = os.pidfd_open(init_pid)
+    with selectors.DefaultSelector() as selector:
+        selector.register(wake_read, selectors.EVENT_READ, "signal")
+        selector.register(init_fd, selectors.EVENT_READ, "init ended")
+        if owner is not None:
+            selector.register(owner, selectors.EVENT_READ, "owner ended")
+        while True:
+            for key, _ in selector.select():
+                if key.data != "signal":
+                    return str(key.data)
+                numbers = os.read(wake_read, 64)
+                if any(n != signal.SIGUSR1 for n in numbers):
+                    return "asked to end"
+                if owner is not None:
+                    selector.unregister(owner)
+                    owner = None
+
+
+def main(argv: list[str]) -> int:
+    """Run a lab until it is to end; the exit code is 0 when it ended because it was asked to."""
+    state, status_fd = Path(argv[0]), int(argv[1])
+    plan = msgspec.json.decode((state / "plan.json").read_bytes(), type=Plan)
+    owner = _owner_fd(plan)
+    # From here on the signal must not end this process before it has ended the other.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
+    namespaces.unshare(namespaces.CLONE_NEWPID)
+    init_pid = os.fork()
+    if init_pid == 0:
+        init.run(plan, status_fd)
+    os.write(status_fd, msgspec.json.encode(Event("forked", pid=init_pid)) + b"\n")
+    os.close(status_fd)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
+    why = _watch(init_pid, owner)
+    print(f"{time.strftime('%H:%M:%S')} ending: {why}", flush=True)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(init_pid, signal.SIGKILL)
+    # Returns only when every process of the namespace is gone (pid_namespaces(7)).
+    os.waitpid(init_pid, 0)
+    if why != "init ended":
+        shutil.rmtree(state, ignore_errors=True)
+        return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

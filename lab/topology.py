@@ -1,0 +1,245 @@
+"""What a lab consists of, as data: frozen, typed, and the same in Python and YAML.
+
+    name: sno
+    addressing: static          # or dhcp: reservations for every node
+    platform: none              # or baremetal: API and ingress on virtual IPs
+    nodes:
+      - {name: master-0, role: master, mac: "52:54:00:6e:30:00", ip: 192.168.111.80, memory_mib: 4096}
+
+Unknown fields, wrong types and contradictions are errors that name the file and the field.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lab.errors import TopologyError
+
+Role = Literal["master", "worker", "arbiter"]
+Firmware = Literal["uefi", "bios"]
+Addressing = Literal["static", "dhcp"]
+Platform = Literal["none", "baremetal"]
+
+_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+_LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+
+
+def _demand(good: bool, message: str) -> None:
+    if not good:
+        raise ValueError(message)
+
+
+def _domain(name: str) -> bool:
+    return len(name) <= 253 and all(_LABEL.match(label) for label in name.split("."))
+
+
+class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One machine: `memory_mib` in MiB, `disk_gib` in GiB (sparse), `mac` in lower case, `ip` its address for good."""
+
+    name: str
+    role: Role
+    mac: str
+    ip: str
+    vcpu: int = 2
+    memory_mib: int = 4096
+    disk_gib: int = 20
+    firmware: Firmware = "uefi"
+
+    def __post_init__(self) -> None:
+        _demand(bool(_LABEL.match(self.name)), f"name {self.name!r} is not a DNS label")
+        _demand(bool(_MAC.match(self.mac)), f"mac {self.mac!r} is not six lower-case hex pairs joined by colons")
+        _demand(int(self.mac[:2], 16) & 1 == 0, f"mac {self.mac!r} is a multicast address")
+        ipaddress.ip_address(self.ip)
+        _demand(1 <= self.vcpu <= 64, f"vcpu is {self.vcpu}, not within 1 to 64")
+        _demand(self.memory_mib >= 256, f"memory_mib is {self.memory_mib}, less than 256")
+        _demand(self.disk_gib >= 1, f"disk_gib is {self.disk_gib}, less than 1")
+
+
+class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A cluster's machines and its network. The first address of `machine_network` is the lab itself: gateway, DNS,
+    NTP, registry, BMC and HTTP server."""
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    addressing: Addressing = "static"
+    platform: Platform = "none"
+    cluster_name: str = "ostest"
+    base_domain: str = "test.node0.example"
+    machine_network: str = "192.168.111.0/24"
+    api_vip: str | None = None
+    ingress_vip: str | None = None
+
+    def __post_init__(self) -> None:
+        _demand(bool(_LABEL.match(self.name)), f"name {self.name!r} is not a DNS label")
+        _demand(bool(_LABEL.match(self.cluster_name)), f"cluster_name {self.cluster_name!r} is not a DNS label")
+        _demand(_domain(self.base_domain), f"base_domain {self.base_domain!r} is not a domain name")
+        _demand(bool(self.nodes), "nodes is empty")
+        network = self.network
+        _demand(network.prefixlen <= 28, f"machine_network {network} has no room for a lab; use a /28 or wider")
+        vips = (self.api_vip, self.ingress_vip)
+        if self.platform == "none":
+            _demand(vips == (None, None), "platform none has no api_vip or ingress_vip")
+        else:
+            _demand(None not in vips, "platform baremetal needs api_vip and ingress_vip")
+        addresses = [*(n.ip for n in self.nodes), *(v for v in vips if v is not None)]
+        for address in addresses:
+            _demand(ipaddress.ip_address(address) in network, f"address {address} is outside machine_network {network}")
+        _unique("node name", (n.name for n in self.nodes))
+        _unique("mac", (n.mac for n in self.nodes))
+        _unique("address", [self.gateway, *addresses])
+
+    @property
+    def network(self) -> ipaddress.IPv4Network:
+        """`machine_network`, parsed."""
+        return ipaddress.IPv4Network(self.machine_network)
+
+    @property
+    def gateway(self) -> str:
+        """The lab's own address on the machine network."""
+        return str(next(self.network.hosts()))
+
+    @property
+    def cluster_domain(self) -> str:
+        """<cluster name>.<base domain>."""
+        return f"{self.cluster_name}.{self.base_domain}"
+
+    @property
+    def masters(self) -> tuple[NodeSpec, ...]:
+        """The nodes of role master, in order."""
+        return tuple(n for n in self.nodes if n.role == "master")
+
+    @property
+    def workers(self) -> tuple[NodeSpec, ...]:
+        """The nodes of role worker, in order."""
+        return tuple(n for n in self.nodes if n.role == "worker")
+
+    @property
+    def rendezvous_ip(self) -> str:
+        """The address of the first master, which is node0 by custom."""
+        return self.masters[0].ip
+
+    @property
+    def api_addresses(self) -> tuple[str, ...]:
+        """Where api and api-int point: the virtual IP, else every master."""
+        return (self.api_vip,) if self.api_vip else tuple(n.ip for n in self.masters)
+
+    @property
+    def ingress_addresses(self) -> tuple[str, ...]:
+        """Where *.apps points: the virtual IP, else every worker, else every master."""
+        if self.ingress_vip:
+            return (self.ingress_vip,)
+        return tuple(n.ip for n in (self.workers or self.masters))
+
+    @property
+    def memory_mib(self) -> int:
+        """The memory of all guests, in MiB."""
+        return sum(n.memory_mib for n in self.nodes)
+
+    def node(self, name: str) -> NodeSpec | None:
+        """The node of that name."""
+        return next((n for n in self.nodes if n.name == name), None)
+
+    def dump(self) -> str:
+        """This topology as YAML that `load_text` reads back to an equal one."""
+        return msgspec.yaml.encode(self).decode()
+
+
+def _unique(what: str, values: Iterable[str]) -> None:
+    twice = [value for value, count in Counter(values).items() if count > 1]
+    _demand(not twice, f"{what} {', '.join(twice)} is used more than once")
+
+
+def load_text(text: str, source: str = "topology") -> Topology:
+    """The topology in a YAML text. Raises TopologyError with `source` and the path of the field."""
+    try:
+        return msgspec.yaml.decode(text, type=Topology)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise TopologyError(source, str(error)) from error
+
+
+def load(name_or_path: str) -> Topology:
+    """A preset by its name (sno, compact, ha, with -dhcp or -bios appended) or a YAML file by its path."""
+    if name_or_path in PRESETS:
+        return PRESETS[name_or_path]()
+    path = Path(name_or_path)
+    try:
+        text = path.read_text()
+    except OSError as error:
+        known = ", ".join(sorted(PRESETS))
+        raise TopologyError(
+            name_or_path, f"neither a readable file ({error.strerror}) nor a preset ({known})"
+        ) from error
+    return load_text(text, source=name_or_path)
+
+
+def _nodes(
+    masters: int, workers: int, addressing: Addressing, firmware: Firmware, master_mib: int, worker_mib: int
+) -> tuple[NodeSpec, ...]:
+    # dev-scripts' habit: static hosts from .80, DHCP reservations from .20 (reference/lab.md §1.1).
+    base = 80 if addressing == "static" else 20
+    roles: list[tuple[str, Role, int]] = [(f"master-{i}", "master", master_mib) for i in range(masters)]
+    roles += [(f"worker-{i}", "worker", worker_mib) for i in range(workers)]
+    return tuple(
+        NodeSpec(
+            name=name,
+            role=role,
+            mac=f"52:54:00:6e:30:{index:02x}",
+            ip=f"192.168.111.{base + index}",
+            memory_mib=memory,
+            firmware=firmware,
+        )
+        for index, (name, role, memory) in enumerate(roles)
+    )
+
+
+def sno(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
+    """One node that is everything; platform none."""
+    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, 4096, 0))
+
+
+def compact(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
+    """Three masters that take workloads too; platform baremetal."""
+    nodes = _nodes(3, 0, addressing, firmware, 4096, 0)
+    return _baremetal("compact", addressing, nodes)
+
+
+def ha(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
+    """Three masters and two workers; platform baremetal."""
+    nodes = _nodes(3, 2, addressing, firmware, 4096, 3072)
+    return _baremetal("ha", addressing, nodes)
+
+
+def _baremetal(name: str, addressing: Addressing, nodes: tuple[NodeSpec, ...]) -> Topology:
+    return Topology(
+        name=name,
+        addressing=addressing,
+        platform="baremetal",
+        nodes=nodes,
+        api_vip="192.168.111.5",
+        ingress_vip="192.168.111.4",
+    )
+
+
+def _presets() -> dict[str, Callable[[], Topology]]:
+    def preset(make: Callable[[Addressing, Firmware], Topology], a: Addressing, f: Firmware) -> Callable[[], Topology]:
+        return lambda: make(a, f)
+
+    out: dict[str, Callable[[], Topology]] = {}
+    shapes: dict[str, Callable[[Addressing, Firmware], Topology]] = {"sno": sno, "compact": compact, "ha": ha}
+    addressings: tuple[tuple[str, Addressing], ...] = (("", "static"), ("-dhcp", "dhcp"))
+    firmwares: tuple[tuple[str, Firmware], ...] = (("", "uefi"), ("-bios", "bios"))
+    for name, make in shapes.items():
+        for a_suffix, addressing in addressings:
+            for f_suffix, firmware in firmwares:
+                out[name + a_suffix + f_suffix] = preset(make, addressing, firmware)
+    return out
+
+
+PRESETS = _presets()
