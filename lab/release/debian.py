@@ -129,9 +129,9 @@ def _build_base(store: Store, out: Path) -> None:
             "--aptopt=APT::Install-Recommends false",
             # Files are re-dated later, so Python's caches must not be tied to dates; without them every start of a
             # container would compile its imports anew, which takes seconds under software emulation.
-            "--customize-hook=chroot \"$1\" python3 -m compileall -q -f --invalidation-mode unchecked-hash "
+            '--customize-hook=chroot "$1" python3 -m compileall -q -f --invalidation-mode unchecked-hash '
             "-x '/(test|lib2to3|idlelib)/' /usr/lib/python3.11 /usr/lib/python3/dist-packages",
-            "--customize-hook=rm -rf \"$1\"/usr/share/zoneinfo",
+            '--customize-hook=rm -rf "$1"/usr/share/zoneinfo',
             SUITE,
             str(archive),
             str(sources),
@@ -200,5 +200,3 @@ def _unpack(store: Store, debs: Sequence[Path], group: str, out: Path) -> None:
         writer.finish(out, Compression.ZSTD)
     finally:
         subprocess.run(["rm", "-rf", str(work)], check=False)
-
-

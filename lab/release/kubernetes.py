@@ -1,4 +1,4 @@
-"""Kubernetes 1.20 for the lab's cluster, built from Debian's source package (reference/feasibility.md, "kube-apiserver").
+"""Kubernetes 1.20 for the lab's cluster, built from Debian's source package (feasibility.md, "kube-apiserver").
 
 No registry that can be reached offline has binaries of it. Debian bookworm's source package holds the whole tree; it is
 built with Debian's Go 1.19 in GOPATH mode (its go.mod is too old for module mode), after one vendored library is

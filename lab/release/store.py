@@ -125,4 +125,3 @@ class Store:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
         return final
-

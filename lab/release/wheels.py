@@ -36,7 +36,9 @@ WHEELS = (
 RECIPE = "2"
 PYTHON = (3, 11)
 
-_UNWANTED = re.compile(r"(^|/)(__pycache__|tests?|testing)(/|$)|\.(pyi|pxd|pyx|h|c)$|(^|/)bin/|\.dist-info/(RECORD|direct_url)")
+_UNWANTED = re.compile(
+    r"(^|/)(__pycache__|tests?|testing)(/|$)|\.(pyi|pxd|pyx|h|c)$|(^|/)bin/|\.dist-info/(RECORD|direct_url)"
+)
 
 
 def read_constraints(text: str) -> dict[str, str]:
@@ -66,7 +68,11 @@ def wheels(store: Store, constraints: Path = CONSTRAINTS) -> Path:
         raise RecipeMismatch(f"{constraints.name} has no pin for {', '.join(absent)}")
     require_python()
     # Every pin counts, not just those of WHEELS: their dependencies come from the same file.
-    inputs = {"recipe": RECIPE, "wheels": " ".join(WHEELS), **{f"pin {name}": version for name, version in pins.items()}}
+    inputs = {
+        "recipe": RECIPE,
+        "wheels": " ".join(WHEELS),
+        **{f"pin {name}": version for name, version in pins.items()},
+    }
     return store.stage("wheels", inputs, lambda out: _build(store, constraints, out))
 
 

@@ -1,0 +1,73 @@
+"""``python -m lab.release``: build the lab release, or a part of it, and say where it is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from lab.release.build import Release, build_release, latest_release
+from lab.release.errors import ReleaseError
+from lab.release.images import machine_os
+from lab.release.kubernetes import build_kubernetes
+from lab.release.store import Store, default_cache
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="python -m lab.release", description=__doc__)
+    top.add_argument("--cache", type=Path, default=None, help="cache directory (default: $NODE0_CACHE, then XDG)")
+    commands = top.add_subparsers(dest="command", required=True)
+    build = commands.add_parser("build", help="build and push what has changed; prints the release's pullspec")
+    build.add_argument("--no-machine-os", action="store_true", help="leave out machine-os-images")
+    commands.add_parser("kubernetes", help="build the Kubernetes binaries; prints their directory")
+    commands.add_parser("machine-os", help="build the machine OS; prints the ISO's path")
+    commands.add_parser("path", help="print the registry storage directory of the release built last")
+    commands.add_parser("show", help="list the release built last: tags, sizes, digests")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 1 with one line on standard error otherwise."""
+    options = parser().parse_args(argv)
+    cache = options.cache or default_cache()
+    try:
+        match options.command:
+            case "kubernetes":
+                print(build_kubernetes(cache))
+            case "machine-os":
+                print(machine_os(Store(cache), build_kubernetes(cache)).iso)
+            case "build":
+                release = build_release(cache, machine_os=not options.no_machine_os)
+                print(release.pullspec)
+            case "path":
+                print(latest_release(cache).registry_storage)
+            case "show":
+                show(latest_release(cache))
+    except ReleaseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def show(release: Release) -> None:
+    """A table of the release's images on standard output."""
+    sizes = json.loads(release.record.read_text())["sizes"]
+    table = Table(title=f"lab release {release.version}")
+    table.add_column("tag")
+    table.add_column("MB", justify="right")
+    table.add_column("pullspec")
+    specs = {**release.components, "release": release.pullspec}
+    for tag, spec in sorted(specs.items()):
+        table.add_row(tag, f"{sizes[tag] / 1e6:.1f}", spec)
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

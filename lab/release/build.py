@@ -1,0 +1,150 @@
+"""The whole lab release: every image built, one release image over them, all in a registry's storage directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.release import images, payload, progress
+from lab.release.components import COMPONENTS, VERSION_OPERATOR
+from lab.release.errors import ReleaseError
+from lab.release.oci import Layout, Written
+from lab.release.registry import REPOSITORY, SOURCE, has_manifest, loopback_registry, push
+from lab.release.store import Store, default_cache
+
+STORAGE = "registry"
+RECORDS = "releases"
+LATEST = "latest.json"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A finished lab release.
+
+    ``pullspec`` is the release image by digest, under the name that only a mirror can answer for; ``components`` maps
+    tags to pullspecs of the same kind. ``registry_storage`` is the storage directory that a (read-only)
+    docker-registry serves them from, as ``repository``. ``machine_os_iso`` is the live ISO, None without one.
+    """
+
+    version: str
+    pullspec: str
+    components: Mapping[str, str]
+    registry_storage: Path
+    record: Path
+    repository: str = REPOSITORY
+    source: str = SOURCE
+    machine_os_iso: Path | None = None
+
+    @property
+    def digest(self) -> str:
+        """``sha256:...`` of the release image."""
+        return self.pullspec.rpartition("@")[2]
+
+    def mirrored(self, registry: str) -> str:
+        """The release image's pullspec in the mirror at ``registry`` (host:port)."""
+        return f"{registry}/{self.repository}@{self.digest}"
+
+    @classmethod
+    def load(cls, record: Path, cache: Path) -> Release:
+        """Read a record that ``build_release`` wrote; raises ReleaseError when there is none."""
+        try:
+            data = json.loads(record.read_text())
+        except OSError as error:
+            raise ReleaseError(
+                f"no lab release has been built here yet ({error}): run python -m lab.release build"
+            ) from error
+        iso = data["machine_os_iso"]
+        return cls(
+            version=data["version"],
+            pullspec=data["pullspec"],
+            components=data["components"],
+            registry_storage=Store(cache).root / STORAGE,
+            record=record,
+            machine_os_iso=Path(iso) if iso else None,
+        )
+
+
+def latest_release(cache: Path | None = None) -> Release:
+    """The release that was built last; raises ReleaseError when none was."""
+    cache = cache or default_cache()
+    return Release.load(Store(cache).root / RECORDS / LATEST, cache)
+
+
+def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Release:
+    """Build what has changed since the last time, push it, and return the release.
+
+    With nothing changed it takes about a second; after an edit of a Python file the thin layers and the release image
+    are made anew, in seconds. ``machine_os=False`` leaves out machine-os-images, for work on the cluster alone.
+    Raises ReleaseError and its children.
+    """
+    store = Store(cache or default_cache())
+    missing = images.missing_modules()
+    if missing:
+        progress.say(f"WARNING: images start modules that are not in this checkout: {', '.join(missing)}")
+    shared = images.shared_layers(store)
+    parts = [images.component_image(store, component, shared) for component in COMPONENTS]
+    parts += [images.pod_image(store), images.installer_image(store, shared)]
+    iso, system_version = None, ""
+    if machine_os:
+        system = images.machine_os(store, shared.kubernetes)
+        iso, system_version = system.iso, str(getattr(system, "version", ""))
+        parts.append(images.machine_os_image(store, system))
+    operator = payload.operator_image(store, images.component_image(store, VERSION_OPERATOR, shared).layers)
+
+    with store.hold("release"):
+        layout = Layout(store.root / "oci")
+        *components, base = layout.write([*parts, operator])
+        digests = {image.tag: image.digest for image in components}
+        version, top = payload.release_image(store, operator, base.digest, digests, system_version)
+        written = layout.write([*parts, operator, top])
+        _push(store, layout, written, version)
+        return _record(store, version, written, iso)
+
+
+def _push(store: Store, layout: Layout, written: Sequence[Written], version: str) -> None:
+    """Bring into the storage what it does not have. The release image goes last: it names the others."""
+    storage = store.root / STORAGE
+    wanted = [(image, _remote_tag(image, version)) for image in written]
+    fresh = [(image, tag) for image, tag in wanted if not has_manifest(storage, image.digest, tag)]
+    if not fresh:
+        return
+    work = store.scratch("registry")
+    try:
+        with progress.step(f"pushing {len(fresh)} images"), loopback_registry(storage, work) as address:
+            for image, tag in fresh:
+                push(layout.root, image.tag, address, tag, store.log(f"push-{image.tag}"))
+    finally:
+        for path in work.iterdir():
+            path.unlink()
+        work.rmdir()
+    lost = [image.tag for image, tag in wanted if not has_manifest(storage, image.digest, tag)]
+    if lost:
+        raise ReleaseError(f"pushed, but not found in the registry's storage afterwards: {', '.join(lost)}")
+
+
+def _remote_tag(image: Written, version: str) -> str:
+    """The release by its version; a component by its tag and digest, so that it is pushed once for all releases."""
+    return version if image.tag == "release" else f"{image.tag}-{image.digest.removeprefix('sha256:')[:12]}"
+
+
+def _record(store: Store, version: str, written: Sequence[Written], iso: Path | None) -> Release:
+    specs = {image.tag: f"{SOURCE}@{image.digest}" for image in written}
+    pullspec = specs.pop("release")
+    del specs[VERSION_OPERATOR.tag]
+    folder = store.root / RECORDS
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {
+        "version": version,
+        "pullspec": pullspec,
+        "components": specs,
+        "sizes": {image.tag: image.size for image in written},
+        "machine_os_iso": str(iso) if iso else None,
+    }
+    text = json.dumps(record, indent=1, sort_keys=True) + "\n"
+    for name in (f"{version}.json", LATEST):
+        fresh = folder / f"{name}.new"
+        fresh.write_text(text)
+        fresh.replace(folder / name)
+    return Release.load(folder / f"{version}.json", store.cache)

@@ -1,0 +1,123 @@
+"""Layers of this repository's own Python: the packages themselves, the commands that start them, the zipapp."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+import zipfile
+from collections.abc import Mapping
+from importlib.util import MAGIC_NUMBER
+from pathlib import Path
+
+from lab.release.layer import Compression, Layer, LayerWriter
+from lab.release.store import Store, digest_of, tree_digest
+from lab.release.wheels import DIST_PACKAGES, compile_tree, require_python
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+# What of the checkout goes into an image. lab and lab.release themselves pull in the whole lab (libvirt and all), so
+# in an image they are empty packages that hold just the cluster's programs.
+INSTALLER = ("installer",)
+CLUSTER = ("lab/release/cluster",)
+
+RECIPE = "3"
+
+
+def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str, Path | None]:
+    """Files of the given folders by their path in the checkout, tests and caches left out; None: an empty module."""
+    found: dict[str, Path | None] = {}
+    for part in parts:
+        parents = part.split("/")[:-1]
+        for depth in range(len(parents)):
+            found["/".join([*parents[: depth + 1], "__init__.py"])] = None
+        for path in sorted((checkout / part).rglob("*")):
+            relative = path.relative_to(checkout)
+            if path.is_file() and not {"tests", "__pycache__"} & set(relative.parts):
+                found[relative.as_posix()] = path
+    return found
+
+
+def _digest(files: Mapping[str, Path | None]) -> str:
+    real = tree_digest((name, path) for name, path in files.items() if path is not None)
+    return digest_of({"files": real, "empty": " ".join(sorted(n for n, p in files.items() if p is None))})
+
+
+def _copy(files: Mapping[str, Path | None], root: Path) -> None:
+    for name, path in files.items():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if path is None:
+            target.touch()
+        else:
+            shutil.copy(path, target)
+
+
+def code_layer(store: Store, name: str, parts: tuple[str, ...]) -> Layer:
+    """A layer with packages of this checkout, byte-compiled, where /usr/bin/python3 finds them."""
+    require_python()
+    files = source_files(parts)
+
+    def build(out: Path) -> None:
+        work = store.scratch(name)
+        try:
+            _copy(files, work)
+            compile_tree(work, store, f"compile-{name}")
+            writer = LayerWriter()
+            writer.add_tree(DIST_PACKAGES, work)
+            writer.finish(out, Compression.GZIP)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    inputs = {"recipe": RECIPE, "files": _digest(files), "magic": MAGIC_NUMBER.hex()}
+    return Layer.load(store.stage(name, inputs, build))
+
+
+def module_exists(module: str, checkout: Path = CHECKOUT) -> bool:
+    """Whether ``python -m module`` can be run from this checkout."""
+    path = checkout / module.replace(".", "/")
+    return path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
+
+
+def launcher(module: str) -> str:
+    """A command that runs a Python module; ``-P`` keeps the caller's directory out of the import path."""
+    return f'#!/bin/sh\nexec /usr/bin/python3 -P -m {module} "$@"\n'
+
+
+def zipapp(store: Store, module: str, parts: tuple[str, ...]) -> Path:
+    """One executable file that runs ``module`` with any Python 3.11 that has the wheels: the same bytes every time.
+
+    Sources and byte code both go in: zipimport takes the byte code, tracebacks show the sources.
+    """
+    require_python()
+    files = source_files(parts)
+
+    def build(out: Path) -> None:
+        work = store.scratch("zipapp")
+        try:
+            _copy(files, work)
+            main = f"import runpy\n\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
+            (work / "__main__.py").write_text(main)
+            compile_tree(work, store, "compile-zipapp")
+            for cached in sorted(work.rglob("__pycache__/*.pyc")):
+                # zipimport looks for byte code beside the source, not in __pycache__.
+                cached.rename(cached.parent.parent / (cached.name.split(".", 1)[0] + ".pyc"))
+            target = out / "app"
+            target.write_bytes(b"#!/usr/bin/python3\n" + _archive(work))
+            target.chmod(0o755)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    inputs = {"recipe": RECIPE, "module": module, "files": _digest(files), "python": sys.version.split()[0]}
+    return store.stage("zipapp", inputs, build) / "app"
+
+
+def _archive(root: Path) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(p for p in root.rglob("*") if p.is_file()):
+            info = zipfile.ZipInfo(path.relative_to(root).as_posix(), (2026, 1, 1, 0, 0, 0))
+            info.external_attr = 0o100644 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, path.read_bytes())
+    return buffer.getvalue()

@@ -1,0 +1,160 @@
+"""What the lab release is made of: one row for each tag that the installer or the cluster asks the payload for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lab.release import kubernetes
+from lab.release.debian import Packages
+
+# Debian's packages by layer. What skopeo is not given serves podman's networks and signatures, which nobody here uses.
+PACKAGES: Mapping[str, Packages] = {
+    "etcd": Packages(("etcd-client", "etcd-server"), ("adduser", "libse*", "passwd")),
+    "haproxy": Packages(("haproxy",), ("adduser", "libse*", "passwd")),
+    "keepalived": Packages(("keepalived",)),
+    "kubectl": Packages(("kubernetes-client",)),
+    "skopeo": Packages(
+        ("skopeo", "zstd"),
+        (
+            "containernetworking-plugins",
+            "dirmngr",
+            "gnupg*",
+            "gpg*",
+            "iptables",
+            "libip?tc2",
+            "libnetfilter-conntrack3",
+            "libnfnetlink0",
+            "pinentry-curses",
+        ),
+    ),
+}
+
+# Thresholds of the lab's machines (installer.md §5.4 has the product's): two emulated CPUs, sparse 20 GB disks, and a
+# host whose disks and bridges are shared by every VM.
+_LAB_HARDWARE = {
+    "master": (2, 2048, 10, 1000, 10),
+    "arbiter": (2, 2048, 10, 1000, 10),
+    "worker": (1, 1536, 10, 1000, 10),
+    "sno": (2, 3072, 10, None, None),
+    "edge-worker": (1, 1536, 10, None, None),
+}
+
+
+def hardware_requirements() -> str:
+    """The service's default_hw_requirements.json for lab machines: one entry for every version."""
+    entry: dict[str, object] = {"version": "default"}
+    for role, (cores, ram_mib, disk_gb, latency_ms, loss_percent) in _LAB_HARDWARE.items():
+        limits: dict[str, int] = {
+            "cpu_cores": cores,
+            "ram_mib": ram_mib,
+            "disk_size_gb": disk_gb,
+            "installation_disk_speed_threshold_ms": 1000,
+        }
+        if latency_ms is not None and loss_percent is not None:
+            limits |= {"network_latency_threshold_ms": latency_ms, "packet_loss_percentage": loss_percent}
+        entry[role] = limits
+    return json.dumps([entry], indent=2) + "\n"
+
+
+@dataclass(frozen=True)
+class Component:
+    """One image. Layers from the bottom: base, packages, wheels and code (if it runs Python), binaries, own files.
+
+    packages: keys of PACKAGES. code: "installer", "cluster" or both. commands: path in the image -> Python module.
+    binaries: Kubernetes programs for /usr/bin. links: path -> target. versions: what it declares as
+    io.openshift.build.versions.
+    """
+
+    tag: str
+    entrypoint: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    commands: Mapping[str, str] = field(default_factory=dict)
+    binaries: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    display_names: Mapping[str, str] = field(default_factory=dict)
+
+
+_KUBERNETES = {"kubernetes": kubernetes.UPSTREAM}
+_KUBERNETES_NAME = {"kubernetes": "Kubernetes"}
+
+# The module that the installer image's openshift-install, a zipapp, starts.
+INSTALL_MODULE = "lab.release.cluster.install"
+
+VERSION_OPERATOR = Component(
+    "cluster-version-operator",
+    entrypoint=("/usr/bin/cluster-version-operator",),
+    code=("cluster",),
+    commands={"usr/bin/cluster-version-operator": "lab.release.cluster.cvo"},
+)
+
+COMPONENTS: tuple[Component, ...] = (
+    Component(
+        "agent-installer-api-server",
+        entrypoint=("/usr/bin/assisted-service",),
+        packages=("skopeo",),
+        code=("installer",),
+        commands={
+            "usr/bin/assisted-service": "installer.rendezvous",
+            "usr/bin/agent-installer-client": "installer.rendezvous.client",
+        },
+        files={"data/default_hw_requirements.json": hardware_requirements()},
+    ),
+    Component(
+        "agent-installer-csr-approver",
+        entrypoint=("/usr/bin/assisted-installer-controller",),
+        code=("cluster",),
+        commands={"usr/bin/assisted-installer-controller": "lab.release.cluster.approver"},
+    ),
+    Component(
+        "agent-installer-node-agent",
+        entrypoint=("/usr/bin/agent",),
+        code=("installer",),
+        commands={"usr/bin/agent": "installer.agent"},
+    ),
+    Component(
+        "agent-installer-orchestrator",
+        entrypoint=("/usr/bin/assisted-installer",),
+        code=("installer",),
+        commands={"usr/bin/assisted-installer": "installer.orchestrator"},
+    ),
+    Component(
+        "cli",
+        entrypoint=("/usr/bin/oc",),
+        packages=("kubectl",),
+        # There is no oc for 1.20 in Debian; kubectl answers the part of it that scripts use against a cluster.
+        links={"usr/bin/oc": "kubectl"},
+        versions=_KUBERNETES,
+        display_names=_KUBERNETES_NAME,
+    ),
+    Component(
+        "console",
+        entrypoint=("/usr/bin/console",),
+        code=("cluster",),
+        commands={"usr/bin/console": "lab.release.cluster.console"},
+    ),
+    Component("etcd", entrypoint=("/usr/bin/etcd",), packages=("etcd",)),
+    Component("haproxy-router", entrypoint=("/usr/sbin/haproxy",), packages=("haproxy",)),
+    Component(
+        "hyperkube",
+        binaries=("kube-apiserver", "kube-controller-manager"),
+        versions=_KUBERNETES,
+        display_names=_KUBERNETES_NAME,
+    ),
+    Component("keepalived-ipfailover", entrypoint=("/usr/sbin/keepalived",), packages=("keepalived",)),
+    Component(
+        "machine-config-operator",
+        entrypoint=("/usr/bin/machine-config-server",),
+        code=("cluster",),
+        commands={"usr/bin/machine-config-server": "lab.release.cluster.mcs"},
+    ),
+)
+
+# Images that stand on nothing and are built by functions of their own in images.py.
+INSTALLER_TAG = "installer"
+MACHINE_OS_TAG = "machine-os-images"
+POD_TAG = "pod"

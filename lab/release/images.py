@@ -1,0 +1,177 @@
+"""From components to OCI images: every layer a cached stage, shared by all images that have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lab.release import code, progress
+from lab.release.components import (
+    COMPONENTS,
+    INSTALL_MODULE,
+    INSTALLER_TAG,
+    MACHINE_OS_TAG,
+    PACKAGES,
+    POD_TAG,
+    VERSION_OPERATOR,
+    Component,
+)
+from lab.release.debian import base, package_layers
+from lab.release.kubernetes import build_kubernetes
+from lab.release.layer import Compression, Layer, LayerWriter
+from lab.release.oci import Image
+from lab.release.store import Store, digest_of, file_sha256
+from lab.release.wheels import wheels
+
+if TYPE_CHECKING:
+    from lab.release.os import MachineOS
+
+RECIPE = "2"
+PAUSE_SOURCE = Path(__file__).with_name("pause.c")
+
+
+@dataclass(frozen=True)
+class Layers:
+    """The layers that components are put together from."""
+
+    base: Layer
+    wheels: Layer
+    packages: Mapping[str, Layer]
+    code: Mapping[str, Layer]
+    kubernetes: Path
+
+
+def shared_layers(store: Store) -> Layers:
+    """Build, or find built, everything that more than one image may hold."""
+    return Layers(
+        kubernetes=build_kubernetes(store.cache),
+        base=Layer.load(base(store)),
+        wheels=Layer.load(wheels(store)),
+        packages=package_layers(store, PACKAGES),
+        code={
+            "installer": code.code_layer(store, "code-installer", code.INSTALLER),
+            "cluster": code.code_layer(store, "code-cluster", code.CLUSTER),
+        },
+    )
+
+
+def layer_stage(
+    store: Store, name: str, inputs: Mapping[str, str], compression: Compression, fill: Callable[[LayerWriter], None]
+) -> Layer:
+    """A cached layer that ``fill`` puts the entries into; ``inputs`` must tell apart whatever it may put in."""
+
+    def build(out: Path) -> None:
+        writer = LayerWriter()
+        fill(writer)
+        writer.finish(out, compression)
+
+    return Layer.load(store.stage(name, {**inputs, "recipe": RECIPE, "compression": compression}, build))
+
+
+def component_image(store: Store, component: Component, shared: Layers) -> Image:
+    """The image of one row of the table."""
+    layers = [shared.base, *(shared.packages[name] for name in component.packages)]
+    if component.code:
+        layers += [shared.wheels, *(shared.code[name] for name in component.code)]
+    if component.binaries:
+        layers.append(_binaries(store, component, shared.kubernetes))
+    if own := _own_files(store, component):
+        layers.append(own)
+    return Image(component.tag, tuple(layers), component.entrypoint)
+
+
+def missing_modules() -> list[str]:
+    """Modules that a command of some image starts and that this checkout does not have."""
+    modules = {module for part in (*COMPONENTS, VERSION_OPERATOR) for module in part.commands.values()}
+    return sorted(module for module in {*modules, INSTALL_MODULE} if not code.module_exists(module))
+
+
+def _binaries(store: Store, component: Component, kubernetes: Path) -> Layer:
+    def fill(writer: LayerWriter) -> None:
+        for name in component.binaries:
+            writer.add_file(f"usr/bin/{name}", kubernetes / name, 0o755)
+
+    inputs = {"kubernetes": kubernetes.name, "binaries": " ".join(component.binaries)}
+    return layer_stage(store, f"binaries-{component.tag}", inputs, Compression.ZSTD, fill)
+
+
+def _own_files(store: Store, component: Component) -> Layer | None:
+    texts = {path: code.launcher(module) for path, module in component.commands.items()}
+    if not (texts or component.files or component.links):
+        return None
+
+    def fill(writer: LayerWriter) -> None:
+        for path, text in texts.items():
+            writer.add_bytes(path, text, 0o755)
+        for path, text in component.files.items():
+            writer.add_bytes(path, text)
+        for path, target in component.links.items():
+            writer.add_link(path, target)
+
+    inputs = {
+        **{f"command {path}": text for path, text in texts.items()},
+        **{f"file {path}": text for path, text in component.files.items()},
+        **{f"link {path}": target for path, target in component.links.items()},
+    }
+    return layer_stage(store, f"files-{component.tag}", inputs, Compression.GZIP, fill)
+
+
+def pod_image(store: Store) -> Image:
+    """The pause image: one static program and nothing else."""
+
+    def build(out: Path) -> None:
+        program = out / "pause"
+        argv = [
+            progress.need("gcc", "gcc libc6-dev"),
+            "-static",
+            "-Os",
+            "-s",
+            "-Wall",
+            "-Werror",
+            "-Wl,--build-id=none",
+        ]
+        argv += ["-o", str(program), str(PAUSE_SOURCE)]
+        progress.run(argv, label="pause", log=store.log("pause"))
+        writer = LayerWriter()
+        writer.add_file("pause", program, 0o755)
+        writer.finish(out, Compression.GZIP)
+
+    stage = store.stage("pause", {"recipe": RECIPE, "source": file_sha256(PAUSE_SOURCE)}, build)
+    return Image(POD_TAG, (Layer.load(stage),), ("/pause",))
+
+
+def installer_image(store: Store, shared: Layers) -> Image:
+    """The image that the service takes /usr/bin/openshift-install from; it also runs by itself."""
+    app = code.zipapp(store, INSTALL_MODULE, code.CLUSTER)
+    layer = layer_stage(
+        store,
+        "files-installer",
+        {"app": file_sha256(app)},
+        Compression.GZIP,
+        lambda writer: writer.add_file("usr/bin/openshift-install", app, 0o755),
+    )
+    return Image(INSTALLER_TAG, (shared.base, shared.wheels, layer), ("/usr/bin/openshift-install",))
+
+
+def machine_os(store: Store, kubernetes: Path) -> MachineOS:
+    """The machine OS with this release's kubelet in it."""
+    from lab.release.os import build_machine_os
+
+    return build_machine_os(store.cache, {"/usr/bin/kubelet": kubernetes / "kubelet"})
+
+
+def machine_os_image(store: Store, system: MachineOS) -> Image:
+    """The image that carries the live ISO (cluster.md §1.5); its .sha256 is bare hex, without even a newline."""
+    stream = system.stream_json
+    text = stream.read_text() if isinstance(stream, Path) else stream
+
+    def fill(writer: LayerWriter) -> None:
+        writer.add_file("coreos/coreos-x86_64.iso", system.iso, 0o644)
+        writer.add_bytes("coreos/coreos-x86_64.iso.sha256", system.iso_sha256)
+        writer.add_bytes("coreos/coreos-stream.json", text)
+
+    inputs = {"iso": system.iso_sha256, "stream": digest_of({"text": text})}
+    layer = layer_stage(store, "files-machine-os", inputs, Compression.STORED, fill)
+    return Image(MACHINE_OS_TAG, (layer,))

@@ -1,0 +1,151 @@
+"""The release image: image-references, metadata and manifests on top of the version operator (cluster.md §1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.release.components import COMPONENTS, VERSION_OPERATOR
+from lab.release.errors import RecipeMismatch
+from lab.release.images import layer_stage
+from lab.release.layer import CREATED, Compression, Layer, LayerWriter
+from lab.release.oci import Image
+from lab.release.registry import SOURCE
+from lab.release.store import Store, digest_of, tree_digest
+
+# The product version whose installer and objects the lab's cluster resembles.
+BASE_VERSION = "4.18.0"
+
+# What of cluster/manifests goes where: files right in it to /release-manifests, these folders to theirs.
+MANIFESTS = Path(__file__).with_name("cluster") / "manifests"
+FOLDERS = {"cvo": "manifests", "bootstrap": "bootstrap"}
+EXTENSIONS = (".yaml", ".yml", ".json")
+
+# Stands for the release's version in manifests (cluster.md §1.3).
+SNAPSHOT = "0.0.1-snapshot"
+
+_METADATA = {component.tag: component for component in COMPONENTS}
+
+
+def release_version(inputs: Mapping[str, str]) -> str:
+    """``4.18.0-node0.<8 hex digits>`` of what the release is made from.
+
+    A semver identifier of digits alone must not begin with 0, so the hash is taken again until a letter is in it.
+    """
+    text = digest_of(inputs)
+    while text[:8].isdigit():
+        text = hashlib.sha256(text.encode()).hexdigest()
+    return f"{BASE_VERSION}-node0.{text[:8]}"
+
+
+def manifest_files(root: Path = MANIFESTS) -> dict[str, Path]:
+    """Manifests by their path in the release image; a name without run level gets ``0000_50_``, as oc gives it."""
+    found: dict[str, Path] = {}
+    for path in sorted(root.rglob("*")):
+        relative = path.relative_to(root)
+        if not path.is_file() or path.suffix not in EXTENSIONS:
+            continue
+        if len(relative.parts) == 1:
+            name = path.name if re.match(r"^0000_\d\d_", path.name) else f"0000_50_{path.name}"
+            found[f"release-manifests/{name}"] = path
+        elif relative.parts[0] in FOLDERS:
+            found["/".join([FOLDERS[relative.parts[0]], *relative.parts[1:]])] = path
+        else:
+            raise RecipeMismatch(f"manifest folder {relative.parts[0]!r} has no place in the release image")
+    return found
+
+
+def image_references(version: str, digests: Mapping[str, str], machine_os: str = "") -> dict[str, Any]:
+    """The ImageStream that names every component image by digest (cluster.md §1.2)."""
+    tags = []
+    for tag, digest in sorted(digests.items()):
+        component = _METADATA.get(tag)
+        versions = dict(component.versions) if component else {}
+        names = dict(component.display_names) if component else {}
+        if tag == "machine-os-images" and machine_os:
+            versions, names = {"machine-os": machine_os}, {"machine-os": "node0 machine OS"}
+        annotations = {"io.openshift.build.source-location": ""}
+        if versions:
+            annotations["io.openshift.build.versions"] = ",".join(f"{k}={v}" for k, v in sorted(versions.items()))
+        if names:
+            annotations["io.openshift.build.version-display-names"] = ",".join(
+                f"{k}={v}" for k, v in sorted(names.items())
+            )
+        tags.append(
+            {
+                "name": tag,
+                "annotations": annotations,
+                "from": {"kind": "DockerImage", "name": f"{SOURCE}@{digest}"},
+                "generation": 2,
+                "importPolicy": {},
+                "referencePolicy": {"type": "Source"},
+            }
+        )
+    return {
+        "kind": "ImageStream",
+        "apiVersion": "image.openshift.io/v1",
+        "metadata": {"name": version, "creationTimestamp": CREATED, "annotations": {}},
+        "spec": {"lookupPolicy": {"local": False}, "tags": tags},
+        "status": {"dockerImageRepository": ""},
+    }
+
+
+def release_metadata(version: str) -> dict[str, Any]:
+    """release-metadata: what version this is and that it follows none."""
+    return {
+        "kind": "cincinnati-metadata-v0",
+        "version": version,
+        "previous": [],
+        "metadata": {"release.openshift.io/architecture": "amd64"},
+    }
+
+
+def operator_image(store: Store, layers: Sequence[Layer]) -> Image:
+    """The version operator's image, with the /manifests and /bootstrap that it is checked for."""
+    files = {name: path for name, path in manifest_files().items() if not name.startswith("release-manifests/")}
+
+    def fill(writer: LayerWriter) -> None:
+        for folder in FOLDERS.values():
+            writer.add_directory(folder)
+        for name, path in files.items():
+            writer.add_file(name, path, 0o644)
+
+    inputs = {"files": tree_digest(files.items())}
+    own = layer_stage(store, "files-operator-manifests", inputs, Compression.GZIP, fill)
+    return Image(VERSION_OPERATOR.tag, (*layers, own), VERSION_OPERATOR.entrypoint)
+
+
+def release_image(
+    store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], machine_os: str = ""
+) -> tuple[str, Image]:
+    """The release's version and image: the operator's plus /release-manifests as its very last layer.
+
+    oc reads image-references from the last layer alone, so nothing may ever be put above it.
+    """
+    manifests = {n: p for n, p in manifest_files().items() if n.startswith("release-manifests/")}
+    content = {"operator": operator_digest, "manifests": tree_digest(manifests.items()), **digests}
+    version = release_version({**content, "recipe": "1"})
+
+    def fill(writer: LayerWriter) -> None:
+        writer.add_directory("release-manifests", 0o777)
+        references = json.dumps(image_references(version, digests, machine_os), indent=2)
+        writer.add_bytes("release-manifests/image-references", references + "\n", 0o444)
+        metadata = json.dumps(release_metadata(version), indent=2)
+        writer.add_bytes("release-manifests/release-metadata", metadata + "\n", 0o444)
+        for name, path in manifests.items():
+            writer.add_bytes(name, path.read_text().replace(SNAPSHOT, version), 0o444)
+
+    layer = layer_stage(store, "files-release", {**content, "version": version}, Compression.GZIP, fill)
+    labels = {"io.openshift.release": version, "io.openshift.release.base-image-digest": operator_digest}
+    image = Image(
+        "release",
+        (*operator.layers, layer),
+        operator.entrypoint,
+        labels,
+        comment=f"Release image for {version}",
+    )
+    return version, image
