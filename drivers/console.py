@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import re
 import socket
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +15,7 @@ from drivers.errors import ConsoleTimeout, DriverError
 
 _POLL_SECONDS = 0.1
 _TAIL_LINES = 25
+_SEND_SECONDS = 10.0
 # CSI and OSC sequences, other two-byte escapes, and the control characters that firmware menus and progress bars use.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_=>()][0-9AB]?|[\x00-\x08\x0b-\x1f]"
@@ -129,3 +133,18 @@ class FileConsole:
             except OSError as error:
                 raise DriverError(f"console socket: {error.strerror}", machine=self._machine) from error
             line.sendall(data.encode())
+            # QEMU takes no more than the guest's UART has room for; what is unread when we hang up would be lost.
+            deadline = time.monotonic() + _SEND_SECONDS
+            while unread := _unread(line):
+                if time.monotonic() > deadline:
+                    raise DriverError(
+                        f"the machine does not read its console: {unread} bytes left", machine=self._machine
+                    )
+                time.sleep(_POLL_SECONDS / 10)
+
+
+def _unread(line: socket.socket) -> int:
+    """How many bytes the other end of a UNIX socket has not read yet (SIOCOUTQ, unix(7))."""
+    count = array.array("i", [0])
+    fcntl.ioctl(line, termios.TIOCOUTQ, count)
+    return count[0]

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import libvirt
 
 from drivers.errors import BootError, ConnectionFailedError, DriverError, NotFoundError, PowerError, ScreenshotError
-from drivers.picture import ppm_to_png
+from drivers.picture import as_png
 from drivers.protocols import BootDevice, PowerState
 
 _POLL_SECONDS = 0.1
@@ -179,7 +179,7 @@ class Machine:
             stream.finish()
         except libvirt.libvirtError as error:
             raise ScreenshotError(str(error), machine=self.name) from error
-        return ppm_to_png(b"".join(chunks))
+        return as_png(b"".join(chunks))
 
     def link(self, mac: str) -> MachineLink:
         """The cable of the network card with that MAC address."""
