@@ -16,6 +16,7 @@ from lab.release.errors import ReleaseError
 from lab.release.images import machine_os
 from lab.release.kubernetes import build_kubernetes
 from lab.release.store import Store, default_cache
+from lab.release.verify import verify_images
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,6 +29,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("kubernetes", help="build the Kubernetes binaries; prints their directory")
     commands.add_parser("machine-os", help="build the machine OS; prints the ISO's path")
     commands.add_parser("path", help="print the registry storage directory of the release built last")
+    commands.add_parser("verify", help="start the built images' programs in a chroot; needs root")
     commands.add_parser("show", help="list the release built last: tags, sizes, digests")
     return top
 
@@ -47,6 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
                 print(release.pullspec)
             case "path":
                 print(latest_release(cache).registry_storage)
+            case "verify":
+                problems = verify_images(Store(cache))
+                for problem in problems:
+                    print(problem)
+                return 1 if problems else 0
             case "show":
                 show(latest_release(cache))
     except ReleaseError as error:

@@ -112,15 +112,13 @@ def debian_sources(suite: str = SUITE, host: Path = HOST_APT) -> list[AptSource]
 
 @dataclass(frozen=True)
 class Apt:
-    """A private apt: own sources, lists and archives; the host's transport settings (proxy, certificates)."""
+    """A private apt: own sources, status, lists and archives; the host's transport settings (proxy, certificates)."""
 
     root: Path
     store: Store
-    status: Path | None = None  # dpkg status that it resolves against; None: an empty system
 
     def options(self) -> list[str]:
         """Options that make apt-get and apt-cache work in this private tree."""
-        status = self.status or self.root / "status"
         options = [
             f"Dir::Etc::sourcelist={self.root}/sources.list",
             f"Dir::Etc::sourceparts={self.root}/sources.list.d",
@@ -128,7 +126,7 @@ class Apt:
             f"Dir::Etc::preferences={self.root}/none.pref",
             f"Dir::State={self.root}/state",
             f"Dir::State::lists={self.root}/lists",
-            f"Dir::State::status={status}",
+            f"Dir::State::status={self.root}/status",
             f"Dir::Cache={self.root}/cache",
             "Dir::Cache::pkgcache=",
             "Dir::Cache::srcpkgcache=",
@@ -179,17 +177,21 @@ def transport_settings() -> str:
 
 
 def open_apt(store: Store, types: str = "deb", status: Path | None = None, root: Path | None = None) -> Apt:
-    """A private apt with fresh lists under ``root`` (a scratch directory of the store when not given)."""
+    """A private apt with fresh lists under ``root`` (a scratch directory of the store when not given).
+
+    ``status`` is the dpkg status that it resolves against; without one, that of an empty system.
+    """
     root = root or store.scratch("apt")
     for name in ("sources.list.d", "none", "state", "lists/partial", "cache", "archives/partial"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "sources.list").touch()
-    (root / "status").touch()
+    # A copy: apt puts its lock files beside the status file.
+    (root / "status").write_bytes(status.read_bytes() if status else b"")
     # APT_CONFIG is read before Dir::Etc::Parts, so it can turn the host's parts off.
     (root / "apt.conf").write_text(f'Dir::Etc::Parts "{root}/none";\n' + transport_settings())
     stanzas = "\n".join(source.stanza(types) for source in debian_sources())
     (root / "sources.list.d" / "debian.sources").write_text(stanzas)
-    apt = Apt(root, store, status)
+    apt = Apt(root, store)
     apt.get(["update"], f"apt-update-{types}")
     return apt
 

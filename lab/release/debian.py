@@ -32,16 +32,19 @@ BASE_PACKAGES = (
     "openssl",
     "procps",
     "python3",
+    # Instead of usrmerge, which would bring all of Perl.
+    "usr-is-merged",
     "util-linux-extra",
 )
 
 # Raise when the code below changes in a way that changes the layers.
-RECIPE = "4"
+RECIPE = "5"
 
 DPKG_STATUS = "dpkg-status"
+MERGED_USR_HOOKS = Path("/usr/share/mmdebstrap/hooks/merged-usr")
 
 # Left out of every layer: nobody reads or translates in a container, nothing is installed there later, and nothing
-# of ours is written in Perl, which Debian's package tools bring along.
+# of ours is written in Perl, which Debian's package tools bring along (libperl.so stays: keepalived is linked to it).
 UNWANTED = (
     "dev/*",
     "etc/machine-id",
@@ -60,7 +63,6 @@ UNWANTED = (
     "usr/lib/python3*/turtledemo/*",
     "usr/lib/python3*/*.opt-[12].pyc",
     "usr/lib/x86_64-linux-gnu/gconv/*",
-    "usr/lib/x86_64-linux-gnu/libperl.so*",
     "usr/lib/x86_64-linux-gnu/perl*",
     "usr/share/bash-completion/*",
     "usr/share/bug/*",
@@ -123,6 +125,7 @@ def _build_base(store: Store, out: Path) -> None:
             progress.need("mmdebstrap", "mmdebstrap"),
             "--variant=essential",
             "--mode=root",
+            f"--hook-dir={MERGED_USR_HOOKS}",
             "--format=tar",
             f"--include={','.join(BASE_PACKAGES)}",
             f"--aptopt={settings}",

