@@ -1,0 +1,160 @@
+"""The machine OS as a whole: stages, images, and what describes them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.release import progress
+from lab.release.os.cpio import Member, write_archive
+from lab.release.os.customise import customise, kernel_version
+from lab.release.os.disk import build_disk
+from lab.release.os.errors import NotRootError
+from lab.release.os.initramfs import build_initramfs
+from lab.release.os.iso import build_iso
+from lab.release.os.rootfs import build_rootfs
+from lab.release.store import Store, digest_of, file_sha256, tree_digest
+
+HERE = Path(__file__).parent
+ISO_NAME = "node0-machine-os.iso"
+# Where the live system's install program looks for the image.
+METAL_IN_LIVE = "usr/lib/node0/metal.raw.zst"
+METAL_SIZE_IN_LIVE = "usr/lib/node0/metal.json"
+# root.squashfs is mounted in place from rootfs.img; a page boundary keeps its blocks and the loop device's together.
+SQUASHFS_ALIGN = 4096
+
+
+@dataclass(frozen=True)
+class MachineOS:
+    """A finished machine OS. Paths lie in the cache; ``version`` names the build, ``volume_id`` the ISO."""
+
+    version: str
+    volume_id: str
+    iso: Path
+    iso_sha256: str
+    kernel: Path
+    initramfs: Path
+    rootfs: Path
+    stream_json: Path
+    kernel_version: str
+
+
+def build_machine_os(cache: Path, extra_files: Mapping[str, Path] | None = None) -> MachineOS:
+    """Build the machine OS, or find it in the cache.
+
+    Args:
+        cache: node0's cache directory.
+        extra_files: absolute path in the system -> file on this machine; executable when that is.
+
+    Raises:
+        NotRootError: called without root's rights.
+        ReleaseError: a step failed; see its subclasses.
+    """
+    extra = dict(extra_files or {})
+    store = Store(cache)
+    rootfs = build_rootfs(store) if os.geteuid() == 0 else None
+    if rootfs is None:
+        raise NotRootError
+    inputs = {
+        "rootfs": rootfs.name,
+        "program": tree_digest((str(p.relative_to(HERE)), p) for p in _sources()),
+        "extra": tree_digest(extra.items()),
+    }
+    version = digest_of(inputs)[:8]
+    stage = store.stage("os", inputs, lambda out: _build(store, rootfs / "root", extra, version, out))
+    return read_machine_os(stage)
+
+
+def read_machine_os(stage: Path) -> MachineOS:
+    """The machine OS that a finished stage holds."""
+    facts = json.loads((stage / "machine-os.json").read_text())
+    return MachineOS(
+        version=facts["version"],
+        volume_id=facts["volume_id"],
+        iso=stage / ISO_NAME,
+        iso_sha256=facts["iso_sha256"],
+        kernel=stage / "vmlinuz",
+        initramfs=stage / "initrd.img",
+        rootfs=stage / "rootfs.img",
+        stream_json=stage / "coreos-stream.json",
+        kernel_version=facts["kernel_version"],
+    )
+
+
+def _sources() -> list[Path]:
+    """All files that this package builds from, tests and compiled files aside."""
+    return [p for p in sorted(HERE.rglob("*")) if p.is_file() and not p.is_symlink() and "__pycache__" not in p.parts]
+
+
+def _build(store: Store, base: Path, extra: Mapping[str, Path], version: str, out: Path) -> None:
+    work = store.scratch("os-root")
+    root = work / "root"
+    try:
+        with progress.step("os: customise"):
+            command = ["cp", "-a", "--reflink=auto", str(base), str(root)]
+            progress.run(command, label="copy root", log=store.log("os-copy"))
+            customise(store, root, extra)
+        kernel_release = kernel_version(root)
+        kernel, initramfs = out / "vmlinuz", out / "initrd.img"
+        with progress.step("os: initramfs"):
+            shutil.copyfile(root / "boot" / f"vmlinuz-{kernel_release}", kernel)
+            build_initramfs(store, root, initramfs)
+        with progress.step("os: disk image"):
+            metal = work / "metal.raw"
+            size = build_disk(store, root, kernel, initramfs, metal)
+            (work / "metal.json").write_text(json.dumps({"size": size}) + "\n")
+            zstd = [progress.need("zstd", "zstd"), "-q", "-3", "-T0", "--rm", str(metal), "-o", f"{metal}.zst"]
+            progress.run(zstd, label="zstd", log=store.log("os-zstd-metal"))
+        with progress.step("os: squashfs"):
+            _squashfs(store, root, work)
+            with (out / "rootfs.img").open("wb") as archive:
+                write_archive(archive, [Member("root.squashfs", work / "root.squashfs")], SQUASHFS_ALIGN)
+        volume_id = f"node0-{version}"
+        with progress.step("os: ISO"):
+            build_iso(store, volume_id, kernel, initramfs, out / "rootfs.img", out / ISO_NAME)
+        _describe(out, version, volume_id, kernel_release)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _squashfs(store: Store, root: Path, work: Path) -> None:
+    """The live root with the disk image in it. lz4: half a second more than stored, half the size."""
+    command = [progress.need("mksquashfs", "squashfs-tools"), str(root), str(work / "root.squashfs")]
+    command += ["-comp", "lz4", "-noappend", "-quiet", "-no-progress", "-no-xattrs", "-wildcards"]
+    command += ["-p", f"{METAL_IN_LIVE} f 444 0 0 cat {work}/metal.raw.zst"]
+    command += ["-p", f"{METAL_SIZE_IN_LIVE} f 444 0 0 cat {work}/metal.json"]
+    command += ["-e", "boot/*", "dev/*", "proc/*", "run/*", "sys/*", "tmp/*", "usr/lib/dracut"]
+    progress.run(command, label="mksquashfs", log=store.log("os-squashfs"))
+
+
+def _describe(out: Path, version: str, volume_id: str, kernel_release: str) -> None:
+    """Write machine-os.json for ourselves and coreos-stream.json as CoreOS's stream metadata has it."""
+
+    def artifact(name: str) -> dict[str, str]:
+        return {"location": name, "sha256": file_sha256(out / name)}
+
+    iso = artifact(ISO_NAME)
+    metal = {
+        "release": version,
+        "formats": {
+            "iso": {"disk": iso},
+            "pxe": {
+                "kernel": artifact("vmlinuz"),
+                "initramfs": artifact("initrd.img"),
+                "rootfs": artifact("rootfs.img"),
+            },
+        },
+    }
+    stream = {"stream": "node0", "architectures": {"x86_64": {"artifacts": {"metal": metal}}}}
+    (out / "coreos-stream.json").write_text(json.dumps(stream, indent=2) + "\n")
+    facts = {
+        "version": version,
+        "volume_id": volume_id,
+        "iso_sha256": iso["sha256"],
+        "kernel_version": kernel_release,
+    }
+    (out / "machine-os.json").write_text(json.dumps(facts, indent=2) + "\n")

@@ -1,0 +1,283 @@
+#!/usr/bin/python3 -I
+"""Installs the machine OS on a disk: ``coreos-installer install [options] DEVICE``.
+
+The command line, the progress on standard error and the files on the boot partition are those of CoreOS's program of
+this name, as far as a caller sees them. It runs in the live system with the standard library alone, and is
+/usr/bin/coreos-installer there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+IMAGE = Path("/usr/lib/node0/metal.raw.zst")
+IMAGE_FACTS = Path("/usr/lib/node0/metal.json")
+NETWORK_DIR = Path("/etc/NetworkManager/system-connections")
+BOOT_PARTITION, ROOT_PARTITION = 3, 4
+BLOCK = 1 << 20
+# linux/fs.h
+BLKRRPART, BLKZEROOUT, BLKGETSIZE64 = 0x125F, 0x127F, 0x80081272
+PROGRESS_SECONDS = 1.0
+# The partition table is read again only when nobody has the old partitions open; udev looks at them just then.
+REREAD_SECONDS = 60.0
+
+
+class InstallError(Exception):
+    """The installation cannot go on; ``str()`` is one sentence."""
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line; argparse ends the program with code 2 on what it does not know."""
+    parser = argparse.ArgumentParser(prog="coreos-installer")
+    commands = parser.add_subparsers(dest="command", required=True)
+    install = commands.add_parser("install", help="write the machine OS to a disk")
+    install.add_argument("device", metavar="DEVICE")
+    install.add_argument("-i", "--ignition-file", type=Path, help="config that the first boot applies")
+    install.add_argument("-n", "--copy-network", action="store_true", help="take NetworkManager's keyfiles along")
+    install.add_argument("--network-dir", type=Path, default=NETWORK_DIR)
+    install.add_argument("--append-karg", action="append", default=[], metavar="ARG")
+    install.add_argument("--delete-karg", action="append", default=[], metavar="ARG")
+    install.add_argument("--firstboot-args", "--firstboot-kargs", default="", metavar="ARGS")
+    install.add_argument("-f", "--image-file", type=Path, default=IMAGE, help="another image (zstd) than the live one")
+    # The image is the live system's own, so there is nothing to download or to check a signature of.
+    install.add_argument("--insecure", action="store_true")
+    install.add_argument("--insecure-ignition", action="store_true")
+    install.add_argument("--offline", action="store_true")
+    install.add_argument("--preserve-on-error", action="store_true")
+    return parser.parse_args(argv)
+
+
+def mib(count: int) -> str:
+    """Bytes the way coreos-installer prints them: binary units, one digit."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):.1f} MiB"
+
+
+class Progress:
+    """``Read disk 27.0 MiB/157.0 MiB (17%)`` on standard error, at most once a second, and at the end."""
+
+    def __init__(self, total: int, emit: Callable[[str], None]) -> None:
+        self.total, self.emit = total, emit
+        self.shown = 0.0
+
+    def update(self, done: int) -> None:
+        """``done`` bytes of the image are behind us."""
+        now = time.monotonic()
+        if done < self.total and now - self.shown < PROGRESS_SECONDS:
+            return
+        self.shown = now
+        self.emit(f"> Read disk {mib(done)}/{mib(self.total)} ({done * 100 // self.total}%)   ")
+
+
+def emit_line(text: str) -> None:
+    """One line on standard error; on a terminal the next one replaces it."""
+    print(text, end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
+
+
+def write_sparse(source: IO[bytes], target: int, progress: Callable[[int], None]) -> int:
+    """Copy to file descriptor ``target``, leaving out blocks of zeros; returns the bytes that the source had.
+
+    The target must read as zeros where nothing is written.
+    """
+    zeros = bytes(BLOCK)
+    done = 0
+    while block := source.read(BLOCK):
+        if block != zeros[: len(block)]:
+            view = memoryview(block)
+            while view:
+                view = view[os.pwrite(target, view, done + len(block) - len(view)) :]
+        done += len(block)
+        progress(done)
+    return done
+
+
+def zero(target: int, start: int, length: int) -> None:
+    """Make a range of a disk read as zeros; the kernel does it quickly where the disk can."""
+    fcntl.ioctl(target, BLKZEROOUT, struct.pack("=QQ", start, length))
+
+
+def write_image(image: Path, facts: Path, device: str) -> None:
+    """Write the disk image to ``device`` and make the kernel see its partitions.
+
+    Raises:
+        InstallError: the image is damaged, or does not fit.
+    """
+    total = int(json.loads(facts.read_text())["size"])
+    with open(device, "r+b", buffering=0) as disk:
+        size = struct.unpack("=Q", fcntl.ioctl(disk, BLKGETSIZE64, bytes(8)))[0]
+        if size < total:
+            raise InstallError(f"{device} holds {mib(size)}, the image needs {mib(total)}")
+        zero(disk.fileno(), 0, total)
+        # An old table at the disk's end would be found there.
+        zero(disk.fileno(), size - BLOCK, BLOCK)
+        with subprocess.Popen(["zstd", "-dcq", str(image)], stdout=subprocess.PIPE) as zstd:
+            assert zstd.stdout is not None
+            progress = Progress(total, emit_line)
+            done = write_sparse(zstd.stdout, disk.fileno(), progress.update)
+        if zstd.returncode or done != total:
+            raise InstallError(f"the image is damaged: {done} of {total} bytes, zstd ended with {zstd.returncode}")
+        os.fsync(disk.fileno())
+    print("", file=sys.stderr)
+
+
+def reread(device: str) -> None:
+    """Have the kernel read the partition table again, and udev make the links."""
+    deadline = time.monotonic() + REREAD_SECONDS
+    while True:
+        try:
+            with open(device, "rb") as disk:
+                fcntl.ioctl(disk, BLKRRPART)
+            break
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise InstallError(f"{device}: the kernel does not read the new partition table: {error}") from error
+            time.sleep(0.2)
+    run("udevadm", "settle", "--timeout=60")
+
+
+def run(*command: str) -> str:
+    """Run a program; returns what it printed.
+
+    Raises:
+        InstallError: it failed; with its output.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InstallError(f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def partition(device: str, number: int) -> str:
+    """Path of a partition: /dev/vda3, /dev/nvme0n1p3."""
+    return f"{device}p{number}" if device[-1].isdigit() else f"{device}{number}"
+
+
+def grow_root(device: str) -> None:
+    """Give the disk new GUIDs, and its last partition all the room there is."""
+    info = run("sgdisk", "--info", str(ROOT_PARTITION), device)
+    first = re.search(r"^First sector: (\d+)", info, re.MULTILINE)
+    if first is None:
+        raise InstallError(f"{device} has no partition {ROOT_PARTITION} after the image was written")
+    number = str(ROOT_PARTITION)
+    kind, name = f"--typecode={number}:8304", f"--change-name={number}:root"
+    new = f"--new={number}:{first[1]}:0"
+    run("sgdisk", "--move-second-header", f"--delete={number}", new, kind, name, "--randomize-guids", device)
+    reread(device)
+
+
+@contextlib.contextmanager
+def mounted(source: str) -> Iterator[Path]:
+    """A partition's file system, mounted for a while."""
+    place = tempfile.mkdtemp(prefix="coreos-installer-")
+    run("mount", source, place)
+    try:
+        yield Path(place)
+    finally:
+        run("umount", place)
+        os.rmdir(place)
+
+
+def installed_cfg(root_uuid: str, boot_uuid: str, append: Sequence[str], delete: Sequence[str], default: str) -> str:
+    """What grub.cfg sources: this disk's own partitions, and the kernel arguments as asked for.
+
+    Raises:
+        InstallError: an argument cannot stand in GRUB's quotes.
+    """
+    kargs = [word for word in default.split() if word not in delete]
+    kargs += [word for argument in append for word in argument.split()]
+    for word in kargs:
+        if any(sign in word for sign in "\"'$\\`") or not word.isprintable():
+            raise InstallError(f"kernel argument {word!r}: quotes, '$' and backslashes are not supported")
+    return (
+        f'set node0_root="PARTUUID={root_uuid}"\n'
+        f'set node0_boot="PARTUUID={boot_uuid}"\n'
+        f'set node0_kargs="{" ".join(kargs)}"\n'
+    )
+
+
+def firstboot_stamp(arguments: str) -> str:
+    """The stamp that makes GRUB pass ignition.firstboot; GRUB sources it for the first boot's network arguments."""
+    return f'set ignition_network_kcmdline="{arguments}"\n' if arguments else ""
+
+
+def default_kargs(grub_cfg: str) -> str:
+    """The kernel arguments that the image comes with."""
+    found = re.search(r'^set node0_kargs="([^"]*)"', grub_cfg, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def configure(device: str, options: argparse.Namespace) -> None:
+    """Put config, network, kernel arguments and the stamp of the first boot on the boot partition."""
+    boot_device, root_device = partition(device, BOOT_PARTITION), partition(device, ROOT_PARTITION)
+    uuids = [run("blkid", "-p", "-s", "PART_ENTRY_UUID", "-o", "value", d).strip() for d in (root_device, boot_device)]
+    with mounted(boot_device) as boot:
+        default = default_kargs((boot / "grub/grub.cfg").read_text())
+        text = installed_cfg(uuids[0], uuids[1], options.append_karg, options.delete_karg, default)
+        (boot / "grub/installed.cfg").write_text(text)
+        if options.ignition_file is not None:
+            place = boot / "ignition"
+            place.mkdir(mode=0o700, exist_ok=True)
+            with open(os.open(place / "config.ign", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as config:
+                config.write(options.ignition_file.read_bytes())
+        if options.copy_network:
+            place = boot / "coreos-firstboot-network"
+            place.mkdir(mode=0o700, exist_ok=True)
+            for path in sorted(glob.glob(f"{options.network_dir}/*.nmconnection")):
+                shutil.copy(path, place)
+        (boot / "ignition.firstboot").write_text(firstboot_stamp(options.firstboot_args))
+    with mounted(root_device):
+        run("resize2fs", root_device)
+
+
+def check(options: argparse.Namespace) -> None:
+    """Find out what cannot work before the disk is touched."""
+    if not Path(options.device).is_block_device():
+        raise InstallError(f"{options.device} is no block device")
+    if options.ignition_file is not None:
+        try:
+            json.loads(options.ignition_file.read_text())
+        except (OSError, ValueError) as error:
+            raise InstallError(f"Ignition config {options.ignition_file}: {error}") from error
+    if options.copy_network and not options.network_dir.is_dir():
+        raise InstallError(f"network directory {options.network_dir} does not exist")
+    mounts = Path("/proc/mounts").read_text()
+    if re.search(rf"^{re.escape(options.device)}p?\d*\s", mounts, re.MULTILINE):
+        raise InstallError(f"{options.device} is in use: a partition of it is mounted")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Install; returns the exit code, with the error on standard error."""
+    options = parse(argv)
+    try:
+        options.device = os.path.realpath(options.device)
+        check(options)
+        facts = IMAGE_FACTS if options.image_file == IMAGE else options.image_file.with_name("metal.json")
+        print("Installing node0 machine OS x86_64", file=sys.stderr)
+        write_image(options.image_file, facts, options.device)
+        reread(options.device)
+        grow_root(options.device)
+        configure(options.device, options)
+    except (InstallError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    os.sync()
+    print("Install complete.", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

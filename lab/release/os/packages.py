@@ -1,0 +1,167 @@
+"""What the machine OS is made of: Debian packages, kernel modules, and what of a package is left out."""
+
+from __future__ import annotations
+
+SUITE = "bookworm"
+
+#: Packages by purpose. Dependencies come along, recommendations do not.
+PACKAGES: dict[str, tuple[str, ...]] = {
+    # The full kernel flavour: the cloud one knows no AHCI, and the emulated CD is a SATA drive.
+    "boot": ("linux-image-amd64", "dracut", "ignition", "kmod", "udev", "systemd", "systemd-sysv", "dbus"),
+    "network": (
+        "network-manager",
+        "chrony",
+        "openssh-server",
+        "iproute2",
+        "iputils-ping",
+        "iputils-arping",
+        "ethtool",
+        "libnss-myhostname",
+        "nftables",
+        "iptables",
+        "conntrack",
+    ),
+    "containers": ("podman", "crun", "runc", "containerd", "containernetworking-plugins"),
+    "disks": ("gdisk", "e2fsprogs", "dosfstools", "efibootmgr", "zstd"),
+    "tools": (
+        "ca-certificates",
+        "curl",
+        "dmidecode",
+        "jq",
+        "less",
+        "openssl",
+        "procps",
+        "python3",
+        "sudo",
+    ),
+}
+
+#: Kernel modules that stay, as paths below /lib/modules/<version>/kernel; of the rest nothing is unpacked.
+KERNEL_MODULES: tuple[str, ...] = (
+    "arch/x86/crypto",
+    "crypto",
+    "lib",
+    "drivers/acpi/button.ko",
+    "drivers/ata",
+    "drivers/block",
+    "drivers/cdrom",
+    "drivers/char/hw_random",
+    "drivers/char/ipmi",
+    "drivers/firmware/qemu_fw_cfg.ko",
+    "drivers/hid/hid.ko",
+    "drivers/hid/hid-generic.ko",
+    "drivers/hid/usbhid",
+    "drivers/input/evdev.ko",
+    "drivers/input/keyboard",
+    "drivers/input/serio",
+    "drivers/md",
+    "drivers/net/bonding",
+    "drivers/net/dummy.ko",
+    "drivers/net/ethernet/intel/e1000",
+    "drivers/net/ethernet/intel/e1000e",
+    "drivers/net/ethernet/realtek",
+    "drivers/net/geneve.ko",
+    "drivers/net/ipvlan",
+    "drivers/net/macvlan.ko",
+    "drivers/net/mdio.ko",
+    "drivers/net/mii.ko",
+    "drivers/net/net_failover.ko",
+    "drivers/net/tap.ko",
+    "drivers/net/team",
+    "drivers/net/tun.ko",
+    "drivers/net/veth.ko",
+    "drivers/net/virtio_net.ko",
+    "drivers/net/vrf.ko",
+    "drivers/net/vxlan",
+    "drivers/nvme/common",
+    "drivers/nvme/host",
+    "drivers/scsi/scsi_*.ko",
+    "drivers/scsi/sd_mod.ko",
+    "drivers/scsi/sr_mod.ko",
+    "drivers/scsi/sg.ko",
+    "drivers/scsi/virtio_scsi.ko",
+    "drivers/usb/common",
+    "drivers/usb/core",
+    "drivers/usb/host",
+    "drivers/usb/storage",
+    "drivers/virtio",
+    "fs/autofs",
+    "fs/configfs",
+    "fs/efivarfs",
+    "fs/ext4",
+    "fs/fat",
+    "fs/fscache",
+    "fs/fuse",
+    "fs/isofs",
+    "fs/jbd2",
+    "fs/mbcache.ko",
+    "fs/nls",
+    "fs/overlayfs",
+    "fs/squashfs",
+    "net/802",
+    "net/8021q",
+    "net/bridge",
+    "net/core",
+    "net/ipv4",
+    "net/ipv6",
+    "net/llc",
+    "net/netfilter",
+    "net/netlink",
+    "net/packet",
+    "net/psample",
+    "net/sched",
+    "net/tls",
+    "net/unix",
+    "net/xfrm",
+)
+
+#: Files of packages that nothing here reads.
+LEFT_OUT: tuple[str, ...] = (
+    "/boot/System.map*",
+    "/usr/share/bash-completion/*",
+    "/usr/share/bug/*",
+    "/usr/share/doc/*",
+    "/usr/share/fish/*",
+    "/usr/share/i18n/*",
+    "/usr/share/info/*",
+    "/usr/share/lintian/*",
+    "/usr/share/locale/*",
+    "/usr/share/man/*",
+    "/usr/share/zsh/*",
+    "/usr/lib/cni/dhcp",
+    "/usr/lib/udev/hwdb.bin",
+    # Programs for trials, not for use.
+    "/usr/bin/containerd-shim",
+    "/usr/bin/containerd-shim-runc-v1",
+    "/usr/bin/containerd-stress",
+    "/usr/bin/ignition-validate",
+)
+
+
+#: Removed after the packages are configured, since their own set-up still reads them.
+REMOVED: tuple[str, ...] = (
+    "usr/lib/udev/hwdb.d",
+    "usr/lib/python3*/ensurepip",
+    "usr/lib/python3*/idlelib",
+    "usr/lib/python3*/lib2to3",
+    "usr/lib/python3*/pydoc_data",
+    "usr/lib/python3*/test",
+    "usr/lib/python3*/turtledemo",
+)
+
+
+def package_names() -> tuple[str, ...]:
+    """All packages asked for, sorted, each once."""
+    return tuple(sorted({name for names in PACKAGES.values() for name in names}))
+
+
+def dpkg_filters() -> tuple[str, ...]:
+    """The lists above as dpkg's path filters; in dpkg the last filter that matches a path decides."""
+    kept = []
+    for module in KERNEL_MODULES:
+        tail = module if module.endswith(".ko") else f"{module}/*"
+        kept.append(f"path-include=/lib/modules/*/kernel/{tail}")
+    left_out = (f"path-exclude={path}" for path in LEFT_OUT)
+    licences = "path-include=/usr/share/doc/*/copyright"
+    tests = "path-exclude=/lib/modules/*/kernel/lib/test_*"
+    return (*left_out, licences, "path-exclude=/lib/modules/*/kernel/*", *kept, tests)
