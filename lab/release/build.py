@@ -89,7 +89,7 @@ def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Rele
     iso, system_version = None, ""
     if machine_os:
         system = images.machine_os(store, shared.kubernetes)
-        iso, system_version = system.iso, str(getattr(system, "version", ""))
+        iso, system_version = system.iso, system.version
         parts.append(images.machine_os_image(store, system))
     operator = payload.operator_image(store, images.component_image(store, VERSION_OPERATOR, shared).layers)
 

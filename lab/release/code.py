@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 INSTALLER = ("installer",)
 CLUSTER = ("lab/release/cluster",)
 
-RECIPE = "3"
+RECIPE = "4"
 
 
 def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str, Path | None]:
@@ -98,7 +98,7 @@ def zipapp(store: Store, module: str, parts: tuple[str, ...]) -> Path:
             _copy(files, work)
             main = f"import runpy\n\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
             (work / "__main__.py").write_text(main)
-            compile_tree(work, store, "compile-zipapp")
+            compile_tree(work, store, "compile-zipapp", "/usr/bin/openshift-install")
             for cached in sorted(work.rglob("__pycache__/*.pyc")):
                 # zipimport looks for byte code beside the source, not in __pycache__.
                 cached.rename(cached.parent.parent / (cached.name.split(".", 1)[0] + ".pyc"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lab.release import code, progress
 from lab.release.components import (
@@ -22,11 +21,9 @@ from lab.release.debian import base, package_layers
 from lab.release.kubernetes import build_kubernetes
 from lab.release.layer import Compression, Layer, LayerWriter
 from lab.release.oci import Image
+from lab.release.os import MachineOS, build_machine_os
 from lab.release.store import Store, digest_of, file_sha256
 from lab.release.wheels import wheels
-
-if TYPE_CHECKING:
-    from lab.release.os import MachineOS
 
 RECIPE = "2"
 PAUSE_SOURCE = Path(__file__).with_name("pause.c")
@@ -157,21 +154,18 @@ def installer_image(store: Store, shared: Layers) -> Image:
 
 def machine_os(store: Store, kubernetes: Path) -> MachineOS:
     """The machine OS with this release's kubelet in it."""
-    from lab.release.os import build_machine_os
-
     return build_machine_os(store.cache, {"/usr/bin/kubelet": kubernetes / "kubelet"})
 
 
 def machine_os_image(store: Store, system: MachineOS) -> Image:
     """The image that carries the live ISO (cluster.md §1.5); its .sha256 is bare hex, without even a newline."""
-    stream = system.stream_json
-    text = stream.read_text() if isinstance(stream, Path) else stream
+    stream = system.stream_json.read_text()
 
     def fill(writer: LayerWriter) -> None:
         writer.add_file("coreos/coreos-x86_64.iso", system.iso, 0o644)
         writer.add_bytes("coreos/coreos-x86_64.iso.sha256", system.iso_sha256)
-        writer.add_bytes("coreos/coreos-stream.json", text)
+        writer.add_bytes("coreos/coreos-stream.json", stream)
 
-    inputs = {"iso": system.iso_sha256, "stream": digest_of({"text": text})}
+    inputs = {"iso": system.iso_sha256, "stream": digest_of({"text": stream})}
     layer = layer_stage(store, "files-machine-os", inputs, Compression.STORED, fill)
     return Image(MACHINE_OS_TAG, (layer,))

@@ -82,13 +82,13 @@ def require_python() -> None:
         raise RecipeMismatch(f"the images hold Python {PYTHON[0]}.{PYTHON[1]}, this is {sys.version.split()[0]}")
 
 
-def compile_tree(root: Path, store: Store, label: str) -> None:
-    """Byte-compile ``root`` in place, for any file dates, with paths as they are in the image.
+def compile_tree(root: Path, store: Store, label: str, prefix: str = f"/{DIST_PACKAGES}") -> None:
+    """Byte-compile ``root`` in place, for any file dates, with paths as they are at run time, under ``prefix``.
 
     Without byte code every start of a container would compile its imports anew: seconds under software emulation.
     """
     argv = [sys.executable, "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash"]
-    argv += ["-s", str(root), "-p", f"/{DIST_PACKAGES}", str(root)]
+    argv += ["-s", str(root), "-p", prefix, str(root)]
     progress.run(argv, label=label, log=store.log(label))
 
 
