@@ -15,6 +15,7 @@ from lab.release.build import Release, build_release, latest_release
 from lab.release.errors import ReleaseError
 from lab.release.images import machine_os
 from lab.release.kubernetes import build_kubernetes
+from lab.release.prune import prune
 from lab.release.store import Store, default_cache
 from lab.release.verify import verify_images
 
@@ -30,6 +31,8 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("machine-os", help="build the machine OS; prints the ISO's path")
     commands.add_parser("path", help="print the registry storage directory of the release built last")
     commands.add_parser("verify", help="start the built images' programs in a chroot; needs root")
+    pruning = commands.add_parser("prune", help="remove stages, images and releases that were not used for a while")
+    pruning.add_argument("--hours", type=float, default=48.0, help="age from which things go (default 48, least 1)")
     commands.add_parser("show", help="list the release built last: tags, sizes, digests")
     return top
 
@@ -54,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for problem in problems:
                     print(problem)
                 return 1 if problems else 0
+            case "prune":
+                print(f"{prune(Store(cache), options.hours) / 1e6:.0f} MB removed")
             case "show":
                 show(latest_release(cache))
     except ReleaseError as error:

@@ -139,6 +139,7 @@ def _record(store: Store, version: str, written: Sequence[Written], iso: Path | 
         "version": version,
         "pullspec": pullspec,
         "components": specs,
+        "tags": sorted(_remote_tag(image, version) for image in written),
         "sizes": {image.tag: image.size for image in written},
         "machine_os_iso": str(iso) if iso else None,
     }

@@ -80,12 +80,17 @@ def htpasswd_line(user: str, password: str, rounds: int = 5) -> str:
     return f"{user}:{bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds)).decode()}\n"
 
 
+def tags_folder(storage: Path) -> Path:
+    """Where docker-registry keeps our repository's tags in a storage directory, a folder each."""
+    return storage / "docker" / "registry" / "v2" / "repositories" / REPOSITORY / "_manifests" / "tags"
+
+
 def has_manifest(storage: Path, digest: str, tag: str) -> bool:
     """Whether a storage directory holds a manifest under a tag, looked up in docker-registry's own file layout."""
-    manifests = storage / "docker" / "registry" / "v2" / "repositories" / REPOSITORY / "_manifests"
-    current = manifests / "tags" / tag / "current" / "link"
+    tags = tags_folder(storage)
+    current = tags / tag / "current" / "link"
     kind, _, value = digest.partition(":")
-    revision = manifests / "revisions" / kind / value / "link"
+    revision = tags.parent / "revisions" / kind / value / "link"
     return revision.is_file() and current.is_file() and current.read_text().strip() == digest
 
 

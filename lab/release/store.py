@@ -108,6 +108,7 @@ class Store:
         """
         final = self.path(name, digest_of(inputs))
         if final.is_dir():
+            os.utime(final)  # prune goes by the date of the last use
             return final
         with self.hold(f"{name}-{final.name}"):
             if final.is_dir():

@@ -1,0 +1,66 @@
+"""Pruning: what was used lately or belongs to the latest release stays, the rest goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from lab.release.layer import Compression, LayerWriter
+from lab.release.oci import Image, Layout
+from lab.release.prune import prune
+from lab.release.store import Store
+
+
+def age(path: Path, hours: float) -> None:
+    then = time.time() - hours * 3600
+    os.utime(path, (then, then))
+
+
+def filled(out: Path) -> None:
+    (out / "big").write_bytes(b"x" * 100_000)
+
+
+def test_unused_stages_go_and_used_ones_stay(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    old, fresh, iso = (store.stage("s", {"n": name}, filled) for name in ("old", "fresh", "iso"))
+    touched = store.stage("s", {"n": "touched"}, filled)
+    for stage in (old, iso, touched):
+        age(stage, 5)
+    store.stage("s", {"n": "touched"}, filled)
+    records = store.root / "releases"
+    records.mkdir()
+    latest = json.dumps({"machine_os_iso": str(iso / "x.iso"), "tags": []})
+    for name, text in (("latest", latest), ("v2", latest), ("v1", json.dumps({"machine_os_iso": None, "tags": []}))):
+        (records / f"{name}.json").write_text(text)
+        age(records / f"{name}.json", 5)
+    assert prune(store, 2) >= 100_000
+    assert not old.exists()
+    assert fresh.exists()
+    assert iso.exists()
+    assert touched.exists()
+    assert sorted(path.name for path in records.iterdir()) == ["latest.json", "v2.json"]
+
+
+def test_nothing_younger_than_an_hour_goes(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    stage = store.stage("s", {}, filled)
+    age(stage, 0.5)
+    prune(store, 0)
+    assert stage.exists()
+
+
+def test_layout_loses_blobs_that_no_image_has(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    layers = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        writer = LayerWriter()
+        writer.add_bytes(name, name)
+        layers.append(writer.finish(tmp_path / name, Compression.GZIP))
+    layout = Layout(store.root / "oci")
+    layout.write([Image("a", (layers[0],)), Image("b", (layers[1],))])
+    layout.write([Image("a", (layers[0],))])
+    prune(store, 1)
+    assert len(list((layout.root / "blobs" / "sha256").iterdir())) == 3
