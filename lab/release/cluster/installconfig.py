@@ -1,0 +1,184 @@
+"""The part of install-config.yaml that the lab's cluster needs (reference/installer.md §1.1)."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from lab.release.cluster.errors import ConfigError
+
+#: OpenShift's defaults for fields that may be left out.
+MACHINE_NETWORK = "10.0.0.0/16"
+CLUSTER_NETWORK = ("10.128.0.0/14", 23)
+SERVICE_NETWORK = "172.30.0.0/16"
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """One entry of imageDigestSources: a repository (or a prefix of some) and where it is mirrored."""
+
+    source: str
+    mirrors: tuple[str, ...]
+    contact_source: bool = False
+
+
+@dataclass(frozen=True)
+class InstallConfig:
+    """What was asked for; ``text`` is the whole file, for the ConfigMap cluster-config-v1."""
+
+    name: str
+    base_domain: str
+    control_plane_replicas: int
+    compute_replicas: int
+    platform: str
+    api_vips: tuple[str, ...]
+    ingress_vips: tuple[str, ...]
+    machine_networks: tuple[str, ...]
+    cluster_networks: tuple[tuple[str, int], ...]
+    service_networks: tuple[str, ...]
+    pull_secret: str
+    trust_bundle: str
+    mirrors: tuple[Mirror, ...]
+    ssh_key: str
+    installation_disk: str
+    proxy: Mapping[str, str]
+    text: str
+
+    @property
+    def domain(self) -> str:
+        """``<cluster>.<base domain>``."""
+        return f"{self.name}.{self.base_domain}"
+
+    @property
+    def single_node(self) -> bool:
+        """One control plane node and nothing else: bootstrap in place."""
+        return self.control_plane_replicas == 1 and self.compute_replicas == 0
+
+    @property
+    def schedulable_masters(self) -> bool:
+        """Whether control plane nodes are workers too (OpenShift: when there are no workers)."""
+        return self.compute_replicas == 0
+
+    @property
+    def api_host(self) -> str:
+        """Where hosts find the machine-config server: the first API VIP on bare metal, else api-int by name."""
+        vip = self.api_vips[0] if self.platform == "baremetal" and self.api_vips else f"api-int.{self.domain}"
+        return f"[{vip}]" if ":" in vip else vip
+
+    @property
+    def service_ip(self) -> str:
+        """The first address of the service network: that of the service `kubernetes`."""
+        return str(ipaddress.ip_network(self.service_networks[0])[1])
+
+    @property
+    def dns_ip(self) -> str:
+        """The tenth address of the service network, the cluster's DNS by convention."""
+        return str(ipaddress.ip_network(self.service_networks[0])[10])
+
+    def redacted(self) -> str:
+        """The whole file without secrets, as OpenShift stores it in the cluster."""
+        document = yaml.safe_load(self.text)
+        document["pullSecret"] = ""
+        for key in ("sshKey",):
+            document.setdefault(key, "")
+        return yaml.safe_dump(document, sort_keys=True)
+
+
+class _Reader:
+    """Typed access to a YAML mapping, with errors that name the field."""
+
+    def __init__(self, source: str, data: object) -> None:
+        if not isinstance(data, dict):
+            raise ConfigError(source, "", "must be a YAML mapping")
+        self.source = source
+        self.data: dict[str, Any] = data
+
+    def get(self, path: str, kind: type, default: Any = None) -> Any:
+        here: Any = self.data
+        for part in path.split("."):
+            here = here.get(part) if isinstance(here, dict) else None
+        if here is None:
+            if default is None:
+                raise ConfigError(self.source, path, "is required")
+            return default
+        if not isinstance(here, kind) or (kind is int and isinstance(here, bool)):
+            raise ConfigError(self.source, path, f"must be a {kind.__name__}")
+        return here
+
+    def strings(self, path: str) -> tuple[str, ...]:
+        values = self.get(path, list, [])
+        if not all(isinstance(value, str) for value in values):
+            raise ConfigError(self.source, path, "must be a list of strings")
+        return tuple(values)
+
+    def networks(self, path: str, field: str) -> tuple[str, ...]:
+        found = []
+        for index, entry in enumerate(self.get(path, list, [])):
+            text = entry.get(field) if field and isinstance(entry, dict) else entry
+            try:
+                found.append(str(ipaddress.ip_network(str(text))))
+            except ValueError as error:
+                raise ConfigError(self.source, f"{path}[{index}]", str(error)) from error
+        return tuple(found)
+
+
+def _mirrors(reader: _Reader) -> tuple[Mirror, ...]:
+    found = []
+    for path in ("imageDigestSources", "imageContentSources"):
+        for index, entry in enumerate(reader.get(path, list, [])):
+            item = _Reader(f"{reader.source}: {path}[{index}]", entry)
+            policy = item.get("sourcePolicy", str, "AllowContactingSource")
+            found.append(Mirror(item.get("source", str), item.strings("mirrors"), policy != "NeverContactSource"))
+    return tuple(found)
+
+
+def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
+    """Read an install-config. Raises ConfigError, naming the field."""
+    try:
+        reader = _Reader(source, yaml.safe_load(text))
+    except yaml.YAMLError as error:
+        raise ConfigError(source, "", f"not YAML ({error})") from error
+    platforms = list(reader.get("platform", dict, {"none": {}}))
+    platform = str(platforms[0]) if platforms else "none"
+    compute = reader.get("compute", list, [])
+    pull_secret = reader.get("pullSecret", str, '{"auths":{}}')
+    try:
+        json.loads(pull_secret)["auths"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(source, "pullSecret", "must be JSON with a key 'auths'") from error
+    cluster_networks = tuple(
+        (network, int(entry.get("hostPrefix", CLUSTER_NETWORK[1])))
+        for network, entry in zip(
+            reader.networks("networking.clusterNetwork", "cidr"),
+            reader.get("networking.clusterNetwork", list, []),
+            strict=True,
+        )
+    )
+    vips = {}
+    for kind in ("api", "ingress"):
+        single = reader.get(f"platform.{platform}.{kind}VIP", str, "")
+        vips[kind] = reader.strings(f"platform.{platform}.{kind}VIPs") or ((single,) if single else ())
+    return InstallConfig(
+        name=reader.get("metadata.name", str),
+        base_domain=reader.get("baseDomain", str),
+        control_plane_replicas=reader.get("controlPlane.replicas", int, 3),
+        compute_replicas=sum(_Reader(f"{source}: compute", pool).get("replicas", int, 0) for pool in compute),
+        platform=platform,
+        api_vips=vips["api"],
+        ingress_vips=vips["ingress"],
+        machine_networks=reader.networks("networking.machineNetwork", "cidr") or (MACHINE_NETWORK,),
+        cluster_networks=cluster_networks or (CLUSTER_NETWORK,),
+        service_networks=reader.networks("networking.serviceNetwork", "") or (SERVICE_NETWORK,),
+        pull_secret=pull_secret,
+        trust_bundle=reader.get("additionalTrustBundle", str, ""),
+        mirrors=_mirrors(reader),
+        ssh_key=reader.get("sshKey", str, ""),
+        installation_disk=reader.get("bootstrapInPlace.installationDisk", str, ""),
+        proxy={k: str(v) for k, v in reader.get("proxy", dict, {}).items()},
+        text=text,
+    )
