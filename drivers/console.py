@@ -16,6 +16,7 @@ from drivers.errors import ConsoleTimeout, DriverError
 _POLL_SECONDS = 0.1
 _TAIL_LINES = 25
 _SEND_SECONDS = 10.0
+_CHECK_SECONDS = 5.0
 # CSI and OSC sequences, other two-byte escapes, and the control characters that firmware menus and progress bars use.
 _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_=>()][0-9AB]?|[\x00-\x08\x0b-\x1f]"
@@ -80,44 +81,36 @@ class FileConsole:
         wanted = re.compile(pattern, re.MULTILINE)
         deadline = time.monotonic() + timeout
         seen = -1
-        next_check = time.monotonic() + 5
+        next_check = time.monotonic() + _CHECK_SECONDS
         while True:
             size = self._size()
             if size != seen:
                 seen = size
-                found = self._search(wanted)
+                found = self._search(wanted) if size else None
                 if found is not None:
                     return found
             now = time.monotonic()
             if now > deadline:
                 raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine)
             if self._still_possible is not None and now > next_check:
-                next_check = now + 5
+                next_check = now + _CHECK_SECONDS
                 reason = self._still_possible()
                 if reason is not None and self._size() == seen:
                     raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine, why=reason)
             time.sleep(_POLL_SECONDS)
 
     def _search(self, wanted: re.Pattern[str]) -> re.Match[str] | None:
-        raw = self.raw()[self._position :].decode("latin-1")
-        # Latin-1 maps bytes one to one, so that the end of a match in the stripped text can be found in the raw one.
-        plain: list[str] = []
-        ends: list[int] = []
-        last = 0
-        for control in _CONTROL.finditer(raw):
-            plain.append(raw[last : control.start()])
-            ends.extend(range(last + 1, control.start() + 1))
-            last = control.end()
-        plain.append(raw[last:])
-        ends.extend(range(last + 1, len(raw) + 1))
-        text = "".join(plain)
-        rough = wanted.search(text)
-        if rough is None:
-            return None
-        if rough.end() > 0:
-            self._position += ends[rough.end() - 1]
-        # The caller gets text, not bytes in disguise.
-        return wanted.search(rough.group().encode("latin-1").decode(errors="replace")) or rough
+        with self.log.open("rb") as log:
+            log.seek(self._position)
+            # Latin-1 maps bytes one to one: offsets in this text are offsets in the file.
+            raw = log.read().decode("latin-1")
+        # Surrogates stand for bytes that are no UTF-8, so that lengths can be told back.
+        plain = strip_control(raw).encode("latin-1").decode(errors="surrogateescape")
+        found = wanted.search(plain)
+        if found is not None:
+            said = len(plain[: found.end()].encode(errors="surrogateescape"))
+            self._position += _raw_end(raw, said)
+        return found
 
     def trouble(self) -> list[str]:
         """Lines in which the kernel complains about itself."""
@@ -141,6 +134,20 @@ class FileConsole:
                         f"the machine does not read its console: {unread} bytes left", machine=self._machine
                     )
                 time.sleep(_POLL_SECONDS / 10)
+
+
+def _raw_end(raw: str, count: int) -> int:
+    """Where in `raw` the first `count` characters that are no control sequences end."""
+    if count == 0:
+        return 0
+    start = 0
+    for control in [*_CONTROL.finditer(raw), None]:
+        end = control.start() if control else len(raw)
+        if end - start >= count:
+            return start + count
+        count -= end - start
+        start = control.end() if control else end
+    return start
 
 
 def _unread(line: socket.socket) -> int:
