@@ -1,0 +1,202 @@
+"""The cluster's state machine as a table, to be held against installer.md §5.3 row by row. ``decide`` is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role
+from installer.rendezvous.errors import Conflict
+
+C = ClusterStatus
+H = HostStatus
+
+
+class Trigger(StrEnum):
+    """What can happen to a cluster."""
+
+    REFRESH = "RefreshStatus"
+    INSTALL = "PrepareForInstallation"
+    CANCEL = "CancelInstallation"
+    RESET = "ResetCluster"
+    COMPLETE = "CompleteInstallation"
+    FAIL = "FailInstallation"
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """All that the guards look at. ``hosts``: (status, role, bootstrap) of each; ages in seconds."""
+
+    validations: Mapping[str, Result] = field(default_factory=dict)
+    hosts: Sequence[tuple[HostStatus, Role]] = ()
+    control_plane_count: int = 3
+    preparation: str = "not_started"
+    status_age: float = 0.0
+    prepare_timeout: float = 600.0
+    installing_timeout: float = 24 * 3600.0
+    finalizing_timeout: float = 5 * 3600.0
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def count(self, role: Role, *statuses: HostStatus) -> int:
+        """Hosts of a role in any of these statuses."""
+        return sum(1 for status, has in self.hosts if has is role and status in statuses)
+
+
+REQUIRED_INPUT = (
+    "machine-cidr-defined",
+    "cluster-cidr-defined",
+    "service-cidr-defined",
+    "dns-domain-defined",
+    "pull-secret-set",
+    "api-vips-defined",
+    "ingress-vips-defined",
+)
+REQUIRED_INSTALL = (
+    "machine-cidr-equals-to-calculated-cidr",
+    "api-vips-valid",
+    "ingress-vips-valid",
+    "all-hosts-are-ready-to-install",
+    "sufficient-masters-count",
+    "no-cidrs-overlapping",
+    "networks-same-address-families",
+    "network-prefix-valid",
+    "network-type-valid",
+    "ntp-server-configured",
+    "custom-manifests-requirements-satisfied",
+    "platform-requirements-satisfied",
+)
+
+PREPARED = (H.PREPARING_SUCCESSFUL, H.INSTALLING, H.INSTALLING_IN_PROGRESS)
+PREPARING_HOST = (H.KNOWN, H.PREPARING, H.PREPARING_SUCCESSFUL, H.PREPARING_FAILED, H.INSTALLING)
+CAN_SUCCEED = (
+    H.PREPARING_SUCCESSFUL,
+    H.INSTALLING,
+    H.INSTALLING_IN_PROGRESS,
+    H.INSTALLED,
+    H.INSTALLING_PENDING_USER_ACTION,
+)
+
+
+def _good(names: tuple[str, ...]) -> Callable[[ClusterFacts], bool]:
+    return lambda facts: all(facts.validations.get(name, Result.PENDING) in GOOD for name in names)
+
+
+def _enough_workers(facts: ClusterFacts, *statuses: HostStatus) -> bool:
+    workers = sum(1 for _, role in facts.hosts if role is Role.WORKER)
+    # Two workers carry the ingress; with fewer, all that were asked for must make it.
+    return facts.count(Role.WORKER, *statuses) >= min(workers, 2)
+
+
+Guard = Callable[[ClusterFacts], bool]
+GUARDS: Mapping[str, Guard] = {
+    "input-ok": _good(REQUIRED_INPUT),
+    "install-ok": _good(REQUIRED_INSTALL),
+    "prepared": lambda f: (
+        bool(f.hosts) and all(status in PREPARED for status, _ in f.hosts) and f.preparation == "success"
+    ),
+    "host-left": lambda f: not f.hosts or any(status not in PREPARING_HOST for status, _ in f.hosts),
+    "host-failed": lambda f: any(status is H.PREPARING_FAILED for status, _ in f.hosts),
+    "generation-failed": lambda f: f.preparation == "failed",
+    "prepare-timeout": lambda f: f.status_age > f.prepare_timeout,
+    "installed": lambda f: (
+        f.count(Role.MASTER, H.INSTALLED) >= f.control_plane_count and _enough_workers(f, H.INSTALLED)
+    ),
+    "can-succeed": lambda f: (
+        f.count(Role.MASTER, *CAN_SUCCEED) >= f.control_plane_count and _enough_workers(f, *CAN_SUCCEED)
+    ),
+    "user-action": lambda f: any(status is H.INSTALLING_PENDING_USER_ACTION for status, _ in f.hosts),
+    "installing-timeout": lambda f: f.status_age > f.installing_timeout,
+    "finalizing-timeout": lambda f: f.status_age > f.finalizing_timeout,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. ``guards`` must all hold; a leading ``!`` negates. ``to`` None: the status stays."""
+
+    trigger: Trigger
+    sources: frozenset[ClusterStatus]
+    to: ClusterStatus | None
+    info: str = ""
+    guards: tuple[str, ...] = ()
+
+
+def _set(*statuses: ClusterStatus) -> frozenset[ClusterStatus]:
+    return frozenset(statuses)
+
+
+PRE = _set(C.PENDING_FOR_INPUT, C.INSUFFICIENT, C.READY)
+ACTIVE = _set(C.INSTALLING, C.FINALIZING, C.INSTALLING_PENDING_USER_ACTION)
+_F = Trigger.REFRESH
+
+TABLE: tuple[Row, ...] = (
+    Row(_F, PRE, C.PENDING_FOR_INPUT, "User input required: {failing}", ("!input-ok",)),
+    Row(_F, PRE, C.INSUFFICIENT, "Cluster is not ready for install: {failing}", ("!install-ok",)),
+    Row(_F, PRE, C.READY, "Cluster ready to be installed"),
+    Row(Trigger.INSTALL, _set(C.READY), C.PREPARING, "Preparing cluster for installation"),
+    Row(_F, _set(C.PREPARING), C.INSTALLING, "Installation in progress", ("prepared",)),
+    Row(_F, _set(C.PREPARING), C.READY, "Failed to prepare the installation: {hosts}", ("host-failed",)),
+    Row(_F, _set(C.PREPARING), C.READY, "Failed to prepare the installation: {reason}", ("generation-failed",)),
+    Row(_F, _set(C.PREPARING), C.INSUFFICIENT, "A host stopped preparing: {hosts}", ("host-left",)),
+    Row(
+        _F,
+        _set(C.PREPARING),
+        C.READY,
+        "Preparing the installation did not end within {prepare_timeout} s: {hosts}",
+        ("prepare-timeout",),
+    ),
+    Row(_F, _set(C.INSTALLING), C.FINALIZING, "Finalizing cluster installation", ("installed",)),
+    Row(_F, _set(C.INSTALLING), C.ERROR, "Cluster has hosts in error: {hosts}", ("!can-succeed",)),
+    Row(_F, _set(C.INSTALLING, C.FINALIZING), C.INSTALLING_PENDING_USER_ACTION, "{hosts}", ("user-action",)),
+    Row(_F, _set(C.INSTALLING), C.ERROR, "Cluster installation timed out", ("installing-timeout",)),
+    Row(_F, _set(C.FINALIZING), C.ERROR, "Cluster finalizing timed out", ("finalizing-timeout",)),
+    Row(
+        _F,
+        _set(C.INSTALLING_PENDING_USER_ACTION),
+        C.ERROR,
+        "Cluster has hosts in error: {hosts}",
+        ("!can-succeed",),
+    ),
+    Row(_F, _set(C.INSTALLING_PENDING_USER_ACTION), C.INSTALLING, "Installation in progress", ("!user-action",)),
+    Row(_F, frozenset(ClusterStatus), None),
+    Row(Trigger.COMPLETE, _set(C.FINALIZING), C.INSTALLED, "Cluster is installed"),
+    Row(Trigger.FAIL, ACTIVE, C.ERROR, "{reason}"),
+    Row(Trigger.CANCEL, ACTIVE | _set(C.PREPARING, C.ERROR), C.CANCELLED, "Cancelled cluster installation"),
+    Row(
+        Trigger.RESET,
+        ACTIVE | _set(C.PREPARING, C.ERROR, C.CANCELLED, C.INSTALLED),
+        C.INSUFFICIENT,
+        "Cluster was reset by user",
+    ),
+)
+
+
+def _holds(name: str, facts: ClusterFacts) -> bool:
+    return GUARDS[name.lstrip("!")](facts) is not name.startswith("!")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where a cluster goes; ``info`` None means that the old text stays."""
+
+    status: ClusterStatus
+    info: str | None
+    changed: bool
+
+
+class _Blank(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return ""
+
+
+def decide(trigger: Trigger, status: ClusterStatus, facts: ClusterFacts) -> Outcome:
+    """Outcome of ``trigger``. Raises Conflict when no row takes the trigger from ``status``."""
+    for row in TABLE:
+        if row.trigger is trigger and status in row.sources and all(_holds(name, facts) for name in row.guards):
+            if row.to is None:
+                return Outcome(status, None, False)
+            texts = _Blank({"prepare_timeout": f"{facts.prepare_timeout:.0f}"})
+            texts.update(facts.texts)
+            return Outcome(row.to, row.info.format_map(texts), row.to is not status)
+    raise Conflict(f"cluster is in status {status}: {trigger} is not possible")

@@ -1,0 +1,233 @@
+"""The cluster's validations as one table (installer.md §5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from typing import NamedTuple
+
+from installer.rendezvous import networks
+from installer.rendezvous.enums import HostStatus, Result, Role
+from installer.rendezvous.host_states import OPERATORS
+from installer.rendezvous.hostview import load_json
+from installer.rendezvous.inventory import Inventory
+from installer.rendezvous.model import Cluster, Host
+
+Verdict = tuple[Result, str]
+OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
+NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN", "CiscoACI", "Cilium", "Calico", "None")
+READY_HOST = (
+    HostStatus.KNOWN,
+    HostStatus.PREPARING,
+    HostStatus.PREPARING_SUCCESSFUL,
+    HostStatus.INSTALLING,
+    HostStatus.INSTALLING_IN_PROGRESS,
+    HostStatus.INSTALLED,
+)
+
+
+@dataclass(frozen=True)
+class ClusterView:
+    """The cluster with its hosts."""
+
+    cluster: Cluster
+    hosts: Sequence[tuple[Host, Inventory | None]]
+
+    def cidrs(self, which: str) -> list[str]:
+        """CIDRs of ``machine``, ``cluster`` or ``service`` networks."""
+        items = getattr(self.cluster, f"{which}_networks")
+        return [str(item["cidr"]) for item in items if item.get("cidr")]
+
+    def vips(self, which: str) -> list[str]:
+        """Addresses of ``api`` or ``ingress`` VIPs."""
+        return [str(item["ip"]) for item in getattr(self.cluster, f"{which}_vips") if item.get("ip")]
+
+
+def _defined(which: str) -> Callable[[ClusterView], Verdict]:
+    def check(view: ClusterView) -> Verdict:
+        if view.cidrs(which):
+            return OK, f"The {which.capitalize()} Network CIDR is defined"
+        if which == "machine" and view.cluster.user_managed_networking and not view.cluster.is_sno:
+            return OK, "No Machine Network CIDR needed: user managed networking"
+        return PENDING, f"The {which.capitalize()} Network CIDR is undefined"
+
+    return check
+
+
+def _no_overlap(view: ClusterView) -> Verdict:
+    pair = networks.overlapping([*view.cidrs("machine"), *view.cidrs("cluster"), *view.cidrs("service")])
+    if pair:
+        return BAD, f"CIDRs {pair[0]} and {pair[1]} overlap"
+    if not view.cidrs("cluster") or not view.cidrs("service"):
+        return PENDING, "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined"
+    return OK, "No CIDRS are overlapping"
+
+
+def _same_families(view: ClusterView) -> Verdict:
+    families = {
+        which: {ip_network(cidr, strict=False).version for cidr in view.cidrs(which)}
+        for which in ("machine", "cluster", "service")
+    }
+    known = {which: found for which, found in families.items() if found}
+    if len({frozenset(found) for found in known.values()}) > 1:
+        seen = ", ".join(f"{which}: {'/'.join(f'IPv{v}' for v in sorted(found))}" for which, found in known.items())
+        return BAD, f"Address families of networks do not match ({seen})"
+    return OK, "Same address families for all networks"
+
+
+def _prefix_valid(view: ClusterView) -> Verdict:
+    for item in view.cluster.cluster_networks:
+        network = ip_network(str(item.get("cidr")), strict=False)
+        prefix = int(item.get("host_prefix") or 0)
+        if prefix and not network.prefixlen <= prefix <= network.max_prefixlen - 2:
+            return BAD, f"Host prefix {prefix} does not fit cluster network {network}"
+        if prefix and 2 ** (prefix - network.prefixlen) < len(view.hosts):
+            return BAD, f"Cluster network {network} with host prefix {prefix} is too small for {len(view.hosts)} hosts"
+    return OK, "The Cluster Network prefix is valid"
+
+
+def _vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
+    def check(view: ClusterView) -> Verdict:
+        if view.cluster.user_managed_networking or view.cluster.is_sno:
+            return OK, f"{which.capitalize()} virtual IPs are not required: User Managed Networking"
+        if view.vips(which):
+            return OK, f"{which.capitalize()} virtual IPs are defined"
+        return PENDING, f"{which.capitalize()} virtual IPs are undefined"
+
+    return check
+
+
+def _vips_valid(which: str) -> Callable[[ClusterView], Verdict]:
+    def check(view: ClusterView) -> Verdict:
+        if view.cluster.user_managed_networking or view.cluster.is_sno:
+            return OK, f"{which.capitalize()} virtual IPs are not required: User Managed Networking"
+        for vip in view.vips(which):
+            if not networks.in_any(ip_address(vip), view.cidrs("machine")):
+                return BAD, f"{which} vip {vip} does not belong to machine network {', '.join(view.cidrs('machine'))}"
+            for host, inventory in view.hosts:
+                if inventory and any(str(item.ip) == vip for item in networks.interfaces_of(inventory)):
+                    return BAD, f"{which} vip {vip} is already in use by host {host.requested_hostname or host.id}"
+                checks = load_json(host.verified_vips) or []
+                if any(item.get("vip") == vip and item.get("verification") == "failed" for item in checks):
+                    return BAD, f"{which} vip {vip} is already in use in cluster machine network"
+        return OK, f"{which} vips {', '.join(view.vips(which))} belong to the machine network and are not in use"
+
+    return check
+
+
+def _all_ready(view: ClusterView) -> Verdict:
+    waiting = [
+        f"{host.requested_hostname or host.id} is {host.status}"
+        for host, _ in view.hosts
+        if host.status not in READY_HOST
+    ]
+    if not view.hosts:
+        return BAD, "The cluster has no hosts"
+    if waiting:
+        return BAD, f"The cluster has hosts that are not ready to install: {', '.join(waiting)}"
+    return OK, "All hosts in the cluster are ready to install"
+
+
+def _role(host: Host) -> Role:
+    return host.suggested_role if host.role is Role.AUTO else host.role
+
+
+def _masters(view: ClusterView) -> Verdict:
+    want = view.cluster.control_plane_count
+    masters = sum(1 for host, _ in view.hosts if _role(host) is Role.MASTER)
+    workers = sum(1 for host, _ in view.hosts if _role(host) is Role.WORKER)
+    if masters != want:
+        return BAD, f"The cluster must have exactly {want} dedicated control plane node(s), found {masters}"
+    if view.cluster.is_sno and workers:
+        return BAD, f"A single-node cluster cannot have workers, found {workers}"
+    return OK, f"The cluster has the exact amount of dedicated control plane nodes: {want}"
+
+
+def _dns_domain(view: ClusterView) -> Verdict:
+    if view.cluster.base_dns_domain:
+        return OK, "The base domain is defined"
+    return PENDING, "The base domain is undefined and must be provided"
+
+
+def _pull_secret(view: ClusterView) -> Verdict:
+    return (OK, "The pull secret is set") if view.cluster.pull_secret else (BAD, "The pull secret is not set")
+
+
+def _ntp(view: ClusterView) -> Verdict:
+    return OK, "No NTP problems found"
+
+
+def _network_type(view: ClusterView) -> Verdict:
+    kind = view.cluster.network_type
+    if kind not in NETWORK_TYPES:
+        return BAD, f"Network type {kind} is unknown, allowed are {', '.join(NETWORK_TYPES)}"
+    if kind == "OpenShiftSDN" and any(":" in cidr for cidr in view.cidrs("cluster")):
+        return BAD, "Network type OpenShiftSDN cannot carry IPv6"
+    return OK, f"Cluster has valid network type {kind}"
+
+
+def _calculated(view: ClusterView) -> Verdict:
+    return OK, "Machine CIDR was given by the user"
+
+
+def _manifests(view: ClusterView) -> Verdict:
+    return OK, "Custom manifest requirements are satisfied"
+
+
+def _platform(view: ClusterView) -> Verdict:
+    kind = str(view.cluster.platform.get("type", "none"))
+    if kind in ("none", "external") and not view.cluster.user_managed_networking:
+        return BAD, f"Platform {kind} needs user managed networking"
+    return OK, f"Platform {kind} requirements satisfied"
+
+
+def _operator(name: str) -> Callable[[ClusterView], Verdict]:
+    plain = name.removesuffix("-requirements-satisfied")
+
+    def check(view: ClusterView) -> Verdict:
+        if plain in {str(item.get("name", "")) for item in view.cluster.olm_operators}:
+            return BAD, f"Operator {plain} cannot be installed by this service"
+        return OK, f"{plain} is not requested"
+
+    return check
+
+
+class Validation(NamedTuple):
+    """One line of the table."""
+
+    id: str
+    category: str
+    check: Callable[[ClusterView], Verdict]
+
+
+TABLE: tuple[Validation, ...] = (
+    Validation("machine-cidr-defined", "network", _defined("machine")),
+    Validation("cluster-cidr-defined", "network", _defined("cluster")),
+    Validation("service-cidr-defined", "network", _defined("service")),
+    Validation("no-cidrs-overlapping", "network", _no_overlap),
+    Validation("networks-same-address-families", "network", _same_families),
+    Validation("network-prefix-valid", "network", _prefix_valid),
+    Validation("machine-cidr-equals-to-calculated-cidr", "network", _calculated),
+    Validation("api-vips-defined", "network", _vips_defined("api")),
+    Validation("api-vips-valid", "network", _vips_valid("api")),
+    Validation("ingress-vips-defined", "network", _vips_defined("ingress")),
+    Validation("ingress-vips-valid", "network", _vips_valid("ingress")),
+    Validation("all-hosts-are-ready-to-install", "hosts-data", _all_ready),
+    Validation("sufficient-masters-count", "hosts-data", _masters),
+    Validation("dns-domain-defined", "network", _dns_domain),
+    Validation("pull-secret-set", "configuration", _pull_secret),
+    Validation("ntp-server-configured", "network", _ntp),
+    Validation("network-type-valid", "network", _network_type),
+    Validation("custom-manifests-requirements-satisfied", "configuration", _manifests),
+    Validation("platform-requirements-satisfied", "configuration", _platform),
+    *(
+        Validation(name, "operators", _operator(name))
+        for name in (*OPERATORS, "openshift-ai-gpu-requirements-satisfied")
+    ),
+)
+
+
+def evaluate(view: ClusterView) -> dict[str, tuple[str, Result, str]]:
+    """Verdicts by id: (category, result, message)."""
+    return {line.id: (line.category, *line.check(view)) for line in TABLE}

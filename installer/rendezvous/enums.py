@@ -1,0 +1,121 @@
+"""Names of states, stages, roles and steps, as installer.md §5.2, §5.3, §5.5 and §5.6 list them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class HostStatus(StrEnum):
+    """Statuses that a host can have."""
+
+    DISCOVERING = "discovering"
+    KNOWN = "known"
+    DISCONNECTED = "disconnected"
+    INSUFFICIENT = "insufficient"
+    DISABLED = "disabled"
+    PREPARING = "preparing-for-installation"
+    PREPARING_FAILED = "preparing-failed"
+    PREPARING_SUCCESSFUL = "preparing-successful"
+    PENDING_FOR_INPUT = "pending-for-input"
+    INSTALLING = "installing"
+    INSTALLING_IN_PROGRESS = "installing-in-progress"
+    INSTALLING_PENDING_USER_ACTION = "installing-pending-user-action"
+    RESETTING_PENDING_USER_ACTION = "resetting-pending-user-action"
+    INSTALLED = "installed"
+    ERROR = "error"
+    RESETTING = "resetting"
+    ADDED_TO_EXISTING = "added-to-existing-cluster"
+    CANCELLED = "cancelled"
+    BINDING = "binding"
+    UNBINDING = "unbinding"
+    UNBINDING_PENDING_USER_ACTION = "unbinding-pending-user-action"
+    KNOWN_UNBOUND = "known-unbound"
+    DISCONNECTED_UNBOUND = "disconnected-unbound"
+    INSUFFICIENT_UNBOUND = "insufficient-unbound"
+    DISABLED_UNBOUND = "disabled-unbound"
+    DISCOVERING_UNBOUND = "discovering-unbound"
+    RECLAIMING = "reclaiming"
+    RECLAIMING_REBOOTING = "reclaiming-rebooting"
+
+
+class ClusterStatus(StrEnum):
+    """Statuses that a cluster can have."""
+
+    INSUFFICIENT = "insufficient"
+    READY = "ready"
+    ERROR = "error"
+    PREPARING = "preparing-for-installation"
+    PENDING_FOR_INPUT = "pending-for-input"
+    INSTALLING = "installing"
+    FINALIZING = "finalizing"
+    INSTALLED = "installed"
+    ADDING_HOSTS = "adding-hosts"
+    CANCELLED = "cancelled"
+    INSTALLING_PENDING_USER_ACTION = "installing-pending-user-action"
+    UNMONITORED = "unmonitored"
+
+
+class Stage(StrEnum):
+    """Stages of one host's installation."""
+
+    STARTING = "Starting installation"
+    WAITING_CONTROL_PLANE = "Waiting for control plane"
+    WAITING_BOOTKUBE = "Waiting for bootkube"
+    WAITING_CONTROLLER = "Waiting for controller"
+    INSTALLING = "Installing"
+    WRITING = "Writing image to disk"
+    COPYING = "Copying registry data to disk"
+    REBOOTING = "Rebooting"
+    WAITING_IGNITION = "Waiting for ignition"
+    CONFIGURING = "Configuring"
+    JOINED = "Joined"
+    DONE = "Done"
+    FAILED = "Failed"
+
+
+class Role(StrEnum):
+    """Roles of a host; ``bootstrap`` appears only in the install step."""
+
+    AUTO = "auto-assign"
+    MASTER = "master"
+    ARBITER = "arbiter"
+    WORKER = "worker"
+    BOOTSTRAP = "bootstrap"
+
+
+class StepType(StrEnum):
+    """Kinds of work that the service asks an agent for."""
+
+    CONNECTIVITY = "connectivity-check"
+    EXECUTE = "execute"
+    INVENTORY = "inventory"
+    INSTALL = "install"
+    FREE_ADDRESSES = "free-network-addresses"
+    DHCP = "dhcp-lease-allocate"
+    API_VIP = "api-vip-connectivity-check"
+    TANG = "tang-connectivity-check"
+    NTP = "ntp-synchronizer"
+    DISK_SPEED = "installation-disk-speed-check"
+    IMAGES = "container-image-availability"
+    DOMAINS = "domain-resolution"
+    STOP = "stop-installation"
+    LOGS = "logs-gather"
+    NEXT_STEP_RUNNER = "next-step-runner"
+    UPGRADE = "upgrade-agent"
+    DOWNLOAD_BOOT = "download-boot-artifacts"
+    REBOOT_RECLAIM = "reboot-for-reclaim"
+    VERIFY_VIPS = "verify-vips"
+
+
+class Result(StrEnum):
+    """Outcome of one validation (installer.md §5.4)."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    PENDING = "pending"
+    ERROR = "error"
+    DISABLED = "disabled"
+    SUPPRESSED = "success-suppress-output"
+
+
+GOOD = frozenset({Result.SUCCESS, Result.SUPPRESSED, Result.DISABLED})

@@ -1,0 +1,84 @@
+"""Exceptions of the rendezvous service and its client: one tree, each with the fields its caller needs."""
+
+from __future__ import annotations
+
+
+class RendezvousError(Exception):
+    """Base of everything that this package raises on purpose."""
+
+
+class ServiceError(RendezvousError):
+    """An answer other than success: HTTP ``status`` and a one-sentence ``reason`` (installer.md §5.1)."""
+
+    status = 500
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class BadRequest(ServiceError):
+    """The request cannot be understood or names something that is not allowed."""
+
+    status = 400
+
+
+class Unauthorized(ServiceError):
+    """No token, or one whose signature, age or scheme is wrong."""
+
+    status = 401
+
+
+class Forbidden(ServiceError):
+    """The caller is known but must not do this; an agent that gets it stops asking."""
+
+    status = 403
+
+
+class NotFound(ServiceError):
+    """No such object."""
+
+    status = 404
+
+
+class Conflict(ServiceError):
+    """The object's state does not allow the request."""
+
+    status = 409
+
+
+class ConfigurationError(RendezvousError):
+    """The service's own environment is unusable; ``setting`` names the variable or file."""
+
+    def __init__(self, setting: str, rule: str) -> None:
+        super().__init__(f"{setting}: {rule}")
+        self.setting = setting
+        self.rule = rule
+
+
+class PrepareError(RendezvousError):
+    """Making install-config, manifests or ignition failed; ``step`` is the step, ``cause`` what was seen."""
+
+    def __init__(self, step: str, cause: str) -> None:
+        super().__init__(f"{step}: {cause}")
+        self.step = step
+        self.cause = cause
+
+
+class ClientError(RendezvousError):
+    """A request of the client failed: ``status`` is the HTTP status, or None when nothing answered."""
+
+    def __init__(self, what: str, status: int | None, detail: str) -> None:
+        super().__init__(f"{what}: {detail}" if status is None else f"{what}: HTTP {status}: {detail}")
+        self.what = what
+        self.status = status
+        self.detail = detail
+
+
+class ManifestError(RendezvousError):
+    """A manifest on the image cannot be used; ``path`` and ``rule`` say which and why."""
+
+    def __init__(self, path: str, rule: str) -> None:
+        super().__init__(f"{path}: {rule}")
+        self.path = path
+        self.rule = rule

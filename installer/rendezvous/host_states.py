@@ -1,0 +1,323 @@
+"""The host's state machine as a table, to be held against installer.md §5.2 row by row.
+
+``decide`` is pure: (trigger, status, facts) -> the first row whose trigger, source and guards fit. A trigger that
+no row takes from a status is refused with Conflict, so no sequence of inputs leads anywhere undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
+from installer.rendezvous.errors import Conflict, Forbidden
+
+H = HostStatus
+C = ClusterStatus
+
+
+class Trigger(StrEnum):
+    """What can happen to a host."""
+
+    REGISTER = "RegisterHost"
+    REFRESH = "RefreshHost"
+    PROGRESS = "HostProgress"
+    FAILED = "HostInstallationFailed"
+    CANCEL = "CancelInstallation"
+    MEDIA = "MediaDisconnect"
+    RESET = "ResetHost"
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """All that the guards look at. Ages in seconds."""
+
+    connected: bool = True
+    media_connected: bool = True
+    has_inventory: bool = False
+    validations: Mapping[str, Result] = field(default_factory=dict)
+    cluster_status: ClusterStatus = ClusterStatus.INSUFFICIENT
+    role: Role = Role.AUTO
+    stage: Stage | None = None
+    stage_timed_out: bool = False
+    status_age: float = 0.0
+    prepare_timeout: float = 480.0
+    installing_timeout: float = 1200.0
+    pending_timeout: float = 3600.0
+    images: Result = Result.PENDING
+    disk_speed: Result = Result.PENDING
+    expendable: bool = False
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+MIN_HARDWARE = (
+    "has-inventory",
+    "has-min-cpu-cores",
+    "has-min-memory",
+    "has-min-valid-disks",
+    "compatible-with-cluster-platform",
+    "disk-encryption-requirements-satisfied",
+    "vsphere-disk-uuid-enabled",
+    "inventory-not-fully-truncated",
+)
+OPERATORS = tuple(
+    f"{name}-requirements-satisfied"
+    for name in (
+        *("lso", "ocs", "odf", "lvm", "mce", "mtv", "osc", "cnv", "node-feature-discovery", "nvidia-gpu"),
+        *("pipelines", "servicemesh", "serverless", "openshift-ai", "authorino", "nmstate", "amd-gpu", "kmm"),
+        *("node-healthcheck", "self-node-remediation", "fence-agents-remediation", "node-maintenance"),
+        *("kube-descheduler", "cluster-observability", "numa-resources", "oadp", "metallb", "loki"),
+        "openshift-logging",
+    )
+)
+SUFFICIENT = (
+    "has-memory-for-role",
+    "has-cpu-cores-for-role",
+    "belongs-to-machine-cidr",
+    "hostname-unique",
+    "hostname-valid",
+    "ignition-downloadable",
+    "belongs-to-majority-group",
+    *OPERATORS,
+    "sufficient-network-latency-requirement-for-role",
+    "sufficient-packet-loss-requirement-for-role",
+    "has-default-route",
+    "api-domain-name-resolved-correctly",
+    "api-int-domain-name-resolved-correctly",
+    "apps-domain-name-resolved-correctly",
+    "dns-wildcard-not-configured",
+    "valid-platform-network-settings",
+    "sufficient-installation-disk-speed",
+    "non-overlapping-subnets",
+    "compatible-agent",
+    "time-synced-between-host-and-service",
+    "no-skip-installation-disk",
+    "no-skip-missing-disk",
+    "no-ip-collisions-in-network",
+    "no-iscsi-nic-belongs-to-machine-cidr",
+)
+
+
+def _all_good(names: tuple[str, ...]) -> Callable[[HostFacts], bool]:
+    return lambda facts: all(facts.validations.get(name, Result.PENDING) in GOOD for name in names)
+
+
+def _cluster(*statuses: ClusterStatus) -> Callable[[HostFacts], bool]:
+    return lambda facts: facts.cluster_status in statuses
+
+
+Guard = Callable[[HostFacts], bool]
+GUARDS: Mapping[str, Guard] = {
+    "connected": lambda f: f.connected and f.media_connected,
+    "inventory": lambda f: f.has_inventory,
+    "hardware-ok": _all_good(MIN_HARDWARE),
+    "input-ok": _all_good(("machine-cidr-defined",)),
+    "sufficient": _all_good(SUFFICIENT),
+    "role-valid": lambda f: f.role is not Role.AUTO,
+    "cluster-preparing": _cluster(C.PREPARING),
+    "cluster-preparing-or-installing": _cluster(C.PREPARING, C.INSTALLING),
+    "cluster-installing": _cluster(C.INSTALLING, C.INSTALLING_PENDING_USER_ACTION),
+    "cluster-error": _cluster(C.ERROR),
+    "disk-speed-ok": lambda f: f.disk_speed in GOOD,
+    "disk-speed-bad": lambda f: f.disk_speed is Result.FAILURE,
+    "images-ok": lambda f: f.images in GOOD,
+    "images-bad": lambda f: f.images is Result.FAILURE,
+    "prepare-timeout": lambda f: f.status_age > f.prepare_timeout,
+    "installing-timeout": lambda f: f.status_age > f.installing_timeout,
+    "pending-timeout": lambda f: f.status_age > f.pending_timeout,
+    "expendable": lambda f: f.expendable,
+    "stage-timeout": lambda f: f.stage_timed_out,
+    "stage-rebooting": lambda f: f.stage is Stage.REBOOTING,
+    "stage-done": lambda f: f.stage is Stage.DONE,
+}
+
+
+class Effect(StrEnum):
+    """What the service does besides changing the status."""
+
+    CLEAR_INVENTORY = "clear-inventory"
+    STOP_AGENT = "tell the agent to go away"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. ``guards`` must all hold; a leading ``!`` negates. ``to`` None: the status stays."""
+
+    trigger: Trigger
+    sources: frozenset[HostStatus]
+    to: HostStatus | None
+    info: str = ""
+    guards: tuple[str, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+def _set(*statuses: HostStatus) -> frozenset[HostStatus]:
+    return frozenset(statuses)
+
+
+PRE_INSTALL = _set(H.DISCOVERING, H.KNOWN, H.DISCONNECTED, H.INSUFFICIENT, H.PENDING_FOR_INPUT)
+PREPARE = _set(H.PREPARING, H.PREPARING_SUCCESSFUL, H.PREPARING_FAILED)
+INSTALLING = _set(H.INSTALLING, H.INSTALLING_IN_PROGRESS, H.INSTALLING_PENDING_USER_ACTION)
+RUNNING = _set(H.INSTALLING, H.INSTALLING_IN_PROGRESS)
+AFTER_REBOOT = _set(H.INSTALLING_IN_PROGRESS, H.INSTALLING_PENDING_USER_ACTION, H.ADDED_TO_EXISTING)
+EVERY = frozenset(HostStatus)
+_R, _F, _P = Trigger.REGISTER, Trigger.REFRESH, Trigger.PROGRESS
+
+INFO_DISCOVERING = "Waiting for host to send hardware details"
+INFO_DISCONNECTED = "Host has stopped communicating with the installation service"
+INFO_MEDIA = "Unable to read from the discovery media"
+INFO_INSUFFICIENT = "Host cannot be installed due to the following failing validation(s): {failing}"
+INFO_KNOWN = "Host is ready to be installed"
+
+TABLE: tuple[Row, ...] = (
+    # RegisterHost
+    Row(
+        _R,
+        PRE_INSTALL | _set(H.BINDING, H.RESETTING_PENDING_USER_ACTION, H.CANCELLED),
+        H.DISCOVERING,
+        INFO_DISCOVERING,
+        effects=(Effect.CLEAR_INVENTORY,),
+    ),
+    Row(_R, PREPARE, H.KNOWN, INFO_KNOWN),
+    Row(_R, _set(H.INSTALLING_PENDING_USER_ACTION), None, guards=("stage-rebooting",), effects=(Effect.STOP_AGENT,)),
+    Row(_R, AFTER_REBOOT, H.INSTALLING_PENDING_USER_ACTION, "{wrong_boot}", ("stage-rebooting",)),
+    Row(_R, INSTALLING, H.ERROR, "The host unexpectedly restarted during the installation"),
+    Row(_R, _set(H.ERROR), None),
+    Row(_R, _set(H.INSTALLED), None, effects=(Effect.STOP_AGENT,)),
+    # RefreshHost before the installation
+    Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_MEDIA, ("!connected", "media-lost")),
+    Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_DISCONNECTED, ("!connected",)),
+    Row(_F, PRE_INSTALL, H.DISCOVERING, INFO_DISCOVERING, ("!inventory",)),
+    Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, ("!hardware-ok",)),
+    Row(_F, PRE_INSTALL, H.PENDING_FOR_INPUT, "Waiting for user input: {failing}", ("!input-ok",)),
+    Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, ("!sufficient",)),
+    Row(
+        _F,
+        _set(H.KNOWN),
+        H.PREPARING,
+        "Host finished discovery and is preparing for installation",
+        ("cluster-preparing", "role-valid"),
+    ),
+    Row(_F, PRE_INSTALL, H.KNOWN, INFO_KNOWN),
+    # RefreshHost while preparing
+    Row(_F, PREPARE, H.DISCONNECTED, INFO_DISCONNECTED, ("!connected",)),
+    Row(_F, PREPARE - _set(H.PREPARING_FAILED), H.INSUFFICIENT, "{disk_speed}", ("disk-speed-bad",)),
+    Row(
+        _F,
+        _set(H.PREPARING_SUCCESSFUL),
+        H.INSTALLING,
+        "Installation is in progress",
+        ("cluster-installing",),
+    ),
+    Row(_F, PREPARE, H.KNOWN, INFO_KNOWN, ("!cluster-preparing-or-installing",)),
+    Row(_F, _set(H.PREPARING), H.PREPARING_FAILED, "Failed to pull container images: {images}", ("images-bad",)),
+    Row(
+        _F,
+        _set(H.PREPARING),
+        H.PREPARING_SUCCESSFUL,
+        "Host finished preparing for installation",
+        ("disk-speed-ok", "images-ok"),
+    ),
+    Row(
+        _F,
+        _set(H.PREPARING),
+        H.PREPARING_FAILED,
+        "Preparing the host did not end within {prepare_timeout} s; still open: {open_checks}",
+        ("prepare-timeout",),
+    ),
+    # RefreshHost while installing
+    Row(
+        _F,
+        INSTALLING | _set(H.INSTALLED),
+        H.ERROR,
+        "Host is part of a cluster that failed to install",
+        ("cluster-error",),
+    ),
+    Row(
+        _F, _set(H.INSTALLING), H.ERROR, "The installation did not start within {status_age} s", ("installing-timeout",)
+    ),
+    Row(
+        _F,
+        _set(H.INSTALLING_IN_PROGRESS),
+        H.INSTALLING_PENDING_USER_ACTION,
+        "{wrong_boot}",
+        ("stage-timeout", "stage-rebooting"),
+    ),
+    Row(
+        _F,
+        _set(H.INSTALLING_IN_PROGRESS),
+        H.ERROR,
+        "Host failed to install because its installation stage {stage} took longer than expected ({stage_timeout} s)",
+        ("stage-timeout",),
+    ),
+    Row(_F, RUNNING, H.ERROR, "Host lost its connection to the service at stage {stage}", ("!connected",)),
+    Row(
+        _F,
+        _set(H.INSTALLING_PENDING_USER_ACTION),
+        H.ERROR,
+        "Nobody answered to the pending user action within {status_age} s",
+        ("pending-timeout", "expendable"),
+    ),
+    Row(_F, EVERY, None),
+    # HostProgress (a Failed stage comes as Trigger.FAILED)
+    Row(_P, INSTALLING, H.INSTALLED, "Done", ("stage-done",)),
+    Row(_P, INSTALLING, H.INSTALLING_IN_PROGRESS, "{stage}"),
+    # The rest
+    Row(Trigger.FAILED, INSTALLING, H.ERROR, "{failure}"),
+    Row(Trigger.CANCEL, PREPARE, H.KNOWN, INFO_KNOWN),
+    Row(Trigger.CANCEL, INSTALLING | _set(H.INSTALLED, H.ERROR), H.CANCELLED, "Installation was cancelled by user"),
+    Row(Trigger.CANCEL, PRE_INSTALL | _set(H.CANCELLED, H.DISABLED), None),
+    Row(Trigger.MEDIA, PRE_INSTALL | PREPARE, H.DISCONNECTED, INFO_MEDIA),
+    Row(Trigger.MEDIA, RUNNING, H.ERROR, "{media}"),
+    Row(Trigger.MEDIA, EVERY, None),
+    Row(
+        Trigger.RESET,
+        INSTALLING | PREPARE | _set(H.INSTALLED, H.ERROR, H.CANCELLED),
+        H.RESETTING_PENDING_USER_ACTION,
+        "Host must be booted from the discovery media again to finish the reset",
+        effects=(Effect.CLEAR_INVENTORY,),
+    ),
+    Row(Trigger.RESET, PRE_INSTALL | _set(H.RESETTING_PENDING_USER_ACTION), None),
+)
+_EXTRA: Mapping[str, Guard] = {"media-lost": lambda f: not f.media_connected}
+
+
+def _holds(name: str, facts: HostFacts) -> bool:
+    wanted = not name.startswith("!")
+    guard = GUARDS.get(name.lstrip("!")) or _EXTRA[name.lstrip("!")]
+    return guard(facts) is wanted
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where a host goes: status, status info, effects, and whether the status changed."""
+
+    status: HostStatus
+    info: str | None
+    effects: tuple[Effect, ...]
+    changed: bool
+
+
+def decide(trigger: Trigger, status: HostStatus, facts: HostFacts) -> Outcome:
+    """Outcome of ``trigger``; ``info`` None means that the old text stays.
+
+    Raises Conflict when no row takes the trigger from ``status``, Forbidden when a host in a final status registers.
+    """
+    for row in TABLE:
+        if row.trigger is trigger and status in row.sources and all(_holds(name, facts) for name in row.guards):
+            if row.to is None:
+                return Outcome(status, None, row.effects, False)
+            texts = _Blank({"failing": "", "stage": facts.stage or "", "status_age": f"{facts.status_age:.0f}"})
+            texts.update(facts.texts)
+            return Outcome(row.to, row.info.format_map(texts), row.effects, row.to is not status)
+    if trigger is Trigger.REGISTER:
+        raise Forbidden(f"a host in status {status} cannot register")
+    raise Conflict(f"a host in status {status} does not take {trigger}")
+
+
+class _Blank(dict[str, str]):
+    """A text that is not known is left empty rather than failing a transition."""
+
+    def __missing__(self, key: str) -> str:
+        return ""

@@ -1,0 +1,233 @@
+"""What agents and users do to hosts: register, poll, report progress, change (installer.md §5.1, §5.2, §5.6)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from installer.rendezvous import disks, events, host_states, stages, steps
+from installer.rendezvous.checks_hardware import HOSTNAME
+from installer.rendezvous.clock import now_text, to_text
+from installer.rendezvous.engine import Engine
+from installer.rendezvous.enums import HostStatus, Role, Stage
+from installer.rendezvous.errors import BadRequest, Conflict, Forbidden, ServiceError
+from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, inventory_of
+from installer.rendezvous.model import Host, HostProgress
+
+replace = msgspec.structs.replace
+T = host_states.Trigger
+EDITABLE = host_states.PRE_INSTALL
+IN_INSTALLATION = host_states.INSTALLING
+
+
+def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str) -> Host:
+    """RegisterHost. Raises Forbidden or Conflict when the host must not go on, BadRequest without a cluster."""
+    store = engine.store
+    infra_env = store.infra_env(infra_env_id)
+    if infra_env.cluster_id is None:
+        raise BadRequest(f"infra-env {infra_env_id} has no cluster yet")
+    stamp = now_text()
+    refusal: ServiceError | None = None
+    with store.change():
+        known = store.find_host(infra_env_id, host_id)
+        if known is None:
+            cluster = store.cluster(infra_env.cluster_id)
+            if cluster.status not in ("insufficient", "ready", "pending-for-input", "adding-hosts"):
+                raise Conflict(f"cluster is in status {cluster.status}: no new host can register")
+            sno = Role.MASTER if cluster.is_sno else Role.AUTO
+            host = Host(
+                id=host_id,
+                infra_env_id=infra_env_id,
+                cluster_id=infra_env.cluster_id,
+                status_info=host_states.INFO_DISCOVERING,
+                status_updated_at=stamp,
+                created_at=stamp,
+                role=sno,
+                suggested_role=sno,
+                bootstrap=cluster.is_sno,
+            )
+        else:
+            host = known
+        host = replace(
+            host,
+            discovery_agent_version=agent_version,
+            registered_at=stamp,
+            checked_in_at=stamp,
+            media_status="connected",
+            sent_steps={},
+        )
+        store.put_host(host)
+        if known is not None:
+            try:
+                host, outcome = engine.trigger(host, T.REGISTER)
+            except ServiceError as error:
+                refusal = error
+            else:
+                if host_states.Effect.STOP_AGENT in outcome.effects:
+                    refusal = Forbidden(f"host is in status {host.status} and must not register again")
+        name = "host_registration_failed" if refusal else "host_registration_succeeded"
+        store.add_event(events.make(name, host=host, reason=refusal or ""))
+        engine.settle(infra_env.cluster_id)
+    if refusal is not None:
+        raise refusal
+    return store.host(infra_env_id, host_id)
+
+
+def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: str, timestamp: int) -> dict[str, Any]:
+    """One poll: notes that the agent lives and gives the steps that are due. ``timestamp``: its clock, s, 0 unknown."""
+    store = engine.store
+    with store.change():
+        at = engine.clock()
+        host = store.host(infra_env_id, host_id)
+        gap = timestamp - at.timestamp() if timestamp else host.clock_gap
+        host = replace(
+            host,
+            checked_in_at=to_text(at),
+            timestamp=timestamp,
+            clock_gap=gap,
+            discovery_agent_version=agent_version or host.discovery_agent_version,
+        )
+        store.put_host(host)
+        if host.cluster_id:
+            engine.settle(host.cluster_id)
+        host = store.host(infra_env_id, host_id)
+        plan = steps.plan(engine.view(host))
+        sent = {kind.value: to_text(at) for kind, _ in plan.steps}
+        if sent:
+            store.put_host(replace(host, sent_steps={**host.sent_steps, **sent}))
+    return steps.encode(plan)
+
+
+def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str) -> None:
+    """PUT progress. Raises BadRequest for an unknown stage, Conflict for one that is out of place."""
+    try:
+        stage = Stage(stage_name)
+    except ValueError:
+        raise BadRequest(f"{stage_name!r} is not an installation stage") from None
+    store = engine.store
+    with store.change():
+        host = store.host(infra_env_id, host_id)
+        if host.status not in IN_INSTALLATION:
+            raise Conflict(f"host is in status {host.status}: progress cannot be set")
+        old = host.progress
+        if stage is Stage.FAILED:
+            engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed")
+            engine.settle(host.cluster_id or "")
+            return
+        if stage is old.current_stage and info == old.progress_info:
+            return
+        cluster = store.cluster(host.cluster_id or "")
+        ordered = engine.stages(host, cluster)
+        if stage not in ordered:
+            raise Conflict(f"stage {stage} is not one of this host's stages")
+        if old.current_stage in ordered and ordered.index(stage) < ordered.index(old.current_stage):
+            raise Conflict(f"stage {stage} comes before {old.current_stage}, which the host has reached")
+        stamp = to_text(engine.clock())
+        moved = stage is not old.current_stage
+        host = replace(
+            host,
+            progress=HostProgress(
+                installation_percentage=stages.percentage(ordered, stage),
+                current_stage=stage,
+                progress_info=info,
+                stage_started_at=stamp if moved else old.stage_started_at,
+                stage_updated_at=stamp,
+                stage_timed_out=False if moved else old.stage_timed_out,
+            ),
+            updated_at=stamp,
+            checked_in_at=stamp,
+        )
+        store.put_host(host)
+        if moved or info:
+            detail = f": {info}" if info else ""
+            store.add_event(events.make("host_install_progress_updated", host=host, stage=stage.value, info=detail))
+        engine.trigger(host, T.PROGRESS)
+        engine.settle(host.cluster_id or "")
+
+
+def _select_disk(engine: Engine, host: Host, wanted: list[dict[str, Any]]) -> Host:
+    inventory = inventory_of(host)
+    chosen = [str(item.get("id", "")) for item in wanted if item.get("role", "install") == "install"]
+    if len(chosen) > 1:
+        raise BadRequest(f"only one installation disk can be chosen, not {len(chosen)}")
+    if not chosen:
+        return host
+    if inventory is None:
+        raise Conflict(f"host {host.id} has no inventory yet: its disks are unknown")
+    disk = disks.find(inventory, chosen[0])
+    if disk is None:
+        found = ", ".join(item.id or item.path for item in inventory.disks)
+        raise BadRequest(f"requested installation disk {chosen[0]} is not part of the host's disks: {found or 'none'}")
+    if not disk.installation_eligibility.eligible:
+        reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
+        raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")
+    return replace(host, installation_disk_id=disk.id, installation_disk_path=disk.id, user_disk=True)
+
+
+def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
+    """PATCH of a host: role, name, disks, labels. Raises BadRequest or Conflict."""
+    store = engine.store
+    with store.change():
+        host = store.host(infra_env_id, host_id)
+        if host.status not in EDITABLE:
+            raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
+        role = body.get("host_role")
+        if role is not None:
+            if role not in (Role.AUTO, Role.MASTER, Role.ARBITER, Role.WORKER):
+                raise BadRequest(f"host_role {role!r} is not one of auto-assign, master, arbiter, worker")
+            if role != host.role:
+                suggested = Role(role) if role != Role.AUTO else host.suggested_role
+                host = replace(host, role=Role(role), suggested_role=suggested)
+                store.add_event(events.make("host_role_updated", host=host, role=role))
+        name = body.get("host_name")
+        if name is not None:
+            if name in FORBIDDEN_HOSTNAMES or not HOSTNAME.match(name):
+                raise BadRequest(f"host_name {name!r} is not allowed: it must match {HOSTNAME.pattern}")
+            host = replace(host, user_hostname=name, requested_hostname=name)
+        if body.get("disks_selected_config") is not None:
+            host = _select_disk(engine, host, body["disks_selected_config"])
+        for item in body.get("disks_skip_formatting") or []:
+            skipped = [path for path in host.skip_formatting_disks.split(",") if path and path != item["disk_id"]]
+            if item["skip_formatting"]:
+                skipped.append(item["disk_id"])
+            host = replace(host, skip_formatting_disks=",".join(skipped))
+        if body.get("node_labels") is not None:
+            labels = {str(item["key"]): str(item["value"]) for item in body["node_labels"]}
+            host = replace(host, node_labels=json.dumps(labels))
+        if body.get("machine_config_pool_name") is not None:
+            host = replace(host, machine_config_pool_name=str(body["machine_config_pool_name"]))
+        store.put_host(replace(host, updated_at=now_text()))
+        if host.cluster_id:
+            engine.settle(host.cluster_id)
+    return store.host(infra_env_id, host_id)
+
+
+def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) -> None:
+    """PUT logs-progress of a host. Raises BadRequest for an unknown state."""
+    if state not in ("requested", "collecting", "completed", "timeout", ""):
+        raise BadRequest(f"logs_state {state!r} is not one of requested, collecting, completed, timeout")
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        stamp = now_text()
+        started = stamp if state in ("requested", "collecting") else host.logs_started_at
+        collected = stamp if state == "completed" else host.logs_collected_at
+        engine.store.put_host(
+            replace(host, logs_info=state, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
+        )
+
+
+def reset(engine: Engine, host: Host) -> Host:
+    """ResetHost within a change."""
+    return engine.trigger(host, T.RESET)[0]
+
+
+def cancel(engine: Engine, host: Host) -> Host:
+    """CancelInstallation within a change."""
+    return engine.trigger(host, T.CANCEL)[0]
+
+
+def is_preinstall(status: HostStatus) -> bool:
+    """May this host still be changed?"""
+    return status in EDITABLE

@@ -1,0 +1,246 @@
+"""What the service keeps: clusters, infra-envs, hosts and events, as frozen structs.
+
+Field names are those of the REST API (assisted-service.swagger.yaml). Fields named in ``_PRIVATE`` stay inside.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, Stage
+
+JsonMap = dict[str, Any]
+
+
+class HostProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a host's installation stands; percentage 0 to 100."""
+
+    installation_percentage: int = 0
+    current_stage: Stage | None = None
+    progress_info: str = ""
+    stage_started_at: str | None = None
+    stage_updated_at: str | None = None
+    stage_timed_out: bool = False
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """One machine that registered."""
+
+    id: str
+    infra_env_id: str
+    cluster_id: str | None = None
+    status: HostStatus = HostStatus.DISCOVERING
+    status_info: str = ""
+    status_updated_at: str = ""
+    validations_info: str = ""
+    inventory: str = ""
+    connectivity: str = ""
+    api_vip_connectivity: str = ""
+    tang_connectivity: str = ""
+    free_addresses: str = ""
+    ntp_sources: str = ""
+    disks_info: str = ""
+    images_status: str = ""
+    domain_name_resolutions: str = ""
+    role: Role = Role.AUTO
+    suggested_role: Role = Role.AUTO
+    bootstrap: bool = False
+    requested_hostname: str = ""
+    installation_disk_id: str = ""
+    installation_disk_path: str = ""
+    discovery_agent_version: str = ""
+    installer_version: str = ""
+    media_status: str = "connected"
+    ignition_config_overrides: str = ""
+    installer_args: str = ""
+    machine_config_pool_name: str = ""
+    node_labels: str = ""
+    disks_to_be_formatted: str = ""
+    skip_formatting_disks: str = ""
+    timestamp: int = 0
+    progress: HostProgress = HostProgress()
+    logs_info: str = ""
+    logs_collected_at: str | None = None
+    logs_started_at: str | None = None
+    checked_in_at: str | None = None
+    registered_at: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    # Inside only: when each step was last handed out in this status, the user's own choices, verified VIPs,
+    # the clock gap (host minus service, seconds) seen at the last poll, the last failing step's text,
+    # the outcome of the check and the question whether the wrong-boot text was given already.
+    sent_steps: dict[str, str] = {}
+    user_hostname: str = ""
+    user_disk: bool = False
+    verified_vips: str = ""
+    clock_gap: float | None = None
+    step_errors: dict[str, str] = {}
+
+
+class ClusterProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """Percentages of the cluster's installation, 0 to 100."""
+
+    total_percentage: int = 0
+    preparing_for_installation_stage_percentage: int = 0
+    installing_stage_percentage: int = 0
+    finalizing_stage_percentage: int = 0
+    finalizing_stage: str | None = None
+    finalizing_stage_started_at: str | None = None
+
+
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of the last generation of ignition: not_started, failed or success."""
+
+    status: str = "not_started"
+    reason: str = ""
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster to install."""
+
+    id: str
+    name: str
+    openshift_version: str = ""
+    ocp_release_image: str = ""
+    base_dns_domain: str = ""
+    control_plane_count: int = 3
+    high_availability_mode: str = "Full"
+    platform: JsonMap = {"type": "baremetal"}
+    user_managed_networking: bool = False
+    vip_dhcp_allocation: bool = False
+    network_type: str = "OVNKubernetes"
+    cluster_networks: list[JsonMap] = []
+    service_networks: list[JsonMap] = []
+    machine_networks: list[JsonMap] = []
+    api_vips: list[JsonMap] = []
+    ingress_vips: list[JsonMap] = []
+    ssh_public_key: str = ""
+    pull_secret: str = ""
+    http_proxy: str = ""
+    https_proxy: str = ""
+    no_proxy: str = ""
+    additional_ntp_source: str = ""
+    cpu_architecture: str = "x86_64"
+    hyperthreading: str = "all"
+    schedulable_masters: bool = False
+    disk_encryption: JsonMap = {"enable_on": "none"}
+    load_balancer: JsonMap | None = None
+    tags: str = ""
+    olm_operators: list[JsonMap] = []
+    install_config_overrides: str = ""
+    status: ClusterStatus = ClusterStatus.INSUFFICIENT
+    status_info: str = ""
+    status_updated_at: str = ""
+    validations_info: str = ""
+    progress: ClusterProgress = ClusterProgress()
+    last_preparation: Preparation = Preparation()
+    monitored_operators: list[JsonMap] = []
+    connectivity_majority_groups: str = ""
+    ignored_host_validations: str = ""
+    ignored_cluster_validations: str = ""
+    imported: bool = False
+    logs_info: str = ""
+    controller_logs_collected_at: str | None = None
+    controller_logs_started_at: str | None = None
+    install_started_at: str | None = None
+    install_completed_at: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+
+    @property
+    def is_sno(self) -> bool:
+        """One control-plane node and no more."""
+        return self.control_plane_count == 1
+
+
+class InfraEnv(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hosts were booted with."""
+
+    id: str
+    name: str
+    cluster_id: str | None = None
+    openshift_version: str = ""
+    type: str = "full-iso"
+    cpu_architecture: str = "x86_64"
+    ssh_authorized_key: str = ""
+    pull_secret: str = ""
+    static_network_config: str = ""
+    additional_ntp_sources: str = ""
+    additional_trust_bundle: str = ""
+    proxy: JsonMap = {}
+    kernel_arguments: str = ""
+    ignition_config_override: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened; ``props`` is JSON."""
+
+    name: str
+    severity: str
+    message: str
+    event_time: str
+    category: str = "user"
+    cluster_id: str | None = None
+    host_id: str | None = None
+    infra_env_id: str | None = None
+    props: str = ""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A manifest given to or made by the service; folder is ``manifests`` or ``openshift``."""
+
+    folder: str
+    file_name: str
+    content: bytes
+    manifest_source: str = "user"
+
+
+_PRIVATE = {
+    "pull_secret",
+    "sent_steps",
+    "user_hostname",
+    "user_disk",
+    "verified_vips",
+    "clock_gap",
+    "step_errors",
+    "last_preparation",
+    "olm_operators",
+}
+
+
+def to_rest(item: Host | Cluster | InfraEnv | Event) -> JsonMap:
+    """The item as the API shows it: no private fields, no nulls; secrets only as ``pull_secret_set``."""
+    data: JsonMap = {
+        key: value for key, value in msgspec.to_builtins(item).items() if key not in _PRIVATE and value is not None
+    }
+    base = "/api/assisted-install/v2"
+    if isinstance(item, Host):
+        data["kind"] = "Host"
+        data["href"] = f"{base}/infra-envs/{item.infra_env_id}/hosts/{item.id}"
+        data["progress"] = {key: value for key, value in data["progress"].items() if value is not None}
+        for key in ("stage_started_at", "stage_updated_at"):
+            if key in data["progress"]:
+                data[key] = data["progress"][key]
+    elif isinstance(item, Cluster):
+        data["kind"] = "Cluster"
+        data["href"] = f"{base}/clusters/{item.id}"
+        data["image_info"] = {}
+        data["pull_secret_set"] = bool(item.pull_secret)
+        data["progress"] = {key: value for key, value in data["progress"].items() if value is not None}
+        data["last-installation-preparation"] = msgspec.to_builtins(item.last_preparation)
+        for plural, key in (("cluster_networks", "cluster_network_cidr"), ("service_networks", "service_network_cidr")):
+            if data[plural]:
+                data[key] = data[plural][0]["cidr"]
+        if data["machine_networks"]:
+            data["machine_network_cidr"] = data["machine_networks"][0]["cidr"]
+        if data["cluster_networks"] and data["cluster_networks"][0].get("host_prefix"):
+            data["cluster_network_host_prefix"] = data["cluster_networks"][0]["host_prefix"]
+    elif isinstance(item, InfraEnv):
+        data["kind"] = "InfraEnv"
+        data["href"] = f"{base}/infra-envs/{item.id}"
+        data["pull_secret_set"] = bool(item.pull_secret)
+    return data

@@ -1,0 +1,221 @@
+"""What an agent's answer to each step changes (installer.md §5.5, §6.3): a table of small functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from ipaddress import ip_interface
+from typing import Any
+
+import msgspec
+
+from installer.rendezvous import disks, events, host_states
+from installer.rendezvous import inventory as inv
+from installer.rendezvous.checks_network import machine_cidr_defined
+from installer.rendezvous.engine import Engine
+from installer.rendezvous.enums import HostStatus, StepType
+from installer.rendezvous.errors import BadRequest
+from installer.rendezvous.host_states import PRE_INSTALL, PREPARE
+from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
+from installer.rendezvous.model import Host
+from installer.rendezvous.networks import interfaces_of, machine_cidrs
+
+replace = msgspec.structs.replace
+T = StepType
+MEDIA_DISCONNECTED = 256
+IMAGE_PULL_FAILED = 2
+ACCEPTS_INVENTORY = PRE_INSTALL | PREPARE
+
+
+def _object(output: str, step: str) -> Any:
+    value = load_json(output)
+    if value is None:
+        raise BadRequest(f"the output of step {step} is not JSON")
+    return value
+
+
+def _inventory(engine: Engine, host: Host, output: str) -> Host:
+    try:
+        inventory = inv.decode(output)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"the inventory cannot be read: {error}") from None
+    if host.status not in ACCEPTS_INVENTORY:
+        return host
+    if inventory.hostname in FORBIDDEN_HOSTNAMES or not inventory.hostname:
+        mac = next((nic.mac_address for nic in inventory.interfaces if nic.mac_address), host.id)
+        inventory = replace(inventory, hostname=mac.lower().replace(":", "-"))
+    view = engine.view(replace(host, inventory=inv.encode(inventory)))
+    need = view.needs(None).disk_size_gb
+    inventory = disks.judge(inventory, need, view.machine_cidrs)
+    host = replace(
+        host,
+        inventory=inv.encode(inventory),
+        requested_hostname=host.user_hostname or inventory.hostname,
+        disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
+    )
+    return _keep_disk(host, inventory)
+
+
+def _usable(disk: inv.Disk) -> bool:
+    return not disk.is_installation_media and disk.installation_eligibility.eligible
+
+
+def _keep_disk(host: Host, inventory: inv.Inventory) -> Host:
+    """The user's disk stays while it exists; the service's own choice is made anew."""
+    known = disks.find(inventory, host.installation_disk_id)
+    if known is not None and (host.user_disk or known.installation_eligibility.eligible):
+        return host
+    chosen = disks.choose(inventory)
+    name = chosen.id if chosen else ""
+    return replace(host, installation_disk_id=name, installation_disk_path=name, user_disk=False)
+
+
+def _connectivity(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "connectivity-check")
+    return replace(host, connectivity=output)
+
+
+def _ntp(engine: Engine, host: Host, output: str) -> Host:
+    return replace(host, ntp_sources=json.dumps(_object(output, "ntp-synchronizer").get("ntp_sources") or []))
+
+
+def _domains(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "domain-resolution")
+    return replace(host, domain_name_resolutions=output)
+
+
+def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "free-network-addresses")
+    return replace(host, free_addresses=output)
+
+
+def _vips(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "verify-vips")
+    return replace(host, verified_vips=output)
+
+
+def _tang(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "tang-connectivity-check")
+    return replace(host, tang_connectivity=output)
+
+
+def _set_speed(engine: Engine, host: Host, path: str, speed: dict[str, Any]) -> Host:
+    known = load_json(host.disks_info) or {}
+    known[path] = {**known.get(path, {}), "path": path, "disk_speed": speed}
+    return replace(host, disks_info=json.dumps(known))
+
+
+def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
+    answer = _object(output, "installation-disk-speed-check")
+    path, found = str(answer.get("path", "")), int(answer.get("io_sync_duration", 0))
+    needed = engine.view(host).needs().disk_speed_ms
+    if found > needed:
+        engine.store.add_event(
+            events.make("disk_speed_slower_than_supported", host=host, disk=path, found=found, needed=needed)
+        )
+    return _set_speed(engine, host, path, {"tested": True, "exit_code": 0, "speed_ms": found})
+
+
+def _images(engine: Engine, host: Host, output: str) -> Host:
+    images = _object(output, "container-image-availability").get("images") or []
+    for image in images:
+        good = image.get("result") == "success"
+        size, seconds = float(image.get("size_bytes") or 0), float(image.get("time") or 0)
+        detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if seconds else ""
+        engine.store.add_event(
+            events.make(
+                "image_status_updated",
+                host=host,
+                severity="info" if good else "error",
+                image=image.get("name"),
+                result=image.get("result"),
+                detail=detail,
+            )
+        )
+    return replace(host, images_status=json.dumps(images))
+
+
+def _ignore(engine: Engine, host: Host, output: str) -> Host:
+    return host
+
+
+HANDLERS: Mapping[StepType, Callable[[Engine, Host, str], Host]] = {
+    T.INVENTORY: _inventory,
+    T.CONNECTIVITY: _connectivity,
+    T.NTP: _ntp,
+    T.DOMAINS: _domains,
+    T.FREE_ADDRESSES: _free_addresses,
+    T.VERIFY_VIPS: _vips,
+    T.TANG: _tang,
+    T.DISK_SPEED: _disk_speed,
+    T.IMAGES: _images,
+}
+
+
+def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, error: str) -> Host:
+    """A step that ended with a non-zero code: what follows depends on the step."""
+    reason = (error or output or f"exit code {code}").strip()[-1000:]
+    if code == MEDIA_DISCONNECTED:
+        engine.store.add_event(events.make("host_media_disconnected", host=host, reason=reason))
+        host = replace(host, media_status="disconnected")
+        engine.store.put_host(host)
+        return engine.trigger(host, host_states.Trigger.MEDIA, media=reason)[0]
+    if host.step_errors.get(kind.value) != reason:
+        engine.store.add_event(events.make("host_step_failed", host=host, step=kind.value, reason=reason))
+        host = replace(host, step_errors={**host.step_errors, kind.value: reason})
+    if kind is T.INSTALL:
+        engine.store.put_host(host)
+        if host.status in host_states.INSTALLING:
+            what = "Failed to pull the installer image" if code == IMAGE_PULL_FAILED else "The installer failed"
+            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{what}: {reason}")[0]
+        return host
+    if kind is T.DISK_SPEED:
+        path = host.installation_disk_path
+        return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": reason[:300]})
+    if kind is T.IMAGES:
+        from installer.rendezvous.steps import images_needed
+
+        images = [{"name": name, "result": "failure"} for name in images_needed(engine.view(host))]
+        return replace(host, images_status=json.dumps(images))
+    return host
+
+
+def _fill_machine_network(engine: Engine, host: Host) -> None:
+    """SNO without machine networks: take the network of the host's default route."""
+    view = engine.view(host)
+    if machine_cidrs(view.cluster) or not view.cluster.is_sno or view.inventory is None:
+        return
+    if machine_cidr_defined(view)[0] == "success":
+        return
+    for route in view.inventory.routes:
+        for item in interfaces_of(view.inventory):
+            if route.gateway and "." in route.gateway and item.version == 4:
+                gateway = ip_interface(route.gateway).ip
+                if gateway in item.network:
+                    network = {"cidr": str(item.network), "cluster_id": view.cluster.id}
+                    engine.store.put_cluster(replace(view.cluster, machine_networks=[network]))
+                    return
+
+
+def receive(engine: Engine, infra_env_id: str, host_id: str, reply: dict[str, Any]) -> None:
+    """POST instructions: take one step's answer. Raises BadRequest when it cannot be understood."""
+    try:
+        kind = StepType(str(reply.get("step_type", "")))
+    except ValueError:
+        raise BadRequest(f"{reply.get('step_type')!r} is not a step type") from None
+    code = int(reply.get("exit_code") or 0)
+    output, error = str(reply.get("output") or ""), str(reply.get("error") or "")
+    store = engine.store
+    with store.change():
+        host = store.host(infra_env_id, host_id)
+        if code:
+            host = _failed(engine, host, kind, code, output, error)
+        else:
+            if host.media_status == "disconnected" and host.status is HostStatus.DISCONNECTED:
+                host = replace(host, media_status="connected")
+            host = HANDLERS.get(kind, _ignore)(engine, host, output)
+        store.put_host(host)
+        if kind is T.INVENTORY and not code:
+            _fill_machine_network(engine, host)
+        if host.cluster_id:
+            engine.settle(host.cluster_id)

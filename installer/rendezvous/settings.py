@@ -1,0 +1,140 @@
+"""What the service reads from its environment (installer.md §4.2, §5.6), once, at the start."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from installer.rendezvous.errors import ConfigurationError
+
+DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
+
+
+def _duration(name: str, text: str) -> float:
+    """Seconds from Go's duration form (``90``, ``60m``, ``1h30m``, ``500ms``)."""
+    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+    total, number, unit = 0.0, "", ""
+    try:
+        for char in text.strip() + "\0":
+            if (char.isdigit() or char == "." or char == "\0") and unit:
+                total, number, unit = total + float(number) * units[unit], "", ""
+            if char.isdigit() or char == ".":
+                number += char
+            elif char != "\0":
+                unit += char
+        return total + (float(number) if number else 0.0)
+    except (ValueError, KeyError):
+        raise ConfigurationError(name, f"{text!r} is not a duration such as 90s, 60m or 1h30m") from None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The service's settings. Times in seconds, paths absolute."""
+
+    base_url: str = "https://127.0.0.1:8090/"
+    listen_host: str = ""
+    port: int = 8090
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    ca_file: Path | None = None
+    auth_type: str = "agent-installer-local"
+    public_key_pem: str = ""
+    work_dir: Path = Path("/data")
+    db_path: Path = Path("/data/assisted.db")
+    bootstrap_mac: str = ""
+    release_image: str = ""
+    openshift_version: str = ""
+    agent_image: str = ""
+    installer_image: str = ""
+    controller_image: str = ""
+    hw_requirements: str = ""
+    tls_override_dir: Path | None = None
+    registries_conf: Path = Path("/etc/containers/registries.conf")
+    mirror_ca_file: Path = Path("/etc/pki/ca-trust/source/anchors/domain.crt")
+    install_invoker: str = "agent-installer"
+    installer_binary: Path | None = None
+    disabled_steps: frozenset[str] = frozenset()
+    poll_seconds: int = 5
+    host_disconnect: float = 180.0
+    bootstrap_grace: float = 120.0
+    max_clock_gap: float = 240.0
+    prepare_host: float = 480.0
+    prepare_cluster: float = 600.0
+    host_installing: float = 1200.0
+    pending_user_action: float = 3600.0
+    stage_timeouts: Mapping[str, float] = field(default_factory=dict)
+    monitor_seconds: float = 5.0
+
+
+def _path(value: str | None) -> Path | None:
+    return Path(value) if value else None
+
+
+def _release(env: Mapping[str, str]) -> tuple[str, str]:
+    """(pull spec, version) of the release: RELEASE_IMAGES' first entry, else the two plain variables."""
+    text = env.get("RELEASE_IMAGES", "").strip()
+    if not text:
+        return env.get("OPENSHIFT_INSTALL_RELEASE_IMAGE", ""), env.get("OPENSHIFT_VERSION", "")
+    try:
+        first = json.loads(text)[0]
+        return str(first["url"]), str(first.get("version") or first.get("openshift_version") or "")
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise ConfigurationError("RELEASE_IMAGES", f"not a JSON list of objects with a url: {error}") from None
+
+
+def load(env: Mapping[str, str] | None = None) -> Settings:
+    """Settings from the environment (``os.environ`` by default). Raises ConfigurationError."""
+    env = os.environ if env is None else env
+    release, version = _release(env)
+    work_dir = Path(env.get("WORK_DIR", "/data"))
+
+    def seconds(name: str, default: float) -> float:
+        return _duration(name, env[name]) if env.get(name) else default
+
+    try:
+        port = int(env.get("LISTEN_PORT", "8090"))
+    except ValueError:
+        raise ConfigurationError("LISTEN_PORT", "not a number") from None
+    stages = {
+        name[len("HOST_STAGE_") : -len("_TIMEOUT")]: _duration(name, value)
+        for name, value in env.items()
+        if name.startswith("HOST_STAGE_") and name.endswith("_TIMEOUT") and value
+    }
+    return Settings(
+        base_url=env.get("SERVICE_BASE_URL", f"https://127.0.0.1:{port}/"),
+        listen_host=env.get("LISTEN_HOST", ""),
+        port=port,
+        cert_file=_path(env.get("HTTPS_CERT_FILE")),
+        key_file=_path(env.get("HTTPS_KEY_FILE")),
+        ca_file=_path(env.get("SERVICE_CA_CERT_PATH")),
+        auth_type=env.get("AUTH_TYPE", "agent-installer-local"),
+        public_key_pem=env.get("EC_PUBLIC_KEY_PEM", ""),
+        work_dir=work_dir,
+        db_path=Path(env.get("DB_PATH", str(work_dir / "assisted.db"))),
+        bootstrap_mac=env.get("BOOTSTRAP_HOST_MAC", "").lower(),
+        release_image=release,
+        openshift_version=version,
+        agent_image=env.get("AGENT_DOCKER_IMAGE", ""),
+        installer_image=env.get("INSTALLER_IMAGE", ""),
+        controller_image=env.get("CONTROLLER_IMAGE", ""),
+        hw_requirements=env.get("HW_VALIDATOR_REQUIREMENTS", ""),
+        tls_override_dir=_path(env.get("EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR")),
+        registries_conf=Path(env.get("REGISTRIES_CONF", "/etc/containers/registries.conf")),
+        mirror_ca_file=Path(env.get("MIRROR_CA_FILE", "/etc/pki/ca-trust/source/anchors/domain.crt")),
+        install_invoker=env.get("INSTALL_INVOKER", "agent-installer"),
+        installer_binary=_path(env.get("INSTALLER_BINARY")),
+        disabled_steps=frozenset(filter(None, env.get("DISABLED_STEPS", "").split(","))),
+        poll_seconds=max(1, int(seconds("NEXT_INSTRUCTION_SECONDS", 5))),
+        host_disconnect=seconds("HOST_DISCONNECTION_TIMEOUT", 180),
+        bootstrap_grace=seconds("BOOTSTRAP_DISCONNECTION_GRACE", 120),
+        max_clock_gap=seconds("MAX_HOST_SERVICE_TIME_DRIFT", 240),
+        prepare_host=seconds("HOST_PREPARE_TIMEOUT", 480),
+        prepare_cluster=seconds("PREPARE_FOR_INSTALLATION_TIMEOUT", 600),
+        host_installing=seconds("HOST_INSTALLING_TIMEOUT", 1200),
+        pending_user_action=seconds("PENDING_USER_ACTION_TIMEOUT", 3600),
+        stage_timeouts=stages,
+        monitor_seconds=seconds("MONITOR_INTERVAL", 5),
+    )

@@ -1,0 +1,257 @@
+"""Which steps an agent gets in which state (installer.md §5.5), as a table of types and a maker for each.
+
+The table's seconds say how often a step is repeated. The agent calls in more often than that
+(Settings.poll_seconds), so that a change of state is acted on at once instead of a minute later.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from installer.rendezvous import networks
+from installer.rendezvous.checks_network import RECORDS, WILDCARD_PROBE, domain_of
+from installer.rendezvous.clock import age
+from installer.rendezvous.enums import HostStatus, Role, StepType
+from installer.rendezvous.hostview import HostView, load_json, same_image
+
+T = StepType
+H = HostStatus
+
+TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
+    H.DISCOVERING: ((T.INVENTORY,), 60, "continue"),
+    H.KNOWN: (
+        (T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.INVENTORY, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
+        60,
+        "continue",
+    ),
+    H.INSUFFICIENT: (
+        (T.INVENTORY, T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
+        60,
+        "continue",
+    ),
+    H.PENDING_FOR_INPUT: (
+        (T.INVENTORY, T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
+        60,
+        "continue",
+    ),
+    H.DISCONNECTED: ((T.INVENTORY,), 120, "continue"),
+    H.PREPARING: ((T.DHCP, T.DISK_SPEED, T.IMAGES), 60, "continue"),
+    H.PREPARING_SUCCESSFUL: ((T.DHCP,), 60, "continue"),
+    H.INSTALLING: ((T.INSTALL, T.DHCP), 60, "continue"),
+    H.INSTALLING_IN_PROGRESS: ((T.DHCP,), 60, "continue"),
+    H.ERROR: ((T.LOGS, T.STOP), 120, "continue"),
+    H.CANCELLED: ((T.LOGS, T.STOP), 120, "continue"),
+    H.DISABLED: ((), 120, "continue"),
+    H.RESETTING: ((), 120, "continue"),
+    H.BINDING: ((), 0, "exit"),
+}
+DEFAULT: tuple[tuple[StepType, ...], int, str] = ((), 60, "continue")
+# Steps that are handed out once in a status; the others are repeated.
+ONCE = frozenset({T.INSTALL, T.LOGS, T.STOP, T.DISK_SPEED, T.IMAGES, T.FREE_ADDRESSES})
+ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
+
+Args = list[str]
+Maker = Callable[[HostView], Args | None]
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _connectivity(view: HostView) -> Args | None:
+    peers = []
+    for peer, inventory in view.peers:
+        if peer.id == view.host.id or inventory is None:
+            continue
+        nics = [
+            {
+                "name": nic.name,
+                "mac": nic.mac_address,
+                "ip_addresses": [text.split("/")[0] for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
+            }
+            for nic in inventory.interfaces
+            if nic.ipv4_addresses or nic.ipv6_addresses
+        ]
+        peers.append({"host_id": peer.id, "nics": nics})
+    return [_dump(peers)] if peers else None
+
+
+def _free_addresses(view: HostView) -> Args | None:
+    # Asked only where VIPs have to be found free: SNO and user-managed networking have none.
+    if view.inventory is None or view.cluster.is_sno or view.cluster.user_managed_networking:
+        return None
+    cidrs = [cidr for cidr in view.machine_cidrs if ":" not in cidr and networks.belongs(view.inventory, cidr)]
+    return [_dump(cidrs)] if cidrs else None
+
+
+def _ntp(view: HostView) -> Args | None:
+    given = [view.cluster.additional_ntp_source, view.infra_env.additional_ntp_sources if view.infra_env else ""]
+    sources = dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip())
+    return [_dump({"ntp_source": ",".join(sources)})]
+
+
+def _domains(view: HostView) -> Args | None:
+    if not view.cluster.name or not view.cluster.base_dns_domain:
+        return None
+    domain = domain_of(view)
+    names = [*(record.format(domain) for record in RECORDS.values()), WILDCARD_PROBE.format(domain)]
+    return [_dump({"domains": [{"domain_name": name} for name in names]})]
+
+
+def _verify_vips(view: HostView) -> Args | None:
+    if view.cluster.is_sno or view.cluster.user_managed_networking:
+        return None
+    vips = [{"vip": item["ip"], "vip_type": "api"} for item in view.cluster.api_vips]
+    vips += [{"vip": item["ip"], "vip_type": "ingress"} for item in view.cluster.ingress_vips]
+    return [_dump(vips)] if vips else None
+
+
+def _tang(view: HostView) -> Args | None:
+    servers = view.cluster.disk_encryption.get("tang_servers")
+    return [_dump({"tang_servers": servers})] if servers else None
+
+
+def _disk_speed(view: HostView) -> Args | None:
+    measured = (load_json(view.host.disks_info) or {}).get(view.host.installation_disk_path, {})
+    persistent = view.inventory is not None and view.inventory.boot.device_type == "persistent"
+    if (measured.get("disk_speed") or {}).get("tested") or persistent or not view.host.installation_disk_path:
+        return None
+    return [_dump({"path": view.host.installation_disk_path})]
+
+
+def images_needed(view: HostView) -> list[str]:
+    """Images that a host pulls before the installation: the orchestrator, and on the bootstrap host the release."""
+    images = [view.settings.installer_image]
+    if view.host.bootstrap:
+        images.append(view.cluster.ocp_release_image or view.settings.release_image)
+    return list(dict.fromkeys(filter(None, images)))
+
+
+def _images(view: HostView) -> Args | None:
+    done = load_json(view.host.images_status)
+    images = images_needed(view)
+    if not images or done is not None:
+        return None
+    return [_dump({"timeout": 16 * 60, "images": images})]
+
+
+def installer_args(view: HostView) -> list[str]:
+    """Extra arguments for coreos-installer: the user's own, and the network's files when it is static."""
+    args: list[str] = list(load_json(view.host.installer_args) or [])
+    if view.infra_env is not None and view.infra_env.static_network_config and "--copy-network" not in args:
+        args.append("--copy-network")
+    return args
+
+
+def _install(view: HostView) -> Args | None:
+    host, cluster = view.host, view.cluster
+    role = Role.BOOTSTRAP if host.bootstrap else view.role
+    proxy = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy, "no_proxy": cluster.no_proxy}
+    request: dict[str, Any] = {
+        "cluster_id": cluster.id,
+        "infra_env_id": host.infra_env_id,
+        "host_id": host.id,
+        "role": role.value,
+        "boot_device": host.installation_disk_path,
+        "controller_image": view.settings.controller_image,
+        "installer_image": view.settings.installer_image,
+        "control_plane_count": cluster.control_plane_count,
+        "check_cvo": True,
+        "disks_to_format": [
+            path
+            for path in host.disks_to_be_formatted.split(",")
+            if path and path not in host.skip_formatting_disks.split(",")
+        ],
+        "openshift_version": cluster.openshift_version,
+        "installer_args": _dump(installer_args(view)),
+        "skip_installation_disk_cleanup": False,
+    }
+    if any(proxy.values()):
+        request["proxy"] = proxy
+    return [_dump(request)]
+
+
+def _logs(view: HostView) -> Args | None:
+    if view.host.logs_info in ("completed", "timeout"):
+        return None
+    ips = [
+        networks.address_in(inventory, view.machine_cidrs)
+        for peer, inventory in view.peers
+        if inventory is not None and peer.role is Role.MASTER and peer.id != view.host.id
+    ]
+    return [
+        _dump(
+            {
+                "cluster_id": view.cluster.id,
+                "infra_env_id": view.host.infra_env_id,
+                "host_id": view.host.id,
+                "bootstrap": view.host.bootstrap,
+                "installer_gather": True,
+                "master_ips": [ip for ip in ips if ip],
+            }
+        )
+    ]
+
+
+MAKERS: Mapping[StepType, Maker] = {
+    T.INVENTORY: lambda view: [view.host.id],
+    T.CONNECTIVITY: _connectivity,
+    T.TANG: _tang,
+    T.FREE_ADDRESSES: _free_addresses,
+    T.DHCP: lambda view: None,
+    T.NTP: _ntp,
+    T.DOMAINS: _domains,
+    T.VERIFY_VIPS: _verify_vips,
+    T.DISK_SPEED: _disk_speed,
+    T.IMAGES: _images,
+    T.INSTALL: _install,
+    T.LOGS: _logs,
+    T.STOP: lambda view: [],
+}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What one poll gets: steps as (type, args), the wait in seconds, what to do afterwards."""
+
+    steps: list[tuple[StepType, list[str]]]
+    wait: int
+    post: str
+
+
+def plan(view: HostView) -> Plan:
+    """Steps that are due for a host now."""
+    settings = view.settings
+    types, period, post = TABLE.get(view.host.status, DEFAULT)
+    version = view.host.discovery_agent_version
+    if settings.agent_image and version and not same_image(version, settings.agent_image):
+        return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], period, "continue")
+    due: list[tuple[StepType, list[str]]] = []
+    for kind in types:
+        if kind.value in settings.disabled_steps:
+            continue
+        args = MAKERS[kind](view)
+        if args is None:
+            continue
+        wait = ONCE_RETRY.get(kind, period) if kind in ONCE else period
+        if kind in ONCE and kind not in ONCE_RETRY:
+            wait = 10**9
+        if age(view.host.sent_steps.get(kind.value), view.at) >= wait:
+            due.append((kind, args))
+    return Plan(due, 0 if post == "exit" else min(settings.poll_seconds, period), post)
+
+
+def encode(plan: Plan) -> dict[str, Any]:
+    """The plan as the API's ``steps`` object; each step gets an id ``<type>-<8 hex>``."""
+    return {
+        "next_instruction_seconds": plan.wait,
+        "post_step_action": plan.post,
+        "instructions": [
+            {"step_type": kind.value, "step_id": f"{kind.value}-{secrets.token_hex(4)}", "args": args}
+            for kind, args in plan.steps
+        ],
+    }
