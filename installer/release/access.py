@@ -1,0 +1,137 @@
+"""What skopeo needs to reach a registry: mirrors, credentials and CA certificates, as files in a private directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+NEVER_CONTACT = "NeverContactSource"
+
+NO_MIRRORS = """\
+# No mirrors were configured: images are pulled from where their names say.
+unqualified-search-registries = []
+"""
+
+
+@dataclass(frozen=True)
+class DigestSource:
+    """One entry of imageDigestSources: images of `source` are pulled, by digest, from `mirrors` first."""
+
+    source: str
+    mirrors: tuple[str, ...] = ()
+    never_contact_source: bool = False
+
+    def covers(self, repository: str) -> bool:
+        """True if `repository` (no tag, no digest) is the source itself or below it."""
+        return repository == self.source or repository.startswith(self.source + "/")
+
+
+def _toml_string(text: str) -> str:
+    # TOML's basic strings escape as JSON's do, for all that may occur in an image reference.
+    return json.dumps(text)
+
+
+def registries_conf(sources: Iterable[DigestSource]) -> str:
+    """Render containers-registries.conf(5) version 2, as mirror/registries.conf (reference/installer.md §2.1)."""
+    blocks = []
+    for source in sources:
+        lines = [
+            "[[registry]]",
+            f"location = {_toml_string(source.source)}",
+            "mirror-by-digest-only = true",
+        ]
+        if source.never_contact_source:
+            lines.append("blocked = true")
+        for mirror in source.mirrors:
+            lines += ["", "[[registry.mirror]]", f"location = {_toml_string(mirror)}"]
+        blocks.append("\n".join(lines) + "\n")
+    if not blocks:
+        return NO_MIRRORS
+    return "unqualified-search-registries = []\n\n" + "\n".join(blocks)
+
+
+@dataclass
+class RegistryAccess:
+    """A context in which skopeo can be run: its files live in a 0700 directory that goes away on exit.
+
+    pull_secret: the JSON of the pull secret (None: no credentials). sources: mirrors, rendered to registries.conf;
+    `registries_conf_file`, `auth_file` and `ca_file` take existing files instead, as the service in its container has.
+    trust_bundle: PEM certificates that are trusted besides the system's.
+    """
+
+    pull_secret: str | None = None
+    sources: tuple[DigestSource, ...] = ()
+    trust_bundle: str = ""
+    registries_conf_file: Path | None = None
+    auth_file: Path | None = None
+    ca_file: Path | None = None
+    skopeo: str = "skopeo"
+    _dir: Path | None = field(default=None, repr=False)
+
+    def __enter__(self) -> RegistryAccess:
+        self._dir = Path(tempfile.mkdtemp(prefix="node0-registry-"))
+        certs = self._dir / "certs"
+        certs.mkdir()
+        (self._dir / "registries.d").mkdir()
+        bundle = self.trust_bundle or (self.ca_file.read_text() if self.ca_file else "")
+        if bundle:
+            (certs / "ca.crt").write_text(bundle)
+        if self.registries_conf_file is None:
+            (self._dir / "registries.conf").write_text(registries_conf(self.sources))
+        if self.auth_file is None:
+            # An explicit file, empty if need be: otherwise the credentials of whoever runs this would leak in.
+            self._private("auth.json", self.pull_secret or '{"auths": {}}')
+        # Any image may be read; it is the digests that vouch for the content.
+        (self._dir / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._dir is not None:
+            shutil.rmtree(self._dir, ignore_errors=True)
+            self._dir = None
+
+    def _private(self, name: str, text: str) -> None:
+        with open(os.open(self.directory / name, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as out:
+            out.write(text)
+
+    @property
+    def directory(self) -> Path:
+        """The private directory; only within the context."""
+        if self._dir is None:
+            raise RuntimeError("RegistryAccess is used outside its with block")
+        return self._dir
+
+    def proxy_command(self, fd: int) -> list[str]:
+        """The command line of skopeo's image proxy, to serve on the inherited socket `fd`."""
+        return [
+            self.skopeo,
+            "--policy",
+            str(self.directory / "policy.json"),
+            # An empty registries.d: no signature look-aside of this machine takes part.
+            "--registries.d",
+            str(self.directory / "registries.d"),
+            # Hidden, and honoured by every version; the environment variable of the same purpose is not.
+            "--registries-conf",
+            str(self.registries_conf_file or self.directory / "registries.conf"),
+            "experimental-image-proxy",
+            "--sockfd",
+            str(fd),
+            "--authfile",
+            str(self.auth_file or self.directory / "auth.json"),
+            "--cert-dir",
+            str(self.directory / "certs"),
+        ]
+
+    def environment(self) -> dict[str, str]:
+        """The environment for skopeo: the caller's (proxies, certificates), without its choice of credentials."""
+        env = dict(os.environ)
+        env.pop("REGISTRY_AUTH_FILE", None)
+        return env

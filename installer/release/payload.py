@@ -1,0 +1,143 @@
+"""A release payload: the images that it names, and files out of them (reference/cluster.md §1.1-1.6)."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import IO, Any
+
+from installer.errors import FileNotInImage, ReleaseError, ReleaseNotByDigest, UnknownTag
+from installer.release.access import RegistryAccess
+from installer.release.layers import normal, open_layer, take, write_file
+from installer.release.proxy import ImageProxy, OpenImage
+
+REFERENCES = "release-manifests/image-references"
+METADATA = "release-manifests/release-metadata"
+
+_DIGEST = re.compile(r"@[a-z0-9]+:[0-9a-fA-F]{32,}$")
+
+
+def repository_of(pullspec: str) -> str:
+    """The repository of a pullspec: without its digest and tag."""
+    name = pullspec.partition("@")[0]
+    head, colon, tail = name.rpartition(":")
+    return head if colon and "/" not in tail else name
+
+
+class Release:
+    """One release image. Nothing is fetched before it is asked for; what was fetched is kept."""
+
+    def __init__(self, pullspec: str, access: RegistryAccess) -> None:
+        self.pullspec = pullspec
+        self._access = access
+        self._files: dict[str, bytes] | None = None
+        self._references: dict[str, Any] | None = None
+        self._architecture: str | None = None
+
+    def check_by_digest(self) -> None:
+        """Raise ReleaseNotByDigest when mirrors are meant for this image but cannot apply (reference §1.6)."""
+        for source in self._access.sources:
+            if source.covers(repository_of(self.pullspec)) and not _DIGEST.search(self.pullspec):
+                raise ReleaseNotByDigest(self.pullspec, source.source)
+
+    def _load(self) -> dict[str, bytes]:
+        if self._files is None:
+            self.check_by_digest()
+            with ImageProxy(self._access) as proxy:
+                image = proxy.open_image(self.pullspec)
+                self._architecture = str(image.config().get("architecture", ""))
+                digest, size = image.layers()[-1]
+                # From the last layer only, as `oc adm release info` reads it.
+                files: dict[str, bytes] = {}
+
+                def keep(name: str, data: IO[bytes], _dest: Path | None, _mode: int) -> None:
+                    files[name] = data.read()
+
+                with image.blob(digest, size) as (fd, _size), open_layer(fd, self.pullspec) as archive:
+                    take(archive, {REFERENCES: None, METADATA: None}, keep)
+            for path in (REFERENCES, METADATA):
+                if path not in files:
+                    raise ReleaseError(
+                        self.pullspec, f"image {self.pullspec} is not a release image: its last layer has no {path}"
+                    )
+            self._files = files
+        return self._files
+
+    @property
+    def references(self) -> dict[str, Any]:
+        """The ImageStream of release-manifests/image-references."""
+        if self._references is None:
+            try:
+                stream = json.loads(self._load()[REFERENCES])
+            except ValueError as error:
+                raise ReleaseError(self.pullspec, f"{REFERENCES} of {self.pullspec} is not JSON: {error}") from error
+            if not isinstance(stream, dict) or stream.get("kind") != "ImageStream":
+                raise ReleaseError(self.pullspec, f"{REFERENCES} of {self.pullspec} is not an ImageStream")
+            self._references = stream
+        return self._references
+
+    @property
+    def version(self) -> str:
+        """The release's version, e.g. 4.18.1."""
+        return str(json.loads(self._load()[METADATA]).get("version") or self.references["metadata"]["name"])
+
+    @property
+    def architecture(self) -> str:
+        """`multi`, or the GOARCH of the release image (reference/installer.md §1.2 rule 36)."""
+        metadata = json.loads(self._load()[METADATA]).get("metadata") or {}
+        return str(metadata.get("release.openshift.io/architecture") or self._architecture)
+
+    def image_for(self, tag: str) -> str:
+        """The pullspec, by digest, of component `tag`; UnknownTag if the payload has none."""
+        for entry in self.references.get("spec", {}).get("tags", []):
+            source = entry.get("from", {})
+            if entry.get("name") == tag and source.get("kind") == "DockerImage":
+                return str(source["name"])
+        raise UnknownTag(self.pullspec, tag)
+
+    def tags(self) -> list[str]:
+        """All component names."""
+        return [str(entry.get("name")) for entry in self.references.get("spec", {}).get("tags", [])]
+
+    def extract(self, image: str, path: str, dest: Path) -> Path:
+        """Extract one file of `image` to the file `dest`, whole or not at all; returns `dest`."""
+        return self.extract_all(image, {path: dest})[path]
+
+    def extract_all(self, image: str, wanted: dict[str, Path]) -> dict[str, Path]:
+        """Extract several files, each layer being read once at most, topmost first and only as far down as needed."""
+        with ImageProxy(self._access) as proxy:
+            return extract(proxy.open_image(image), wanted)
+
+
+def extract(image: OpenImage, wanted: dict[str, Path]) -> dict[str, Path]:
+    """Extract {path in the image: destination file}; links are followed, whiteouts respected."""
+    pending: dict[str, Path | None] = {normal(path): dest for path, dest in wanted.items()}
+    done: set[str] = set()
+
+    def keep(_name: str, data: IO[bytes], dest: Path | None, mode: int) -> None:
+        assert dest is not None
+        write_file(data, dest, mode)
+
+    layers = image.layers()
+    follow: dict[str, Path | None] = {}
+    for _hop in range(8):
+        for digest, size in reversed(layers):
+            if not pending:
+                break
+            with image.blob(digest, size) as (fd, _size), open_layer(fd, image.pullspec) as archive:
+                found, links, hidden = take(archive, pending, keep)
+            done |= found
+            for name in found:
+                pending.pop(name, None)
+            for name, target in links.items():
+                # Where the link leads may be in any layer: looked for in the next round, from the top.
+                follow[target] = pending.pop(name, None)
+            for name in hidden & pending.keys():
+                raise FileNotInImage(image.pullspec, name)
+        if pending:
+            raise FileNotInImage(image.pullspec, next(iter(pending)))
+        if not follow:
+            return dict(wanted)
+        pending, follow = follow, {}
+    raise FileNotInImage(image.pullspec, next(iter(pending)))
