@@ -19,6 +19,7 @@ install() {
     # Ignition's module wants dracut's network and url-lib; only what it installs is taken.
     (moddir=$moddir/../30ignition && . "$moddir/module-setup.sh" && install)
     rm -f "$initdir/$units/ignition-complete.target.requires/ignition-kargs.service" # not supported here
+    rm -f "$initdir/$systemdutildir/system-generators/ignition-generator" # or inst_simple would keep it
     inst_simple "$moddir/ignition-generator" "$systemdutildir/system-generators/ignition-generator"
     inst_simple "$moddir/is-live-image" /usr/bin/is-live-image
     inst_simple "$moddir/setfiles" /usr/sbin/setfiles
@@ -42,14 +43,14 @@ install() {
         "$initdir/$units"/sockets.target.wants/systemd-journald-audit.socket
     inst_simple /etc/modprobe.d/node0.conf
 
-    inst_multiple NetworkManager ip curl /usr/libexec/nm-initrd-generator
-    inst_multiple -o /usr/libexec/nm-daemon-helper /usr/lib/NetworkManager/nm-daemon-helper
+    inst_multiple NetworkManager ip curl \
+        /usr/lib/NetworkManager/nm-initrd-generator /usr/lib/NetworkManager/nm-daemon-helper
     inst_simple "$moddir/nm-initrd.conf" /etc/NetworkManager/NetworkManager.conf
     inst_simple /etc/ssl/certs/ca-certificates.crt
     inst_libdir_file 'libnss_dns.so.*' 'libnss_files.so.*'
     echo 'hosts: files dns' > "$initdir/etc/nsswitch.conf"
 
-    inst_multiple bash blkid cat chmod cp dmesg journalctl ln losetup ls mkdir modprobe mount mv readlink rm sed sleep \
+    inst_multiple bash blkid cat chmod cp dmesg grep journalctl ln losetup ls mkdir modprobe mount mv readlink rm sed sleep \
         switch_root sync systemctl tail tee udevadm umount
     inst_multiple -o fsck fsck.ext4 e2fsck
     inst_rules 60-block.rules 60-cdrom_id.rules 60-persistent-storage.rules 75-net-description.rules 80-net-setup-link.rules
