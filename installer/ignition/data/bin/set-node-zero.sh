@@ -1,0 +1,23 @@
+#!/bin/bash
+# Finds out whether this host is node0: the one that has the rendezvous IP.
+set -euo pipefail
+. /usr/local/bin/common.sh
+load_env /etc/assisted/rendezvous-host.env
+
+DEADLINE=60 # seconds: a NIC may still be waiting for its link
+
+owner() { # the MAC address of the interface that has the rendezvous IP
+    ip -json address | jq -r --arg ip "$NODE_ZERO_IP" \
+        '.[] | select(any(.addr_info[]?; .local == $ip)) | .address' | head -n 1
+}
+
+until mac=$(owner) && [ -n "$mac" ]; do
+    if [ "$SECONDS" -ge "$DEADLINE" ]; then
+        issue_set 60-rendezvous-host "This host ($(hostname)) is not the rendezvous host. The rendezvous host is at $NODE_ZERO_IP."
+        exit 0
+    fi
+    sleep 0.5
+done
+
+printf 'BOOTSTRAP_HOST_MAC=%s\n' "$mac" >/etc/assisted/node0
+issue_set 60-rendezvous-host "This host ($(hostname)) is the rendezvous host (node0), $NODE_ZERO_IP on $mac."

@@ -1,0 +1,24 @@
+#!/bin/bash
+# Waits until the rendezvous service has an infra-env, then runs the agent.
+set -euo pipefail
+. /usr/local/bin/common.sh
+load_env /etc/assisted/rendezvous-host.env /usr/local/share/assisted-service/agent-images.env
+
+# Pull while the service comes up.
+podman image exists "$AGENT_DOCKER_IMAGE" || podman pull --quiet "$AGENT_DOCKER_IMAGE"
+
+echo "waiting for an infra-env at $SERVICE_BASE_URL"
+until id=$(api GET infra-envs 2>/tmp/start-agent.err | jq -re '.[0].id'); do
+    # Every minute, so that the console tells what is the matter.
+    if [ "$SECONDS" -ge "${said:-30}" ]; then
+        said=$((SECONDS + 60))
+        issue_set 65-agent "The agent waits for the rendezvous service at $SERVICE_BASE_URL: $(tail -n 1 /tmp/start-agent.err)"
+    fi
+    sleep 2
+done
+issue_clear 65-agent
+
+exec podman run --replace --name agent --privileged --net host --pid host --log-driver passthrough \
+    --env PULL_SECRET_TOKEN -v /:/host:rslave -v /opt/agent/tls/ca.crt:/opt/agent/tls/ca.crt:ro \
+    "$AGENT_DOCKER_IMAGE" --url "$SERVICE_BASE_URL" --infra-env-id "$id" --agent-version "$AGENT_DOCKER_IMAGE" \
+    --cacert /opt/agent/tls/ca.crt

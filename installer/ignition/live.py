@@ -1,0 +1,220 @@
+"""The Ignition config of the agent ISO: everything that the live host needs to find its role and begin.
+
+Unit, file and variable names are those of reference/installer.md §4.1 and §4.2. Differences, each for a reason: the
+service keeps its state in SQLite, so there is no pod and no database unit; it is reached over TLS with a CA of its own;
+container images are resolved when the ISO is made, not by every host at boot.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+
+from installer.ignition.config import File, Unit, User, render
+
+SERVICE_PORT = 8090
+TLS_DIR = "/opt/agent/tls"
+
+# Payload components by the variable that the scripts know them by.
+IMAGE_VARIABLES = {
+    "SERVICE_IMAGE": "agent-installer-api-server",
+    "AGENT_DOCKER_IMAGE": "agent-installer-node-agent",
+    "INSTALLER_IMAGE": "agent-installer-orchestrator",
+    "CONTROLLER_IMAGE": "agent-installer-csr-approver",
+}
+
+UNITS = (
+    "set-hostname.service",
+    "node-zero.service",
+    "agent.service",
+    "assisted-service.service",
+    "agent-register-cluster.service",
+    "agent-register-infraenv.service",
+    "apply-host-config.service",
+    "start-cluster-installation.service",
+    "install-status.service",
+)
+NETWORK_UNIT = "pre-network-manager-config.service"
+
+
+@dataclass(frozen=True)
+class HostFiles:
+    """One host of agent-config: what is written for it under /etc/assisted.
+
+    `network` is the content of its network directory (reference §4.2), empty for DHCP; `root_device_hints` is YAML.
+    """
+
+    hostname: str = ""
+    role: str = ""
+    macs: tuple[str, ...] = ()
+    root_device_hints: str = ""
+    network: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LiveInputs:
+    """All that goes into the live host's config; secrets among it are kept out of reprs."""
+
+    rendezvous_ip: str
+    release_image: str
+    release_version: str
+    images: Mapping[str, str]  # component tag -> pullspec by digest
+    public_key_pem: str
+    agent_token: str = field(repr=False)
+    user_token: str = field(repr=False)
+    watcher_token: str = field(repr=False)
+    tls_files: Mapping[str, bytes] = field(repr=False)  # name under /opt/agent/tls -> content
+    pull_secret: str = field(repr=False)
+    password_hash: str = field(default="", repr=False)
+    ssh_keys: tuple[str, ...] = ()
+    manifests: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    extra_manifests: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    hosts: Sequence[HostFiles] = ()
+    registries_conf: str = ""
+    ca_bundle: str = ""
+    ntp_sources: tuple[str, ...] = ()
+    proxy: Mapping[str, str] = field(default_factory=dict)  # HTTP_PROXY, HTTPS_PROXY, NO_PROXY
+    masters: int = 1
+    arbiters: int = 0
+    workers: int = 0
+    image_type: str = "full-iso"
+
+
+def service_url(rendezvous_ip: str) -> str:
+    """Where the rendezvous service is: https://IP:8090/, an IPv6 address in brackets."""
+    address = ipaddress.ip_address(rendezvous_ip)
+    host = f"[{address}]" if address.version == 6 else str(address)
+    return f"https://{host}:{SERVICE_PORT}/"
+
+
+def env_file(variables: Mapping[str, str]) -> str:
+    """KEY=value lines that podman's --env-file and a shell both read: values must not hold blanks, quotes or `$`."""
+    for name, value in variables.items():
+        if set(value) & set(" \t\n'\"$`\\#"):
+            raise ValueError(f"value of {name} cannot be written to an environment file")
+    return "".join(f"{name}={value}\n" for name, value in variables.items())
+
+
+def _environment(inputs: LiveInputs) -> list[File]:
+    url = service_url(inputs.rendezvous_ip)
+    rendezvous = {
+        "NODE_ZERO_IP": str(ipaddress.ip_address(inputs.rendezvous_ip)),
+        "SERVICE_BASE_URL": url,
+        "PULL_SECRET_TOKEN": inputs.agent_token,
+        "USER_AUTH_TOKEN": inputs.user_token,
+        "WORKFLOW_TYPE": "install",
+    }
+    service = {
+        "AUTH_TYPE": "agent-installer-local",
+        "EC_PUBLIC_KEY_PEM": base64.b64encode(inputs.public_key_pem.encode()).decode(),
+        "WATCHER_AUTH_TOKEN": inputs.watcher_token,
+        "HTTPS_CERT_FILE": f"{TLS_DIR}/service.crt",
+        "HTTPS_KEY_FILE": f"{TLS_DIR}/service.key",
+        "SERVICE_CA_CERT_PATH": f"{TLS_DIR}/ca.crt",
+        "LISTEN_PORT": str(SERVICE_PORT),
+        "DEPLOY_TARGET": "onprem",
+        "STORAGE": "filesystem",
+        "INSTALL_INVOKER": "agent-installer",
+        "EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR": TLS_DIR,
+        # A host directory is mounted here; the image's own /data holds the payload's requirements.
+        "WORK_DIR": "/data/work",
+        "IMAGE_TYPE_ISO": inputs.image_type,
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE": inputs.release_image,
+        "OPENSHIFT_VERSION": inputs.release_version,
+    }
+    images = {name: inputs.images[tag] for name, tag in IMAGE_VARIABLES.items()}
+    start = {
+        "REQUIRED_MASTER_NODES": str(inputs.masters),
+        "REQUIRED_ARBITER_NODES": str(inputs.arbiters),
+        "REQUIRED_WORKER_NODES": str(inputs.workers),
+    }
+    share = "/usr/local/share/assisted-service"
+    return [
+        File.text("/etc/assisted/rendezvous-host.env", env_file(rendezvous), 0o600),
+        File.text(f"{share}/assisted-service.env", env_file(service), 0o600),
+        File.text(f"{share}/agent-images.env", env_file(images)),
+        File.text("/etc/assisted/agent-installer.env", env_file({"RELEASE_IMAGE": inputs.release_image})),
+        File.text("/usr/local/share/start-cluster/start-cluster.env", env_file(start)),
+    ]
+
+
+def _host_files(inputs: LiveInputs) -> list[File]:
+    files = []
+    for index, host in enumerate(inputs.hosts):
+        base = f"/etc/assisted/hostconfig/{host.hostname or f'host-{index}'}"
+        macs = [mac.lower() for mac in host.macs]
+        files.append(File.text(f"{base}/mac_addresses", "".join(f"{mac}\n" for mac in macs)))
+        if host.root_device_hints:
+            files.append(File.text(f"{base}/root-device-hints.yaml", host.root_device_hints))
+        if host.role:
+            files.append(File.text(f"{base}/role", host.role))
+        if host.hostname and macs:
+            files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname))
+        for name, text in host.network.items():
+            files.append(File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600))
+    return files
+
+
+def _mirror_and_trust(inputs: LiveInputs) -> list[File]:
+    files = [File.text("/root/.docker/config.json", inputs.pull_secret, 0o600)]
+    # podman as root looks here first; the same file, so that every tool on the host pulls alike.
+    files.append(File.text("/etc/containers/auth.json", inputs.pull_secret, 0o600))
+    if inputs.registries_conf:
+        files.append(File.text("/etc/containers/registries.conf", inputs.registries_conf))
+    if inputs.ca_bundle:
+        files.append(File.text("/etc/pki/ca-trust/source/anchors/domain.crt", inputs.ca_bundle))
+    return files
+
+
+def _system(inputs: LiveInputs) -> list[File]:
+    files = []
+    if inputs.ntp_sources:
+        lines = [f"server {source} iburst\n" for source in inputs.ntp_sources]
+        files.append(File.text("/etc/chrony.conf", "".join(lines) + "makestep 1.0 3\nrtcsync\n"))
+        # Debian's chronyd reads its own path.
+        files.append(
+            File.text(
+                "/etc/chrony/chrony.conf", "".join(lines) + "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n"
+            )
+        )
+    if inputs.proxy:
+        # systemd expands %, so a literal one is doubled (reference §4.2).
+        pairs = " ".join(json.dumps(f"{k}={v}".replace("%", "%%")) for k, v in sorted(inputs.proxy.items()))
+        files.append(
+            File.text("/etc/systemd/system.conf.d/10-default-env.conf", f"[Manager]\nDefaultEnvironment={pairs}\n")
+        )
+    # A DUID from the link-layer address: the lease stays the same after the disk has been written.
+    files.append(
+        File.text(
+            "/etc/NetworkManager/conf.d/clientid.conf",
+            "[connection]\nipv6.dhcp-duid=ll\nipv6.dhcp-iaid=mac\nipv4.dhcp-client-id=mac\n",
+        )
+    )
+    return files
+
+
+def live_files(inputs: LiveInputs) -> list[File]:
+    """Every file of the live host."""
+    data = resources.files("installer.ignition") / "data"
+    files = [File(f"/usr/local/bin/{script.name}", script.read_bytes(), 0o555) for script in (data / "bin").iterdir()]
+    files += _environment(inputs)
+    files += _host_files(inputs)
+    files += _mirror_and_trust(inputs)
+    files += _system(inputs)
+    files += [File(f"{TLS_DIR}/{name}", content, 0o600) for name, content in inputs.tls_files.items()]
+    files += [File(f"/etc/assisted/manifests/{n}", content, 0o600) for n, content in inputs.manifests.items()]
+    files += [File(f"/etc/assisted/extra-manifests/{n}", c, 0o600) for n, c in inputs.extra_manifests.items()]
+    return files
+
+
+def live_config(inputs: LiveInputs) -> bytes:
+    """The agent ISO's Ignition config as JSON."""
+    data = resources.files("installer.ignition") / "data/systemd"
+    names = [*([NETWORK_UNIT] if any(host.network for host in inputs.hosts) else []), *UNITS]
+    units = [Unit(name, (data / name).read_text()) for name in names]
+    users = [User("core", inputs.ssh_keys, inputs.password_hash)]
+    return render(live_files(inputs), units, users)
