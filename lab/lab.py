@@ -36,7 +36,7 @@ from lab.errors import LabGoneError, LabStartError, NodeUnreachableError, Unknow
 from lab.layout import RELEASE_SOURCE, Layout
 from lab.namespaces import NamespaceThreads, enter_argv
 from lab.node import Media, Node
-from lab.paths import budget_file, labs_dir
+from lab.paths import budget_file, labs_dir, state_dir
 from lab.phases import Phases
 from lab.plan import Event
 from lab.process import run_streaming
@@ -86,7 +86,7 @@ class Lab(AbstractContextManager["Lab"]):
         self.topology: Final = topology
         self.id = records.new_id(topology)
         self.layout = Layout(labs_dir() / self.id, topology)
-        self.artifacts = (artifacts or self.layout.root / "artifacts").absolute()
+        self.artifacts = (artifacts or state_dir() / "artifacts" / self.id).absolute()
         self.nodes = Nodes()
         self.start_seconds: dict[str, float] = {}
         self._storage = release.registry_storage if release else None
@@ -102,7 +102,8 @@ class Lab(AbstractContextManager["Lab"]):
     # -- life ------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Lab:
-        self.start()
+        if self._record is None:
+            self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -131,10 +132,10 @@ class Lab(AbstractContextManager["Lab"]):
         for line in records.reap():
             log.warning("%s", line)
         preflight.check(self.topology, labs_dir(), self.id)
-        self.artifacts.mkdir(parents=True, exist_ok=True)
         ledger = budget.Ledger(budget_file(), budget.capacity_mib())
         need = budget.need_mib(len(self.topology.nodes), self.topology.memory_mib)
         ledger.take(self.id, need, me(), self._wait_for_memory)
+        self.artifacts.mkdir(parents=True, exist_ok=True)
         with self.phase("lab up"):
             try:
                 self._start(ledger)

@@ -17,6 +17,7 @@ from lab.errors import CommandTimeoutError
 log = logging.getLogger(__name__)
 
 _TAIL_LINES = 25
+_DRAIN_SECONDS = 5.0
 
 
 class _Stream(threading.Thread):
@@ -32,12 +33,14 @@ class _Stream(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        for line in self._source:
-            self.lines.append(line)
-            self._echo.info("%s", line.rstrip("\n"))
-            with self._lock:
-                self._sink.write(line)
-                self._sink.flush()
+        with self._source:
+            for line in self._source:
+                self.lines.append(line)
+                self._echo.info("%s", line.rstrip("\n"))
+                with self._lock:
+                    if not self._sink.closed:
+                        self._sink.write(line)
+                        self._sink.flush()
 
 
 def end_group(process: subprocess.Popen[str], grace: float = 5.0) -> None:
@@ -92,6 +95,8 @@ def run_streaming(
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             end_group(process)
+            for stream in (out, err):
+                stream.join(_DRAIN_SECONDS)
             tail = "".join([*out.lines, *err.lines][-_TAIL_LINES:])
             raise CommandTimeoutError(named, timeout, tail) from None
         except BaseException:
@@ -99,7 +104,7 @@ def run_streaming(
             raise
         # A grandchild may hold the pipes open: what it says after the command's end is nobody's result.
         for stream in (out, err):
-            stream.join(5.0)
+            stream.join(_DRAIN_SECONDS)
         with lock:
             sink.write(f"= exit {code} after {time.monotonic() - begin:.1f} s\n")
     return subprocess.CompletedProcess(named, code, "".join(out.lines), "".join(err.lines))

@@ -6,7 +6,9 @@ import fcntl
 import logging
 import os
 import secrets
+import select
 import shutil
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import UnknownLabError
+from lab.errors import UnknownLabError, WaitTimeout
 from lab.paths import labs_dir
 from lab.processes import alive
 from lab.topology import Topology
@@ -108,3 +110,19 @@ def reap() -> list[str]:
                 shutil.rmtree(folder, ignore_errors=True)
                 lines.append(f"removed the remains of lab {folder.name}, which ended {age:.0f} min ago or more")
     return lines
+
+
+def end(record: Record, timeout: float) -> None:
+    """End a lab that runs and wait until it is gone. Raises WaitTimeout after `timeout` seconds."""
+    if record.supervisor is None or not alive(*record.supervisor):
+        return
+    pid = record.supervisor[0]
+    fd = os.pidfd_open(pid)
+    try:
+        if not alive(*record.supervisor):
+            return
+        signal.pidfd_send_signal(fd, signal.SIGTERM)
+        if not select.select([fd], [], [], timeout)[0]:
+            raise WaitTimeout(f"end of lab {record.id}", timeout, f"its supervisor, pid {pid}, still runs")
+    finally:
+        os.close(fd)

@@ -1,0 +1,233 @@
+"""`node0-lab`: labs by hand."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from drivers.errors import DriverError
+from lab import budget, records, topology
+from lab.errors import LabError, PreflightError, UnknownLabError
+from lab.lab import HasStorage, Lab
+from lab.namespaces import enter_argv
+from lab.node import Node
+from lab.paths import budget_file
+from lab.processes import alive
+from lab.terminal import converse
+
+_DOWN_SECONDS = 60.0
+_EPILOG = """\
+A lab is one process with namespaces of its own: its network, names and addresses exist for it only, and when it ends,
+nothing of it is left. A first look around:
+
+  node0-lab up sno --iso my.iso      bring up one machine and boot it from an ISO, through its BMC
+  node0-lab ls                       which labs run, and their machines
+  node0-lab console master-0         its serial line (leave with Ctrl-])
+  node0-lab ssh master-0             a shell on it, as user core
+  node0-lab exec -- curl -k https://api.ostest.test.node0.example:6443/readyz
+  node0-lab down                     end it
+
+With more than one lab, say which: --lab ID. Topologies are presets or YAML files:
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    presets = "  " + "\n  ".join(sorted(topology.PRESETS)) + "\n"
+    parser = argparse.ArgumentParser(
+        prog="node0-lab",
+        description="Virtual bare metal: machines behind Redfish BMCs, with DNS, DHCP, NTP and a registry.",
+        epilog=_EPILOG + presets,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more about what is done")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        return sub
+
+    up = command("up", _up, "bring up a lab and leave it running")
+    up.add_argument("topology", help="a preset or a YAML file")
+    up.add_argument("--iso", type=Path, help="boot every machine from this image")
+    up.add_argument("--release", action="store_true", help="serve the lab release (built when needed) in the registry")
+    up.add_argument("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
+    up.add_argument("--wait", type=float, default=600, metavar="S", help="wait this long for memory (default: 600)")
+    command("ls", _ls, "list the labs that run, and their machines")
+    node = "the machine's name, for example master-0"
+    ssh = command("ssh", _ssh, "a shell on a machine, or one command")
+    ssh.add_argument("node", help=node)
+    ssh.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="run this instead of a shell")
+    execute = command("exec", _exec, "run a command in the lab's network")
+    execute.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run (default: a shell)")
+    console = command("console", _console, "a machine's serial line; Ctrl-] leaves")
+    console.add_argument("node", help=node)
+    console.add_argument("--log", action="store_true", help="print what it has said so far, and end")
+    shot = command("shot", _shot, "a picture of a machine's screen")
+    shot.add_argument("node", help=node)
+    shot.add_argument("file", type=Path, help="PNG file to write")
+    collect = command("collect", _collect, "gather logs, screens and journals of a lab")
+    collect.add_argument("directory", type=Path, help="where to")
+    down = command("down", _down, "end a lab")
+    down.add_argument("--all", action="store_true", help="end every lab")
+    command("gc", _gc, "remove what crashed labs left behind")
+    for sub in (ssh, execute, console, shot, collect, down):
+        sub.add_argument("--lab", metavar="ID", help="which lab, when several run")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C."""
+    arguments = _parser().parse_args(argv)
+    level = logging.INFO if arguments.verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    try:
+        code: int = arguments.run(arguments)
+    except PreflightError as error:
+        for problem in error.problems:
+            print(f"node0-lab: {problem}", file=sys.stderr)
+        return 1
+    except (LabError, DriverError, OSError) as error:
+        print(f"node0-lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _chosen(wanted: str | None) -> records.Record:
+    if wanted:
+        return records.read(wanted)
+    running = [r for r in records.all_labs() if r.runs]
+    if len(running) == 1:
+        return running[0]
+    names = ", ".join(r.id for r in running)
+    raise UnknownLabError(f"several labs run; say which with --lab: {names}" if running else "no lab runs")
+
+
+def _attached(arguments: argparse.Namespace) -> Lab:
+    return Lab.attach(_chosen(arguments.lab).id)
+
+
+def _node(lab: Lab, name: str) -> Node:
+    return lab.nodes[name]
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    shape = topology.load(arguments.topology)
+    if arguments.iso is not None and not arguments.iso.is_file():
+        raise FileNotFoundError(f"{arguments.iso}: no such image")
+    release: HasStorage | None = None
+    if arguments.release:
+        from lab.release import build_release
+
+        release = build_release()
+    begin = time.monotonic()
+    lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
+    lab.start()
+    try:
+        for node in lab.nodes.values():
+            if arguments.iso is not None:
+                node.boot_image(arguments.iso)
+    except BaseException:
+        lab.stop()
+        raise
+    print(f"lab {lab.id} is up after {time.monotonic() - begin:.1f} s")
+    _describe(records.read(lab.id))
+    print(f"  BMC       {lab.layout.bmc_url} (user and password: {lab.layout.secrets})")
+    print(f"  registry  {lab.layout.registry}")
+    print(f"  files     {lab.layout.root}")
+    print(f"end it with: node0-lab down --lab {lab.id}")
+    with lab:
+        return 0
+
+
+def _describe(record: records.Record) -> None:
+    for node in record.topology.nodes:
+        size = f"{node.vcpu} vCPU {node.memory_mib} MiB {node.disk_gib} GiB {node.firmware}"
+        print(f"  {node.name:<10} {node.ip:<16} {node.mac}  {size}  {record.machines.get(node.name, '')}")
+
+
+def _ls(_arguments: argparse.Namespace) -> int:
+    running = [r for r in records.all_labs() if r.runs]
+    for record in running:
+        age = int(time.time() - record.created)
+        owner = "kept" if not alive(*record.owner) else f"pid {record.owner[0]}"
+        print(f"{record.id}  {record.topology.name}, up {age // 60} min {age % 60} s, {owner}")
+        _describe(record)
+    held = sum(e.mib for e in budget.Ledger(budget_file(), budget.capacity_mib()).entries())
+    print(f"{len(running)} lab(s); memory: {held} of {budget.capacity_mib()} MiB taken")
+    return 0
+
+
+def _ssh(arguments: argparse.Namespace) -> int:
+    record = _chosen(arguments.lab)
+    spec = record.topology.node(arguments.node)
+    if spec is None:
+        _node(Lab.attach(record.id), arguments.node)
+        return 1
+    argv = ["ssh", "-F", str(record.root / "ssh_config"), spec.ip, *arguments.words]
+    return _replace(enter_argv(record.init, argv))
+
+
+def _exec(arguments: argparse.Namespace) -> int:
+    words = [w for i, w in enumerate(arguments.words) if (i, w) != (0, "--")] or [os.environ.get("SHELL", "/bin/sh")]
+    return _replace(enter_argv(_chosen(arguments.lab).init, words, cwd=os.getcwd()))
+
+
+def _replace(argv: list[str]) -> int:
+    os.execvp(argv[0], argv)
+
+
+def _console(arguments: argparse.Namespace) -> int:
+    lab = _attached(arguments)
+    with lab:
+        console = _node(lab, arguments.node).console
+        if arguments.log or console.input_socket is None:
+            print(console.text(), end="")
+            return 0
+        return converse(console.input_socket, console.raw()[-2000:])
+
+
+def _shot(arguments: argparse.Namespace) -> int:
+    lab = _attached(arguments)
+    with lab:
+        _node(lab, arguments.node).screenshot(arguments.file)
+    print(arguments.file)
+    return 0
+
+
+def _collect(arguments: argparse.Namespace) -> int:
+    lab = _attached(arguments)
+    with lab:
+        missing = lab.collect(arguments.directory)
+    for line in missing:
+        print(f"not had: {line}", file=sys.stderr)
+    print(arguments.directory)
+    return 0
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    chosen = [r for r in records.all_labs() if r.runs] if arguments.all else [_chosen(arguments.lab)]
+    for record in chosen:
+        begin = time.monotonic()
+        records.end(record, _DOWN_SECONDS)
+        print(f"lab {record.id} is down after {time.monotonic() - begin:.1f} s")
+    return 0
+
+
+def _gc(_arguments: argparse.Namespace) -> int:
+    lines = records.reap()
+    for line in lines:
+        print(line)
+    print(f"{len(lines)} dead lab(s) removed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""A person at a serial line: the terminal joined to a UNIX socket until Ctrl-]."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import sys
+import termios
+import tty
+from pathlib import Path
+
+_LEAVE = b"\x1d"
+
+
+def converse(path: Path, recent: bytes = b"") -> int:
+    """Join the terminal to the line at `path`, after showing `recent`; returns 0 when left, 1 when the line ended."""
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(str(path))
+    keyboard, screen = sys.stdin.fileno(), sys.stdout.fileno()
+    before = termios.tcgetattr(keyboard) if os.isatty(keyboard) else None
+    os.write(screen, recent)
+    try:
+        if before is not None:
+            tty.setraw(keyboard)
+        with line, selectors.SelectSelector() as selector:
+            selector.register(line, selectors.EVENT_READ)
+            selector.register(keyboard, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fileobj is line:
+                        data = line.recv(4096)
+                        if not data:
+                            return 1
+                        os.write(screen, data)
+                    else:
+                        typed = os.read(keyboard, 1024)
+                        if not typed or _LEAVE in typed:
+                            return 0
+                        line.sendall(typed)
+    finally:
+        if before is not None:
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
