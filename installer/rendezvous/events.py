@@ -48,6 +48,7 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
 
 def make(
     name: str,
+    /,
     *,
     host: Host | None = None,
     cluster: Cluster | None = None,

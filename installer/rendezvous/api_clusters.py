@@ -1,0 +1,277 @@
+"""Handlers of clusters, manifests and infra-envs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from installer.rendezvous import clusters, events
+from installer.rendezvous.app import Service, body_of, reply
+from installer.rendezvous.checks_hardware import HOSTNAME
+from installer.rendezvous.clock import now_text
+from installer.rendezvous.enums import HostStatus
+from installer.rendezvous.errors import BadRequest, NotFound
+from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES
+from installer.rendezvous.model import Cluster, to_rest
+
+Response = web.StreamResponse
+replace = msgspec.structs.replace
+ENABLED = tuple(status for status in HostStatus if status is not HostStatus.DISABLED)
+
+
+def _cluster(service: Service, request: web.Request) -> Cluster:
+    return service.engine.store.cluster(request.match_info["cluster_id"])
+
+
+def shown(service: Service, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
+    """A cluster as the API shows it, with counts and, if asked for, its hosts."""
+    data = to_rest(cluster)
+    hosts = [_with_stages(service, host, cluster) for host in service.engine.store.hosts(cluster_id=cluster.id)]
+    data["total_host_count"] = len(hosts)
+    data["enabled_host_count"] = sum(1 for host in hosts if host["status"] in ENABLED)
+    data["ready_host_count"] = sum(1 for host in hosts if host["status"] == HostStatus.KNOWN)
+    data["schedulable_masters_forced_true"] = sum(1 for host in hosts if host["role"] == "worker") < 2
+    data["hosts"] = hosts if with_hosts else []
+    return data
+
+
+def _with_stages(service: Service, host: Any, cluster: Cluster) -> dict[str, Any]:
+    return {**to_rest(host), "progress_stages": list(service.engine.stages(host, cluster))}
+
+
+async def register(service: Service, request: web.Request) -> Response:
+    """POST /clusters"""
+    return reply(shown(service, clusters.register(service.engine, await body_of(request))), 201)
+
+
+async def list_all(service: Service, request: web.Request) -> Response:
+    """GET /clusters"""
+    with_hosts = request.query.get("with_hosts", "").lower() == "true"
+    return reply([shown(service, cluster, with_hosts) for cluster in service.engine.store.clusters()])
+
+
+async def get(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}"""
+    with_hosts = request.query.get("exclude-hosts", "").lower() != "true"
+    return reply(shown(service, _cluster(service, request), with_hosts))
+
+
+async def update(service: Service, request: web.Request) -> Response:
+    """PATCH /clusters/{id}"""
+    cluster = clusters.update(service.engine, request.match_info["cluster_id"], await body_of(request))
+    return reply(shown(service, cluster), 201)
+
+
+async def delete(service: Service, request: web.Request) -> Response:
+    """DELETE /clusters/{id}"""
+    clusters.delete(service.engine, request.match_info["cluster_id"])
+    return web.Response(status=204)
+
+
+async def hosts(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/hosts"""
+    cluster = _cluster(service, request)
+    found = [_with_stages(service, host, cluster) for host in service.engine.store.hosts(cluster_id=cluster.id)]
+    for key in ("role", "status"):
+        wanted = request.query.get(key)
+        found = [host for host in found if wanted is None or host[key] == wanted]
+    if request.query.get("with-inventory", "").lower() != "true":
+        found = [{key: value for key, value in host.items() if key != "inventory"} for host in found]
+    if request.query.get("with-connectivity", "").lower() != "true":
+        found = [{key: value for key, value in host.items() if key != "connectivity"} for host in found]
+    return reply(found)
+
+
+async def finalizing_progress(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/progress"""
+    stage = str((await body_of(request)).get("finalizing_stage", ""))
+    store = service.engine.store
+    with store.change():
+        cluster = _cluster(service, request)
+        progress = replace(cluster.progress, finalizing_stage=stage, finalizing_stage_started_at=now_text())
+        store.put_cluster(replace(cluster, progress=progress))
+        store.add_event(events.make("cluster_finalizing_stage_updated", cluster=cluster, stage=stage))
+    return web.Response(status=200)
+
+
+async def get_install_config(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/install-config: the document as it would be written, without the pull secret."""
+    import yaml
+
+    from installer.rendezvous import installconfig
+
+    cluster = _cluster(service, request)
+    store = service.engine.store
+    infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster.id), None)
+    members = store.hosts(cluster_id=cluster.id)
+    if cluster.is_sno and not members:
+        raise NotFound("install-config of a single node cluster needs its host, which has not registered yet")
+    document = installconfig.build(cluster, infra_env, members, service.settings)
+    document["pullSecret"] = ""
+    return reply(yaml.safe_dump(document, sort_keys=False))
+
+
+async def patch_install_config(service: Service, request: web.Request) -> Response:
+    """PATCH /clusters/{id}/install-config: the body is a JSON string that holds a JSON object."""
+    try:
+        value = await request.json()
+    except ValueError as error:
+        raise BadRequest(f"body is not JSON: {error}") from None
+    if not isinstance(value, str):
+        raise BadRequest("body must be a JSON string that holds the overrides")
+    clusters.set_overrides(service.engine, request.match_info["cluster_id"], value)
+    return web.Response(status=201)
+
+
+async def list_manifests(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/manifests"""
+    cluster = _cluster(service, request)
+    system = request.query.get("include_system_generated", "").lower() == "true"
+    found = service.engine.store.manifests(cluster.id)
+    return reply(
+        [
+            {"folder": item.folder, "file_name": item.file_name, "manifest_source": item.manifest_source}
+            for item in found
+            if system or item.manifest_source == "user"
+        ]
+    )
+
+
+async def create_manifest(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/manifests"""
+    made = clusters.put_manifest(service.engine, request.match_info["cluster_id"], await body_of(request))
+    return reply({"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"}, 201)
+
+
+async def update_manifest(service: Service, request: web.Request) -> Response:
+    """PATCH /clusters/{id}/manifests"""
+    made = clusters.put_manifest(service.engine, request.match_info["cluster_id"], await body_of(request), True)
+    return reply({"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"})
+
+
+async def delete_manifest(service: Service, request: web.Request) -> Response:
+    """DELETE /clusters/{id}/manifests"""
+    cluster = _cluster(service, request)
+    folder, name = request.query.get("folder", "manifests"), request.query.get("file_name", "")
+    with service.engine.store.change():
+        service.engine.store.delete_manifest(cluster.id, folder, name)
+    return web.Response(status=200)
+
+
+async def download_manifest(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/manifests/files"""
+    cluster = _cluster(service, request)
+    folder, name = request.query.get("folder", "manifests"), request.query.get("file_name", "")
+    for item in service.engine.store.manifests(cluster.id):
+        if (item.folder, item.file_name) == (folder, name):
+            return web.Response(body=item.content, content_type="application/octet-stream")
+    raise NotFound(f"manifest {folder}/{name} does not exist")
+
+
+async def install(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/install"""
+    cluster = clusters.install(service.engine, request.match_info["cluster_id"])
+    service.start_preparations()
+    return reply(shown(service, cluster), 202)
+
+
+async def cancel(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/cancel"""
+    return reply(shown(service, clusters.cancel(service.engine, request.match_info["cluster_id"])), 202)
+
+
+async def reset(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/reset"""
+    return reply(shown(service, clusters.reset(service.engine, request.match_info["cluster_id"])), 202)
+
+
+async def complete(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/complete-installation"""
+    body = await body_of(request)
+    if not isinstance(body.get("is_success"), bool):
+        raise BadRequest("is_success must be true or false")
+    cluster_id = request.match_info["cluster_id"]
+    done = clusters.complete(service.engine, cluster_id, body["is_success"], str(body.get("error_info") or ""))
+    return reply(shown(service, done), 202)
+
+
+async def list_operators(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/monitored-operators"""
+    wanted = request.query.get("operator_name")
+    found = _cluster(service, request).monitored_operators
+    return reply([item for item in found if wanted is None or item.get("name") == wanted])
+
+
+async def put_operator(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/monitored-operators"""
+    body = await body_of(request)
+    if not body.get("name"):
+        raise BadRequest("name is required")
+    with service.engine.store.change():
+        cluster = _cluster(service, request)
+        others = [item for item in cluster.monitored_operators if item.get("name") != body["name"]]
+        service.engine.store.put_cluster(
+            replace(cluster, monitored_operators=[*others, {**body, "status_updated_at": now_text()}])
+        )
+    return web.Response(status=200)
+
+
+async def logs_progress(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/logs-progress"""
+    state = str((await body_of(request)).get("logs_state", ""))
+    with service.engine.store.change():
+        service.engine.store.put_cluster(replace(_cluster(service, request), logs_info=state))
+    return web.Response(status=204)
+
+
+async def default_config(service: Service, request: web.Request) -> Response:
+    """GET /clusters/default-config"""
+    return reply(
+        {
+            "cluster_network_cidr": "10.128.0.0/14",
+            "cluster_network_host_prefix": 23,
+            "service_network_cidr": "172.30.0.0/16",
+            "ntp_source": "",
+            "forbidden_hostnames": sorted(FORBIDDEN_HOSTNAMES),
+            "inactive_deletion_hours": 0,
+        }
+    )
+
+
+async def component_versions(service: Service, request: web.Request) -> Response:
+    """GET /component-versions"""
+    settings = service.settings
+    images = {
+        "discovery-agent": settings.agent_image,
+        "assisted-installer": settings.installer_image,
+        "assisted-installer-controller": settings.controller_image,
+    }
+    versions = {name: image for name, image in images.items() if image}
+    return reply({"release_tag": settings.openshift_version, "versions": versions, "hostname_rule": HOSTNAME.pattern})
+
+
+async def register_infra_env(service: Service, request: web.Request) -> Response:
+    """POST /infra-envs"""
+    return reply(to_rest(clusters.register_infra_env(service.engine, await body_of(request))), 201)
+
+
+async def list_infra_envs(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs"""
+    wanted = request.query.get("cluster_id")
+    found = service.engine.store.infra_envs()
+    return reply([to_rest(item) for item in found if wanted is None or item.cluster_id == wanted])
+
+
+async def get_infra_env(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}"""
+    return reply(to_rest(service.engine.store.infra_env(request.match_info["infra_env_id"])))
+
+
+async def delete_infra_env(service: Service, request: web.Request) -> Response:
+    """DELETE /infra-envs/{id}"""
+    with service.engine.store.change():
+        infra_env = service.engine.store.infra_env(request.match_info["infra_env_id"])
+        service.engine.store.delete_infra_env(infra_env.id)
+    return web.Response(status=204)

@@ -1,0 +1,182 @@
+"""Handlers of hosts, their steps and events."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from aiohttp import web
+
+from installer.rendezvous import hosts, replies
+from installer.rendezvous.app import Service, body_of, reply
+from installer.rendezvous.clock import now_text
+from installer.rendezvous.errors import BadRequest, Conflict
+from installer.rendezvous.model import Host, to_rest
+
+Response = web.StreamResponse
+RETRY_SECONDS = 30
+
+
+def _ids(request: web.Request) -> tuple[str, str]:
+    return request.match_info["infra_env_id"], request.match_info["host_id"]
+
+
+def _shown(service: Service, host: Host) -> dict[str, Any]:
+    data = to_rest(host)
+    if host.cluster_id:
+        data["progress_stages"] = list(service.engine.stages(host, service.engine.store.cluster(host.cluster_id)))
+    return data
+
+
+async def register(service: Service, request: web.Request) -> Response:
+    """POST /infra-envs/{id}/hosts"""
+    body = await body_of(request)
+    try:
+        host_id = str(UUID(str(body.get("host_id", ""))))
+    except ValueError:
+        raise BadRequest(f"host_id {body.get('host_id')!r} is not a UUID") from None
+    infra_env_id = request.match_info["infra_env_id"]
+    version = str(body.get("discovery_agent_version") or request.headers.get("discovery_agent_version") or "")
+    host = hosts.register(service.engine, infra_env_id, host_id, version)
+    args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": version or service.settings.agent_image}
+    command = {"command": "", "args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
+    return reply({**_shown(service, host), "next_step_runner_command": command}, 201)
+
+
+async def list_all(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}/hosts"""
+    infra_env = service.engine.store.infra_env(request.match_info["infra_env_id"])
+    return reply([_shown(service, host) for host in service.engine.store.hosts(infra_env_id=infra_env.id)])
+
+
+async def get(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}/hosts/{id}"""
+    return reply(_shown(service, service.engine.store.host(*_ids(request))))
+
+
+async def update(service: Service, request: web.Request) -> Response:
+    """PATCH /infra-envs/{id}/hosts/{id}"""
+    return reply(_shown(service, hosts.update(service.engine, *_ids(request), await body_of(request))), 201)
+
+
+async def delete(service: Service, request: web.Request) -> Response:
+    """DELETE /infra-envs/{id}/hosts/{id}"""
+    store = service.engine.store
+    with store.change():
+        host = store.host(*_ids(request))
+        if not hosts.is_preinstall(host.status):
+            raise Conflict(f"host is in status {host.status} and cannot be removed")
+        store.delete_host(*_ids(request))
+        if host.cluster_id:
+            service.engine.settle(host.cluster_id)
+    return web.Response(status=204)
+
+
+async def instructions(service: Service, request: web.Request) -> Response:
+    """GET .../instructions"""
+    try:
+        timestamp = int(request.query.get("timestamp", "0"))
+    except ValueError:
+        raise BadRequest("timestamp must be a number of seconds") from None
+    version = request.headers.get("discovery_agent_version", "")
+    return reply(hosts.next_steps(service.engine, *_ids(request), version, timestamp))
+
+
+async def step_reply(service: Service, request: web.Request) -> Response:
+    """POST .../instructions"""
+    replies.receive(service.engine, *_ids(request), await body_of(request))
+    return web.Response(status=204)
+
+
+async def progress(service: Service, request: web.Request) -> Response:
+    """PUT .../progress"""
+    body = await body_of(request)
+    stage, info = str(body.get("current_stage") or ""), str(body.get("progress_info") or "")
+    hosts.progress(service.engine, *_ids(request), stage, info)
+    return web.Response(status=200)
+
+
+async def logs_progress(service: Service, request: web.Request) -> Response:
+    """PUT .../logs-progress"""
+    state = str((await body_of(request)).get("logs_state") or "")
+    hosts.set_logs_state(service.engine, *_ids(request), state)
+    return web.Response(status=204)
+
+
+def _set(service: Service, request: web.Request, **changes: Any) -> Host:
+    with service.engine.store.change():
+        host = service.engine.store.host(*_ids(request))
+        if not hosts.is_preinstall(host.status):
+            raise Conflict(f"host is in status {host.status} and can no longer be changed")
+        host = msgspec.structs.replace(host, **changes, updated_at=now_text())
+        service.engine.store.put_host(host)
+    return host
+
+
+async def installer_args(service: Service, request: web.Request) -> Response:
+    """PATCH .../installer-args"""
+    args = (await body_of(request)).get("args") or []
+    if not isinstance(args, list) or not all(isinstance(item, str) for item in args):
+        raise BadRequest("args must be a list of strings")
+    return reply(_shown(service, _set(service, request, installer_args=json.dumps(args))), 201)
+
+
+async def get_ignition(service: Service, request: web.Request) -> Response:
+    """GET .../ignition: the user's overrides"""
+    return reply({"config": service.engine.store.host(*_ids(request)).ignition_config_overrides})
+
+
+async def update_ignition(service: Service, request: web.Request) -> Response:
+    """PATCH .../ignition"""
+    from installer.rendezvous import hostignition
+    from installer.rendezvous.errors import PrepareError
+
+    config = str((await body_of(request)).get("config") or "")
+    if config:
+        try:
+            hostignition.parse(config, "config")
+        except PrepareError as error:
+            raise BadRequest(str(error)) from None
+    return reply(_shown(service, _set(service, request, ignition_config_overrides=config)), 201)
+
+
+def _number(request: web.Request, name: str) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return None
+    if not text.lstrip("-").isdigit():
+        raise BadRequest(f"{name} must be a number")
+    return int(text)
+
+
+async def events(service: Service, request: web.Request) -> Response:
+    """GET /events: filters cluster_id, host_id, host_ids, infra_env_id, severities, message, categories; paging."""
+    query = request.query
+    found = service.engine.store.events()
+    for key in ("cluster_id", "host_id", "infra_env_id"):
+        wanted = query.get(key)
+        if not wanted:
+            continue
+        if key == "infra_env_id":
+            # An event of the cluster belongs to the infra-env that the cluster's hosts come from.
+            owner = service.engine.store.infra_env(wanted).cluster_id
+            found = [e for e in found if e.infra_env_id == wanted or (e.infra_env_id is None and e.cluster_id == owner)]
+        else:
+            found = [event for event in found if getattr(event, key) == wanted]
+    many = {"severities": "severity", "categories": "category", "host_ids": "host_id"}
+    for key, attribute in many.items():
+        values = {value for text in query.getall(key, []) for value in text.split(",") if value}
+        if values:
+            found = [event for event in found if getattr(event, attribute) in values]
+    if query.get("message"):
+        found = [event for event in found if query["message"].lower() in event.message.lower()]
+    total = len(found)
+    if query.get("order", "ascending").startswith("desc"):
+        found = found[::-1]
+    offset, limit = _number(request, "offset") or 0, _number(request, "limit")
+    found = found[offset:] if limit is None or limit < 0 else found[offset : offset + limit]
+    answer = reply([to_rest(event) for event in found])
+    answer.headers["Event-Count"] = str(total)
+    return answer

@@ -1,0 +1,90 @@
+"""Paths, methods and who may call them (assisted-service.swagger.yaml, ``security`` of each operation)."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from installer.rendezvous import api_clusters as ac
+from installer.rendezvous import api_files as af
+from installer.rendezvous import api_hosts as ah
+from installer.rendezvous.app import AGENT, USER, WATCHER, Handler, Scheme, Service
+
+
+def _by(*schemes: Scheme) -> frozenset[Scheme]:
+    return frozenset(schemes)
+
+
+C = "/clusters/{cluster_id}"
+I = "/infra-envs/{infra_env_id}"  # noqa: E741
+H = I + "/hosts/{host_id}"
+
+ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
+    ("POST", "/clusters", _by(USER), ac.register),
+    ("GET", "/clusters", _by(USER, WATCHER), ac.list_all),
+    ("GET", "/clusters/default-config", _by(USER), ac.default_config),
+    ("GET", C, _by(USER, AGENT, WATCHER), ac.get),
+    ("PATCH", C, _by(USER), ac.update),
+    ("DELETE", C, _by(USER), ac.delete),
+    ("GET", C + "/hosts", _by(USER, AGENT), ac.hosts),
+    ("PUT", C + "/progress", _by(AGENT), ac.finalizing_progress),
+    ("GET", C + "/install-config", _by(USER), ac.get_install_config),
+    ("PATCH", C + "/install-config", _by(USER), ac.patch_install_config),
+    ("GET", C + "/manifests", _by(USER), ac.list_manifests),
+    ("POST", C + "/manifests", _by(USER), ac.create_manifest),
+    ("PATCH", C + "/manifests", _by(USER), ac.update_manifest),
+    ("DELETE", C + "/manifests", _by(USER), ac.delete_manifest),
+    ("GET", C + "/manifests/files", _by(USER), ac.download_manifest),
+    ("POST", C + "/actions/install", _by(USER), ac.install),
+    ("POST", C + "/actions/cancel", _by(USER), ac.cancel),
+    ("POST", C + "/actions/reset", _by(USER), ac.reset),
+    ("POST", C + "/actions/complete-installation", _by(AGENT), ac.complete),
+    ("GET", C + "/monitored-operators", _by(AGENT), ac.list_operators),
+    ("PUT", C + "/monitored-operators", _by(AGENT), ac.put_operator),
+    ("PUT", C + "/logs-progress", _by(AGENT), ac.logs_progress),
+    ("POST", C + "/uploads/ingress-cert", _by(AGENT), af.ingress_cert),
+    ("GET", C + "/downloads/files", _by(USER, AGENT), af.cluster_file),
+    ("GET", C + "/downloads/credentials", _by(USER, AGENT), af.credentials_file),
+    ("GET", C + "/credentials", _by(USER), af.credentials),
+    ("POST", C + "/logs", _by(AGENT), af.upload_logs),
+    ("GET", C + "/logs", _by(USER), af.download_logs),
+    ("POST", "/infra-envs", _by(USER), ac.register_infra_env),
+    ("GET", "/infra-envs", _by(USER, WATCHER), ac.list_infra_envs),
+    ("GET", I, _by(USER, AGENT), ac.get_infra_env),
+    ("DELETE", I, _by(USER), ac.delete_infra_env),
+    ("POST", I + "/hosts", _by(AGENT), ah.register),
+    ("GET", I + "/hosts", _by(USER, AGENT), ah.list_all),
+    ("GET", H, _by(USER), ah.get),
+    ("PATCH", H, _by(USER), ah.update),
+    ("DELETE", H, _by(USER), ah.delete),
+    ("GET", H + "/instructions", _by(AGENT), ah.instructions),
+    ("POST", H + "/instructions", _by(AGENT), ah.step_reply),
+    ("PUT", H + "/progress", _by(AGENT), ah.progress),
+    ("PUT", H + "/logs-progress", _by(AGENT), ah.logs_progress),
+    ("PATCH", H + "/installer-args", _by(USER), ah.installer_args),
+    ("GET", H + "/ignition", _by(USER), ah.get_ignition),
+    ("PATCH", H + "/ignition", _by(USER), ah.update_ignition),
+    ("GET", "/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition", _by(USER, AGENT), af.host_ignition),
+    ("GET", "/events", _by(USER, WATCHER), ah.events),
+    ("GET", "/component-versions", _by(USER), ac.component_versions),
+)
+
+
+async def _health(service: Service, request: web.Request) -> web.StreamResponse:
+    return web.Response(text="")
+
+
+async def _ready(service: Service, request: web.Request) -> web.StreamResponse:
+    service.engine.store.clusters()
+    return web.Response(text="")
+
+
+async def _metrics(service: Service, request: web.Request) -> web.StreamResponse:
+    lines = ["# HELP assisted_installer_hosts Hosts by status", "# TYPE assisted_installer_hosts gauge"]
+    counts: dict[str, int] = {}
+    for host in service.engine.store.hosts():
+        counts[host.status.value] = counts.get(host.status.value, 0) + 1
+    lines += [f'assisted_installer_hosts{{status="{status}"}} {count}' for status, count in sorted(counts.items())]
+    return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
+
+
+OPEN: tuple[tuple[str, Handler], ...] = (("/health", _health), ("/ready", _ready), ("/metrics", _metrics))
