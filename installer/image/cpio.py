@@ -1,0 +1,80 @@
+"""newc cpio archives, as the kernel unpacks them over its initramfs (Linux: early userspace buffer format)."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from collections.abc import Mapping
+
+_MAGIC = b"070701"
+_TRAILER = "TRAILER!!!"
+
+
+def _pad4(data: bytes) -> bytes:
+    return data + bytes(-len(data) % 4)
+
+
+def _member(inode: int, name: str, mode: int, content: bytes) -> bytes:
+    encoded = name.encode() + b"\0"
+    # ino mode uid gid nlink mtime filesize devmajor devminor rdevmajor rdevminor namesize check
+    fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, 0, 0, len(encoded), 0)
+    header = _MAGIC + b"".join(b"%08X" % value for value in fields)
+    return _pad4(header + encoded) + _pad4(content)
+
+
+def pack(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
+    """An archive of regular files, with the directories that they need; the same input gives the same bytes."""
+    members: list[tuple[str, int, bytes]] = []
+    seen: set[str] = set()
+    for path, content in sorted(files.items()):
+        parts = path.strip("/").split("/")
+        for depth in range(1, len(parts)):
+            directory = "/".join(parts[:depth])
+            if directory not in seen:
+                seen.add(directory)
+                members.append((directory, 0o040755, b""))
+        members.append(("/".join(parts), 0o100000 | mode, content))
+    members.append((_TRAILER, 0, b""))
+    return b"".join(_member(index + 1, *member) for index, member in enumerate(members))
+
+
+def unpack(archive: bytes) -> dict[str, bytes]:
+    """The regular files of one archive; ValueError if it is damaged."""
+    files: dict[str, bytes] = {}
+    position = 0
+    while True:
+        header = archive[position : position + 110]
+        if len(header) < 110 or header[:6] != _MAGIC:
+            raise ValueError("not a newc cpio archive")
+        values = [int(header[6 + 8 * i : 14 + 8 * i], 16) for i in range(13)]
+        mode, size, name_size = values[1], values[6], values[11]
+        name_end = position + 110 + name_size
+        name = archive[position + 110 : name_end - 1].decode()
+        start = (name_end + 3) // 4 * 4
+        if start + size > len(archive):
+            raise ValueError("truncated cpio archive")
+        if name == _TRAILER:
+            return files
+        if mode & 0o170000 == 0o100000:
+            files[name] = archive[start : start + size]
+        position = (start + size + 3) // 4 * 4
+
+
+def compress(archive: bytes, limit: int | None = None) -> bytes:
+    """gzip, which every kernel unpacks fast; xz with the kernel's CRC-32 check where only that fits `limit` bytes."""
+    packed = gzip.compress(archive, 9, mtime=0)
+    if limit is not None and len(packed) > limit:
+        smaller = lzma.compress(archive, lzma.FORMAT_XZ, lzma.CHECK_CRC32, 6)
+        return smaller if len(smaller) < len(packed) else packed
+    return packed
+
+
+def decompress(data: bytes) -> bytes:
+    """The first member of a compressed archive, whatever padding follows it."""
+    if data.startswith(b"\x1f\x8b"):
+        import zlib
+
+        return zlib.decompressobj(wbits=31).decompress(data)
+    if data.startswith(b"\xfd7zXZ\0"):
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(data)
+    return data
