@@ -1,0 +1,67 @@
+"""What the user is handed: a kubeconfig and the kubeadmin password (reference/cluster.md §7.1, §7.3)."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import bcrypt
+import yaml
+
+from installer.credentials.certificates import SERVING_SIGNERS, SIGNERS, Pair, authority, leaf
+
+# No l, O, 0 or 1: people type this.
+ALPHABET = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23456789"
+GROUPS, GROUP_LENGTH = 4, 5
+
+
+def kubeadmin_password() -> str:
+    """23 characters: four groups of five, joined by dashes."""
+    return "-".join("".join(secrets.choice(ALPHABET) for _ in range(GROUP_LENGTH)) for _ in range(GROUPS))
+
+
+def password_hash(password: str) -> str:
+    """Its bcrypt hash at cost 10, as Go's default is."""
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
+
+
+def make_signers() -> dict[str, Pair]:
+    """The four signers that the cluster's certificates will chain to."""
+    return {name: authority(name) for name in SIGNERS}
+
+
+def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair]) -> str:
+    """The user's auth/kubeconfig: system:admin for https://api.<name>.<domain>:6443."""
+    client = leaf(signers["admin-kubeconfig-signer"], "system:admin", organization="system:masters", client=True)
+    bundle = b"".join(signers[name].certificate for name in SERVING_SIGNERS)
+
+    def inline(pem: bytes) -> str:
+        return base64.b64encode(pem).decode()
+
+    server = f"https://api.{cluster_name}.{base_domain.rstrip('.')}:6443"
+    config: dict[str, Any] = {
+        "clusters": [
+            {"cluster": {"certificate-authority-data": inline(bundle), "server": server}, "name": cluster_name}
+        ],
+        "contexts": [{"context": {"cluster": cluster_name, "user": "admin"}, "name": "admin"}],
+        "current-context": "admin",
+        "users": [
+            {
+                "name": "admin",
+                "user": {"client-certificate-data": inline(client.certificate), "client-key-data": inline(client.key)},
+            }
+        ],
+    }
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def host_tls_files(signers: Mapping[str, Pair], service_ca: Pair, service: Pair, admin_hash: str) -> dict[str, bytes]:
+    """The content of /opt/agent/tls by file name. The service CA's key is not among it: nobody needs it again."""
+    files: dict[str, bytes] = {}
+    for name, pair in signers.items():
+        files |= {f"{name}.crt": pair.certificate, f"{name}.key": pair.key}
+    files |= {"ca.crt": service_ca.certificate, "service.crt": service.certificate, "service.key": service.key}
+    files["kubeadmin-password.hash"] = admin_hash.encode()
+    return files
