@@ -7,7 +7,7 @@ import json
 import ssl
 import subprocess
 import urllib.request
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import yaml
 
 from lab.configs import Access, write_configs
 from lab.lab import Lab
+from lab.release.build import Release
 from lab.topology import Topology
 
 CREATE_IMAGE_SECONDS = 300
@@ -32,9 +33,8 @@ class Deployment:
     lab: Lab
     directory: Path
     installer: list[str]
-    release_image: str
+    release: Release
     access: Access
-    boots: list[str] = field(default_factory=list)
 
     @property
     def topology(self) -> Topology:
@@ -49,7 +49,7 @@ class Deployment:
         """Run `<installer> agent WORDS --dir DIR` in the lab; its output is kept as evidence."""
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", "debug"],
-            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release_image},
+            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec},
             name="-".join(words),
             timeout=timeout,
         )
@@ -66,7 +66,7 @@ class Deployment:
         iso = self.directory / "agent.x86_64.iso"
         with self.lab.phase("insert media"):
             for node in self.lab.nodes.values():
-                node.media.insert(self.lab.serve(iso))
+                node.media.insert(iso)
         with self.lab.phase("power on"):
             for node in self.lab.nodes.values():
                 node.power.on()
@@ -101,6 +101,11 @@ class Installation:
     def topology(self) -> Topology:
         """What the lab was made from."""
         return self.deployment.topology
+
+    @property
+    def release(self) -> Release:
+        """The release that was installed."""
+        return self.deployment.release
 
     @property
     def kubeconfig(self) -> Path:

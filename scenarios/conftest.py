@@ -13,7 +13,7 @@ import pytest
 
 from lab.lab import Lab
 from lab.paths import cache_dir
-from lab.release import Release, build_release
+from lab.release.build import Release, build_release
 from scenarios.cluster import Deployment, Installation
 from scenarios.ids import topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
@@ -76,7 +76,7 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
             lab=lab,
             directory=artifacts / "cluster",
             installer=[installer] if installer else [str(Path(sys.executable).with_name("node0"))],
-            release_image=release.pullspec,
+            release=release,
             access=lab.access,
         )
         failed, start = True, time.monotonic()

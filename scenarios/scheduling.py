@@ -63,7 +63,7 @@ class Durations:
             fresh.replace(self.path)
 
 
-class ScenarioScheduling(LoadScopeScheduling):
+class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Whole scenarios to workers, the next one only when a worker runs the last test of its own.
 
     A worker needs to know its next test before it runs one (pytest's ``nextitem``), so the unit is handed over at the
@@ -73,7 +73,7 @@ class ScenarioScheduling(LoadScopeScheduling):
     def __init__(self, config: pytest.Config, log: object = None) -> None:
         # Units come in the order in which tests were collected, which `reorder` has made longest first.
         config.option.loadscopereorder = False
-        super().__init__(config, log)  # type: ignore[arg-type]
+        super().__init__(config, log)
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)

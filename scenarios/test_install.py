@@ -35,7 +35,7 @@ def test_every_node_runs_from_its_disk_with_the_iso_still_inserted(installation:
         host = node.ssh()
         assert host.check_output("findmnt -no SOURCE /").startswith("/dev/vda"), name
         assert "coreos.liveiso" not in host.file("/proc/cmdline").content_string, name
-        assert node.media.inserted, name
+        assert node.media.inserted(), name
 
 
 def test_hostname_and_static_address_are_those_of_the_config(installation: Installation):
@@ -112,7 +112,7 @@ def test_an_operator_reports_what_it_really_sees(installation: Installation):
 
     def available() -> str:
         operator = installation.kubectl_json("get", "clusteroperator", "ingress")
-        return next(c["status"] for c in operator["status"]["conditions"] if c["type"] == "Available")
+        return str(next(c["status"] for c in operator["status"]["conditions"] if c["type"] == "Available"))
 
     host.check_output("mv %s /root/router.off", manifest)
     try:

@@ -26,6 +26,5 @@ def make_tokens() -> Tokens:
     agent, user, watcher = (
         jwt.encode({"auth_scheme": scheme}, key, algorithm="ES256")
         for scheme in ("agentAuth", "userAuth", "watcherAuth")
-        jwt.encode({"auth_scheme": scheme}, key, algorithm="ES256")
-        for scheme in ("agentAuth", "userAuth", "watcherAuth")
+    )
     return Tokens(public.decode(), agent, user, watcher)
