@@ -1,7 +1,7 @@
 """A client of `skopeo experimental-image-proxy`: manifests and single blobs as streams, digests checked by skopeo.
 
 The protocol (skopeo's cmd/skopeo/proxy.go): JSON requests {method, args} over a SEQPACKET socket; replies
-{success, value, pipeid, error}, with a pipe's read end passed along when there is data. FinishPipe makes the writer close
+{success, value, pipeid, error}, with a pipe's read end passed along when there is data. FinishPipe makes skopeo close
 its end, and reports whether what went through had the right digest.
 """
 

@@ -1,0 +1,196 @@
+"""ISO 9660, embed areas, cpio: against images made by xorriso and headers made by hand."""
+
+import json
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from installer.errors import EmbedTooBig, IsoError, NoEmbedArea, NotIso9660
+from installer.image import cpio
+from installer.image.copy import copy_patched
+from installer.image.embed import (
+    Patch,
+    current_kargs,
+    embedded_ignition,
+    ignition_area,
+    ignition_patch,
+    kargs_area,
+    kargs_patches,
+)
+from installer.image.iso9660 import SYSTEM_AREA, Iso
+
+KARGS = "coreos.liveiso=vol ignition.firstboot"
+
+needs_xorriso = pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
+
+
+def make_iso(tmp: Path, *, igninfo: dict | None, kargs: bool = True, area: int = 262144, flags: tuple = ()) -> Path:
+    root = tmp / "root"
+    for name in ("images/pxeboot", "coreos", "EFI/fedora", "isolinux", "many"):
+        (root / name).mkdir(parents=True)
+    for index in range(120):  # a directory that spans sectors
+        (root / "many" / f"entry-with-a-long-name-{index:03}.txt").write_text(str(index))
+    (root / "images/pxeboot/vmlinuz").write_bytes(b"kernel")
+    if area:
+        (root / "images/ignition.img").write_bytes(bytes(area))
+    if igninfo is not None:
+        (root / "coreos/igninfo.json").write_text(json.dumps(igninfo))
+    if kargs:
+        files = []
+        for path, head in (("EFI/fedora/grub.cfg", "menuentry { linux "), ("isolinux/isolinux.cfg", "append x=1 ")):
+            (root / path).write_text(head + (KARGS + "\n").ljust(600, "#") + "\n}\n")
+            files.append({"path": path, "offset": len(head)})
+        (root / "coreos/kargs.json").write_text(json.dumps({"default": KARGS, "size": 600, "files": files}))
+    iso = tmp / "base.iso"
+    command = ["xorriso", "-as", "mkisofs", "-quiet", "-V", "vol", *flags, "-o", str(iso), str(root)]
+    subprocess.run(command, check=True, capture_output=True)
+    return iso
+
+
+@needs_xorriso
+@pytest.mark.parametrize("flags", [(), ("-J", "-R"), ("-iso-level", "3", "-full-iso9660-filenames")])
+def test_embed_round_trip(tmp_path, flags):
+    base = make_iso(tmp_path, igninfo={"file": "images/ignition.img"}, flags=flags)
+    out = tmp_path / "out.iso"
+    with base.open("rb") as file:
+        iso = Iso(file, base)
+        assert iso.volume_id.upper() == "VOL"
+        assert embedded_ignition(iso) is None
+        assert iso.file("many/entry-with-a-long-name-119.txt") in (b"119", None)
+        config = b'{"ignition":{"version":"3.2.0"}}'
+        patches = [ignition_patch(iso, config), *kargs_patches(iso, ("fips=1",))]
+    copy_patched(base, out, patches)
+    with out.open("rb") as file:
+        iso = Iso(file, out)
+        area = kargs_area(iso)
+        assert embedded_ignition(iso) == config
+        assert current_kargs(iso, area) == KARGS + " fips=1"
+        assert area.default == KARGS
+    before, after = base.read_bytes(), bytearray(out.read_bytes())
+    for patch in patches:
+        after[patch.offset : patch.offset + len(patch.data)] = before[patch.offset : patch.offset + len(patch.data)]
+    assert bytes(after) == before, "only the embed areas may differ from the base"
+    assert out.stat().st_mode & 0o777 == 0o600
+
+
+@needs_xorriso
+def test_area_inside_a_file_and_whole_file(tmp_path):
+    base = make_iso(tmp_path / "a", igninfo={"file": "images/ignition.img", "offset": 4096, "length": 8192})
+    whole = make_iso(tmp_path / "b", igninfo=None)
+    with base.open("rb") as file:
+        iso = Iso(file, base)
+        area = ignition_area(iso)
+        assert (area.offset, area.length) == (iso.find("images/ignition.img").offset + 4096, 8192)
+    with whole.open("rb") as file:
+        assert ignition_area(Iso(file, whole)).length == 262144
+
+
+@needs_xorriso
+def test_no_area_is_one_clear_line(tmp_path):
+    base = make_iso(tmp_path, igninfo=None, kargs=False, area=0)
+    with base.open("rb") as file:
+        iso = Iso(file, base)
+        with pytest.raises(NoEmbedArea, match="no Ignition embed area"):
+            ignition_area(iso)
+        with pytest.raises(NoEmbedArea, match="kernel argument"):
+            kargs_patches(iso, ("a=b",))
+
+
+@needs_xorriso
+def test_headers_of_2020_and_2021(tmp_path):
+    base = make_iso(tmp_path, igninfo=None, kargs=False, area=0)
+    data = bytearray(base.read_bytes())
+    at = len(data)
+    data += (KARGS + "\n").ljust(1131, "#").encode() * 2 + bytes(262144)
+    struct.pack_into("<8sQQ", data, SYSTEM_AREA - 24, b"coreiso+", at + 2262, 262144)
+    kargs_header = (b"coreKarg", 1131, at, at, at + 1131, 0, 0, 0, 0)
+    struct.pack_into("<8s8Q", data, SYSTEM_AREA - 96, *kargs_header)
+    base.write_bytes(data)
+    with base.open("rb") as file:
+        iso = Iso(file, base)
+        assert (ignition_area(iso).offset, ignition_area(iso).length) == (at + 2262, 262144)
+        assert [patch.offset for patch in kargs_patches(iso, ("a",))] == [at, at + 1131]
+        assert kargs_area(iso).default == KARGS
+
+
+@needs_xorriso
+def test_too_big_names_sizes(tmp_path):
+    base = make_iso(tmp_path, igninfo={"file": "images/ignition.img"}, area=2048)
+    with base.open("rb") as file:
+        iso = Iso(file, base)
+        noise = bytes(range(256)) * 64
+        import random
+
+        noise = random.Random(1).randbytes(8192)
+        with pytest.raises(EmbedTooBig, match=r"its embed area has 2048; a hint") as caught:
+            ignition_patch(iso, noise, "; a hint")
+        assert caught.value.limit == 2048
+        with pytest.raises(EmbedTooBig, match="kernel command line"):
+            kargs_patches(iso, ("x" * 600,))
+
+
+@needs_xorriso
+def test_info_that_lies(tmp_path):
+    base = make_iso(tmp_path, igninfo={"file": "images/ignition.img", "offset": 0, "length": 999999})
+    with base.open("rb") as file, pytest.raises(NotIso9660, match="beyond the end"):
+        ignition_area(Iso(file, base))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.binary(max_size=70000))
+def test_garbage_is_refused_not_crashed_on(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("iso") / "x.iso"
+    path.write_bytes(data)
+    with path.open("rb") as file, pytest.raises(IsoError):
+        Iso(file, path)
+
+
+@needs_xorriso
+def test_corruption_is_refused_not_crashed_on(tmp_path):
+    base = make_iso(tmp_path, igninfo={"file": "images/ignition.img"})
+    data = base.read_bytes()
+    import random
+
+    rng = random.Random(7)
+    for _ in range(300):
+        broken = bytearray(data[: rng.choice([len(data), rng.randrange(len(data))])])
+        for _ in range(rng.randrange(1, 30)):
+            broken[rng.randrange(min(len(broken), 0x20000))] = rng.randrange(256)
+        (tmp_path / "broken.iso").write_bytes(broken)
+        with (tmp_path / "broken.iso").open("rb") as file:
+            try:
+                iso = Iso(file, "broken.iso")
+                ignition_patch(iso, b"{}")
+                kargs_patches(iso, ("a",))
+            except IsoError:
+                pass
+
+
+paths = st.from_regex(r"[a-z]{1,8}(/[a-z.]{1,8}[a-z]){0,3}", fullmatch=True)
+
+
+@given(st.dictionaries(paths, st.binary(max_size=300), max_size=6))
+def test_cpio_round_trip(files):
+    archive = cpio.pack(files)
+    assert len(archive) % 4 == 0
+    assert cpio.unpack(archive) == files
+    assert cpio.unpack(cpio.decompress(cpio.compress(archive) + bytes(99))) == files
+    assert cpio.unpack(cpio.decompress(cpio.compress(archive, 1) + bytes(99))) == files
+
+
+@pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
+def test_cpio_is_what_cpio_reads(tmp_path):
+    subprocess.run(["cpio", "-i", "-d", "--quiet"], input=cpio.pack({"a/b": b"x", "c": b""}), cwd=tmp_path, check=True)
+    assert (tmp_path / "a/b").read_bytes() == b"x"
+    assert (tmp_path / "c").read_bytes() == b""
+
+
+def test_nothing_left_when_the_copy_fails(tmp_path):
+    with pytest.raises(IsoError):
+        copy_patched(tmp_path / "absent", tmp_path / "out", [Patch(0, b"x")])
+    assert list(tmp_path.iterdir()) == []
