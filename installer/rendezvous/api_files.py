@@ -139,7 +139,7 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
             for host in store.hosts(cluster_id=cluster.id):
                 if host.id == host_id:
                     store.put_host(replace(host, logs_collected_at=stamp))
-                    store.add_event(events.make("host_logs_uploaded", host=host, cluster=f" cluster {cluster.id}"))
+                    store.add_event(events.make("host_logs_uploaded", host=host, where=f" cluster {cluster.id}"))
     return web.Response(status=204)
 
 

@@ -34,7 +34,7 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
     "quick_disk_format_performed": ("info", "Host {host}: Performing quick format of disk {disk}"),
     "host_stage_timed_out": ("warning", "Host {host}: stage {stage} timed out after {seconds} s"),
     "host_media_disconnected": ("error", "Host {host}: Unable to read from the discovery media: {reason}"),
-    "host_logs_uploaded": ("info", "Uploaded logs for host {host}{cluster}"),
+    "host_logs_uploaded": ("info", "Uploaded logs for host {host}{where}"),
     "cluster_logs_uploaded": ("info", "Uploaded logs for the cluster"),
     "cluster_installation_completed": ("info", "Successfully finished installing cluster"),
     "cluster_installation_failed": ("critical", "Failed installing cluster. Reason: {reason}"),

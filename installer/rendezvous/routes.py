@@ -7,7 +7,8 @@ from aiohttp import web
 from installer.rendezvous import api_clusters as ac
 from installer.rendezvous import api_files as af
 from installer.rendezvous import api_hosts as ah
-from installer.rendezvous.app import AGENT, USER, WATCHER, Handler, Scheme, Service
+from installer.rendezvous.app import AGENT, USER, WATCHER, Handler, Service
+from installer.rendezvous.auth import Scheme
 
 
 def _by(*schemes: Scheme) -> frozenset[Scheme]:

@@ -1,0 +1,66 @@
+"""``python -m installer.agent``: the discovery agent (flags of installer.md §6.1)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+
+from installer.agent import hostid, hostsys
+from installer.agent.containers import AgentContext
+from installer.agent.errors import Refused
+from installer.agent.loop import Agent
+from installer.agent.steps import StepContext
+from installer.rendezvous.auth import Scheme
+from installer.rendezvous.errors import ClientError
+from installer.rendezvous.restclient import RestClient
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="agent", description="Discovery agent")
+    parser.add_argument("--url", required=True, help="the rendezvous service, https://IP:8090/")
+    parser.add_argument("--infra-env-id", required=True)
+    parser.add_argument("--agent-version", default="", help="image reference of this agent")
+    parser.add_argument("--insecure", nargs="?", const="true", default="false", help="do not verify the certificate")
+    parser.add_argument("--cacert", default="", help="CA of the service")
+    parser.add_argument("--interval", type=float, default=10.0, help="seconds between tries to register")
+    parser.add_argument("--host-id", default="", help="instead of the one from the hardware")
+    parser.add_argument("--inventory", action="store_true", help="print this host's inventory and end")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Serve for ever. Exit code 1 with one line for a wrong URL or CA."""
+    args = _parse(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    host = hostsys.detect()
+    if args.inventory:
+        from installer.agent import inventory
+
+        print(inventory.collect_json(host))
+        return 0
+    token = os.environ.get("PULL_SECRET_TOKEN", "")
+    if not token:
+        logging.warning("PULL_SECRET_TOKEN is empty: the service will refuse this agent")
+    insecure = args.insecure.lower() == "true"
+    try:
+        client = RestClient(args.url, token, Scheme.AGENT, Path(args.cacert) if args.cacert else None, insecure)
+    except ClientError as error:
+        print(f"agent: {error}", file=sys.stderr)
+        return 1
+    identity = args.host_id or hostid.host_id(host)
+    context = AgentContext(args.url, args.infra_env_id, identity, token, args.cacert, insecure, args.agent_version)
+    try:
+        Agent(StepContext(host, context, client), args.interval).run()
+    except Refused as error:
+        # A restart would only ask again what was answered: stay, as upstream does, until somebody acts.
+        logging.error("%s; this agent stops asking", error)
+        threading.Event().wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

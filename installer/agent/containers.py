@@ -1,0 +1,158 @@
+"""Steps that use the host's podman: image availability, install, stop-installation."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from installer.agent.errors import CommandError, StepError
+from installer.agent.hostsys import HostSystem
+
+PULL_TRIES = 3
+PULL_TIMEOUT = 600.0
+AUTH_FILE = "/root/.docker/config.json"
+CONTAINER = "assisted-installer"
+PULL_FAILED = 2
+
+
+@dataclass(frozen=True)
+class AgentContext:
+    """What the install step passes on to the orchestrator."""
+
+    url: str
+    infra_env_id: str
+    host_id: str
+    token: str
+    ca_file: str
+    insecure: bool
+    agent_image: str
+
+
+def _size(host: HostSystem, image: str) -> int:
+    text = host.run("podman", "image", "inspect", "--format", "{{.Size}}", image, check=False).strip()
+    return int(text) if text.isdigit() else 0
+
+
+def pull(host: HostSystem, image: str, timeout: float) -> None:
+    """Pull an image unless it is there. Raises CommandError."""
+    if subprocess.run(host.command(["podman", "image", "exists", image]), check=False).returncode == 0:
+        return
+    auth = ["--authfile", AUTH_FILE] if host.path(AUTH_FILE).is_file() else []
+    host.run("podman", "pull", "-q", *auth, image, timeout=timeout)
+
+
+def availability(host: HostSystem, args: dict[str, Any]) -> str:
+    """Pull each image once and tell time and size."""
+    left = time.monotonic() + float(args.get("timeout") or 16 * 60)
+    results = []
+    for image in args.get("images") or []:
+        start = time.monotonic()
+        result: dict[str, Any] = {"name": image, "result": "success"}
+        try:
+            pull(host, image, max(1.0, left - start))
+        except CommandError as error:
+            result.update(result="failure", error=error.detail[-300:])
+        else:
+            seconds = time.monotonic() - start
+            size = _size(host, image)
+            result.update(size_bytes=size, time=round(seconds, 3))
+            if seconds > 0:
+                result["download_rate"] = round(size / seconds / 1e6, 3)
+        results.append(result)
+    return json.dumps({"images": results})
+
+
+def orchestrator_args(request: dict[str, Any], agent: AgentContext) -> list[str]:
+    """The orchestrator's command line from the install request (installer.md §6.3)."""
+    args = [
+        *("--role", request["role"]),
+        *("--infra-env-id", request["infra_env_id"]),
+        *("--cluster-id", request["cluster_id"]),
+        *("--host-id", request["host_id"]),
+        *("--boot-device", request["boot_device"]),
+        *("--url", agent.url),
+        *("--controller-image", request.get("controller_image") or ""),
+        *("--agent-image", agent.agent_image),
+        *("--control-plane-count", str(request.get("control_plane_count") or 3)),
+        *("--openshift-version", request.get("openshift_version") or ""),
+        f"--check-cluster-version={'true' if request.get('check_cvo') else 'false'}",
+    ]
+    for disk in request.get("disks_to_format") or []:
+        args += ["--format-disk", disk]
+    for key in ("mco_image", "must_gather_image", "coreos_image"):
+        if request.get(key):
+            args += [f"--{key.replace('_', '-')}", request[key]]
+    if request.get("service_ips"):
+        args += ["--service-ips", ",".join(request["service_ips"])]
+    if request.get("installer_args"):
+        args += ["--installer-args", request["installer_args"]]
+    for key, value in (request.get("proxy") or {}).items():
+        if value:
+            args += [f"--{key.replace('_', '-')}", value]
+    for key in ("skip_installation_disk_cleanup", "enable_skip_mco_reboot", "notify_num_reboots"):
+        if request.get(key):
+            args.append(f"--{key.replace('_', '-')}")
+    if agent.insecure:
+        args.append("--insecure")
+    elif agent.ca_file:
+        args += ["--cacert", agent.ca_file]
+    return args
+
+
+def run_command(request: dict[str, Any], agent: AgentContext) -> list[str]:
+    """podman's command line for the orchestrator; the token comes by environment, not on the command line."""
+    command: list[str] = ["podman", "run", "--rm", "--privileged", "--pid=host", "--net=host", "--name", CONTAINER]
+    command += ["-v", "/dev:/dev:rw", "-v", "/:/host:rw", "-v", "/var/log:/var/log:rw"]
+    if agent.ca_file:
+        command += ["-v", f"{agent.ca_file}:{agent.ca_file}:ro"]
+    command += ["--env", "PULL_SECRET_TOKEN", request["installer_image"], "assisted-installer"]
+    return command + orchestrator_args(request, agent)
+
+
+def _required(request: dict[str, Any], keys: Sequence[str]) -> None:
+    for key in keys:
+        if not request.get(key):
+            raise StepError(f"install request has no {key}")
+
+
+def install(host: HostSystem, request: dict[str, Any], agent: AgentContext) -> str:
+    """Run the orchestrator and wait for its end. Raises StepError with its last lines."""
+    _required(request, ("role", "infra_env_id", "cluster_id", "host_id", "boot_device", "installer_image"))
+    detail = ""
+    for _ in range(PULL_TRIES):
+        try:
+            pull(host, request["installer_image"], PULL_TIMEOUT)
+            break
+        except CommandError as error:
+            detail = str(error)
+    else:
+        raise StepError(f"cannot pull {request['installer_image']}: {detail}", PULL_FAILED)
+    # A container of a run before this agent's restart would hold the name.
+    host.run("podman", "rm", "-f", "-i", CONTAINER, check=False)
+    # By environment, which nsenter keeps: no token in anybody's process list.
+    environment = {**os.environ, "PULL_SECRET_TOKEN": agent.token}
+    done = subprocess.run(
+        host.command(run_command(request, agent)),
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environment,
+    )
+    if done.returncode:
+        last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-5:])
+        raise StepError(f"the installer ended with code {done.returncode}: {last}", done.returncode)
+    return done.stdout[-2000:]
+
+
+def stop_installation(host: HostSystem) -> str:
+    """Stop the orchestrator if it runs."""
+    try:
+        return host.run("podman", "stop", "-i", "-t", "5", CONTAINER, timeout=60)
+    except CommandError as error:
+        raise StepError(str(error), error.code or -1) from None

@@ -1,0 +1,42 @@
+"""Exceptions of the agent."""
+
+from __future__ import annotations
+
+
+class AgentError(Exception):
+    """Base of everything that the agent raises on purpose."""
+
+
+class CommandError(AgentError):
+    """A program on the host failed: ``command``, its exit ``code`` (None: could not run) and ``detail``."""
+
+    def __init__(self, command: str, code: int | None, detail: str) -> None:
+        super().__init__(f"{command}: {detail}" if code is None else f"{command}: exit code {code}: {detail}")
+        self.command = command
+        self.code = code
+        self.detail = detail
+
+
+class StepError(AgentError):
+    """A step cannot be done: the reply carries ``exit_code`` and ``reason``."""
+
+    def __init__(self, reason: str, exit_code: int = -1) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.exit_code = exit_code
+
+
+class MediaLost(StepError):
+    """The discovery media can no longer be read."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, 256)
+
+
+class Refused(AgentError):
+    """The service told this agent to stop asking (401, 403, 404, 409); ``status`` says which."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        super().__init__(f"the service refuses this host (HTTP {status}): {detail}")
+        self.status = status
+        self.detail = detail

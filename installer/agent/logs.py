@@ -1,0 +1,116 @@
+"""logs-gather: journals, kernel log and network state as tar.gz, sent to the service (installer.md §9)."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from installer.agent.errors import StepError
+from installer.agent.hostsys import HostSystem
+from installer.rendezvous.errors import ClientError
+from installer.rendezvous.restclient import RestClient
+
+COMMAND_TIMEOUT = 120.0
+UNITS = (
+    *("agent.service", "assisted-service.service", "agent-register-cluster.service", "agent-register-infraenv.service"),
+    *("apply-host-config.service", "start-cluster-installation.service", "node-zero.service"),
+    *("set-hostname.service", "pre-network-manager-config.service", "NetworkManager.service"),
+)
+BOOTSTRAP_UNITS = ("bootkube.service", "approve-csr.service", "progress.service", "kubelet.service")
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "dmesg.logs": ("dmesg",),
+    "mount.txt": ("mount",),
+    "ip-address.txt": ("ip", "-d", "address"),
+    "ip-route.txt": ("ip", "route", "show", "table", "all"),
+    "lsblk.txt": ("lsblk", "-f"),
+    "podman-ps.txt": ("podman", "ps", "-a"),
+    "failed-units.txt": ("systemctl", "--failed", "--no-legend", "--plain"),
+    "installer-container.logs": ("podman", "logs", "assisted-installer"),
+}
+FILES = ("/etc/resolv.conf", "/etc/assisted/rendezvous-host.env", "/var/run/agent-installer/host-config-failures")
+# Secrets keep their length, so that what stands around them stays where it was (installer.md §9).
+SECRET = re.compile(
+    r'("auth"\s*:\s*"|password["\']?\s*[:=]\s*"?|TOKEN=|Authorization:\s*|X-Secret-Key:\s*)([^"\s,}]+)', re.IGNORECASE
+)
+TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+
+
+def redact(text: str) -> str:
+    """The text with tokens, passwords and registry credentials crossed out, length kept."""
+    text = TOKEN.sub(lambda match: "X" * len(match[0]), text)
+    return SECRET.sub(lambda match: match[1] + "X" * len(match[2]), text)
+
+
+def _output(host: HostSystem, command: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(
+            host.command(command),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"({' '.join(command)}: {error})\n"
+    return done.stdout
+
+
+def _add(tar: tarfile.TarFile, name: str, text: str) -> None:
+    data = redact(text).encode(errors="replace")
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(data), 0o600
+    tar.addfile(info, io.BytesIO(data))
+
+
+def write_archive(host: HostSystem, host_id: str, bootstrap: bool, file: Any) -> None:
+    """Write the archive: one directory named after the host, one file a source."""
+    top = f"host_{host_id}"
+    units = (*UNITS, *(BOOTSTRAP_UNITS if bootstrap else ()))
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as tar:
+        for unit in units:
+            _add(
+                tar,
+                f"{top}/{unit}.logs",
+                _output(host, ("journalctl", "-o", "short-iso-precise", "--no-pager", "-u", unit)),
+            )
+        _add(tar, f"{top}/journal.logs", _output(host, ("journalctl", "-b", "-o", "short-iso-precise", "--no-pager")))
+        for name, command in COMMANDS.items():
+            _add(tar, f"{top}/{name}", _output(host, command))
+        for path in FILES:
+            if host.path(path).is_file():
+                _add(tar, f"{top}/files{path}", host.read(path))
+
+
+def send(
+    host: HostSystem, client: RestClient, infra_env_id: str, cluster_id: str, host_id: str, bootstrap: bool
+) -> None:
+    """Collect and upload; the service is told collecting, then completed. Raises ClientError."""
+    base = f"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress"
+    client.call("PUT", base, {"logs_state": "collecting"})
+    with tempfile.TemporaryFile(dir=os.environ.get("TMPDIR")) as file:
+        write_archive(host, host_id, bootstrap, file)
+        query = {"logs_type": "host", "infra_env_id": infra_env_id, "host_id": host_id}
+        client.upload(f"/clusters/{cluster_id}/logs", query, file, f"host_{host_id}.tar.gz")
+    client.call("PUT", base, {"logs_state": "completed"})
+
+
+def gather(host: HostSystem, request: dict[str, Any], client: RestClient) -> str:
+    """The step. Raises StepError."""
+    host_id, infra_env_id = str(request["host_id"]), str(request["infra_env_id"])
+    try:
+        send(host, client, infra_env_id, str(request["cluster_id"]), host_id, bool(request.get("bootstrap")))
+    except ClientError as error:
+        with contextlib.suppress(ClientError):
+            path = f"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress"
+            client.call("PUT", path, {"logs_state": "timeout"})
+        raise StepError(f"logs were not uploaded: {error}") from None
+    return ""

@@ -1,0 +1,153 @@
+"""Registration and the step loop (installer.md §6.1)."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from installer.agent import steps
+from installer.agent.errors import Refused
+from installer.rendezvous.errors import ClientError
+
+log = logging.getLogger("agent")
+FATAL_AT_REGISTRATION = (401, 403, 404, 409)
+FIRST_BACKOFF, FACTOR, MAX_BACKOFF, GIVE_UP = 0.5, 1.5, 60.0, 15 * 60.0
+DEDUPE_SECONDS = 3600.0
+
+
+class Deduper:
+    """Remembers the last successful output of each step type: the same again is not worth sending."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def is_new(self, kind: str, output: str) -> bool:
+        """Was this output not sent within the last hour?"""
+        with self._lock:
+            known = self._seen.get(kind)
+        return known is None or known[0] != _digest(output) or self._clock() - known[1] > DEDUPE_SECONDS
+
+    def sent(self, kind: str, output: str) -> None:
+        """This output has reached the service."""
+        with self._lock:
+            self._seen[kind] = (_digest(output), self._clock())
+
+    def flush(self) -> None:
+        """Forget everything: the service may have lost it."""
+        with self._lock:
+            self._seen.clear()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Agent:
+    """One host's agent: registers, polls, runs steps each in its thread."""
+
+    def __init__(
+        self, context: steps.StepContext, interval: float, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._context = context
+        self._interval = interval
+        self._sleep = sleep
+        self._dedupe = Deduper()
+        self._running: set[str] = set()
+        self._lock = threading.Lock()
+        agent = context.agent
+        self._hosts = f"/infra-envs/{agent.infra_env_id}/hosts"
+        self._instructions = f"{self._hosts}/{agent.host_id}/instructions"
+        self._headers = {"discovery_agent_version": agent.agent_image}
+
+    def register(self) -> None:
+        """Register until the service takes this host. Raises Refused when it never will."""
+        agent = self._context.agent
+        body = {"host_id": agent.host_id, "discovery_agent_version": agent.agent_image}
+        while True:
+            try:
+                self._context.client.call("POST", self._hosts, body, headers=self._headers)
+            except ClientError as error:
+                if error.status in FATAL_AT_REGISTRATION:
+                    raise Refused(error.status or 0, error.detail) from None
+                log.warning("registration failed, next try in %.0f s: %s", self._interval, error)
+                self._sleep(self._interval)
+            else:
+                log.info("registered as host %s", agent.host_id)
+                return
+
+    def poll(self) -> dict[str, Any] | None:
+        """The next instructions, with growing pauses between tries; None after 15 minutes without an answer."""
+        pause, started = FIRST_BACKOFF, time.monotonic()
+        while True:
+            try:
+                query = {"timestamp": str(int(time.time()))}
+                answer = self._context.client.call("GET", self._instructions, query=query, headers=self._headers)
+                return answer if isinstance(answer, dict) else {}
+            except ClientError as error:
+                # A service that was away may not know what it knew.
+                self._dedupe.flush()
+                if error.status == 404:
+                    raise Refused(404, error.detail) from None
+                if time.monotonic() - started > GIVE_UP:
+                    log.error("no instructions for %.0f s: %s", GIVE_UP, error)
+                    return None
+                log.warning("no instructions: %s", error)
+                self._sleep(pause * random.uniform(0.5, 1.5))
+                pause = min(pause * FACTOR, MAX_BACKOFF)
+
+    def start(self, step: dict[str, Any]) -> threading.Thread | None:
+        """Run one instruction in its own thread; None when it is dropped."""
+        kind, identity = str(step.get("step_type", "")), str(step.get("step_id", ""))
+        with self._lock:
+            if kind in steps.SINGLE and kind in self._running:
+                log.info("step %s is dropped: one of its kind is running", identity)
+                return None
+            self._running.add(kind)
+        args = [str(item) for item in step.get("args") or []]
+        thread = threading.Thread(target=self._work, args=(kind, identity, args), name=identity, daemon=True)
+        thread.start()
+        return thread
+
+    def _work(self, kind: str, identity: str, args: list[str]) -> None:
+        started = time.monotonic()
+        try:
+            code, output, error = steps.run(self._context, kind, args)
+        finally:
+            with self._lock:
+                self._running.discard(kind)
+        log.info("step %s ended with %d after %.1f s %s", identity, code, time.monotonic() - started, error[:500])
+        if code == 0 and not self._dedupe.is_new(kind, output):
+            return
+        body = {"step_type": kind, "step_id": identity, "exit_code": code, "output": output, "error": error}
+        try:
+            self._context.client.call("POST", self._instructions, body, headers=self._headers)
+        except ClientError as failure:
+            log.warning("the answer of step %s was not taken: %s", identity, failure)
+        else:
+            if code == 0:
+                self._dedupe.sent(kind, output)
+
+    def serve(self) -> None:
+        """Poll and run steps until told to exit, or until the service is gone for too long. Raises Refused."""
+        while True:
+            instructions = self.poll()
+            if instructions is None:
+                return
+            for step in instructions.get("instructions") or []:
+                self.start(step)
+            if instructions.get("post_step_action") == "exit":
+                return
+            self._sleep(max(0.2, float(instructions.get("next_instruction_seconds") or 0)))
+
+    def run(self) -> None:
+        """Register and serve, again and again. Raises Refused."""
+        while True:
+            self.register()
+            self.serve()

@@ -1,0 +1,78 @@
+"""The table of steps: what each runs (installer.md §6.3). Anything else is answered with exit code -1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from installer.agent import containers, diskspeed, inventory, logs, media, netchecks
+from installer.agent.containers import AgentContext
+from installer.agent.errors import AgentError, MediaLost, StepError
+from installer.agent.hostsys import HostSystem
+from installer.rendezvous.restclient import RestClient
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What steps may need."""
+
+    host: HostSystem
+    agent: AgentContext
+    client: RestClient
+
+
+Step = Callable[[StepContext, list[str]], str]
+
+
+def _json(args: list[str], kind: type) -> Any:
+    """The single JSON argument of a step. Raises StepError."""
+    if len(args) != 1:
+        raise StepError(f"one argument is expected, not {len(args)}")
+    try:
+        value = json.loads(args[0])
+    except ValueError as error:
+        raise StepError(f"argument is not JSON: {error}") from None
+    if not isinstance(value, kind):
+        raise StepError(f"argument must be a JSON {kind.__name__}")
+    return value
+
+
+TABLE: Mapping[str, Step] = {
+    "inventory": lambda ctx, args: inventory.collect_json(ctx.host),
+    "connectivity-check": lambda ctx, args: netchecks.connectivity(ctx.host, _json(args, list)),
+    "free-network-addresses": lambda ctx, args: netchecks.free_addresses(ctx.host, _json(args, list)),
+    "ntp-synchronizer": lambda ctx, args: netchecks.ntp(ctx.host, _json(args, dict)),
+    "domain-resolution": lambda ctx, args: netchecks.domains(ctx.host, _json(args, dict)),
+    "verify-vips": lambda ctx, args: netchecks.verify_vips(ctx.host, _json(args, list)),
+    "installation-disk-speed-check": lambda ctx, args: diskspeed.disk_speed(ctx.host, _json(args, dict)),
+    "container-image-availability": lambda ctx, args: containers.availability(ctx.host, _json(args, dict)),
+    "install": lambda ctx, args: containers.install(ctx.host, _json(args, dict), ctx.agent),
+    "logs-gather": lambda ctx, args: logs.gather(ctx.host, _json(args, dict), ctx.client),
+    "stop-installation": lambda ctx, args: containers.stop_installation(ctx.host),
+}
+# Steps that take long: asked for again while one runs, the second is dropped.
+SINGLE = frozenset({"install", "logs-gather", "installation-disk-speed-check", "container-image-availability"})
+
+
+def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str]:
+    """(exit code, output, error) of a step; never raises for what can go wrong on a host."""
+    step = TABLE.get(kind)
+    if step is None:
+        return -1, "", f"step type {kind} is not known to this agent"
+    try:
+        media.check(context.host)
+        return 0, step(context, args), ""
+    except MediaLost as error:
+        return error.exit_code, "", error.reason
+    except StepError as error:
+        try:
+            media.check(context.host)
+        except MediaLost as lost:
+            return lost.exit_code, "", lost.reason
+        return error.exit_code, "", error.reason
+    except AgentError as error:
+        return -1, "", str(error)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return -1, "", f"{type(error).__name__}: {error}"
