@@ -1,0 +1,246 @@
+"""cluster-manifests/: what install-config and agent-config say, as the objects that the rendezvous service is fed.
+
+Kinds, names and fields: reference/installer.md §2.1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from installer.config.agent_types import AgentConfig, Host
+from installer.config.types import InstallConfig
+
+HIVE = "hive.openshift.io/v1"
+ACI_API = "extensions.hive.openshift.io/v1beta1"
+AGENT_API = "agent-install.openshift.io/v1beta1"
+OVERRIDES = "agent-install.openshift.io/install-config-overrides"
+LABEL = "infraenvs.agent-install.openshift.io"
+
+PLATFORM_TYPES = {
+    "none": "None",
+    "baremetal": "BareMetal",
+    "vsphere": "VSphere",
+    "nutanix": "Nutanix",
+    "external": "External",
+}
+ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "": "x86_64"}
+NATIVE_NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the manifests are rendered from; `hosts` are agent-config's, or install-config's where it has none."""
+
+    install_config: InstallConfig
+    agent_config: AgentConfig
+    hosts: Sequence[Host]
+    release_image: str
+    release_version: str
+
+    @property
+    def name(self) -> str:
+        """The cluster's name, which most objects carry."""
+        return self.install_config.metadata.name
+
+
+def _metadata(inputs: Inputs, name: str, **extra: Any) -> dict[str, Any]:
+    namespace = inputs.install_config.metadata.namespace
+    return {"name": name, **({"namespace": namespace} if namespace else {}), **extra}
+
+
+def image_set_name(version: str) -> str:
+    """Name of the ClusterImageSet of a version."""
+    return f"openshift-{version}"
+
+
+def overrides(config: InstallConfig) -> dict[str, Any]:
+    """What the service cannot know from the objects themselves: merged into the install-config it writes."""
+    found: dict[str, Any] = {}
+    if config.fips:
+        found["fips"] = True
+    if config.capabilities:
+        capabilities: dict[str, Any] = {}
+        if config.capabilities.baseline_capability_set:
+            capabilities["baselineCapabilitySet"] = config.capabilities.baseline_capability_set
+        if config.capabilities.additional_enabled_capabilities:
+            capabilities["additionalEnabledCapabilities"] = list(config.capabilities.additional_enabled_capabilities)
+        if capabilities:
+            found["capabilities"] = capabilities
+    for key, value in (
+        ("cpuPartitioningMode", config.cpu_partitioning_mode),
+        ("additionalTrustBundlePolicy", config.additional_trust_bundle_policy),
+        ("featureSet", config.feature_set),
+        ("featureGates", list(config.feature_gates)),
+    ):
+        if value and value not in ("None", "Proxyonly"):
+            found[key] = value
+    network_type = config.networking.network_type if config.networking else ""
+    if network_type and network_type not in NATIVE_NETWORK_TYPES:
+        found["networking"] = {"networkType": network_type}
+    return found
+
+
+def _proxy(config: InstallConfig) -> dict[str, str]:
+    if config.proxy is None:
+        return {}
+    pairs = {
+        "httpProxy": config.proxy.http_proxy,
+        "httpsProxy": config.proxy.https_proxy,
+        "noProxy": config.proxy.no_proxy,
+    }
+    return {key: value for key, value in pairs.items() if value}
+
+
+def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
+    """AgentClusterInstall: topology, networks, VIPs, platform."""
+    config = inputs.install_config
+    networking = config.networking
+    if networking is None:
+        raise ValueError("install-config was not validated: it has no networking")
+    network_type = networking.network_type or "OVNKubernetes"
+    spec: dict[str, Any] = {
+        "clusterDeploymentRef": {"name": inputs.name},
+        "imageSetRef": {"name": image_set_name(inputs.release_version)},
+        "networking": {
+            "clusterNetwork": [
+                {"cidr": entry.cidr, "hostPrefix": entry.host_prefix} for entry in networking.cluster_network
+            ],
+            "machineNetwork": [{"cidr": entry.cidr} for entry in networking.machine_network],
+            "serviceNetwork": list(networking.service_network),
+            "networkType": network_type if network_type in NATIVE_NETWORK_TYPES else "OVNKubernetes",
+            "userManagedNetworking": config.platform.name in ("none", "external"),
+        },
+        "platformType": PLATFORM_TYPES[config.platform.name],
+        "provisionRequirements": {"controlPlaneAgents": config.masters},
+    }
+    if config.arbiters:
+        spec["provisionRequirements"]["arbiterAgents"] = config.arbiters
+    if config.workers:
+        spec["provisionRequirements"]["workerAgents"] = config.workers
+    if config.ssh_key:
+        spec["sshPublicKey"] = config.ssh_key.strip()
+    if _proxy(config):
+        spec["proxy"] = _proxy(config)
+    baremetal = config.platform.baremetal
+    if baremetal is not None:
+        spec |= {"apiVIPs": list(baremetal.api_vips), "ingressVIPs": list(baremetal.ingress_vips)}
+        spec |= {"apiVIP": baremetal.api_vips[0], "ingressVIP": baremetal.ingress_vips[0]}
+        if baremetal.load_balancer and baremetal.load_balancer.type:
+            spec["loadBalancer"] = {"type": baremetal.load_balancer.type}
+    external = config.platform.external
+    if external is not None:
+        spec["external"] = {
+            "platformName": external.platform_name,
+            "cloudControllerManager": external.cloud_controller_manager,
+        }
+    metadata = _metadata(inputs, inputs.name)
+    changed = overrides(config)
+    if changed:
+        metadata["annotations"] = {OVERRIDES: json.dumps(changed, separators=(",", ":"), sort_keys=True)}
+    return {"apiVersion": ACI_API, "kind": "AgentClusterInstall", "metadata": metadata, "spec": spec}
+
+
+def cluster_deployment(inputs: Inputs) -> dict[str, Any]:
+    """ClusterDeployment: name, domain, and which other objects belong to it."""
+    group, _, version = ACI_API.partition("/")
+    return {
+        "apiVersion": HIVE,
+        "kind": "ClusterDeployment",
+        "metadata": _metadata(inputs, inputs.name),
+        "spec": {
+            "baseDomain": inputs.install_config.base_domain.rstrip("."),
+            "clusterName": inputs.name,
+            "clusterInstallRef": {
+                "group": group,
+                "version": version,
+                "kind": "AgentClusterInstall",
+                "name": inputs.name,
+            },
+            "pullSecretRef": {"name": f"{inputs.name}-pull-secret"},
+        },
+    }
+
+
+def cluster_image_set(inputs: Inputs) -> dict[str, Any]:
+    """ClusterImageSet: the release image."""
+    return {
+        "apiVersion": HIVE,
+        "kind": "ClusterImageSet",
+        "metadata": {"name": image_set_name(inputs.release_version)},
+        "spec": {"releaseImage": inputs.release_image},
+    }
+
+
+def infra_env(inputs: Inputs) -> dict[str, Any]:
+    """InfraEnv: what the live hosts need."""
+    config = inputs.install_config
+    architecture = config.control_plane.architecture if config.control_plane else ""
+    spec: dict[str, Any] = {
+        "clusterRef": {"name": inputs.name, "namespace": config.metadata.namespace},
+        "cpuArchitecture": ARCHITECTURES.get(architecture, architecture),
+        "ipxeScriptType": "",
+        "nmStateConfigLabelSelector": {"matchLabels": {LABEL: inputs.name}},
+        "pullSecretRef": {"name": f"{inputs.name}-pull-secret"},
+    }
+    if config.ssh_key:
+        spec["sshAuthorizedKey"] = config.ssh_key.strip()
+    if inputs.agent_config.additional_ntp_sources:
+        spec["additionalNTPSources"] = list(inputs.agent_config.additional_ntp_sources)
+    if config.additional_trust_bundle:
+        spec["additionalTrustBundle"] = config.additional_trust_bundle
+    if _proxy(config):
+        spec["proxy"] = _proxy(config)
+    return {"apiVersion": AGENT_API, "kind": "InfraEnv", "metadata": _metadata(inputs, inputs.name), "spec": spec}
+
+
+def nmstate_configs(inputs: Inputs) -> list[dict[str, Any]]:
+    """One NMStateConfig for each host that has a networkConfig."""
+    return [
+        {
+            "apiVersion": AGENT_API,
+            "kind": "NMStateConfig",
+            "metadata": _metadata(inputs, f"{inputs.name}-{index}", labels={LABEL: inputs.name}),
+            "spec": {
+                "config": host.network_config,
+                "interfaces": [{"name": nic.name, "macAddress": nic.mac_address} for nic in host.interfaces],
+            },
+        }
+        for index, host in enumerate(inputs.hosts)
+        if host.network_config
+    ]
+
+
+def pull_secret(inputs: Inputs) -> dict[str, Any]:
+    """Secret with the pull secret, re-indented."""
+    text = json.dumps(json.loads(inputs.install_config.pull_secret), indent=2)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _metadata(inputs, f"{inputs.name}-pull-secret"),
+        "stringData": {".dockerconfigjson": text},
+    }
+
+
+def _yaml(*documents: dict[str, Any]) -> bytes:
+    parts = [yaml.safe_dump(document, sort_keys=False) for document in documents]
+    return "---\n".join([*parts, ""] if len(parts) > 1 else parts).encode()
+
+
+def cluster_manifests(inputs: Inputs) -> dict[str, bytes]:
+    """File name -> YAML of cluster-manifests/; nmstateconfig.yaml only when a host has a networkConfig."""
+    files = {
+        "agent-cluster-install.yaml": _yaml(agent_cluster_install(inputs)),
+        "cluster-deployment.yaml": _yaml(cluster_deployment(inputs)),
+        "cluster-image-set.yaml": _yaml(cluster_image_set(inputs)),
+        "infraenv.yaml": _yaml(infra_env(inputs)),
+        "pull-secret.yaml": _yaml(pull_secret(inputs)),
+    }
+    networks = nmstate_configs(inputs)
+    if networks:
+        files["nmstateconfig.yaml"] = _yaml(*networks)
+    return files
