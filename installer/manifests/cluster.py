@@ -71,14 +71,13 @@ def overrides(config: InstallConfig) -> dict[str, Any]:
             capabilities["additionalEnabledCapabilities"] = list(config.capabilities.additional_enabled_capabilities)
         if capabilities:
             found["capabilities"] = capabilities
-    for key, value in (
-        ("cpuPartitioningMode", config.cpu_partitioning_mode),
-        ("additionalTrustBundlePolicy", config.additional_trust_bundle_policy),
-        ("featureSet", config.feature_set),
-        ("featureGates", list(config.feature_gates)),
-    ):
-        if value and value not in ("None", "Proxyonly"):
-            found[key] = value
+    plain: dict[str, Any] = {
+        "cpuPartitioningMode": config.cpu_partitioning_mode,
+        "additionalTrustBundlePolicy": config.additional_trust_bundle_policy,
+        "featureSet": config.feature_set,
+        "featureGates": list(config.feature_gates),
+    }
+    found |= {key: value for key, value in plain.items() if value and value not in ("None", "Proxyonly")}
     network_type = config.networking.network_type if config.networking else ""
     if network_type and network_type not in NATIVE_NETWORK_TYPES:
         found["networking"] = {"networkType": network_type}
