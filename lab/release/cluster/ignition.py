@@ -1,0 +1,126 @@
+"""Ignition 3.2.0 configs as data: files, units, compressed contents."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+VERSION = "3.2.0"
+Config = dict[str, Any]
+
+
+def data_url(content: bytes) -> str:
+    """A data URL, base64."""
+    return "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
+
+
+def read_data_url(url: str, compression: str | None = None) -> bytes:
+    """The bytes of a data URL, base64 or percent-encoded."""
+    head, _, body = url.partition(",")
+    raw = base64.b64decode(body) if head.endswith(";base64") else unquote_to_bytes(body)
+    return gzip.decompress(raw) if compression == "gzip" else raw
+
+
+def file(path: str, content: str | bytes, mode: int = 0o644, *, compress: bool = False) -> Config:
+    """A storage.files entry that replaces what is there; ``compress`` stores gzip, which Ignition unpacks."""
+    raw = content.encode() if isinstance(content, str) else content
+    contents: Config = {"source": data_url(raw)}
+    if compress:
+        # mtime 0: equal inputs give equal configs, and so equal hashes of the rendered MachineConfig
+        contents = {"source": data_url(gzip.compress(raw, 6, mtime=0)), "compression": "gzip"}
+    return {"path": path, "mode": mode, "overwrite": True, "contents": contents}
+
+
+def unit(name: str, contents: str | None = None, *, enabled: bool | None = True) -> Config:
+    """A systemd.units entry; with ``contents`` None a unit that the OS has is enabled."""
+    entry: Config = {"name": name}
+    if contents is not None:
+        entry["contents"] = contents
+    if enabled is not None:
+        entry["enabled"] = enabled
+    return entry
+
+
+def tree(root: Path, target: str, *, compress: Iterable[str] = ()) -> list[Config]:
+    """Entries for every regular file under ``root``, placed under ``target`` with their modes.
+
+    Files whose name ends with one of ``compress`` are stored compressed.
+    """
+    endings = tuple(compress)
+    return [
+        file(
+            f"{target}/{path.relative_to(root)}",
+            path.read_bytes(),
+            path.stat().st_mode & 0o777,
+            compress=bool(endings) and path.name.endswith(endings),
+        )
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    ]
+
+
+def config(
+    files: Iterable[Config] = (), units: Iterable[Config] = (), directories: Iterable[Config] = (), ssh_key: str = ""
+) -> Config:
+    """A whole config; empty sections are left out."""
+    document: Config = {"ignition": {"version": VERSION}}
+    storage = {"files": list(files), "directories": list(directories)}
+    if any(storage.values()):
+        document["storage"] = {key: value for key, value in storage.items() if value}
+    if systemd := list(units):
+        document["systemd"] = {"units": systemd}
+    if ssh_key:
+        keys = [line for line in ssh_key.splitlines() if line.strip()]
+        document["passwd"] = {"users": [{"name": "core", "sshAuthorizedKeys": keys}]}
+    return document
+
+
+def pointer(url: str, ca: str) -> Config:
+    """A config that fetches another one from the machine-config server (reference/cluster.md §3.1)."""
+    return {
+        "ignition": {
+            "version": VERSION,
+            "config": {"merge": [{"source": url}]},
+            "security": {"tls": {"certificateAuthorities": [{"source": data_url(ca.encode())}]}},
+        }
+    }
+
+
+def _merge_named(parent: list[Config], child: list[Config], key: str) -> list[Config]:
+    merged: dict[str, Config] = {str(entry[key]): entry for entry in parent}
+    for entry in child:
+        name = str(entry[key])
+        merged[name] = {**merged.get(name, {}), **entry}
+    return list(merged.values())
+
+
+def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Config:
+    """``child`` on top of ``parent``: files, directories and links by path, units and users by name, as Ignition does."""
+    result: Config = {"ignition": {**parent.get("ignition", {}), **child.get("ignition", {}), "version": VERSION}}
+    storage: Config = {}
+    for section in ("files", "directories", "links"):
+        both = _merge_named(
+            parent.get("storage", {}).get(section) or [], child.get("storage", {}).get(section) or [], "path"
+        )
+        if both:
+            storage[section] = both
+    if storage:
+        result["storage"] = storage
+    if units := _merge_named(
+        parent.get("systemd", {}).get("units") or [], child.get("systemd", {}).get("units") or [], "name"
+    ):
+        result["systemd"] = {"units": units}
+    users: dict[str, Config] = {}
+    for user in [*(parent.get("passwd", {}).get("users") or []), *(child.get("passwd", {}).get("users") or [])]:
+        name = user["name"]
+        keys = [*users.get(name, {}).get("sshAuthorizedKeys", []), *user.get("sshAuthorizedKeys", [])]
+        users[name] = {**users.get(name, {}), **user}
+        if keys:
+            users[name]["sshAuthorizedKeys"] = list(dict.fromkeys(keys))
+    if users:
+        result["passwd"] = {"users": list(users.values())}
+    return result

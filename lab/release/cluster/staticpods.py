@@ -1,0 +1,336 @@
+"""The static pods of a control plane node, as data; from the same data the podman commands of the bootstrap host.
+
+All use the host's network: no CNI is needed for the control plane to come up.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field
+
+import yaml
+
+from lab.release.cluster.installconfig import InstallConfig
+from lab.release.cluster.payload import Images
+
+RESOURCES = "/etc/kubernetes/static-pod-resources"
+ETCD_DATA = "/var/lib/etcd"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A readiness probe: GET of a path on the host."""
+
+    path: str
+    port: int
+    scheme: str = "HTTP"
+
+    def spec(self) -> dict[str, object]:
+        """The probe in a Pod's form; slow and patient, for hosts that emulate their CPU."""
+        get = {"path": self.path, "port": self.port, "scheme": self.scheme, "host": "localhost"}
+        return {"httpGet": get, "periodSeconds": 15, "timeoutSeconds": 10, "failureThreshold": 4}
+
+
+@dataclass(frozen=True)
+class StaticPod:
+    """One container on the host's network.
+
+    ``secrets`` is the directory under RESOURCES that it sees; ``mounts`` are further host paths, path to read-only.
+    """
+
+    name: str
+    namespace: str
+    tag: str
+    command: tuple[str, ...]
+    labels: dict[str, str]
+    secrets: str
+    mounts: dict[str, bool] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    readiness: Probe | None = None
+    cpu: str = "10m"
+    memory: str = "50Mi"
+    grace_seconds: int = 30
+
+    def _mounts(self) -> dict[str, bool]:
+        return {f"{RESOURCES}/{self.secrets}": True, **self.mounts}
+
+    def manifest(self, images: Images) -> str:
+        """The Pod as YAML for the kubelet's static pod directory."""
+        paths = self._mounts()
+        container: dict[str, object] = {
+            "name": self.name,
+            "image": images[self.tag],
+            "imagePullPolicy": "IfNotPresent",
+            "command": list(self.command),
+            "env": [{"name": key, "value": value} for key, value in self.env.items()],
+            "resources": {"requests": {"cpu": self.cpu, "memory": self.memory}},
+            "volumeMounts": [
+                {"name": f"host-{index}", "mountPath": path, "readOnly": read_only}
+                for index, (path, read_only) in enumerate(paths.items())
+            ],
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+        }
+        if self.readiness is not None:
+            container["readinessProbe"] = self.readiness.spec()
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name, "namespace": self.namespace, "labels": self.labels},
+            "spec": {
+                "hostNetwork": True,
+                "dnsPolicy": "Default",
+                "priorityClassName": "system-node-critical",
+                "priority": 2000001000,
+                "terminationGracePeriodSeconds": self.grace_seconds,
+                "tolerations": [{"operator": "Exists"}],
+                "containers": [container],
+                "volumes": [
+                    {"name": f"host-{index}", "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+                    for index, path in enumerate(paths)
+                ],
+            },
+        }
+        return yaml.safe_dump(pod, sort_keys=False, width=200)
+
+    def podman(self, images: Images) -> str:
+        """The same container as one shell command, for the bootstrap host."""
+        argv = ["podman", "run", "--detach", "--name", self.name, "--net", "host", "--authfile"]
+        argv += ["/root/.docker/config.json", "--log-driver", "journald", "--stop-timeout", str(self.grace_seconds)]
+        for path, read_only in self._mounts().items():
+            argv += ["--volume", f"{path}:{path}" + (":ro" if read_only else "")]
+        for key, value in self.env.items():
+            argv += ["--env", f"{key}={value}"]
+        argv += ["--entrypoint", self.command[0], images[self.tag], *self.command[1:]]
+        return shlex.join(argv)
+
+
+def _pair(option: str, secrets: str, name: str) -> tuple[str, str]:
+    return f"--{option}-cert-file={secrets}/{name}.crt", f"--{option}-private-key-file={secrets}/{name}.key"
+
+
+def etcd(node_ip: str, hostname: str, *, existing: bool = False, peers: str = "") -> StaticPod:
+    """One etcd member. Heartbeats are stretched: under software emulation a member may stall for a second."""
+    secrets = f"{RESOURCES}/etcd-certs"
+    host = f"[{node_ip}]" if ":" in node_ip else node_ip
+    tls = [f"--{kind}client-cert-auth=true" for kind in ("", "peer-")]
+    tls += [f"--{kind}trusted-ca-file={secrets}/ca.crt" for kind in ("", "peer-")]
+    tls += [f"--{kind}cert-file={secrets}/server.crt" for kind in ("", "peer-")]
+    tls += [f"--{kind}key-file={secrets}/server.key" for kind in ("", "peer-")]
+    return StaticPod(
+        name="etcd",
+        namespace="openshift-etcd",
+        tag="etcd",
+        command=(
+            "etcd",
+            f"--name={hostname}",
+            f"--data-dir={ETCD_DATA}",
+            "--listen-client-urls=https://0.0.0.0:2379",
+            f"--advertise-client-urls=https://{host}:2379",
+            "--listen-peer-urls=https://0.0.0.0:2380",
+            f"--initial-advertise-peer-urls=https://{host}:2380",
+            f"--initial-cluster={peers or f'{hostname}=https://{host}:2380'}",
+            f"--initial-cluster-state={'existing' if existing else 'new'}",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--heartbeat-interval=500",
+            "--election-timeout=5000",
+            "--auto-compaction-retention=30m",
+            "--logger=zap",
+            "--log-level=warn",
+            *tls,
+        ),
+        labels={"app": "etcd", "k8s-app": "etcd", "etcd": "true"},
+        secrets="etcd-certs",
+        mounts={ETCD_DATA: False},
+        readiness=Probe("/health", 2381),
+        memory="100Mi",
+    )
+
+
+def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
+    """The API server, with a serving certificate for each name by which it is reached."""
+    secrets = f"{RESOURCES}/kube-apiserver-certs"
+    sni = [
+        f"--tls-sni-cert-key={secrets}/{name}.crt,{secrets}/{name}.key"
+        for name in ("localhost-server", "lb-server", "internal-lb-server")
+    ]
+    return StaticPod(
+        name="kube-apiserver",
+        namespace="openshift-kube-apiserver",
+        tag="hyperkube",
+        command=(
+            "kube-apiserver",
+            f"--advertise-address={node_ip}",
+            "--allow-privileged=true",
+            "--authorization-mode=Node,RBAC",
+            "--bind-address=0.0.0.0",
+            f"--client-ca-file={secrets}/client-ca.crt",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--etcd-cafile={secrets}/etcd-ca.crt",
+            f"--etcd-certfile={secrets}/etcd-client.crt",
+            f"--etcd-keyfile={secrets}/etcd-client.key",
+            "--etcd-servers=https://localhost:2379",
+            "--insecure-port=0",
+            f"--kubelet-certificate-authority={secrets}/kubelet-ca.crt",
+            f"--kubelet-client-certificate={secrets}/kubelet-client.crt",
+            f"--kubelet-client-key={secrets}/kubelet-client.key",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--profiling=false",
+            f"--proxy-client-cert-file={secrets}/aggregator-client.crt",
+            f"--proxy-client-key-file={secrets}/aggregator-client.key",
+            "--requestheader-allowed-names=system:kube-apiserver-proxy",
+            f"--requestheader-client-ca-file={secrets}/aggregator-ca.crt",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-username-headers=X-Remote-User",
+            "--secure-port=6443",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={secrets}/service-account.crt",
+            f"--service-account-signing-key-file={secrets}/service-account.key",
+            f"--service-cluster-ip-range={','.join(config.service_networks)}",
+            "--storage-backend=etcd3",
+            *_pair("tls", secrets, "service-network-server"),
+            *sni,
+        ),
+        labels={"app": "openshift-kube-apiserver", "apiserver": "true"},
+        secrets="kube-apiserver-certs",
+        readiness=Probe("/readyz", 6443, "HTTPS"),
+        cpu="100m",
+        memory="400Mi",
+        grace_seconds=60,
+    )
+
+
+#: What the lab needs of the controller manager: signing, node life cycle and addresses, service accounts, clean-up.
+CONTROLLERS = ["clusterrole-aggregation", "csrapproving", "csrcleaner", "csrsigning", "namespace", "nodeipam", "nodelifecycle", "podgc", "root-ca-cert-publisher", "serviceaccount", "serviceaccount-token"]
+
+
+def kube_controller_manager(config: InstallConfig) -> StaticPod:
+    """The controller manager with the controllers of CONTROLLERS; it signs the nodes' CSRs."""
+    secrets = f"{RESOURCES}/kube-controller-manager-certs"
+    family = [c for c in config.cluster_networks if ":" not in c[0]] or list(config.cluster_networks)
+    kubeconfig = f"{secrets}/kubeconfig"
+    return StaticPod(
+        name="kube-controller-manager",
+        namespace="openshift-kube-controller-manager",
+        tag="hyperkube",
+        command=(
+            "kube-controller-manager",
+            "--allocate-node-cidrs=true",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            "--cert-dir=/tmp",
+            f"--cluster-cidr={family[0][0]}",
+            f"--cluster-signing-cert-file={secrets}/csr-signer.crt",
+            f"--cluster-signing-key-file={secrets}/csr-signer.key",
+            "--cluster-signing-duration=720h",
+            f"--controllers={','.join(CONTROLLERS)}",
+            "--configure-cloud-routes=false",
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=true",
+            "--leader-elect-lease-duration=60s",
+            "--leader-elect-renew-deadline=45s",
+            "--leader-elect-retry-period=10s",
+            f"--node-cidr-mask-size={family[0][1]}",
+            "--node-monitor-grace-period=120s",
+            "--node-monitor-period=15s",
+            "--port=0",
+            f"--root-ca-file={secrets}/service-ca-bundle.crt",
+            "--secure-port=10257",
+            f"--service-account-private-key-file={secrets}/service-account.key",
+            f"--service-cluster-ip-range={config.service_networks[0]}",
+            "--use-service-account-credentials=false",
+        ),
+        labels={"app": "kube-controller-manager", "kube-controller-manager": "true"},
+        secrets="kube-controller-manager-certs",
+        readiness=Probe("/healthz", 10257, "HTTPS"),
+        memory="100Mi",
+    )
+
+
+def machine_config_server() -> StaticPod:
+    """Serves machine configs on 22623 and 22624, reading them from the API."""
+    secrets = f"{RESOURCES}/machine-config-server"
+    return StaticPod(
+        name="machine-config-server",
+        namespace="openshift-machine-config-operator",
+        tag="machine-config-operator",
+        command=("/usr/bin/machine-config-server", "start", f"--dir={secrets}", f"--kubeconfig={secrets}/kubeconfig"),
+        labels={"k8s-app": "machine-config-server"},
+        secrets="machine-config-server",
+        readiness=Probe("/healthz", 22624),
+    )
+
+
+def cluster_version_operator(release_image: str) -> StaticPod:
+    """Applies the payload and reports on the cluster; sees its own node's names and the lab operators' inputs."""
+    secrets = f"{RESOURCES}/cluster-version-operator"
+    return StaticPod(
+        name="cluster-version-operator",
+        namespace="openshift-cluster-version",
+        tag="cluster-version-operator",
+        command=(
+            "/usr/bin/cluster-version-operator",
+            "start",
+            f"--release-image={release_image}",
+            f"--kubeconfig={secrets}/kubeconfig",
+            f"--dir={secrets}",
+        ),
+        labels={"k8s-app": "cluster-version-operator"},
+        secrets="cluster-version-operator",
+    )
+
+
+def assisted_installer_controller() -> StaticPod:
+    """Approves the nodes' CSRs."""
+    secrets = f"{RESOURCES}/assisted-installer-controller"
+    return StaticPod(
+        name="assisted-installer-controller",
+        namespace="assisted-installer",
+        tag="agent-installer-csr-approver",
+        command=("python3", "-m", "lab.release.cluster.approver", f"--kubeconfig={secrets}/kubeconfig"),
+        labels={"app": "assisted-installer-controller", "job-name": "assisted-installer-controller"},
+        secrets="assisted-installer-controller",
+    )
+
+
+def router() -> StaticPod:
+    """The ingress: haproxy on 80, 443 and 1936."""
+    secrets = f"{RESOURCES}/router"
+    return StaticPod(
+        name="router-default",
+        namespace="openshift-ingress",
+        tag="haproxy-router",
+        command=("haproxy", "-W", "-db", "-f", f"{secrets}/haproxy.cfg"),
+        labels={"ingresscontroller.operator.openshift.io/deployment-ingresscontroller": "default"},
+        secrets="router",
+        readiness=Probe("/healthz/ready", 1936),
+    )
+
+
+def console() -> StaticPod:
+    """The console's page, behind the router."""
+    secrets = f"{RESOURCES}/console"
+    return StaticPod(
+        name="console",
+        namespace="openshift-console",
+        tag="console",
+        command=("python3", "-m", "lab.release.cluster.console", f"--kubeconfig={secrets}/kubeconfig"),
+        labels={"app": "console", "component": "ui"},
+        secrets="console",
+        readiness=Probe("/health", 9980),
+    )
+
+
+def control_plane(config: InstallConfig, release_image: str, node_ip: str, hostname: str) -> list[StaticPod]:
+    """Every static pod of a control plane node that is also the ingress (single node and compact clusters)."""
+    return [
+        etcd(node_ip, hostname),
+        kube_apiserver(config, node_ip),
+        kube_controller_manager(config),
+        machine_config_server(),
+        cluster_version_operator(release_image),
+        assisted_installer_controller(),
+        router(),
+        console(),
+    ]
