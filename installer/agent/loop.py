@@ -106,7 +106,8 @@ class Agent:
         """Run one instruction in its own thread; None when it is dropped."""
         kind, identity = str(step.get("step_type", "")), str(step.get("step_id", ""))
         with self._lock:
-            if kind in steps.SINGLE and kind in self._running:
+            # Asked for again while one runs (a slow host, or `install` after the service's restart): one is enough.
+            if kind in self._running:
                 log.info("step %s is dropped: one of its kind is running", identity)
                 return None
             self._running.add(kind)

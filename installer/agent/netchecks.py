@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -91,7 +92,7 @@ def _l2(host: HostSystem, nics: list[Any], address: str, mac: str) -> list[dict[
     checks = []
     version = ip_address(address).version
     for nic in nics:
-        own = [text for text in (nic.ipv4_addresses if version == 4 else nic.ipv6_addresses)]
+        own = nic.ipv4_addresses if version == 4 else nic.ipv6_addresses
         local = [text for text in own if ip_address(address) in ip_network(text, strict=False)]
         if not local:
             continue
@@ -181,7 +182,7 @@ def free_addresses(host: HostSystem, args: list[str]) -> str:
         own = {text.split("/")[0] for item in network.interfaces(host) for text in item.ipv4_addresses}
         addresses = [str(address) for address in net.hosts() if str(address) not in own]
         with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
-            answers: Iterable[str] = pool.map(lambda address: _arping(host, nic, address, 1), addresses)
+            answers: Iterable[str] = pool.map(partial(_arping, host, nic, count=1), addresses)
             free = [address for address, mac in zip(addresses, answers, strict=True) if not mac]
         result.append({"network": cidr, "free_addresses": free})
     return json.dumps(result)

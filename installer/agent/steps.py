@@ -52,8 +52,6 @@ TABLE: Mapping[str, Step] = {
     "logs-gather": lambda ctx, args: logs.gather(ctx.host, _json(args, dict), ctx.client),
     "stop-installation": lambda ctx, args: containers.stop_installation(ctx.host),
 }
-# Steps that take long: asked for again while one runs, the second is dropped.
-SINGLE = frozenset({"install", "logs-gather", "installation-disk-speed-check", "container-image-availability"})
 
 
 def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str]:

@@ -1,0 +1,217 @@
+"""Reading /etc/assisted: the ZTP manifests, extra manifests and host configs (installer.md §2.1, §4.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from installer.rendezvous.errors import ManifestError
+
+OVERRIDES = "agent-install.openshift.io/install-config-overrides"
+ROLES = ("master", "arbiter", "worker")
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    """The YAML documents of a file. Raises ManifestError."""
+    try:
+        found = [item for item in yaml.safe_load_all(path.read_text()) if item is not None]
+    except OSError as error:
+        raise ManifestError(str(path), f"cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ManifestError(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
+    if not all(isinstance(item, dict) for item in found):
+        raise ManifestError(str(path), "must hold objects")
+    return found
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """The manifests by kind; NMStateConfigs may be many."""
+
+    cluster_install: Mapping[str, Any]
+    cluster_deployment: Mapping[str, Any]
+    image_set: Mapping[str, Any]
+    infra_env: Mapping[str, Any]
+    pull_secret: str
+    nmstate: tuple[Mapping[str, Any], ...] = ()
+
+
+def load(directory: Path) -> Manifests:
+    """All manifests of a directory. Raises ManifestError when one that is needed is missing or wrong."""
+    by_kind: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted(directory.glob("*.y*ml")):
+        for document in documents(path):
+            by_kind.setdefault(str(document.get("kind")), []).append(document)
+
+    def one(kind: str) -> dict[str, Any]:
+        found = by_kind.get(kind, [])
+        if len(found) != 1:
+            raise ManifestError(str(directory), f"must hold exactly one {kind}, found {len(found)}")
+        return found[0]
+
+    secret = one("Secret")
+    data = (secret.get("stringData") or {}).get(".dockerconfigjson", "")
+    if not data:
+        raise ManifestError(str(directory), 'pull secret: stringData[".dockerconfigjson"]: Required value')
+    try:
+        compact = json.dumps(json.loads(data), separators=(",", ":"))
+    except ValueError:
+        raise ManifestError(str(directory), "pull secret is not JSON") from None
+    return Manifests(
+        cluster_install=one("AgentClusterInstall"),
+        cluster_deployment=one("ClusterDeployment"),
+        image_set=(by_kind.get("ClusterImageSet") or [{}])[0],
+        infra_env=one("InfraEnv"),
+        pull_secret=compact,
+        nmstate=tuple(by_kind.get("NMStateConfig", [])),
+    )
+
+
+def _proxy(spec: Mapping[str, Any]) -> dict[str, str]:
+    given = spec.get("proxy") or {}
+    names = {"httpProxy": "http_proxy", "httpsProxy": "https_proxy", "noProxy": "no_proxy"}
+    return {names[key]: str(value) for key, value in given.items() if key in names and value}
+
+
+def cluster_params(manifests: Manifests, release_image: str, version: str) -> dict[str, Any]:
+    """cluster-create-params from the manifests."""
+    spec = manifests.cluster_install.get("spec") or {}
+    deployment = manifests.cluster_deployment.get("spec") or {}
+    networking = spec.get("networking") or {}
+    provision = spec.get("provisionRequirements") or {}
+    image_set = str((spec.get("imageSetRef") or {}).get("name", ""))
+    masters = int(provision.get("controlPlaneAgents") or 3)
+    platform = str(spec.get("platformType") or ("None" if masters == 1 else "BareMetal")).lower()
+    body: dict[str, Any] = {
+        "name": deployment.get("clusterName") or manifests.cluster_install["metadata"]["name"],
+        "base_dns_domain": deployment.get("baseDomain", ""),
+        "openshift_version": version or image_set.removeprefix("openshift-") or "unknown",
+        "ocp_release_image": release_image or (manifests.image_set.get("spec") or {}).get("releaseImage", ""),
+        "pull_secret": manifests.pull_secret,
+        "ssh_public_key": spec.get("sshPublicKey", ""),
+        "control_plane_count": masters,
+        "platform": {"type": platform},
+        "network_type": networking.get("networkType") or "OVNKubernetes",
+        "user_managed_networking": networking.get("userManagedNetworking", platform in ("none", "external")),
+        "machine_networks": [{"cidr": item["cidr"]} for item in networking.get("machineNetwork") or []],
+        "cluster_networks": [
+            {"cidr": item["cidr"], "host_prefix": item.get("hostPrefix", 0)}
+            for item in networking.get("clusterNetwork") or []
+        ],
+        "service_networks": [{"cidr": cidr} for cidr in networking.get("serviceNetwork") or []],
+        **_proxy(spec),
+    }
+    for key in ("cluster_networks", "service_networks"):
+        if not body[key]:
+            del body[key]
+    for kind in ("api", "ingress"):
+        many = spec.get(f"{kind}VIPs") or ([spec[f"{kind}VIP"]] if spec.get(f"{kind}VIP") else [])
+        body[f"{kind}_vips"] = [{"ip": ip} for ip in many]
+    external = spec.get("external")
+    if external:
+        body["platform"]["external"] = {
+            "platform_name": external.get("platformName", ""),
+            "cloud_controller_manager": external.get("cloudControllerManager", ""),
+        }
+    encryption = spec.get("diskEncryption")
+    if encryption:
+        body["disk_encryption"] = {
+            "enable_on": encryption.get("enableOn", "none"),
+            "mode": encryption.get("mode", "tpmv2"),
+            "tang_servers": encryption.get("tangServers", ""),
+        }
+    if spec.get("loadBalancer"):
+        body["load_balancer"] = {"type": str(spec["loadBalancer"].get("type", ""))}
+    return body
+
+
+def overrides(manifests: Manifests) -> str:
+    """The install-config overrides of the AgentClusterInstall's annotation, or empty."""
+    return str(((manifests.cluster_install.get("metadata") or {}).get("annotations") or {}).get(OVERRIDES, ""))
+
+
+def infra_env_params(manifests: Manifests, cluster_id: str, image_type: str, version: str) -> dict[str, Any]:
+    """infra-env-create-params. Raises ManifestError when an NMStateConfig's labels do not match."""
+    spec = manifests.infra_env.get("spec") or {}
+    wanted = (spec.get("nmStateConfigLabelSelector") or spec.get("nmstateConfigLabelSelector") or {}).get(
+        "matchLabels"
+    ) or {}
+    static = []
+    for item in manifests.nmstate:
+        metadata = item.get("metadata") or {}
+        labels = metadata.get("labels") or {}
+        if not wanted or any(labels.get(key) != value for key, value in wanted.items()):
+            raise ManifestError(
+                f"NMStateConfig {metadata.get('name')}",
+                f"labels {json.dumps(labels)} do not match the InfraEnv's selector {json.dumps(wanted)}",
+            )
+        config = item.get("spec") or {}
+        static.append(
+            {
+                "network_yaml": yaml.safe_dump(config.get("config") or {}, sort_keys=False),
+                "mac_interface_map": [
+                    {"mac_address": nic["macAddress"], "logical_nic_name": nic["name"]}
+                    for nic in config.get("interfaces") or []
+                ],
+            }
+        )
+    body: dict[str, Any] = {
+        "name": manifests.infra_env["metadata"]["name"],
+        "cluster_id": cluster_id,
+        "openshift_version": version,
+        "pull_secret": manifests.pull_secret,
+        "ssh_authorized_key": spec.get("sshAuthorizedKey", ""),
+        "image_type": image_type,
+        "cpu_architecture": spec.get("cpuArchitecture") or "x86_64",
+        "additional_ntp_sources": ",".join(spec.get("additionalNTPSources") or []),
+        "additional_trust_bundle": spec.get("additionalTrustBundle") or "",
+    }
+    if static:
+        body["static_network_config"] = static
+    if _proxy(spec):
+        body["proxy"] = _proxy(spec)
+    return body
+
+
+def extra_manifests(directory: Path) -> Iterator[tuple[str, bytes]]:
+    """(file name, content) of each extra manifest; empty files are passed over."""
+    for path in sorted(directory.glob("*.y*ml")) if directory.is_dir() else []:
+        content = path.read_bytes()
+        if content.strip():
+            yield path.name, content
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """What agent-config says of one host: found by any of its MACs."""
+
+    name: str
+    macs: frozenset[str]
+    role: str = ""
+    hints: Mapping[str, Any] = field(default_factory=dict)
+
+
+def host_configs(directory: Path) -> list[HostConfig]:
+    """All host configs. Raises ManifestError."""
+    found = []
+    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+        if not path.is_dir():
+            continue
+        macs_file, hints_file, role_file = (path / name for name in ("mac_addresses", "root-device-hints.yaml", "role"))
+        if not macs_file.is_file():
+            raise ManifestError(str(macs_file), "is missing")
+        macs = frozenset(line.strip().lower() for line in macs_file.read_text().splitlines() if line.strip())
+        hints: dict[str, Any] = {}
+        if hints_file.is_file():
+            for document in documents(hints_file):
+                hints.update(document)
+        role = role_file.read_text().strip() if role_file.is_file() else ""
+        if role and role not in ROLES:
+            raise ManifestError(str(role_file), f"role {role!r} is not one of {', '.join(ROLES)}")
+        found.append(HostConfig(path.name, macs, role, hints))
+    return found

@@ -1,0 +1,62 @@
+"""Root device hints against a host's disks (installer.md §5.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+GB = 1000**3
+NOT_FOUND = "/dev/not-found-by-hints"
+Disk = Mapping[str, Any]
+Match = Callable[[Disk, Any], bool]
+
+
+def _equals(*keys: str) -> Match:
+    return lambda disk, value: any(str(disk.get(key) or "") == str(value) for key in keys)
+
+
+def _contains(key: str) -> Match:
+    return lambda disk, value: str(value) in str(disk.get(key) or "")
+
+
+def _device(disk: Disk, value: Any) -> bool:
+    # by_id beyond upstream's two: a user who names a disk by its id means that disk.
+    return str(value) in {str(disk.get(key) or "") for key in ("path", "by_path", "by_id", "id")} - {""}
+
+
+def _rotational(disk: Disk, value: Any) -> bool:
+    return (disk.get("drive_type") == "HDD") is bool(value)
+
+
+TABLE: Mapping[str, Match] = {
+    "deviceName": _device,
+    "hctl": _equals("hctl"),
+    "model": _contains("model"),
+    "vendor": _contains("vendor"),
+    "serialNumber": _equals("serial"),
+    "wwn": _equals("wwn"),
+    "wwnWithExtension": _equals("wwn"),
+    "wwnVendorExtension": _equals("wwn"),
+    "minSizeGigabytes": lambda disk, value: int(disk.get("size_bytes") or 0) >= int(value) * GB,
+    "rotational": _rotational,
+}
+
+
+def matches(disk: Disk, hints: Mapping[str, Any]) -> bool:
+    """Do all hints hold for this disk? A hint that is not known never does."""
+    return all(
+        name in TABLE and TABLE[name](disk, value) for name, value in hints.items() if value is not None and value != ""
+    )
+
+
+def choose(disks: list[Disk], hints: Mapping[str, Any]) -> str:
+    """Id of the first eligible matching disk in inventory order; NOT_FOUND when none is."""
+    for disk in disks:
+        if (disk.get("installation_eligibility") or {}).get("eligible") and matches(disk, hints):
+            return str(disk.get("id") or disk.get("path"))
+    return NOT_FOUND
+
+
+def describe(hints: Mapping[str, Any]) -> str:
+    """The hints in one line."""
+    return ", ".join(f"{name}={value}" for name, value in hints.items())
