@@ -2,7 +2,7 @@
 
 console/NAME.log            raw serial line; NAME.timed.log with times, NAME.txt without control sequences
 screens/NAME.png            what the screen shows
-libvirt/NAME.{inactive,live}.xml, network.xml, NAME.qemu.log
+libvirt/NAME.{inactive,live}.xml, network.xml, qemu-NAME.log
 services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, supervisor
 nodes/NAME/*                journal, containers, addresses, disks: over SSH, when it answers
 phases.json                 phases with durations
@@ -23,6 +23,7 @@ from lab.errors import LabError
 
 if TYPE_CHECKING:
     from lab.lab import Lab
+    from lab.layout import Layout
     from lab.node import Node
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,11 @@ _CENSOR = (
 COMMANDS = {
     "journal.log": f"sudo journalctl --no-pager -o short-precise | {_CENSOR}",
     "podman-ps.txt": "sudo podman ps -a",
+    "podman-logs.txt": (
+        'for c in $(sudo podman ps -aq); do echo "== $(sudo podman ps -a --filter id=$c --format {{.Names}})"; '
+        f"sudo podman logs $c 2>&1 | tail -n 2000 | {_CENSOR}; done"
+    ),
+    "pod-logs.txt": f"sudo sh -c 'tail -n 500 /var/log/pods/*/*/*.log' 2>&1 | {_CENSOR}",
     "pods.txt": "sudo crictl pods 2>&1; sudo crictl ps -a 2>&1",
     "ip.txt": "ip -details address; ip route",
     "lsblk.txt": "lsblk -o NAME,SIZE,TYPE,FSTYPE,LABEL,MOUNTPOINTS",
@@ -64,14 +70,6 @@ class _Collector:
         path = self.target.joinpath(*names)
         path.mkdir(parents=True, exist_ok=True)
         return path
-
-    def services(self) -> None:
-        for source in (self.lab.layout.log, self.lab.layout.root / "libvirt/log/qemu"):
-            for path in sorted(source.glob("*.*")) if source.is_dir() else []:
-                shutil.copyfile(path, self.folder("services" if source.name == "log" else "libvirt") / path.name)
-        leases = self.lab.layout.root / "dnsmasq.leases"
-        if leases.exists():
-            shutil.copyfile(leases, self.folder("services") / leases.name)
 
     def outside(self, node: Node) -> bool:
         """All that can be seen of a node from outside; whether it runs."""
@@ -102,6 +100,18 @@ class _Collector:
             self.attempt(f"{name} of {node.name}", keep)
 
 
+def keep_logs(layout: Layout, target: Path) -> None:
+    """Copy what the lab's daemons have logged."""
+    sources = {"services": layout.log, "libvirt": layout.root / "libvirt/log/qemu"}
+    for name, source in sources.items():
+        (target / name).mkdir(parents=True, exist_ok=True)
+        for path in sorted(source.glob("*.*")) if source.is_dir() else []:
+            shutil.copyfile(path, target / name / (f"qemu-{path.name}" if name == "libvirt" else path.name))
+    leases = layout.root / "dnsmasq.leases"
+    if leases.exists():
+        shutil.copyfile(leases, target / "services" / leases.name)
+
+
 def _quoted(command: str) -> str:
     return "'" + command.replace("'", "'\\''") + "'"
 
@@ -109,7 +119,7 @@ def _quoted(command: str) -> str:
 def collect(lab: Lab, target: Path) -> list[str]:
     """Gather everything below `target`; returns what could not be had, one line each."""
     work = _Collector(lab, target)
-    work.attempt("logs of services", work.services)
+    work.attempt("logs of services", lambda: keep_logs(lab.layout, target))
     xml = work.folder("libvirt") / "network.xml"
     work.attempt("network XML", lambda: xml.write_text(lab.hypervisor.network_xml("lab")))
     running: list[Node] = []
@@ -122,6 +132,9 @@ def collect(lab: Lab, target: Path) -> list[str]:
         work.attempt(f"outside of {node.name}", look)
     for node in running:
         work.attempt(f"inside of {node.name}", lambda node=node: work.inside(node))  # type: ignore[misc]
+    trouble = "".join(f"{name}: {line}\n" for name, lines in lab.kernel_trouble().items() for line in lines)
+    if trouble:
+        (target / "kernel-trouble.txt").write_text(trouble)
     (target / "missing.txt").write_text("".join(line + "\n" for line in work.missing))
     log.info("evidence is in %s%s", target, f"; {len(work.missing)} item(s) could not be had" if work.missing else "")
     return work.missing

@@ -7,6 +7,7 @@ with Lab(topology, artifacts=Path("artifacts"), release=release) as lab:
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import logging
 import os
@@ -18,7 +19,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
@@ -26,30 +26,25 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from drivers import redfish, ssh
-from drivers.console import FileConsole
-from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor
-from drivers.protocols import PowerState
-from lab import budget, control, domain, evidence, kvm, preflight, records, services
+from lab import budget, control, evidence, preflight, records, services
 from lab.configs import Access
-from lab.errors import LabGoneError, LabStartError, NodeUnreachableError, UnknownNodeError
+from lab.errors import LabGoneError, LabStartError
 from lab.layout import RELEASE_SOURCE, Layout
+from lab.machines import Nodes, connect, define
 from lab.namespaces import NamespaceThreads, enter_argv
-from lab.node import Media, Node
 from lab.paths import budget_file, labs_dir, state_dir
 from lab.phases import Phases
 from lab.plan import Event
-from lab.process import run_streaming
+from lab.process import clean_environment, run_streaming
 from lab.processes import me, start_time
-from lab.topology import NodeSpec, Topology
+from lab.topology import Topology
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
-# What of the caller's environment would lead out of a lab, or make programs in it distrust its CA.
-_FOREIGN = re.compile(r"^(https?|ftp|all|no)_proxy$|^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$", re.I)
 
 
 class HasStorage(Protocol):
@@ -58,13 +53,6 @@ class HasStorage(Protocol):
     @property
     def registry_storage(self) -> Path:
         """The registry's root directory."""
-
-
-class Nodes(dict[str, Node]):
-    """The machines by name."""
-
-    def __missing__(self, name: str) -> Node:
-        raise UnknownNodeError(name, list(self))
 
 
 class Lab(AbstractContextManager["Lab"]):
@@ -140,6 +128,7 @@ class Lab(AbstractContextManager["Lab"]):
             try:
                 self._start(ledger)
             except BaseException:
+                evidence.keep_logs(self.layout, self.artifacts)
                 self.stop()
                 raise
         log.info("lab %s is up after %.1f s: %s", self.id, time.monotonic() - begin, self.layout.root)
@@ -159,7 +148,7 @@ class Lab(AbstractContextManager["Lab"]):
         record.save()
         ledger.hand_over(self.id, supervisor)
         self._connect(prepared.credentials)
-        self._record = msgspec.structs.replace(record, machines=self._define())
+        self._record = msgspec.structs.replace(record, machines=define(self.hypervisor, self.layout))
         self._record.save()
         self._make_nodes(self._record.machines)
 
@@ -207,53 +196,17 @@ class Lab(AbstractContextManager["Lab"]):
             run=self._threads.call,
         )
 
-    def _define(self) -> dict[str, str]:
-        """Define network, pool and machines; returns the machines' UUIDs."""
-        self.hypervisor.define_network(domain.network_xml())
-        self.hypervisor.define_pool(domain.pool_xml(self.layout.pool))
-        verdict = kvm.probe()
-        log.info("guests run with %s: %s", "KVM" if verdict.usable else "TCG", verdict.reason)
-        machines = {}
-        for node in self.topology.nodes:
-            domain.make_disk(self.layout.disk(node), node.disk_gib)
-            xml = domain.domain_xml(node, self.layout, kvm=verdict.usable)
-            machines[node.name] = self.hypervisor.define_machine(xml).uuid
-        return machines
-
     def _make_nodes(self, machines: Mapping[str, str]) -> None:
         for spec in self.topology.nodes:
-            self.nodes[spec.name] = self._make_node(spec, machines[spec.name])
-
-    def _make_node(self, spec: NodeSpec, uuid: str) -> Node:
-        machine = self.hypervisor.machine(spec.name)
-        system = self.bmc.system(uuid, spec.name)
-
-        def why_silent() -> str | None:
-            return "the machine is off" if machine.state() is PowerState.OFF else None
-
-        return Node(
-            spec=spec,
-            uuid=uuid,
-            power=system,
-            media=Media(system, self.serve),
-            boot=system,
-            console=FileConsole(
-                self.layout.console_log(spec),
-                self.layout.console_socket(spec),
-                machine=spec.name,
-                still_possible=why_silent,
-            ),
-            screen=machine,
-            link=machine.link(spec.mac),
-            connect=partial(self._ssh, spec),
-        )
-
-    def _ssh(self, spec: NodeSpec, timeout: float) -> Any:
-        prefix = enter_argv(self.init, [])
-        try:
-            return ssh.connect(spec.ip, prefix, self.layout.root / "ssh_config", machine=spec.name, timeout=timeout)
-        except ConnectionFailedError as error:
-            raise NodeUnreachableError(f"SSH of {spec.name}", timeout, str(error)) from error
+            self.nodes[spec.name] = connect(
+                spec,
+                machines[spec.name],
+                hypervisor=self.hypervisor,
+                bmc=self.bmc,
+                layout=self.layout,
+                init=self.init,
+                serve=self.serve,
+            )
 
     def keep(self) -> None:
         """Leave the lab running when this object, or this process, ends; `node0-lab down` ends it then."""
@@ -345,12 +298,6 @@ class Lab(AbstractContextManager["Lab"]):
             raise LabGoneError(f"lab {self.id} is not running")
         return self._threads.call(function, *args, **kwargs)
 
-    def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """This process's environment without proxies and foreign CAs, with `extra` on top."""
-        own = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
-        own["PATH"] = f"{own.get('PATH', '/usr/bin:/bin')}:/usr/local/sbin:/usr/sbin:/sbin"
-        return own | dict(extra or {})
-
     def run(
         self,
         argv: Sequence[str],
@@ -371,7 +318,7 @@ class Lab(AbstractContextManager["Lab"]):
             enter_argv(self.init, list(argv), cwd=str((cwd or Path.cwd()).absolute())),
             log_file=folder / f"{next(self._commands):03d}-{label}.log",
             timeout=timeout,
-            env=self.environment(env),
+            env=clean_environment(env),
             shown=argv,
         )
 
@@ -381,7 +328,7 @@ class Lab(AbstractContextManager["Lab"]):
         if not source.is_file():
             raise FileNotFoundError(f"{source}: no such file to serve")
         # One folder a source keeps equal names apart and leaves the name as it is.
-        folder = self.layout.www / f"{abs(hash(str(source))):x}"[:8]
+        folder = self.layout.www / hashlib.sha256(bytes(source)).hexdigest()[:8]
         folder.mkdir(exist_ok=True)
         link = folder / source.name
         link.unlink(missing_ok=True)
@@ -391,6 +338,11 @@ class Lab(AbstractContextManager["Lab"]):
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A phase of the run: its duration goes to ARTIFACTS/phases.json."""
         return self._phases.phase(name)
+
+    def kernel_trouble(self) -> dict[str, list[str]]:
+        """Lines of each machine's console in which its kernel complains about itself; machines without are left out."""
+        found = {name: node.console.trouble() for name, node in self.nodes.items()}
+        return {name: lines for name, lines in found.items() if lines}
 
     def collect(self, artifacts: Path | None = None) -> list[str]:
         """Gather all evidence, from outside first; returns what could not be had, one line each."""

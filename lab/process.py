@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -18,6 +19,17 @@ log = logging.getLogger(__name__)
 
 _TAIL_LINES = 25
 _DRAIN_SECONDS = 5.0
+
+
+# What of the caller's environment would lead out of a lab, or make programs in it distrust its CA.
+_FOREIGN = re.compile(r"^(https?|ftp|all|no)_proxy$|^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$", re.I)
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without proxies and foreign CAs, with `extra` on top."""
+    own = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
+    own["PATH"] = f"{own.get('PATH', '/usr/bin:/bin')}:/usr/local/sbin:/usr/sbin:/sbin"
+    return own | dict(extra or {})
 
 
 class _Stream(threading.Thread):

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -12,9 +13,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
+import msgspec
 import pycdlib
 import pytest
 
@@ -77,7 +80,7 @@ def ask(name):
 
 
 def test_a_lab_offers_its_services(tmp_path):
-    with Lab(topology.ha("dhcp"), artifacts=tmp_path) as lab:
+    with Lab(small(topology.ha("dhcp")), artifacts=tmp_path) as lab:
         domain = lab.topology.cluster_domain
         assert lab.inside(ask, f"api.{domain}") == ["192.168.111.5"]
         assert lab.inside(ask, f"console.apps.{domain}") == ["192.168.111.4"]
@@ -127,7 +130,7 @@ def test_a_lab_offers_its_services(tmp_path):
 
 
 def test_a_service_can_fail_and_come_back(tmp_path):
-    with Lab(topology.sno(), artifacts=tmp_path) as lab:
+    with Lab(small(topology.sno()), artifacts=tmp_path) as lab:
         assert all(lab.services.running().values())
         lab.services.stop("dnsmasq")
         assert lab.services.running()["dnsmasq"] is False
@@ -137,7 +140,7 @@ def test_a_service_can_fail_and_come_back(tmp_path):
 
 
 def test_a_machine_boots_what_the_bmc_inserts(tmp_path, tiny_iso):
-    with Lab(topology.sno(firmware="bios"), artifacts=tmp_path) as lab:
+    with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path) as lab:
         node = lab.nodes["master-0"]
         with pytest.raises(MediaError):
             node.media.insert(f"{lab.layout.http_url}/absent.iso")
@@ -160,19 +163,27 @@ def test_a_machine_boots_what_the_bmc_inserts(tmp_path, tiny_iso):
 
 
 def test_two_labs_with_the_same_addresses(tmp_path):
-    with Lab(topology.sno(), tmp_path / "a") as one, Lab(topology.sno(), tmp_path / "b") as two:
+    with Lab(small(topology.sno()), tmp_path / "a") as one, Lab(small(topology.sno()), tmp_path / "b") as two:
         assert one.bmc.systems() == [one.nodes["master-0"].uuid]
         assert two.bmc.systems() == [two.nodes["master-0"].uuid]
         assert one.nodes["master-0"].uuid != two.nodes["master-0"].uuid
+
+
+def small(shape):
+    """The same with little memory: these tests must not wait for the memory that somebody's installation has."""
+    return msgspec.structs.replace(
+        shape, nodes=tuple(msgspec.structs.replace(node, memory_mib=256) for node in shape.nodes)
+    )
 
 
 ENV = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[2])}
 OWNER = """
 import sys, time
 from pathlib import Path
-from lab import topology
 from lab.lab import Lab
-with Lab(topology.sno(firmware="bios"), Path(sys.argv[1])) as lab:
+from lab.tests.test_lab_live import small
+from lab import topology
+with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
     lab.nodes["master-0"].power.on()
     print(lab._record.supervisor[0], lab.init, lab.layout.root, flush=True)
     lab.run(["sleep", "600"], timeout=600)
@@ -206,7 +217,7 @@ def test_nothing_is_left_when_the_owner_ends(tmp_path, number):
 
 
 def test_a_killed_supervisor_takes_the_lab_with_it(tmp_path):
-    lab = Lab(topology.sno(), tmp_path)
+    lab = Lab(small(topology.sno()), tmp_path)
     with lab:
         inode = os.readlink(f"/proc/{lab.init}/ns/net")
         init, started = lab.init, start_time(lab.init)
@@ -233,3 +244,39 @@ def test_a_kept_lab_outlives_its_owner_and_can_be_taken_up(tmp_path):
     subprocess.run([*cli, "down", "--lab", lab.id], check=True, capture_output=True, env=ENV)
     assert not alive(int(supervisor), started)
     assert not Path(root).exists()
+
+
+def test_a_release_is_served_and_cannot_be_changed(tmp_path):
+    """Push an image into one lab's own registry; another lab serves that storage read-only."""
+    image = tmp_path / "image"
+    subprocess.run(["umoci", "init", "--layout", str(image)], check=True)
+    subprocess.run(["umoci", "new", "--image", f"{image}:x"], check=True)
+
+    def copy(lab, *ends):
+        (tmp_path / "auth.json").write_text(lab.pull_secret)
+        certs = tmp_path / lab.id
+        certs.mkdir()
+        (certs / "ca.crt").write_text(lab.ca_pem)
+        flags = ["--authfile", str(tmp_path / "auth.json"), "--src-cert-dir", str(certs), "--dest-cert-dir", str(certs)]
+        return lab.run(["skopeo", "copy", *flags, *ends], timeout=60)
+
+    with Lab(small(topology.sno()), tmp_path / "a") as writable:
+        there = f"docker://{writable.layout.release_mirror}:x"
+        assert copy(writable, f"oci:{image}:x", there).returncode == 0
+        shutil.copytree(writable.layout.root / "registry", tmp_path / "storage")
+
+    @dataclass(frozen=True)
+    class Release:
+        registry_storage: Path
+
+    with Lab(small(topology.sno()), tmp_path / "b", release=Release(tmp_path / "storage")) as lab:
+        assert copy(lab, there, f"dir:{tmp_path / 'got'}").returncode == 0
+        refused = copy_again(lab, tmp_path, image)
+        assert refused.returncode != 0
+        assert "405" in refused.stderr
+
+
+def copy_again(lab, tmp_path, image):
+    flags = ["--authfile", str(tmp_path / "auth.json"), "--dest-cert-dir", str(tmp_path / lab.id)]
+    subprocess.run(["umoci", "config", "--image", f"{image}:x", "--author", "somebody else"], check=True)
+    return lab.run(["skopeo", "copy", *flags, f"oci:{image}:x", f"docker://{lab.layout.release_mirror}:y"], timeout=60)

@@ -1,0 +1,85 @@
+"""From a topology's nodes to machines that can be driven: defined in libvirt, reached through their BMCs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from drivers import ssh
+from drivers.console import FileConsole
+from drivers.errors import ConnectionFailedError
+from drivers.libvirt import Hypervisor
+from drivers.protocols import PowerState
+from drivers.redfish import Service
+from lab import domain, kvm
+from lab.errors import NodeUnreachableError, UnknownNodeError
+from lab.layout import Layout
+from lab.namespaces import enter_argv
+from lab.node import Media, Node
+from lab.topology import NodeSpec
+
+log = logging.getLogger(__name__)
+
+
+class Nodes(dict[str, Node]):
+    """The machines by name."""
+
+    def __missing__(self, name: str) -> Node:
+        raise UnknownNodeError(name, list(self))
+
+
+def define(hypervisor: Hypervisor, layout: Layout) -> dict[str, str]:
+    """Define the lab's network, pool and machines, all off; returns the machines' UUIDs by name."""
+    hypervisor.define_network(domain.network_xml())
+    hypervisor.define_pool(domain.pool_xml(layout.pool))
+    verdict = kvm.probe()
+    log.info("guests run with %s: %s", "KVM" if verdict.usable else "TCG", verdict.reason)
+    machines = {}
+    for node in layout.topology.nodes:
+        domain.make_disk(layout.disk(node), node.disk_gib)
+        machines[node.name] = hypervisor.define_machine(domain.domain_xml(node, layout, kvm=verdict.usable)).uuid
+    return machines
+
+
+def connect(
+    spec: NodeSpec,
+    uuid: str,
+    *,
+    hypervisor: Hypervisor,
+    bmc: Service,
+    layout: Layout,
+    init: int,
+    serve: Callable[[Path], str],
+) -> Node:
+    """A defined machine, ready to be driven. `init` is the first process of the lab's namespaces."""
+    machine = hypervisor.machine(spec.name)
+    system = bmc.system(uuid, spec.name)
+
+    def why_silent() -> str | None:
+        return "the machine is off" if machine.state() is PowerState.OFF else None
+
+    return Node(
+        spec=spec,
+        uuid=uuid,
+        power=system,
+        media=Media(system, serve),
+        boot=system,
+        console=FileConsole(
+            layout.console_log(spec), layout.console_socket(spec), machine=spec.name, still_possible=why_silent
+        ),
+        screen=machine,
+        link=machine.link(spec.mac),
+        connect=partial(_ssh, spec, layout, init),
+    )
+
+
+def _ssh(spec: NodeSpec, layout: Layout, init: int, timeout: float) -> Any:
+    try:
+        return ssh.connect(
+            spec.ip, enter_argv(init, []), layout.root / "ssh_config", machine=spec.name, timeout=timeout
+        )
+    except ConnectionFailedError as error:
+        raise NodeUnreachableError(f"SSH of {spec.name}", timeout, str(error)) from error
