@@ -1,0 +1,212 @@
+"""`agent create image`: both files in, one ISO out (reference/installer.md §2)."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from installer.config.agent_types import AgentConfig, Host
+from installer.config.types import InstallConfig
+from installer.create import base_iso, hosts, state
+from installer.credentials import access, certificates, tokens
+from installer.errors import ConfigError
+from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
+from installer.image.copy import copy_patched
+from installer.image.embed import ignition_patch
+from installer.image.iso9660 import Iso
+from installer.manifests.cluster import Inputs, cluster_manifests
+from installer.release import DigestSource, RegistryAccess, Release, registries_conf
+from installer.release.access import NEVER_CONTACT
+
+log = logging.getLogger(__name__)
+
+RELEASE_OVERRIDE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
+OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
+# Where this build's own release would be: a lab release, which only a mirror can answer for.
+DEFAULT_RELEASE = "release.node0.example/node0/lab-release:latest"
+ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "": "x86_64"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """Both files, validated; `sources` are the consumed files by name, for the state."""
+
+    install: InstallConfig
+    agent: AgentConfig
+    sources: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What was read from the release: pull specs by digest and where the base ISO lies."""
+
+    image: str
+    version: str
+    components: dict[str, str]
+    iso: Path
+
+
+def release_image() -> str:
+    """The release image's pullspec: the override of the environment, else this installer's own."""
+    override = os.environ.get(RELEASE_OVERRIDE, "").strip()
+    if override:
+        log.warning("Found override for release image (%s). Please be warned, this is not advised", override)
+    return override or DEFAULT_RELEASE
+
+
+def digest_sources(config: InstallConfig) -> tuple[DigestSource, ...]:
+    """The mirrors, as the registry tools want them."""
+    return tuple(
+        DigestSource(entry.source, entry.mirrors, entry.source_policy == NEVER_CONTACT) for entry in config.sources
+    )
+
+
+def read_payload(config: InstallConfig) -> Payload:
+    """Resolve the release image through the mirrors and fetch the base ISO. Raises ReleaseError and its children."""
+    pullspec = release_image()
+    sources = digest_sources(config)
+    with RegistryAccess(config.pull_secret, sources, config.additional_trust_bundle) as registry:
+        release = Release(pullspec, registry)
+        components = {tag: release.image_for(tag) for tag in IMAGE_VARIABLES.values()}
+        architecture = config.control_plane.architecture if config.control_plane else ""
+        override = os.environ.get(OS_OVERRIDE, "").strip()
+        if override:
+            log.warning("Found override for OS Image (%s). Please be warned, this is not advised", override)
+            iso = Path(override.removeprefix("file://"))
+        else:
+            iso = base_iso.base_iso(release, ARCHITECTURES.get(architecture, architecture))
+        return Payload(pullspec, release.version, components, iso)
+
+
+def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallConfig:
+    """The machine network that holds node0 is never reached through the proxy (reference §1.1)."""
+    if config.proxy is None or config.networking is None:
+        return config
+    ip = ipaddress.ip_address(address)
+    nets = [e.cidr for e in config.networking.machine_network if ip in ipaddress.ip_network(e.cidr, strict=False)]
+    parts = [part for part in config.proxy.no_proxy.split(",") if part]
+    joined = ",".join([*parts, *(net for net in nets[:1] if net not in parts)])
+    return replace(config, proxy=replace(config.proxy, no_proxy=joined))
+
+
+def _proxy_environment(config: InstallConfig) -> dict[str, str]:
+    if config.proxy is None:
+        return {}
+    pairs = {
+        "HTTP_PROXY": config.proxy.http_proxy,
+        "HTTPS_PROXY": config.proxy.https_proxy,
+        "NO_PROXY": config.proxy.no_proxy,
+    }
+    return {name: value for name, value in pairs.items() if value}
+
+
+def _ntp_sources(config: Config) -> tuple[str, ...]:
+    baremetal = config.install.platform.baremetal
+    return config.agent.additional_ntp_sources or (baremetal.additional_ntp_servers if baremetal else ())
+
+
+def _own_state(config: Config, all_hosts: tuple[Host, ...], address: str, ca: bytes, watcher: str) -> dict[str, Any]:
+    install = config.install
+    return {
+        "rendezvousIP": address,
+        "serviceCACert": ca.decode(),
+        "watcherToken": watcher,
+        "clusterName": install.metadata.name,
+        "baseDomain": install.base_domain.rstrip("."),
+        "platform": install.platform.name,
+        "expectedHosts": {
+            "names": [host.hostname for host in all_hosts],
+            "controlPlane": install.masters,
+            "arbiters": install.arbiters,
+            "workers": install.workers,
+        },
+    }
+
+
+def create_image(directory: Path, config: Config) -> Path:
+    """Write the ISO, the credentials and the state into `directory`; returns the ISO's path.
+
+    Everything that can fail for a reason of the user's fails before the first file is written.
+    """
+    all_hosts = hosts.hosts_of(config.install, config.agent)
+    address = hosts.rendezvous_ip(config.agent, all_hosts)
+    install = with_rendezvous_in_no_proxy(config.install, address)
+    files = hosts.host_files(all_hosts)
+    payload = read_payload(install)
+
+    log.debug("making credentials")
+    signers = access.make_signers()
+    service_ca = certificates.authority("node0-service-ca", unit="node0")
+    service = certificates.leaf(service_ca, "assisted-service", addresses=(address,), server=True)
+    made = tokens.make_tokens()
+    password = access.kubeadmin_password()
+    admin_hash = access.password_hash(password)
+
+    inputs = Inputs(install, config.agent, all_hosts, payload.image, payload.version)
+    manifests = cluster_manifests(inputs)
+    manifests["agent-config.yaml"] = config.sources.get("agent-config.yaml", "").encode()
+    sources = digest_sources(install)
+    ignition = live_config(
+        LiveInputs(
+            rendezvous_ip=address,
+            release_image=payload.image,
+            release_version=payload.version,
+            images=payload.components,
+            public_key_pem=made.public_key_pem,
+            agent_token=made.agent,
+            user_token=made.user,
+            watcher_token=made.watcher,
+            tls_files=access.host_tls_files(signers, service_ca, service, admin_hash),
+            pull_secret=install.pull_secret,
+            ssh_keys=tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip()),
+            password_hash=admin_hash,
+            manifests=manifests,
+            extra_manifests=extra_manifests(directory),
+            hosts=files,
+            registries_conf=registries_conf(sources) if sources else "",
+            ca_bundle=install.additional_trust_bundle,
+            ntp_sources=_ntp_sources(config),
+            proxy=_proxy_environment(install),
+            masters=install.masters,
+            arbiters=install.arbiters,
+            workers=install.workers,
+        )
+    )
+    architecture = install.control_plane.architecture if install.control_plane else ""
+    target = directory / f"agent.{ARCHITECTURES.get(architecture, architecture)}.iso"
+    with payload.iso.open("rb") as file:
+        patch = ignition_patch(Iso(file, payload.iso), ignition)
+    how = copy_patched(payload.iso, target, [patch])
+    log.debug("base ISO copied by %s", how)
+    own = _own_state(config, all_hosts, address, service_ca.certificate, made.watcher)
+    outputs = {
+        "auth/kubeconfig": access.kubeconfig(install.metadata.name, install.base_domain, signers).encode(),
+        "auth/kubeadmin-password": password.encode(),
+        "rendezvousIP": address.encode(),
+    }
+    state.write_outputs(directory, outputs, {**state.read_state(directory), **config.sources, state.OWN_KEY: own})
+    for name in config.sources:
+        (directory / name).unlink(missing_ok=True)
+    log.info("Generated ISO at %s.", target)
+    return target
+
+
+def extra_manifests(directory: Path) -> dict[str, bytes]:
+    """openshift/*.yaml and *.yml, each document a file of its own: <base>-<n><ext>, n from 0 (reference §2.1)."""
+    files: dict[str, bytes] = {}
+    folder = directory / "openshift"
+    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
+        try:
+            documents = [d for d in yaml.safe_load_all(path.read_text()) if d is not None]
+        except (OSError, yaml.YAMLError) as error:
+            text = " ".join(str(error).split())
+            raise ConfigError(f"failed to read openshift/{path.name}: {text}", file=path) from error
+        for number, document in enumerate(documents):
+            files[f"{path.stem}-{number}{path.suffix}"] = yaml.safe_dump(document, sort_keys=False).encode()
+    return files
