@@ -1,0 +1,151 @@
+"""The node0 command. Sub-commands import what they need when they run, so that --help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from installer import logs
+from installer.errors import EXIT_FATAL, EXIT_INTERRUPTED, InstallerError
+
+log = logging.getLogger(__name__)
+
+DESCRIPTION = "Agent-based cluster installer: one ISO, booted on every host, makes them a cluster."
+WAIT_FOR = {
+    "bootstrap-complete": "Wait until the cluster's temporary control plane has done its part",
+    "install-complete": "Wait until the cluster is complete, then print its console URL and password",
+}
+
+
+def _common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
+    """--dir and --log-level are understood before and behind the sub-command; only the first parser has defaults."""
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=Path(".") if default is None else default,
+        metavar="DIR",
+        help="assets directory: inputs are read from it, outputs and state are written to it (default: .)",
+    )
+    parser.add_argument(
+        "--log-level",
+        choices=tuple(logs.LEVELS),
+        default="info" if default is None else default,
+        help="what to print to stderr (default: info); everything goes to DIR/.openshift_install.log",
+    )
+
+
+def _command(parent: Any, name: str, text: str, **kwargs: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = parent.add_parser(
+        name, help=text, description=text + ".", formatter_class=argparse.RawDescriptionHelpFormatter, **kwargs
+    )
+    _common(parser)
+    return parser
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(prog="node0", description=DESCRIPTION)
+    _common(top, default=None)
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    agent = _command(commands, "agent", "Install a cluster with one ISO and no other machine's help")
+    agent_commands = agent.add_subparsers(dest="agent", required=True, metavar="COMMAND")
+    create = _command(agent_commands, "create", "Make the files that hosts are booted with")
+    targets = create.add_subparsers(dest="target", required=True, metavar="TARGET")
+    _command(
+        targets,
+        "image",
+        "Make the bootable agent ISO",
+        epilog=(
+            "DIR must hold install-config.yaml and agent-config.yaml. They are consumed: kept in the state file, and\n"
+            "removed. Written are agent.x86_64.iso, auth/kubeconfig, auth/kubeadmin-password and rendezvousIP.\n\n"
+            "environment:\n"
+            "  OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE  release image to install, by digest\n"
+            "  OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE       path of a base ISO to use in place of the payload's"
+        ),
+    )
+    wait = _command(agent_commands, "wait-for", "Follow an installation to its end")
+    wait_targets = wait.add_subparsers(dest="target", required=True, metavar="TARGET")
+    for name, text in WAIT_FOR.items():
+        one = _command(
+            wait_targets,
+            name,
+            text,
+            epilog="exit codes: 0 done, 5 bootstrap failed or timed out, 6 install failed, 7 operators not stable,\n"
+            "            8 interrupted",
+        )
+        one.add_argument(
+            "--timeout", type=float, metavar="SECONDS", help="give up after this long (default: as OpenShift)"
+        )
+    nmstate = _command(commands, "nmstate", "Look at network configuration")
+    gc = _command(
+        nmstate.add_subparsers(dest="nmstate", required=True, metavar="COMMAND"),
+        "gc",
+        "Print the NetworkManager keyfiles of an NMState document",
+    )
+    gc.add_argument("file", nargs="?", help="the document (default: standard input)")
+    gc.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the output")
+    _command(commands, "version", "Print this program's version and its release image")
+    return top
+
+
+def _create_image(directory: Path) -> int:
+    from installer.config import load
+    from installer.create.image import create_image
+
+    create_image(directory, load(directory))
+    return 0
+
+
+def _version() -> int:
+    from importlib.metadata import version
+
+    from installer.create.image import DEFAULT_RELEASE, RELEASE_OVERRIDE
+
+    print(f"node0 {version('node0')}")
+    print(f"release image {os.environ.get(RELEASE_OVERRIDE) or DEFAULT_RELEASE}")
+    return 0
+
+
+def _run(args: argparse.Namespace) -> int:
+    if args.command == "version":
+        return _version()
+    if args.command == "nmstate":
+        from installer.network.command import run_gc
+
+        return run_gc(args.file, args.output)
+    if args.agent == "create":
+        return _create_image(args.dir)
+    from installer import waitfor
+
+    return int(waitfor.run(args.target, args.dir, args.timeout))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code (reference/installer.md §8.3)."""
+    args = parser().parse_args(argv)
+    directory = args.dir if args.command == "agent" else None
+    if directory is not None and not directory.is_dir():
+        print(f"error: --dir {directory}: no such directory", file=sys.stderr)
+        return EXIT_FATAL
+    logs.set_up(args.log_level, directory)
+    try:
+        return _run(args)
+    except InstallerError as error:
+        log.critical("%s", error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        log.error("interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone; nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FATAL
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Log lines as OpenShift's installer prints them: logrus text when piped, coloured levels on a terminal."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import re
+import sys
+from pathlib import Path
+from typing import IO
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
+_NAMES = {
+    logging.DEBUG: "debug",
+    logging.INFO: "info",
+    logging.WARNING: "warning",
+    logging.ERROR: "error",
+    logging.CRITICAL: "fatal",
+}
+_COLOURS = {"debug": 37, "info": 36, "warning": 33, "error": 31, "fatal": 31}
+# logrus quotes a value unless it is made of these alone.
+_PLAIN = re.compile(r"[A-Za-z0-9\-._/@^+]+")
+
+
+def _quoted(text: str) -> str:
+    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)
+
+
+class Piped(logging.Formatter):
+    """`level=info msg="..."`, with `time=` in front for the log file."""
+
+    def __init__(self, *, with_time: bool = False) -> None:
+        super().__init__()
+        self._with_time = with_time
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, whatever the message holds."""
+        parts = [f"level={_NAMES.get(record.levelno, 'info')}", f"msg={_quoted(record.getMessage())}"]
+        if self._with_time:
+            now = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+            parts.insert(0, f'time="{now:%Y-%m-%dT%H:%M:%SZ}"')
+        return " ".join(parts)
+
+
+class Terminal(logging.Formatter):
+    """`INFO message`, the level in colour."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The level's first letters, then the message."""
+        name = _NAMES.get(record.levelno, "info")
+        return f"\x1b[{_COLOURS[name]}m{name.upper()[:5]:<5}\x1b[0m {record.getMessage()}"
+
+
+def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) -> None:
+    """Send the `installer` loggers to stderr from `level` on, and everything to DIR/.openshift_install.log."""
+    stream = stream or sys.stderr
+    root = logging.getLogger("installer")
+    root.setLevel(logging.DEBUG)
+    root.propagate = False
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        handler.close()
+    console = logging.StreamHandler(stream)
+    console.setLevel(LEVELS[level])
+    console.setFormatter(Terminal() if stream.isatty() else Piped())
+    root.addHandler(console)
+    if directory is not None and directory.is_dir():
+        file = logging.FileHandler(directory / ".openshift_install.log", encoding="utf-8")
+        file.setFormatter(Piped(with_time=True))
+        root.addHandler(file)
