@@ -1,0 +1,43 @@
+"""agent-config.yaml as types (reference/installer.md §1.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from installer.config.decode import key
+from installer.config.types import Bmc, ObjectMeta, RootDeviceHints
+
+
+@dataclass(frozen=True)
+class Interface:
+    """A logical name for the NIC of that MAC address."""
+
+    name: str = ""
+    mac_address: str = ""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What is known beforehand of one host."""
+
+    hostname: str = ""
+    role: str = ""
+    interfaces: tuple[Interface, ...] = ()
+    network_config: Any = None
+    root_device_hints: RootDeviceHints | None = None
+    bmc: Bmc | None = key("BMC", default=None)  # noqa: RUF009
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """agent-config.yaml."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    rendezvous_ip: str = key("rendezvousIP", default="")
+    additional_ntp_sources: tuple[str, ...] = key("additionalNTPSources", default=())
+    boot_artifacts_base_url: str = key("bootArtifactsBaseURL", default="")
+    minimal_iso: bool = key("minimalISO", default=False)
+    hosts: tuple[Host, ...] = ()

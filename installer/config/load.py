@@ -1,0 +1,203 @@
+"""From an asset directory to validated inputs; nothing on disk is changed here."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from installer.config import defaults, rules, rules_agent
+from installer.config.agent_types import AgentConfig, Host
+from installer.config.decode import decode
+from installer.config.document import YamlError, compose, load_all
+from installer.config.fielderror import FieldError, aggregate, invalid, raise_if_any, required
+from installer.config.rendezvous import choose
+from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
+from installer.config.types import InstallConfig
+from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError
+
+log = logging.getLogger(__name__)
+
+INSTALL_CONFIG_FILE = "install-config.yaml"
+AGENT_CONFIG_FILE = "agent-config.yaml"
+MANIFESTS_DIR = "openshift"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the user gave, validated.
+
+    extra_manifests: file name (of openshift/) -> text. consumed: files that are on disk now and belong into the state,
+    by asset. ntp_sources and rendezvous_ip are what follows from both configs.
+    """
+
+    install: InstallConfig
+    agent: AgentConfig
+    hosts: tuple[Host, ...]
+    rendezvous_ip: str
+    ntp_sources: tuple[str, ...]
+    extra_manifests: dict[str, str] = field(default_factory=dict)
+    consumed: dict[str, dict[str, bytes]] = field(default_factory=dict)
+
+
+def parse_install_config(text: str) -> InstallConfig:
+    """Decode, convert, default and validate an install-config; ConfigError names all that is wrong."""
+    config = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
+    config, errors = defaults.upconvert(config)
+    if not config.api_version:
+        raise_if_any(
+            "invalid install-config configuration", [required("apiVersion", "install-config version required")]
+        )
+    if config.api_version != "v1":
+        problem = invalid("apiVersion", config.api_version, 'install-config version must be "v1"')
+        raise_if_any("invalid install-config configuration", [problem])
+    for note in defaults.ignored(config):
+        log.warning(note)
+    config = defaults.apply(config)
+    errors += rules.run(config)
+    log.info(
+        "Configuration has %d master replicas, %d arbiter replicas, and %d worker replicas",
+        config.masters,
+        config.arbiters,
+        config.workers,
+    )
+    raise_if_any("invalid install-config configuration", errors, INSTALL_CONFIG_FILE)
+    return config
+
+
+def parse_agent_config(text: str) -> AgentConfig:
+    """Decode and validate an agent-config, its hosts apart."""
+    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "")
+    raise_if_any("invalid Agent Config configuration", list(rules_agent.agent_config(config)), AGENT_CONFIG_FILE)
+    return config
+
+
+def _decode(text: str, cls: type[T], file: str, wrap: str) -> T:
+    try:
+        node = compose(text)
+    except YamlError as error:
+        raise ConfigError(f"{wrap}failed to unmarshal {file}: {error}", file=file) from error
+    if node is None:
+        raise ConfigError(f"{wrap}failed to unmarshal {file}: the file is empty", file=file)
+    value, problems = decode(node, cls)
+    if problems:
+        raise ConfigError(f"{wrap}failed to unmarshal {file}: {aggregate([str(item) for item in problems])}", file=file)
+    return value
+
+
+def resolve_hosts(install: InstallConfig, agent: AgentConfig) -> tuple[Host, ...]:
+    """agent-config's hosts, or else install-config's; validated, and counted against the replicas."""
+    hosts = agent.hosts
+    baremetal = install.platform.baremetal
+    if baremetal is not None and baremetal.hosts:
+        if hosts:
+            log.warning("hosts from install-config.yaml are ignored: agent-config.yaml has hosts")
+        else:
+            hosts = rules_agent.install_config_hosts(baremetal)
+    problems: list[FieldError] = list(rules_agent.hosts(agent, hosts))
+    raise_if_any("invalid Hosts configuration", problems, AGENT_CONFIG_FILE)
+    replicas = {"master": install.masters, "arbiter": install.arbiters, "worker": install.workers}
+    errors, warnings = rules_agent.host_counts(hosts, replicas)
+    for warning in warnings:
+        log.warning(warning)
+    raise_if_any("invalid Hosts configuration", errors, AGENT_CONFIG_FILE)
+    return hosts
+
+
+def _read(directory: Path, name: str) -> bytes | None:
+    try:
+        return (directory / name).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"failed to load {name} file: {error.strerror or error}", file=name) from error
+
+
+def _text(data: bytes, name: str, wrap: str = "") -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{wrap}failed to unmarshal {name}: not UTF-8 text at byte {error.start}", file=name
+        ) from error
+
+
+def _extra_manifests(directory: Path) -> dict[str, bytes]:
+    folder = directory / MANIFESTS_DIR
+    if not folder.is_dir():
+        return {}
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix in (".yaml", ".yml") and path.is_file():
+            found[f"{MANIFESTS_DIR}/{path.name}"] = path.read_bytes()
+        elif not path.name.startswith("."):
+            log.warning("%s/%s is ignored: extra manifests end in .yaml or .yml", MANIFESTS_DIR, path.name)
+    return found
+
+
+def load_inputs(directory: Path, target: str) -> Inputs:
+    """Read and validate the inputs in `directory`, those consumed earlier from its state; `target` is for messages."""
+    if not directory.is_dir():
+        raise ConfigError(f"asset directory {directory} does not exist")
+    state = State.load(directory)
+    consumed: dict[str, dict[str, bytes]] = {}
+    found: dict[str, dict[str, bytes]] = {}
+    for asset, label, name in (
+        (INSTALL_CONFIG, "Install Config", INSTALL_CONFIG_FILE),
+        (AGENT_CONFIG, "Agent Config", AGENT_CONFIG_FILE),
+    ):
+        data = _read(directory, name)
+        if data is not None:
+            consumed[asset] = {name: data}
+        files = consumed.get(asset) or state.files(asset)
+        if not files and asset == INSTALL_CONFIG:
+            raise AssetError(
+                f'failed to fetch {target}: failed to load asset "{label}"',
+                ConfigError(f"missing configuration or manifest file: {directory / name} does not exist"),
+            )
+        found[asset] = files
+    manifests = _extra_manifests(directory)
+    if manifests:
+        consumed[EXTRA_MANIFESTS] = manifests
+    found[EXTRA_MANIFESTS] = manifests or state.files(EXTRA_MANIFESTS)
+
+    with _asset(target, "Install Config"):
+        install = parse_install_config(
+            _text(found[INSTALL_CONFIG][INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
+        )
+    with _asset(target, "Agent Config"):
+        raw = found[AGENT_CONFIG].get(AGENT_CONFIG_FILE)
+        agent = parse_agent_config(_text(raw, AGENT_CONFIG_FILE)) if raw is not None else AgentConfig()
+    with _asset(target, "Agent Hosts"):
+        hosts = resolve_hosts(install, agent)
+    with _asset(target, "Extra Manifests"):
+        extra = {}
+        for name, data in found[EXTRA_MANIFESTS].items():
+            text = _text(data, name)
+            try:
+                load_all(text)
+            except YamlError as error:
+                raise ConfigError(f"failed to unmarshal {name}: {error}", file=name) from error
+            extra[name.removeprefix(f"{MANIFESTS_DIR}/")] = text
+    with _asset(target, "Agent Installer Ignition"):
+        rendezvous = choose(agent, hosts)
+    baremetal = install.platform.baremetal
+    ntp = agent.additional_ntp_sources or (baremetal.additional_ntp_servers if baremetal else ())
+    return Inputs(install, agent, hosts, rendezvous, tuple(ntp), extra, consumed)
+
+
+class _asset:
+    """Wrap errors with the name of the asset that could not be loaded."""
+
+    def __init__(self, target: str, name: str) -> None:
+        self._wrap = f'failed to fetch {target}: failed to load asset "{name}"'
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, InstallerError):
+            raise AssetError(self._wrap, error) from error

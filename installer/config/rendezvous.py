@@ -1,0 +1,28 @@
+"""Choosing the rendezvous IP (reference/installer.md §1.5)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from installer.config.agent_types import AgentConfig, Host
+from installer.config.rules_agent import static_addresses
+from installer.errors import ConfigError
+
+
+def choose(agent: AgentConfig, hosts: Sequence[Host]) -> str:
+    """agent-config's rendezvousIP, else the first static address of a master, else of a host without a role.
+
+    Canonical, since hosts compare it as text with their own addresses.
+    """
+    if agent.rendezvous_ip:
+        return str(ipaddress.ip_address(agent.rendezvous_ip))
+    for roles in (("master", "arbiter"), ("",)):
+        for host in hosts:
+            if host.role in roles:
+                for address in static_addresses(host):
+                    return address
+    raise ConfigError(
+        "missing rendezvousIP in agent-config.yaml, at least one host networkConfig, or at least one NMStateConfig "
+        "manifest: one of them must give the rendezvous host's static IP"
+    )

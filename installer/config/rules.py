@@ -1,0 +1,50 @@
+"""The table of rules: each has the number of reference/installer.md §1.2 and yields what is wrong with a config.
+
+    @rule("7", "baseDomain")
+    def base_domain(config: InstallConfig) -> Iterator[FieldError]: ...
+
+Rules see a config with its defaults filled in, do not depend on each other, and must not fail on values that other
+rules refuse. They run in the order in which their modules are listed below, which is the order of the report.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from installer.config.fielderror import FieldError
+from installer.config.types import InstallConfig
+
+Check = Callable[[InstallConfig], Iterator[FieldError]]
+
+_MODULES = ("rules_general", "rules_networking", "rules_platform", "rules_vips", "rules_pools", "rules_sources")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One row of the table."""
+
+    number: str
+    path: str
+    check: Check
+
+
+TABLE: list[Rule] = []
+
+
+def rule(number: str, path: str) -> Callable[[Check], Check]:
+    """Put a check into the table."""
+
+    def register(check: Check) -> Check:
+        TABLE.append(Rule(number, path, check))
+        return check
+
+    return register
+
+
+def run(config: InstallConfig) -> list[FieldError]:
+    """All that is wrong with an install-config."""
+    for module in _MODULES:
+        importlib.import_module(f"installer.config.{module}")
+    return [error for entry in TABLE for error in entry.check(config)]
