@@ -1,0 +1,35 @@
+"""The room's work in one call: an nmstate document in, NetworkManager keyfiles or a list of problems out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from installer.network.document import read_document
+from installer.network.errors import InvalidNetworkConfig
+from installer.network.keyfile import render
+from installer.network.place import place
+from installer.network.plan import make_plan
+from installer.network.profiles import Sections, interface_profiles
+from installer.network.reader import Problems
+
+SUFFIX = ".nmconnection"
+
+
+def profiles(config: Any) -> list[tuple[str, Sections]]:
+    """(profile id, sections) of every profile, in upstream's order; raises InvalidNetworkConfig with all problems."""
+    problems = Problems()
+    document = read_document(config, problems)
+    plan, extra = place(document, make_plan(document, problems), problems)
+    if problems.found:
+        raise InvalidNetworkConfig(problems.found)
+    return [profile for one in plan.ordered() for profile in interface_profiles(one, plan, extra)]
+
+
+def keyfiles(config: Mapping[str, Any]) -> dict[str, str]:
+    """File name (ending in .nmconnection) to keyfile text, as `nmstatectl gc` makes them (reference/nmstate.md).
+
+    `config` is an nmstate document as parsed from YAML. Raises InvalidNetworkConfig, which carries every problem of
+    the document, each with the field's path, its value, and the rule. An empty document gives no files.
+    """
+    return {f"{name}{SUFFIX}": render(sections) for name, sections in profiles(config)}
