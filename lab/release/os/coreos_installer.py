@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import glob
 import json
+import mmap
 import os
 import re
 import shutil
@@ -23,10 +24,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
-IMAGE = Path("/usr/lib/node0/metal.raw.zst")
-IMAGE_FACTS = Path("/usr/lib/node0/metal.json")
+IMAGE = Path("/usr/lib/node0/metal.raw")
 NETWORK_DIR = Path("/etc/NetworkManager/system-connections")
 BOOT_PARTITION, ROOT_PARTITION = 3, 4
 BLOCK = 1 << 20
@@ -35,6 +35,13 @@ BLKRRPART, BLKZEROOUT, BLKGETSIZE64 = 0x125F, 0x127F, 0x80081272
 PROGRESS_SECONDS = 1.0
 # The partition table is read again only when nobody has the old partitions open; udev looks at them just then.
 REREAD_SECONDS = 60.0
+
+
+class Reader(Protocol):
+    """What an image is read from: the raw end of a pipe, a file."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Fill ``buffer`` as far as there is data; 0 at the end."""
 
 
 class InstallError(Exception):
@@ -53,7 +60,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     install.add_argument("--append-karg", action="append", default=[], metavar="ARG")
     install.add_argument("--delete-karg", action="append", default=[], metavar="ARG")
     install.add_argument("--firstboot-args", "--firstboot-kargs", default="", metavar="ARGS")
-    install.add_argument("-f", "--image-file", type=Path, default=IMAGE, help="another image (zstd) than the live one")
+    install.add_argument("-f", "--image-file", type=Path, default=IMAGE, help="another raw image than the live one")
     # The image is the live system's own, so there is nothing to download or to check a signature of.
     install.add_argument("--insecure", action="store_true")
     install.add_argument("--insecure-ignition", action="store_true")
@@ -88,21 +95,28 @@ def emit_line(text: str) -> None:
     print(text, end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
 
 
-def write_sparse(source: IO[bytes], target: int, progress: Callable[[int], None]) -> int:
+def write_sparse(source: Reader, target: int, progress: Callable[[int], None]) -> int:
     """Copy to file descriptor ``target``, leaving out blocks of zeros; returns the bytes that the source had.
 
-    The target must read as zeros where nothing is written.
+    The target must read as zeros where nothing is written. Blocks come from page-aligned memory, so it may be open for
+    direct input and output, which under emulation takes half the time of the way through the page cache.
     """
     zeros = bytes(BLOCK)
     done = 0
-    while block := source.read(BLOCK):
-        if block != zeros[: len(block)]:
-            view = memoryview(block)
-            while view:
-                view = view[os.pwrite(target, view, done + len(block) - len(view)) :]
-        done += len(block)
-        progress(done)
-    return done
+    with mmap.mmap(-1, BLOCK) as page, memoryview(page) as block:
+        while True:
+            filled = 0
+            while filled < BLOCK and (count := source.readinto(block[filled:])):
+                filled += count
+            if not filled:
+                return done
+            if page[:filled] != zeros[:filled]:
+                written = 0
+                while written < filled:
+                    with block[written:filled] as rest:
+                        written += os.pwrite(target, rest, done + written)
+            done += filled
+            progress(done)
 
 
 def zero(target: int, start: int, length: int) -> None:
@@ -110,27 +124,28 @@ def zero(target: int, start: int, length: int) -> None:
     fcntl.ioctl(target, BLKZEROOUT, struct.pack("=QQ", start, length))
 
 
-def write_image(image: Path, facts: Path, device: str) -> None:
+def write_image(image: Path, device: str) -> None:
     """Write the disk image to ``device`` and make the kernel see its partitions.
 
     Raises:
-        InstallError: the image is damaged, or does not fit.
+        InstallError: the image does not fit, or was cut short.
     """
-    total = int(json.loads(facts.read_text())["size"])
-    with open(device, "r+b", buffering=0) as disk:
+    total = image.stat().st_size
+    disk = os.open(device, os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+    try:
         size = struct.unpack("=Q", fcntl.ioctl(disk, BLKGETSIZE64, bytes(8)))[0]
         if size < total:
             raise InstallError(f"{device} holds {mib(size)}, the image needs {mib(total)}")
-        zero(disk.fileno(), 0, total)
+        zero(disk, 0, total)
         # An old table at the disk's end would be found there.
-        zero(disk.fileno(), size - BLOCK, BLOCK)
-        with subprocess.Popen(["zstd", "-dcq", str(image)], stdout=subprocess.PIPE) as zstd:
-            assert zstd.stdout is not None
-            progress = Progress(total, emit_line)
-            done = write_sparse(zstd.stdout, disk.fileno(), progress.update)
-        if zstd.returncode or done != total:
-            raise InstallError(f"the image is damaged: {done} of {total} bytes, zstd ended with {zstd.returncode}")
-        os.fsync(disk.fileno())
+        zero(disk, size // BLOCK * BLOCK - BLOCK, BLOCK + size % BLOCK)
+        with open(image, "rb", buffering=0) as source:
+            done = write_sparse(source, disk, Progress(total, emit_line).update)
+        if done != total:
+            raise InstallError(f"the image was cut short: {done} of {total} bytes")
+        os.fsync(disk)
+    finally:
+        os.close(disk)
     print("", file=sys.stderr)
 
 
@@ -265,9 +280,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         options.device = os.path.realpath(options.device)
         check(options)
-        facts = IMAGE_FACTS if options.image_file == IMAGE else options.image_file.with_name("metal.json")
         print("Installing node0 machine OS x86_64", file=sys.stderr)
-        write_image(options.image_file, facts, options.device)
+        write_image(options.image_file, options.device)
         reread(options.device)
         grow_root(options.device)
         configure(options.device, options)

@@ -149,6 +149,7 @@ def _identity(root: Path) -> None:
     (root / "var/lib/dbus/machine-id").symlink_to("/etc/machine-id")
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n")
     (root / "etc/fstab").write_text("")
+    (root / "etc/default/locale").write_text("LANG=C.UTF-8\n")
     for name in ("etc/.updated", "var/.updated"):
         (root / name).touch()
     for name in ("var/log/journal", "usr/lib/node0", "etc/pki/ca-trust/source/anchors", "etc/issue.d", "etc/motd.d"):

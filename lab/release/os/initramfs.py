@@ -38,3 +38,4 @@ def build_initramfs(store: Store, root: Path, out: Path) -> None:
     zstd = [progress.need("zstd", "zstd"), "-q", "-f", "-3", "-T0", str(raw), "-o", str(out)]
     progress.run(zstd, label="zstd", log=store.log("os-zstd-initramfs"))
     raw.unlink()
+    out.chmod(0o644)

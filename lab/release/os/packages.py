@@ -78,7 +78,6 @@ KERNEL_MODULES: tuple[str, ...] = (
     "drivers/scsi/scsi_*.ko",
     "drivers/scsi/sd_mod.ko",
     "drivers/scsi/sr_mod.ko",
-    "drivers/scsi/sg.ko",
     "drivers/scsi/virtio_scsi.ko",
     "drivers/usb/common",
     "drivers/usb/core",
@@ -141,6 +140,35 @@ LEFT_OUT: tuple[str, ...] = (
 #: Removed after the packages are configured, since their own set-up still reads them.
 REMOVED: tuple[str, ...] = (
     "usr/lib/udev/hwdb.d",
+    # Rules for devices that no host here has; udev reads and tries all of them for each event, twice a boot.
+    *(
+        f"usr/lib/udev/rules.d/{name}.rules"
+        for name in (
+            "5?-dm*",
+            "60-drm",
+            "60-fido-id",
+            "60-infiniband",
+            "60-kpartx",
+            "60-persistent-alsa",
+            "60-persistent-storage-dm",
+            "60-persistent-storage-tape",
+            "60-persistent-v4l",
+            "60-sensor",
+            "64-btrfs",
+            "68-del-part-nodes",
+            "70-camera",
+            "70-joystick",
+            "70-memory",
+            "70-mouse",
+            "70-touchpad",
+            "75-probe_mtd",
+            "78-sound-card",
+            "85-hwclock",
+            "90-nm-thunderbolt",
+            "95-dm-notify",
+            "96-e2scrub",
+        )
+    ),
     "usr/lib/python3*/ensurepip",
     "usr/lib/python3*/idlelib",
     "usr/lib/python3*/lib2to3",
