@@ -1,4 +1,4 @@
-"""``agent-installer-client``: registerCluster, registerInfraEnv, configure; each may be run again (installer.md §5.1)."""
+"""``agent-installer-client``: registerCluster, registerInfraEnv, configure; all can be repeated (installer.md §5.1)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,65 @@
+"""``python -m installer.orchestrator``: assisted-installer's command line (installer.md §6.3)."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from installer.agent import hostsys
+from installer.orchestrator import disk, flow
+from installer.orchestrator.errors import OrchestratorError
+from installer.orchestrator.report import Reporter
+from installer.rendezvous.auth import Scheme
+from installer.rendezvous.errors import ClientError
+from installer.rendezvous.restclient import RestClient
+
+
+def _parse(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="assisted-installer", description="Installs one host")
+    for name in ("role", "infra-env-id", "cluster-id", "host-id", "boot-device", "url"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--control-plane-count", type=int, default=3)
+    parser.add_argument("--installer-args", default="", help="JSON list for coreos-installer")
+    parser.add_argument("--format-disk", action="append", default=[])
+    parser.add_argument("--cacert", default="")
+    parser.add_argument("--insecure", nargs="?", const="true", default="false")
+    parser.add_argument("--skip-installation-disk-cleanup", nargs="?", const="true", default="false")
+    # Told by the service for the sake of other payloads; this one has no use for them.
+    for name in ("controller-image", "agent-image", "mco-image", "must-gather-image", "coreos-image", "service-ips"):
+        parser.add_argument(f"--{name}", default="")
+    for name in ("openshift-version", "http-proxy", "https-proxy", "no-proxy", "check-cluster-version"):
+        parser.add_argument(f"--{name}", default="")
+    for name in ("enable-skip-mco-reboot", "notify-num-reboots"):
+        parser.add_argument(f"--{name}", nargs="?", const="true", default="false")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Install; exit code 1 after a failed stage was reported."""
+    args = _parse(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    token = os.environ.get("PULL_SECRET_TOKEN", "")
+    try:
+        client = RestClient(
+            args.url, token, Scheme.AGENT, Path(args.cacert) if args.cacert else None, args.insecure == "true"
+        )
+        plan = flow.Plan(
+            role=args.role,
+            boot_device=args.boot_device,
+            control_plane_count=args.control_plane_count,
+            installer_args=disk.parse_args(args.installer_args),
+            format_disks=args.format_disk,
+            skip_cleanup=args.skip_installation_disk_cleanup == "true",
+        )
+    except (ClientError, OrchestratorError) as error:
+        print(f"assisted-installer: {error}", file=sys.stderr)
+        return 1
+    reporter = Reporter(client, args.infra_env_id, args.cluster_id, args.host_id)
+    return flow.execute(flow.Run(plan=plan, host=hostsys.detect(), reporter=reporter))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

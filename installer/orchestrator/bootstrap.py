@@ -1,0 +1,128 @@
+"""The temporary control plane on this host: extract bootstrap.ign, start its services, wait (installer.md §7.1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from installer.agent.errors import CommandError
+from installer.agent.hostsys import HostSystem
+from installer.orchestrator import ignfs
+from installer.orchestrator.errors import StageError
+from installer.rendezvous import hostignition
+
+log = logging.getLogger("assisted-installer")
+DONE = "/opt/openshift/.bootkube.done"
+MASTER_IGNITION = "/opt/openshift/master.ign"
+INSTALL_DIR = "/opt/install-dir"
+# Marker by which the payload's etcd knows that the bootstrap host becomes a master (cluster.md §2.5).
+MARKER = "/opt/openshift/assisted-install-bootstrap"
+SERVICES = ("bootkube.service", "approve-csr.service", "progress.service")
+POLL_SECONDS = 5.0
+REPORT_SECONDS = 15.0
+# bootkube starts again after 5 s when it fails: only a state that stays means that nobody starts it any more.
+FAILED_FOR = 60.0
+
+
+def extract(host: HostSystem, config: Mapping[str, Any], sno: bool) -> None:
+    """Put the bootstrap config's files and units in place and let systemd see them. Raises StageError."""
+    result = ignfs.Writer(host.root).extract(config)
+    log.info("extracted %d files of bootstrap.ign", result.files)
+    if not sno:
+        marker = host.path(MARKER)
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    try:
+        host.run("systemctl", "daemon-reload")
+        for name in result.mask:
+            host.run("systemctl", "mask", name)
+        for name in result.enable:
+            host.run("systemctl", "enable", name)
+        if not sno:
+            host.run("systemctl", "restart", "NetworkManager.service")
+    except CommandError as error:
+        raise StageError("prepare bootstrap", str(error)) from None
+
+
+def _exists(host: HostSystem, unit: str) -> bool:
+    return host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False).strip() == "loaded"
+
+
+def start(host: HostSystem, config: Mapping[str, Any]) -> None:
+    """Start bootkube and those of its companions that exist, and the units that the config enables."""
+    enabled = [
+        str(unit["name"])
+        for unit in (config.get("systemd") or {}).get("units") or []
+        if unit.get("enabled") and not unit.get("mask")
+    ]
+    for unit in dict.fromkeys([*enabled, *SERVICES]):
+        if unit != SERVICES[0] and not _exists(host, unit):
+            continue
+        try:
+            host.run("systemctl", "start", "--no-block", unit)
+        except CommandError as error:
+            if unit == SERVICES[0]:
+                raise StageError("start bootkube", str(error)) from None
+            log.warning("%s", error)
+
+
+def last_words(host: HostSystem, unit: str, lines: int = 5) -> str:
+    """The unit's last journal lines, in one."""
+    text = host.run("journalctl", "-u", unit, "-n", str(lines), "-o", "cat", "--no-pager", check=False)
+    return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-1500:]
+
+
+def wait_bootkube(
+    host: HostSystem,
+    report: Callable[[str], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait for .bootkube.done; the service's stage timeout bounds it. Raises StageError when bootkube gave up."""
+    failed_since: float | None = None
+    reported_at, reported = clock(), ""
+    while not host.path(DONE).exists():
+        state = host.run("systemctl", "is-active", SERVICES[0], check=False).strip()
+        failed_since = None if state != "failed" else failed_since if failed_since is not None else clock()
+        if failed_since is not None and clock() - failed_since > FAILED_FOR:
+            raise StageError("bootkube.service failed", last_words(host, SERVICES[0]))
+        if clock() - reported_at >= REPORT_SECONDS:
+            words = last_words(host, SERVICES[0], 1)[:200]
+            if words and words != reported:
+                report(words)
+                reported = words
+            reported_at = clock()
+        sleep(POLL_SECONDS)
+
+
+def merged_master(host: HostSystem, host_config: Mapping[str, Any]) -> bytes:
+    """master.ign that bootkube left, with this host's own parts. Raises StageError.
+
+    The pointer to the machine-config server is dropped: master.ign is complete, and nobody would answer there.
+    """
+    path = host.path(MASTER_IGNITION)
+    try:
+        master = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StageError(MASTER_IGNITION, str(error)) from None
+    own = {key: value for key, value in host_config.items() if key != "ignition"}
+    result = hostignition.merge(master, own)
+    versions = (master["ignition"]["version"], (host_config.get("ignition") or {}).get("version", "3.0.0"))
+    result["ignition"]["version"] = max(
+        versions, key=lambda text: [int(part) for part in text.split("-")[0].split(".")]
+    )
+    return json.dumps(result, separators=(",", ":")).encode()
+
+
+def store_ignition(host: HostSystem, name: str, data: bytes) -> Path:
+    """Write an ignition file for coreos-installer; its path as the host sees it."""
+    directory = host.path(INSTALL_DIR)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target = directory / name
+    target.touch(mode=0o600)
+    target.write_bytes(data)
+    return Path(INSTALL_DIR) / name

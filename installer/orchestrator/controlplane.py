@@ -1,0 +1,113 @@
+"""Waiting for the control plane: on the bootstrap host through the API, on workers through the service."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from installer.agent.hostsys import HostSystem
+from installer.orchestrator.errors import StageError
+from installer.orchestrator.kube import KubeApi, is_master, is_ready
+from installer.orchestrator.report import Reporter
+from installer.rendezvous.enums import Stage
+from installer.rendezvous.errors import ClientError
+
+log = logging.getLogger("assisted-installer")
+KUBECONFIG = "/opt/openshift/auth/kubeconfig"
+POLL_SECONDS = 5.0
+WORKER_POLL_SECONDS = 30.0
+CONTROLLER_EVENT = "AssistedControllerIsReady"
+NAMESPACE = "assisted-installer"
+Sleep = Callable[[float], None]
+
+
+def wanted_masters(control_plane_count: int) -> int:
+    """Masters besides this one that must be Ready before the bootstrap host installs itself."""
+    return min(2, control_plane_count - 1)
+
+
+def _update_others(reporter: Reporter, nodes: list[dict[str, Any]]) -> None:
+    """Tell the service which other hosts have joined: they no longer speak for themselves."""
+    by_name = {str(node["metadata"]["name"]): node for node in nodes}
+    for host in reporter.hosts():
+        node = by_name.get(str(host.get("requested_hostname", "")))
+        stage = (host.get("progress") or {}).get("current_stage")
+        if node is None or host["id"] == reporter.host_id or stage not in (Stage.REBOOTING, Stage.CONFIGURING):
+            continue
+        target = Stage.JOINED if is_ready(node) else Stage.CONFIGURING
+        if target == stage:
+            continue
+        path = f"/infra-envs/{reporter.infra_env_id}/hosts/{host['id']}/progress"
+        try:
+            reporter.client.call("PUT", path, {"current_stage": target.value})
+        except ClientError as error:
+            log.warning("%s", error)
+
+
+def wait_masters(host: HostSystem, reporter: Reporter, count: int, sleep: Sleep = time.sleep) -> None:
+    """Until enough masters are Ready; the service's stage timeout bounds it."""
+    wanted, last = wanted_masters(count), ""
+    while True:
+        try:
+            nodes = KubeApi(host.path(KUBECONFIG)).nodes()
+            _update_others(reporter, nodes)
+            ready = sum(1 for node in nodes if is_master(node) and is_ready(node))
+            if ready >= wanted:
+                return
+            seen = f"{ready} of {wanted} masters are ready"
+        except StageError as error:
+            seen = str(error)
+        if seen != last:
+            log.info("waiting for control plane: %s", seen)
+            last = seen
+        sleep(POLL_SECONDS)
+
+
+def wait_etcd(host: HostSystem, sleep: Sleep = time.sleep) -> None:
+    """Until progress.service has ended: etcd no longer needs the bootstrap member."""
+    while host.run("systemctl", "is-active", "progress.service", check=False).strip() != "inactive":
+        sleep(POLL_SECONDS)
+
+
+def wait_controller(host: HostSystem, sleep: Sleep = time.sleep) -> None:
+    """Until the controller's pod has said that it is ready."""
+    while True:
+        try:
+            if KubeApi(host.path(KUBECONFIG)).has_event(NAMESPACE, CONTROLLER_EVENT):
+                return
+        except StageError as error:
+            log.info("waiting for controller: %s", error)
+        sleep(POLL_SECONDS)
+
+
+def wait_workers(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
+    """Until no worker needs this service any more: all are past waiting for the control plane."""
+    early = (None, Stage.STARTING, Stage.INSTALLING, Stage.WRITING, Stage.WAITING_CONTROL_PLANE)
+    while True:
+        waiting = [
+            str(host.get("requested_hostname"))
+            for host in reporter.hosts()
+            if host.get("role") == "worker"
+            and host.get("status") != "error"
+            and (host.get("progress") or {}).get("current_stage") in early
+        ]
+        if not waiting:
+            return
+        log.info("waiting for workers %s to reboot", ", ".join(waiting))
+        sleep(WORKER_POLL_SECONDS)
+
+
+def wait_ready_masters_by_service(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
+    """A worker's wait: until two control-plane hosts have joined, by the service's word."""
+    while True:
+        joined = [
+            host
+            for host in reporter.hosts()
+            if host.get("role") in ("master", "arbiter")
+            and (host.get("progress") or {}).get("current_stage") in (Stage.JOINED, Stage.DONE)
+        ]
+        if len(joined) >= 2:
+            return
+        sleep(POLL_SECONDS)

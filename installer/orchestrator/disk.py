@@ -1,0 +1,136 @@
+"""The disk: wiping what other systems left, and writing the image with coreos-installer (installer.md §7.1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from installer.agent.errors import CommandError
+from installer.agent.hostsys import PATH, HostSystem
+from installer.orchestrator.errors import StageError
+
+PERCENT = re.compile(r"\((\d{1,3})%\)")
+TRIES = 3
+STEP = 5
+
+
+def quick_format(host: HostSystem, device: str) -> None:
+    """Remove signatures so that nothing boots from the disk. Raises CommandError."""
+    host.run("wipefs", "--all", "--force", device)
+    host.run("dd", "if=/dev/zero", f"of={device}", "bs=512", "count=1", "oflag=direct")
+
+
+def clean(host: HostSystem, device: str) -> list[str]:
+    """Take volume groups, RAID members and signatures off the install disk; what failed, as text."""
+    problems: list[str] = []
+
+    def attempt(*args: str) -> str:
+        try:
+            return host.run(*args)
+        except CommandError as error:
+            problems.append(str(error))
+            return ""
+
+    try:
+        tree = host.run_json("lsblk", "-J", "-p", "-o", "NAME,TYPE,FSTYPE", device) or {}
+    except CommandError as error:
+        return [str(error)]
+    nodes = list(tree.get("blockdevices") or [])
+    for node in nodes:
+        nodes += node.get("children") or []
+    kinds = {str(node.get("fstype") or "") for node in nodes}
+    if "LVM2_member" in kinds:
+        members = {str(node["name"]) for node in nodes if node.get("fstype") == "LVM2_member"}
+        for line in host.run("pvs", "--noheadings", "-o", "pv_name,vg_name", check=False).splitlines():
+            volume, _, group = line.strip().partition(" ")
+            if volume in members and group.strip():
+                attempt("vgremove", group.strip(), "-y", "--force")
+        for member in sorted(members):
+            attempt("pvremove", member, "-y", "-ff")
+    arrays = {str(node["name"]) for node in nodes if str(node.get("type", "")).startswith("raid")}
+    for array in sorted(arrays):
+        attempt("mdadm", "--stop", array)
+    for node in nodes:
+        if node.get("fstype") == "linux_raid_member":
+            attempt("mdadm", "--zero-superblock", str(node["name"]))
+    attempt("wipefs", "--all", "--force", device)
+    return problems
+
+
+class Percentages:
+    """Turns coreos-installer's progress into reports: at least 5 apart, and always at 100."""
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
+        self._last = 0
+
+    def feed(self, text: str) -> None:
+        """One line of progress such as ``Read disk 27.0 MiB/157.0 MiB (17%)``."""
+        for match in PERCENT.finditer(text):
+            value = min(int(match[1]), 100)
+            if value >= self._last + STEP or (value == 100 and self._last < 100):
+                self._last = value
+                self._report(f"{value}%")
+
+
+def installer_command(ignition: str, device: str, extra: Sequence[str]) -> list[str]:
+    """coreos-installer's command line."""
+    return ["coreos-installer", "install", "--insecure", "-i", ignition, *extra, device]
+
+
+def _once(host: HostSystem, command: Sequence[str], report: Callable[[str], None]) -> tuple[int, str]:
+    percentages = Percentages(report)
+    tail: list[str] = []
+    environment = {**os.environ, "PATH": PATH, "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen(
+        host.command(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
+    ) as process:
+        assert process.stdout is not None
+        pending = b""
+        # Progress comes with carriage returns on a terminal, with newlines otherwise.
+        while chunk := os.read(process.stdout.fileno(), 4096):
+            *lines, pending = re.split(rb"[\r\n]", pending + chunk)
+            for line in lines:
+                text = line.decode(errors="replace").strip()
+                percentages.feed(text)
+                if text and not PERCENT.search(text):
+                    tail = [*tail[-9:], text]
+        text = pending.decode(errors="replace").strip()
+        percentages.feed(text)
+        if text and not PERCENT.search(text):
+            tail.append(text)
+    return process.returncode, " | ".join(tail)
+
+
+def write_image(
+    host: HostSystem, ignition: Path, device: str, extra: Sequence[str], report: Callable[[str], None]
+) -> None:
+    """Write the machine OS with its ignition; up to three tries. ``ignition``: the host's path. Raises StageError."""
+    command = installer_command(str(ignition), device, extra)
+    seen = ""
+    for _ in range(TRIES):
+        try:
+            code, seen = _once(host, command, report)
+        except OSError as error:
+            raise StageError("coreos-installer", str(error)) from None
+        if code == 0:
+            return
+        seen = f"exit code {code}: {seen}"
+    raise StageError(f"failed to write image to disk {device} in {TRIES} tries", seen)
+
+
+def parse_args(text: str) -> list[str]:
+    """--installer-args: a JSON list of strings. Raises StageError."""
+    if not text:
+        return []
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise StageError("--installer-args", f"not JSON: {error}") from None
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise StageError("--installer-args", "must be a JSON list of strings")
+    return value

@@ -1,0 +1,16 @@
+"""Exceptions of the orchestrator."""
+
+from __future__ import annotations
+
+
+class OrchestratorError(Exception):
+    """A stage failed; the text ends up as the host's status info."""
+
+
+class StageError(OrchestratorError):
+    """``what`` failed because of ``cause``."""
+
+    def __init__(self, what: str, cause: str) -> None:
+        super().__init__(f"{what}: {cause}")
+        self.what = what
+        self.cause = cause

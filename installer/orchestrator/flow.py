@@ -1,0 +1,212 @@
+"""The order of things by role (installer.md §7.1), as tables of steps."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from installer.agent import logs
+from installer.agent.errors import CommandError
+from installer.agent.hostsys import HostSystem
+from installer.orchestrator import bootstrap, controlplane, disk
+from installer.orchestrator.errors import OrchestratorError, StageError
+from installer.orchestrator.report import Reporter, parse
+from installer.rendezvous.enums import Stage
+from installer.rendezvous.errors import ClientError
+
+log = logging.getLogger("assisted-installer")
+FAILED_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the command line asks for."""
+
+    role: str
+    boot_device: str
+    control_plane_count: int
+    installer_args: Sequence[str] = ()
+    format_disks: Sequence[str] = ()
+    skip_cleanup: bool = False
+
+    @property
+    def sno(self) -> bool:
+        """Bootstrap in place."""
+        return self.control_plane_count == 1
+
+    @property
+    def kind(self) -> str:
+        """Row of FLOWS."""
+        if self.role == "bootstrap":
+            return "sno" if self.sno else "bootstrap"
+        return self.role if self.role in FLOWS else "worker"
+
+
+@dataclass
+class Run:
+    """One installation on one host."""
+
+    plan: Plan
+    host: HostSystem
+    reporter: Reporter
+    sleep: Callable[[float], None] = time.sleep
+    ignition: Path | None = None
+    bootstrap_config: dict[str, Any] = field(default_factory=dict)
+
+
+Step = Callable[[Run], None]
+
+
+def starting(run: Run) -> None:
+    """Format the disks asked for and clean the install disk; failures are only told."""
+    run.reporter.stage(Stage.STARTING, run.plan.role)
+    problems: list[str] = []
+    for device in run.plan.format_disks:
+        try:
+            disk.quick_format(run.host, device)
+        except CommandError as error:
+            problems.append(str(error))
+    if not run.plan.skip_cleanup:
+        problems += disk.clean(run.host, run.plan.boot_device)
+    if problems:
+        run.reporter.stage(Stage.STARTING, f"Failed to clean up disks: {'; '.join(problems)[:900]}")
+
+
+def start_bootstrap(run: Run) -> None:
+    """Fetch bootstrap.ign, put it in place, start bootkube."""
+    config = parse(run.reporter.file("bootstrap.ign"), "bootstrap.ign")
+    bootstrap.extract(run.host, config, run.plan.sno)
+    bootstrap.start(run.host, config)
+
+
+def installing(run: Run) -> None:
+    """Stage Installing."""
+    run.reporter.stage(Stage.INSTALLING, run.plan.role)
+
+
+def fetch_ignition(run: Run) -> None:
+    """This host's own ignition, as a file for coreos-installer."""
+    data = run.reporter.host_ignition()
+    parse(data, "host ignition")
+    run.ignition = bootstrap.store_ignition(run.host, f"{run.plan.role}-{run.reporter.host_id}.ign", data)
+
+
+def wait_bootkube(run: Run) -> None:
+    """Stage Waiting for bootkube."""
+    run.reporter.stage(Stage.WAITING_BOOTKUBE)
+    bootstrap.wait_bootkube(run.host, lambda words: run.reporter.stage(Stage.WAITING_BOOTKUBE, words), sleep=run.sleep)
+
+
+def merge_master(run: Run) -> None:
+    """SNO: the ignition is what bootkube left, with the host's own parts."""
+    own = parse(run.reporter.host_ignition(), "host ignition")
+    data = bootstrap.merged_master(run.host, own)
+    run.ignition = bootstrap.store_ignition(run.host, f"master-{run.reporter.host_id}.ign", data)
+
+
+def write_image(run: Run) -> None:
+    """Stage Writing image to disk, with percentages."""
+    run.reporter.stage(Stage.WRITING)
+    if run.ignition is None:
+        raise StageError("write image", "no ignition was made")
+    disk.write_image(
+        run.host,
+        run.ignition,
+        run.plan.boot_device,
+        run.plan.installer_args,
+        lambda percent: run.reporter.stage(Stage.WRITING, percent),
+    )
+
+
+def wait_control_plane(run: Run) -> None:
+    """Bootstrap: enough masters Ready."""
+    run.reporter.stage(Stage.WAITING_CONTROL_PLANE, "waiting for masters to join the bootstrap control plane")
+    controlplane.wait_masters(run.host, run.reporter, run.plan.control_plane_count, run.sleep)
+
+
+def wait_pivot(run: Run) -> None:
+    """Bootstrap: bootkube, etcd, controller, workers."""
+    wait_bootkube(run)
+    run.reporter.stage(Stage.WAITING_BOOTKUBE, "waiting for ETCD bootstrap to be complete")
+    controlplane.wait_etcd(run.host, run.sleep)
+    run.reporter.stage(Stage.WAITING_CONTROLLER, "waiting for controller pod ready event")
+    controlplane.wait_controller(run.host, run.sleep)
+    controlplane.wait_workers(run.reporter, run.sleep)
+
+
+def wait_as_worker(run: Run) -> None:
+    """Worker: two control-plane hosts have joined."""
+    run.reporter.stage(Stage.WAITING_CONTROL_PLANE)
+    controlplane.wait_ready_masters_by_service(run.reporter, run.sleep)
+
+
+def upload_logs(run: Run) -> None:
+    """Send this host's logs while there is still somebody to take them."""
+    try:
+        logs.send(
+            run.host,
+            run.reporter.client,
+            run.reporter.infra_env_id,
+            run.reporter.cluster_id,
+            run.reporter.host_id,
+            run.plan.role == "bootstrap",
+        )
+    except (ClientError, OSError) as error:
+        log.error("logs were not uploaded: %s", error)
+
+
+def reboot(run: Run) -> None:
+    """Stage Rebooting: at once on SNO, in a minute elsewhere so that others still get an answer from node0."""
+    run.reporter.stage(Stage.REBOOTING)
+    when = "now" if run.plan.sno else "+1"
+    try:
+        run.host.run("sync", timeout=600)
+        # Through systemd of the host, so that the reboot outlives this container.
+        run.host.run("systemd-run", "--no-block", "--unit=assisted-reboot", "shutdown", "-r", when)
+    except CommandError as error:
+        raise StageError("reboot", str(error)) from None
+
+
+FLOWS: Mapping[str, tuple[Step, ...]] = {
+    "sno": (
+        starting,
+        installing,
+        start_bootstrap,
+        wait_bootkube,
+        merge_master,
+        write_image,
+        upload_logs,
+        reboot,
+    ),
+    "bootstrap": (
+        starting,
+        start_bootstrap,
+        installing,
+        fetch_ignition,
+        write_image,
+        wait_control_plane,
+        wait_pivot,
+        upload_logs,
+        reboot,
+    ),
+    "master": (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
+    "arbiter": (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
+    "worker": (starting, installing, fetch_ignition, write_image, wait_as_worker, upload_logs, reboot),
+}
+
+
+def execute(run: Run) -> int:
+    """All steps in order; 0, or 1 after stage Failed was reported with the error's text."""
+    try:
+        for step in FLOWS[run.plan.kind]:
+            log.info("step %s", step.__name__)
+            step(run)
+    except (OrchestratorError, CommandError, OSError) as error:
+        log.error("%s", error)
+        run.reporter.stage(Stage.FAILED, str(error)[:1500])
+        return 1
+    return 0

@@ -1,0 +1,92 @@
+"""The few questions to the new cluster's API that a bootstrap host asks, by plain REST (cluster.md §8.1)."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from installer.orchestrator.errors import StageError
+
+MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
+TIMEOUT = 20.0
+
+
+class KubeApi:
+    """GET requests with the client certificate of a kubeconfig."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        import yaml
+
+        try:
+            data = yaml.safe_load(kubeconfig.read_text())
+            cluster, user = data["clusters"][0]["cluster"], data["users"][0]["user"]
+            self._url = urlsplit(cluster["server"])
+            authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+            self._context = ssl.create_default_context(cadata=authority)
+            with _temporary(user["client-certificate-data"]) as cert, _temporary(user["client-key-data"]) as key:
+                self._context.load_cert_chain(cert, key)
+        except (OSError, KeyError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
+            raise StageError(str(kubeconfig), f"cannot be used: {error!r}") from None
+
+    def get(self, path: str) -> dict[str, Any]:
+        """The object at ``path``. Raises StageError."""
+        connection = http.client.HTTPSConnection(
+            self._url.hostname or "", self._url.port or 443, timeout=TIMEOUT, context=self._context
+        )
+        try:
+            connection.request("GET", path, headers={"Accept": "application/json"})
+            response = connection.getresponse()
+            body = response.read()
+            if response.status != 200:
+                raise StageError(f"GET {path}", f"HTTP {response.status}")
+            value = json.loads(body)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise StageError(f"GET {path}", str(error)) from None
+        finally:
+            connection.close()
+        if not isinstance(value, dict):
+            raise StageError(f"GET {path}", "answer is not an object")
+        return value
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """All nodes. Raises StageError."""
+        return list(self.get("/api/v1/nodes").get("items") or [])
+
+    def has_event(self, namespace: str, reason_or_name: str) -> bool:
+        """Is there an event of this name or reason? Raises StageError."""
+        for event in self.get(f"/api/v1/namespaces/{namespace}/events").get("items") or []:
+            if reason_or_name in (event["metadata"]["name"].split(".")[0], event.get("reason")):
+                return True
+        return False
+
+
+@contextlib.contextmanager
+def _temporary(encoded: str) -> Iterator[str]:
+    descriptor, name = tempfile.mkstemp()
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(base64.b64decode(encoded))
+        yield name
+    finally:
+        os.unlink(name)
+
+
+def is_ready(node: dict[str, Any]) -> bool:
+    """Is the node's condition Ready true?"""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions)
+
+
+def is_master(node: dict[str, Any]) -> bool:
+    """Has the node the role of the control plane?"""
+    labels = node["metadata"].get("labels") or {}
+    return any(label in labels for label in MASTER_LABELS)

@@ -1,0 +1,87 @@
+"""What the orchestrator asks of, and tells, the service."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from installer.orchestrator.errors import StageError
+from installer.rendezvous.enums import Stage
+from installer.rendezvous.errors import ClientError
+from installer.rendezvous.restclient import RestClient
+
+log = logging.getLogger("assisted-installer")
+RETRY_SECONDS = 120.0
+PAUSE = 2.0
+
+
+class Reporter:
+    """Progress and files of one host. Reports outlast a restart of the service; refused ones are only logged."""
+
+    def __init__(
+        self,
+        client: RestClient,
+        infra_env_id: str,
+        cluster_id: str,
+        host_id: str,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.client = client
+        self.infra_env_id = infra_env_id
+        self.cluster_id = cluster_id
+        self.host_id = host_id
+        self._sleep = sleep
+
+    def _retry(self, what: str, call: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + RETRY_SECONDS
+        while True:
+            try:
+                return call()
+            except ClientError as error:
+                final = error.status is not None and error.status < 500
+                if final or time.monotonic() > deadline:
+                    raise StageError(what, str(error)) from None
+                log.warning("%s: %s", what, error)
+                self._sleep(PAUSE)
+
+    def stage(self, stage: Stage, info: str = "") -> None:
+        """PUT progress. What the service does not take is logged: the installation goes on."""
+        log.info("stage %s %s", stage.value, info)
+        body = {"current_stage": stage.value, "progress_info": info}
+        path = f"/infra-envs/{self.infra_env_id}/hosts/{self.host_id}/progress"
+        try:
+            self._retry("progress", lambda: self.client.call("PUT", path, body))
+        except StageError as error:
+            log.error("%s", error)
+
+    def file(self, name: str) -> bytes:
+        """A generated file of the cluster. Raises StageError."""
+        path, query = f"/clusters/{self.cluster_id}/downloads/files", {"file_name": name}
+        data: bytes = self._retry(f"download {name}", lambda: self.client.download(path, query))
+        return data
+
+    def host_ignition(self) -> bytes:
+        """This host's own ignition. Raises StageError."""
+        path = f"/infra-env/{self.infra_env_id}/hosts/{self.host_id}/downloads/ignition"
+        data: bytes = self._retry("download host ignition", lambda: self.client.download(path))
+        return data
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """All hosts of the cluster with their inventory. Raises StageError."""
+        path = f"/clusters/{self.cluster_id}/hosts"
+        found = self._retry("list hosts", lambda: self.client.call("GET", path, query={"with-inventory": "true"}))
+        return list(found or [])
+
+
+def parse(data: bytes, name: str) -> dict[str, Any]:
+    """An Ignition config as an object. Raises StageError."""
+    try:
+        config = json.loads(data)
+    except ValueError as error:
+        raise StageError(name, f"is not JSON: {error}") from None
+    if not isinstance(config, dict) or "ignition" not in config:
+        raise StageError(name, "is not an Ignition config")
+    return config
