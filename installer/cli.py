@@ -94,10 +94,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _create_image(directory: Path) -> int:
-    from installer.config import load
     from installer.create.image import create_image
 
-    create_image(directory, load(directory))
+    create_image(directory)
     return 0
 
 

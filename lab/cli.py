@@ -124,7 +124,7 @@ def _up(arguments: argparse.Namespace) -> int:
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     release: HasStorage | None = None
     if arguments.release:
-        from lab.release import build_release
+        from lab.release.build import build_release
 
         release = build_release()
     begin = time.monotonic()

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from installer.config.agent_types import AgentConfig, Host
+from installer.config.document import load_all
+from installer.config.load import Inputs, load_inputs
+from installer.config.state import AGENT_CONFIG, AUTH, EXTRA_MANIFESTS, INSTALL_CONFIG, State, write_private
 from installer.config.types import InstallConfig
-from installer.create import base_iso, hosts, state
+from installer.create import base_iso
+from installer.create.hosts import host_files
 from installer.credentials import access, certificates, tokens
-from installer.errors import ConfigError
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image.copy import copy_patched
 from installer.image.embed import ignition_patch
 from installer.image.iso9660 import Iso
-from installer.manifests.cluster import Inputs, cluster_manifests
+from installer.manifests.cluster import Inputs as ManifestInputs
+from installer.manifests.cluster import cluster_manifests
 from installer.release import DigestSource, RegistryAccess, Release, registries_conf
 from installer.release.access import NEVER_CONTACT
 
@@ -30,16 +35,11 @@ RELEASE_OVERRIDE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
 OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
 # Where this build's own release would be: a lab release, which only a mirror can answer for.
 DEFAULT_RELEASE = "release.node0.example/node0/lab-release:latest"
+TARGET = "Agent Installer ISO"
+# Our part of the state: what wait-for reads.
+OWN_STATE = "node0"
+CONSUMED_NAMES = {INSTALL_CONFIG: "Install Config", AGENT_CONFIG: "Agent Config", EXTRA_MANIFESTS: "Extra Manifests"}
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "": "x86_64"}
-
-
-@dataclass(frozen=True)
-class Config:
-    """Both files, validated; `sources` are the consumed files by name, for the state."""
-
-    install: InstallConfig
-    agent: AgentConfig
-    sources: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -106,22 +106,17 @@ def _proxy_environment(config: InstallConfig) -> dict[str, str]:
     return {name: value for name, value in pairs.items() if value}
 
 
-def _ntp_sources(config: Config) -> tuple[str, ...]:
-    baremetal = config.install.platform.baremetal
-    return config.agent.additional_ntp_sources or (baremetal.additional_ntp_servers if baremetal else ())
-
-
-def _own_state(config: Config, all_hosts: tuple[Host, ...], address: str, ca: bytes, watcher: str) -> dict[str, Any]:
-    install = config.install
+def _own_state(inputs: Inputs, ca: bytes, watcher: str) -> dict[str, Any]:
+    install = inputs.install
     return {
-        "rendezvousIP": address,
+        "rendezvousIP": inputs.rendezvous_ip,
         "serviceCACert": ca.decode(),
         "watcherToken": watcher,
         "clusterName": install.metadata.name,
         "baseDomain": install.base_domain.rstrip("."),
         "platform": install.platform.name,
         "expectedHosts": {
-            "names": [host.hostname for host in all_hosts],
+            "names": [host.hostname for host in inputs.hosts],
             "controlPlane": install.masters,
             "arbiters": install.arbiters,
             "workers": install.workers,
@@ -129,32 +124,45 @@ def _own_state(config: Config, all_hosts: tuple[Host, ...], address: str, ca: by
     }
 
 
-def create_image(directory: Path, config: Config) -> Path:
+def split_documents(files: Mapping[str, str]) -> dict[str, bytes]:
+    """Extra manifests, each document a file of its own: <base>-<n><ext>, n from 0 (reference §2.1)."""
+    split: dict[str, bytes] = {}
+    for name, text in files.items():
+        path = Path(name)
+        documents = [document for document in load_all(text) if document is not None]
+        for number, document in enumerate(documents):
+            split[f"{path.stem}-{number}{path.suffix}"] = yaml.safe_dump(document, sort_keys=False).encode()
+    return split
+
+
+def create_image(directory: Path) -> Path:
     """Write the ISO, the credentials and the state into `directory`; returns the ISO's path.
 
     Everything that can fail for a reason of the user's fails before the first file is written.
     """
-    all_hosts = hosts.hosts_of(config.install, config.agent)
-    address = hosts.rendezvous_ip(config.agent, all_hosts)
-    install = with_rendezvous_in_no_proxy(config.install, address)
-    files = hosts.host_files(all_hosts)
+    inputs = load_inputs(directory, TARGET)
+    install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
+    log.info("The rendezvous host IP (node0 IP) is %s", inputs.rendezvous_ip)
+    for asset in inputs.consumed:
+        log.info("Consuming %s from target directory", CONSUMED_NAMES.get(asset, asset))
+    files = host_files(inputs.hosts)
     payload = read_payload(install)
 
-    log.debug("making credentials")
+    log.debug("Making credentials")
     signers = access.make_signers()
     service_ca = certificates.authority("node0-service-ca", unit="node0")
-    service = certificates.leaf(service_ca, "assisted-service", addresses=(address,), server=True)
+    service = certificates.leaf(service_ca, "assisted-service", addresses=(inputs.rendezvous_ip,), server=True)
     made = tokens.make_tokens()
     password = access.kubeadmin_password()
     admin_hash = access.password_hash(password)
 
-    inputs = Inputs(install, config.agent, all_hosts, payload.image, payload.version)
-    manifests = cluster_manifests(inputs)
-    manifests["agent-config.yaml"] = config.sources.get("agent-config.yaml", "").encode()
+    manifests = cluster_manifests(
+        ManifestInputs(install, inputs.ntp_sources, inputs.hosts, payload.image, payload.version)
+    )
     sources = digest_sources(install)
     ignition = live_config(
         LiveInputs(
-            rendezvous_ip=address,
+            rendezvous_ip=inputs.rendezvous_ip,
             release_image=payload.image,
             release_version=payload.version,
             images=payload.components,
@@ -167,11 +175,11 @@ def create_image(directory: Path, config: Config) -> Path:
             ssh_keys=tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip()),
             password_hash=admin_hash,
             manifests=manifests,
-            extra_manifests=extra_manifests(directory),
+            extra_manifests=split_documents(inputs.extra_manifests),
             hosts=files,
             registries_conf=registries_conf(sources) if sources else "",
             ca_bundle=install.additional_trust_bundle,
-            ntp_sources=_ntp_sources(config),
+            ntp_sources=inputs.ntp_sources,
             proxy=_proxy_environment(install),
             masters=install.masters,
             arbiters=install.arbiters,
@@ -180,33 +188,30 @@ def create_image(directory: Path, config: Config) -> Path:
     )
     architecture = install.control_plane.architecture if install.control_plane else ""
     target = directory / f"agent.{ARCHITECTURES.get(architecture, architecture)}.iso"
+    state = State.load(directory)
+    for asset, consumed in inputs.consumed.items():
+        state.put_files(asset, consumed)
+    state.put(
+        AUTH,
+        {
+            "PublicKey": base64.b64encode(made.public_key_pem.encode()).decode(),
+            "AgentAuthToken": made.agent,
+            "UserAuthToken": made.user,
+            "WatcherAuthToken": made.watcher,
+        },
+    )
+    state.put(OWN_STATE, _own_state(inputs, service_ca.certificate, made.watcher))
     with payload.iso.open("rb") as file:
         patch = ignition_patch(Iso(file, payload.iso), ignition)
-    how = copy_patched(payload.iso, target, [patch])
-    log.debug("base ISO copied by %s", how)
-    own = _own_state(config, all_hosts, address, service_ca.certificate, made.watcher)
-    outputs = {
-        "auth/kubeconfig": access.kubeconfig(install.metadata.name, install.base_domain, signers).encode(),
-        "auth/kubeadmin-password": password.encode(),
-        "rendezvousIP": address.encode(),
-    }
-    state.write_outputs(directory, outputs, {**state.read_state(directory), **config.sources, state.OWN_KEY: own})
-    for name in config.sources:
-        (directory / name).unlink(missing_ok=True)
+    log.debug("Base ISO copied by %s", copy_patched(payload.iso, target, [patch]))
+    (directory / "auth").mkdir(exist_ok=True)
+    kubeconfig = access.kubeconfig(install.metadata.name, install.base_domain, signers)
+    write_private(directory / "auth/kubeconfig", kubeconfig.encode())
+    write_private(directory / "auth/kubeadmin-password", password.encode())
+    write_private(directory / "rendezvousIP", inputs.rendezvous_ip.encode())
+    state.save()
+    for consumed in inputs.consumed.values():
+        for name in consumed:
+            (directory / name).unlink(missing_ok=True)
     log.info("Generated ISO at %s.", target)
     return target
-
-
-def extra_manifests(directory: Path) -> dict[str, bytes]:
-    """openshift/*.yaml and *.yml, each document a file of its own: <base>-<n><ext>, n from 0 (reference §2.1)."""
-    files: dict[str, bytes] = {}
-    folder = directory / "openshift"
-    for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
-        try:
-            documents = [d for d in yaml.safe_load_all(path.read_text()) if d is not None]
-        except (OSError, yaml.YAMLError) as error:
-            text = " ".join(str(error).split())
-            raise ConfigError(f"failed to read openshift/{path.name}: {text}", file=path) from error
-        for number, document in enumerate(documents):
-            files[f"{path.stem}-{number}{path.suffix}"] = yaml.safe_dump(document, sort_keys=False).encode()
-    return files

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from installer.config.agent_types import AgentConfig, Host
+from installer.config.agent_types import Host
 from installer.config.types import InstallConfig
 
 HIVE = "hive.openshift.io/v1"
@@ -37,7 +37,7 @@ class Inputs:
     """What the manifests are rendered from; `hosts` are agent-config's, or install-config's where it has none."""
 
     install_config: InstallConfig
-    agent_config: AgentConfig
+    ntp_sources: tuple[str, ...]
     hosts: Sequence[Host]
     release_image: str
     release_version: str
@@ -188,8 +188,8 @@ def infra_env(inputs: Inputs) -> dict[str, Any]:
     }
     if config.ssh_key:
         spec["sshAuthorizedKey"] = config.ssh_key.strip()
-    if inputs.agent_config.additional_ntp_sources:
-        spec["additionalNTPSources"] = list(inputs.agent_config.additional_ntp_sources)
+    if inputs.ntp_sources:
+        spec["additionalNTPSources"] = list(inputs.ntp_sources)
     if config.additional_trust_bundle:
         spec["additionalTrustBundle"] = config.additional_trust_bundle
     if _proxy(config):
