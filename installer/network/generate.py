@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from installer.network.document import read_document
 from installer.network.errors import InvalidNetworkConfig
 from installer.network.keyfile import render
 from installer.network.place import place
-from installer.network.plan import make_plan
+from installer.network.plan import Plan, make_plan
 from installer.network.profiles import Sections, interface_profiles
 from installer.network.reader import Problems
 
 SUFFIX = ".nmconnection"
 
 
-def profiles(config: Any) -> list[tuple[str, Sections]]:
-    """(profile id, sections) of every profile, in upstream's order; raises InvalidNetworkConfig with all problems."""
+def profiles(config: Any, check: Callable[[Plan, Problems], None] | None = None) -> list[tuple[str, Sections]]:
+    """(profile id, sections) of every profile, in upstream's order; raises InvalidNetworkConfig with all problems.
+
+    `check` may add problems of its own to those of the document. A document that is None is an empty one.
+    """
     problems = Problems()
-    document = read_document(config, problems)
+    document = read_document({} if config is None else config, problems)
     plan, extra = place(document, make_plan(document, problems), problems)
+    if check is not None:
+        check(plan, problems)
     if problems.found:
         raise InvalidNetworkConfig(problems.found)
     return [profile for one in plan.ordered() for profile in interface_profiles(one, plan, extra)]

@@ -44,7 +44,7 @@ class Fields:
 
     def at(self, name: str) -> str:
         """The path of a field of this mapping."""
-        return f"{self.path}.{name}" if self.path else name
+        return f"{self.path}.{name}" if self.path and name else self.path or name
 
     def problem(self, name: str, value: Any, rule: str) -> None:
         """Notes a problem with a field of this mapping."""

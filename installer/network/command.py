@@ -1,0 +1,83 @@
+"""`node0 nmstate gc`: an nmstate document in, its keyfiles out, in the shape that `nmstatectl gc` prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from installer.errors import EXIT_FATAL, NetworkConfigError
+from installer.network.document import load
+from installer.network.errors import InvalidNetworkConfig
+from installer.network.generate import keyfiles
+
+STDIN = "standard input"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text of several lines as a literal block, so that a keyfile can be read in the output."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def run_gc(file: str | None, output: str) -> int:
+    """Reads `file` (None or - is standard input) and prints its keyfiles; returns the exit code.
+
+    `output` is text (YAML: a list of [file name, text] under NetworkManager) or json (the same shape). A refused
+    document gives one line a problem on stderr, in json also {"errors": [{path, value, rule}]} on stdout, and code 1.
+    """
+    name = STDIN if file in (None, "-") else str(file)
+    try:
+        files = keyfiles(load(_read(file)))
+    except OSError as err:
+        return _fail(name, [{"path": "", "value": "", "rule": f"cannot be read: {err.strerror or err}"}], output)
+    except InvalidNetworkConfig as err:
+        problems = [{"path": one.path, "value": one.value, "rule": one.rule} for one in err.problems]
+        return _fail(name, problems, output)
+    except NetworkConfigError as err:
+        return _fail(name, [{"path": err.path, "value": "", "rule": err.message}], output)
+    result: dict[str, Any] = {"NetworkManager": [list(pair) for pair in files.items()]}
+    if output == "json":
+        print(json.dumps(result, indent=2))
+    else:
+        print(yaml.dump(result, Dumper=_Dumper, sort_keys=False, width=10**6, allow_unicode=True), end="")
+    return 0
+
+
+def _read(file: str | None) -> bytes:
+    return sys.stdin.buffer.read() if file is None or file == "-" else Path(file).read_bytes()
+
+
+def _fail(name: str, problems: list[dict[str, str]], output: str) -> int:
+    for problem in problems:
+        got = f" (got {problem['value']})" if problem["value"] else ""
+        where = f"{problem['path']}: " if problem["path"] else ""
+        print(f"error: {name}: {where}{problem['rule']}{got}", file=sys.stderr)
+    if output == "json":
+        print(json.dumps({"errors": problems}, indent=2))
+    return EXIT_FATAL
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command by itself: `gc [FILE] [-o text|json]`; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="node0 nmstate")
+    commands = parser.add_subparsers(dest="command", required=True)
+    gc = commands.add_parser("gc", help="print the NetworkManager keyfiles of an nmstate document")
+    gc.add_argument("file", nargs="?", help="the document; standard input when missing or -")
+    gc.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    args = parser.parse_args(argv)
+    return run_gc(args.file, args.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
