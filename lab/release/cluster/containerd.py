@@ -1,4 +1,7 @@
-"""containerd's view of the registries: it does not read registries.conf, so mirrors, CA and credentials are told twice."""
+"""containerd's view of the registries.
+
+It does not read registries.conf, so mirrors, CA and credentials are told twice.
+"""
 
 from __future__ import annotations
 

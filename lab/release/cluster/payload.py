@@ -125,7 +125,7 @@ def read_objects(text: str, source: str) -> list[Object]:
 
 
 def fill(text: str, images: Images, release_image: str) -> str:
-    """Replace the payload's placeholders: {{.ReleaseImage}}, {{.ClusterProfile}}, {{.Images.<tag>}}, the snapshot version."""
+    """Replace {{.ReleaseImage}}, {{.ClusterProfile}}, {{.Images.<tag>}} and the snapshot version."""
 
     def value(match: re.Match[str]) -> str:
         key, tag = match.group(1), match.group(2)
@@ -154,7 +154,6 @@ def load_manifests(root: Path, release_image: str) -> list[Manifest]:
                 continue
             match = _FILE.match(path.name)
             level, component = (int(match.group(1)), match.group(2)) if match else (50, path.stem)
-            for obj in read_objects(fill(path.read_text(), images, release_image), path.name):
-                if included(obj):
-                    found.append(Manifest(path.name, level, component, obj))
+            objects = read_objects(fill(path.read_text(), images, release_image), path.name)
+            found += [Manifest(path.name, level, component, obj) for obj in objects if included(obj)]
     return sorted(found, key=lambda m: (m.level, m.component, m.source))

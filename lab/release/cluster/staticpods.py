@@ -201,7 +201,19 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
 
 
 #: What the lab needs of the controller manager: signing, node life cycle and addresses, service accounts, clean-up.
-CONTROLLERS = ["clusterrole-aggregation", "csrapproving", "csrcleaner", "csrsigning", "namespace", "nodeipam", "nodelifecycle", "podgc", "root-ca-cert-publisher", "serviceaccount", "serviceaccount-token"]
+CONTROLLERS = (
+    "clusterrole-aggregation",
+    "csrapproving",
+    "csrcleaner",
+    "csrsigning",
+    "namespace",
+    "nodeipam",
+    "nodelifecycle",
+    "podgc",
+    "root-ca-cert-publisher",
+    "serviceaccount",
+    "serviceaccount-token",
+)
 
 
 def kube_controller_manager(config: InstallConfig) -> StaticPod:

@@ -1,0 +1,76 @@
+#!/bin/bash
+# Brings up a temporary etcd and kube-apiserver, fills them, and leaves /opt/openshift/master.ign.
+# One long-lived container does the work that needs the payload's code; it and this script take turns over a pipe, so
+# that no container start is spent on a step of a second.
+set -euo pipefail
+cd /opt/openshift
+. /usr/local/bin/bootstrap-service-record.sh
+
+RELEASE_IMAGE="$release_image"
+AUTH=/root/.docker/config.json
+
+# expect WORD: the container must say WORD next
+expect() {
+    local line=""
+    if ! IFS= read -r -u "$$from_worker" line || [[ $$line != "$$1" ]]; then
+        echo "cluster-bootstrap ended or said '$$line' where '$$1' was due" >&2
+        return 1
+    fi
+}
+
+stage_start cleanup
+podman rm --force --ignore --time 10 cluster-bootstrap kube-apiserver etcd >/dev/null
+# A run that failed half-way must not leave its state to the next one.
+rm -rf /var/lib/etcd/member master.ign bootstrap-manifests
+mkdir -p /etc/kubernetes/static-pod-resources bootstrap-manifests
+install -d -m 0700 /var/lib/etcd
+stage_success
+
+stage_start release-image
+tries=0
+until podman image exists "$$RELEASE_IMAGE" || podman pull --quiet --authfile "$$AUTH" "$$RELEASE_IMAGE"; do
+    ((++tries))
+    echo "Pulling the release image failed $$tries times; trying again" >&2
+    sleep 5
+done
+stage_success
+
+stage_start render
+/usr/local/bin/node-ip.sh /run/nodeip-configuration.env
+. /run/nodeip-configuration.env
+coproc WORKER {
+    exec podman run --rm --interactive --name cluster-bootstrap --net host --authfile "$$AUTH" \
+        --volume /opt/openshift:/opt/openshift --volume /etc/kubernetes:/etc/kubernetes \
+        --volume /var/lib/etcd:/var/lib/etcd \
+        --env "NODE_IP=$$KUBELET_NODE_IP" --env "NODE_NAME=$$(hostname | tr '[:upper:]' '[:lower:]')" \
+        --env "OS_ID=$$(. /etc/os-release && echo "$$ID")" \
+        --entrypoint python3 "$$RELEASE_IMAGE" -u -m lab.release.cluster.bootkube
+}
+worker=$$WORKER_PID
+# Copies: bash closes its own as soon as the container ends.
+exec {from_worker}<&"$${WORKER[0]}" {to_worker}>&"$${WORKER[1]}"
+expect rendered
+stage_success
+
+stage_start cb-bootstrap
+for name in etcd kube-apiserver; do
+    bash "bootstrap-manifests/$$name.sh" >/dev/null
+    echo "Started the temporary $$name"
+done
+expect applied
+stage_success
+
+stage_start stop-etcd
+podman stop kube-apiserver >/dev/null
+podman stop etcd >/dev/null
+echo stopped >&"$$to_worker"
+stage_success
+
+stage_start master-ignition
+expect written
+wait "$$worker"
+podman rm --force --ignore kube-apiserver etcd >/dev/null
+stage_success
+
+touch .bootkube.done
+echo "bootkube.service complete"

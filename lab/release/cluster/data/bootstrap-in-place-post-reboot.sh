@@ -1,0 +1,71 @@
+#!/bin/bash
+# After the reboot of a node that was its own bootstrap host: reports the bootstrap as complete once its API serves,
+# waits until the cluster is there, and removes what only the bootstrap needed. Every step may be run again.
+set -euo pipefail
+secrets=/etc/kubernetes/bootstrap-secrets
+api=https://localhost:6443
+
+# call METHOD PATH [BODY]: prints the answer's body, then its status on a line of its own
+call() {
+    curl --silent --show-error --max-time 60 --noproxy '*' --cacert "$secrets/ca.crt" --cert "$secrets/admin.crt" \
+        --key "$secrets/admin.key" --request "$1" --header 'Content-Type: application/json' \
+        ${3:+--data "$3"} --write-out '\n%{http_code}\n' "$api$2"
+}
+
+# until_call WHAT SECONDS COMMAND...: repeats until the command succeeds; says what it waits for when that changes
+until_call() {
+    local what="$1" pause="$2" seen="" last=""
+    shift 2
+    until seen="$("$@" 2>&1)"; do
+        if [[ $seen != "$last" ]]; then
+            echo "Waiting for $what: $seen"
+            last="$seen"
+        fi
+        sleep "$pause"
+    done
+    echo "Done: $what"
+}
+
+api_ready() {
+    local answer
+    answer="$(call GET /readyz)" || { echo "no answer"; return 1; }
+    [[ ${answer##*$'\n'} == 200 ]] || { echo "status ${answer##*$'\n'}"; return 1; }
+}
+
+bootstrap_complete() {
+    local answer body
+    body='{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bootstrap","namespace":"kube-system"},"data":{"status":"complete"}}'
+    answer="$(call POST /api/v1/namespaces/kube-system/configmaps "$body")" || { echo "no answer"; return 1; }
+    case "${answer##*$'\n'}" in
+    201 | 409) ;;
+    *) echo "status ${answer##*$'\n'}"; return 1 ;;
+    esac
+}
+
+lease_deleted() {
+    local answer
+    answer="$(call DELETE /apis/coordination.k8s.io/v1/namespaces/openshift-cluster-version/leases/version)" || return 1
+    case "${answer##*$'\n'}" in
+    200 | 404) ;;
+    *) echo "status ${answer##*$'\n'}"; return 1 ;;
+    esac
+}
+
+condition() {
+    local answer status
+    answer="$(call GET "$1")" || { echo "no answer"; return 1; }
+    status="$(sed '$d' <<<"$answer" | jq -r --arg type "$2" \
+        '[(.items // [.])[].status.conditions[]? | select(.type == $type) | .status] | join(",")')"
+    [[ $status == True ]] || { echo "$2 is '${status:-absent}'"; return 1; }
+}
+
+until_call "the API on this node" 3 api_ready
+until_call "ConfigMap kube-system/bootstrap" 3 bootstrap_complete
+until_call "an old lease of the version operator to go" 3 lease_deleted
+until_call "this node to be Ready" 10 condition /api/v1/nodes Ready
+until_call "the cluster version to be Available" 20 condition \
+    /apis/config.openshift.io/v1/clusterversions/version Available
+
+rm -rf /opt/openshift /etc/kubernetes/bootstrap-secrets /etc/kubernetes/bootstrap-configs
+systemctl disable bootkube.service
+echo "The bootstrap in place is complete"
