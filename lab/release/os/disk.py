@@ -78,7 +78,7 @@ def bios_boot_code(core: bytes, boot: bytes, lba: int) -> tuple[bytes, bytes]:
     Offsets are those of GRUB's boot.S and diskboot.S: the sector of core.img in boot.img, the jump that is only for
     floppies, and the block list at the end of core.img's first sector.
     """
-    if core[:2] != b"\x52\xe8" and len(core) < SECTOR:
+    if len(core) < SECTOR:
         raise LayoutError("GRUB's core image is shorter than a sector")
     record = bytearray(boot[:SECTOR])
     struct.pack_into("<Q", record, 0x5C, lba)

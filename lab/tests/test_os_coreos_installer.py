@@ -1,0 +1,107 @@
+"""The install program's parts that need no disk: command line, progress, copying, what goes on the boot partition."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.release.os import coreos_installer as program
+from lab.release.os import disk
+from lab.release.os.customise import DATA
+
+PROGRESS = re.compile(r"(.*?)\((.*?)%\)\s*")
+
+
+def test_the_command_lines_that_callers_use(tmp_path):
+    options = program.parse(
+        ["install", "--insecure", "-i", "c.ign", "--copy-network", "--append-karg", "a=1", "/dev/vda"]
+    )
+    assert (options.device, str(options.ignition_file), options.copy_network) == ("/dev/vda", "c.ign", True)
+    assert options.append_karg == ["a=1"]
+    short = program.parse(["install", "-n", "--offline", "--firstboot-args", "ip=dhcp", "-i", "m.ign", "/dev/sda"])
+    assert short.copy_network
+    assert short.firstboot_args == "ip=dhcp"
+
+
+def test_unknown_option_ends_with_code_2(capsys):
+    with pytest.raises(SystemExit) as stop:
+        program.parse(["install", "--no-such-option", "/dev/vda"])
+    assert stop.value.code == 2
+    assert "--no-such-option" in capsys.readouterr().err
+
+
+@given(st.integers(1, 1 << 40), st.data())
+def test_progress_is_in_the_form_that_the_orchestrator_parses(total, data):
+    lines: list[str] = []
+    done = data.draw(st.integers(0, total))
+    program.Progress(total, lines.append).update(done)
+    program.Progress(total, lines.append).update(total)
+    percent = [int(match[2]) for line in lines if (match := PROGRESS.search(line))]
+    assert percent == [done * 100 // total, 100]
+
+
+def test_progress_text():
+    lines: list[str] = []
+    program.Progress(157 << 20, lines.append).update(27 << 20)
+    assert lines == ["> Read disk 27.0 MiB/157.0 MiB (17%)   "]
+
+
+def test_progress_is_not_printed_for_every_block():
+    lines: list[str] = []
+    progress = program.Progress(1000, lines.append)
+    for done in range(1, 1001):
+        progress.update(done)
+    assert len(lines) == 2  # the first, and the end
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"\0", b"\1"]), st.integers(0, 2 * program.BLOCK)), max_size=3))
+def test_sparse_copy_gives_the_same_bytes(parts):
+    data = b"".join(byte * count for byte, count in parts)
+    seen: list[int] = []
+    fd = os.memfd_create("target")
+    try:
+        assert program.write_sparse(io.BytesIO(data), fd, seen.append) == len(data)
+        os.ftruncate(fd, len(data))
+        assert os.pread(fd, len(data) + 1, 0) == data
+    finally:
+        os.close(fd)
+    assert seen == sorted(seen)
+    assert not data or seen[-1] == len(data)
+
+
+@pytest.mark.parametrize(("device", "path"), [("/dev/vda", "/dev/vda3"), ("/dev/nvme0n1", "/dev/nvme0n1p3")])
+def test_partition_names(device, path):
+    assert program.partition(device, 3) == path
+
+
+def test_kernel_arguments_of_the_installed_system():
+    grub = (DATA / "boot" / "grub.cfg").read_text().replace("@@KARGS@@", disk.DISK_KARGS)
+    default = program.default_kargs(grub)
+    assert default == disk.DISK_KARGS
+    text = program.installed_cfg("r-uuid", "b-uuid", ["x=1 y", "z"], ["quiet"], default)
+    assert 'set node0_root="PARTUUID=r-uuid"\n' in text
+    assert 'set node0_boot="PARTUUID=b-uuid"\n' in text
+    kargs = program.default_kargs(text).split()
+    assert kargs[-3:] == ["x=1", "y", "z"]
+    assert "quiet" not in kargs
+
+
+@pytest.mark.parametrize("argument", ['a="b"', "a=$b", "a='b'", "a\\b", "a`b`"])
+def test_kernel_argument_that_grub_would_interpret(argument):
+    with pytest.raises(program.InstallError, match="not supported"):
+        program.installed_cfg("r", "b", [argument], [], "")
+
+
+def test_firstboot_stamp():
+    assert program.firstboot_stamp("") == ""
+    assert program.firstboot_stamp("ip=dhcp rd.neednet=1") == 'set ignition_network_kcmdline="ip=dhcp rd.neednet=1"\n'
+
+
+def test_not_a_disk(tmp_path, capsys):
+    assert program.main(["install", str(tmp_path / "missing")]) == 1
+    assert "is no block device" in capsys.readouterr().err
