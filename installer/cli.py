@@ -103,7 +103,7 @@ def _create_image(directory: Path) -> int:
 def _version() -> int:
     from importlib.metadata import version
 
-    from installer.create.image import DEFAULT_RELEASE, RELEASE_OVERRIDE
+    from installer.create.payload import DEFAULT_RELEASE, RELEASE_OVERRIDE
 
     print(f"node0 {version('node0')}")
     print(f"release image {os.environ.get(RELEASE_OVERRIDE) or DEFAULT_RELEASE}")

@@ -10,7 +10,7 @@ from typing import TypeVar
 from installer.config import defaults, rules, rules_agent
 from installer.config.agent_types import AgentConfig, Host
 from installer.config.decode import decode
-from installer.config.document import YamlError, compose, load_all
+from installer.config.document import YamlError, compose, dump, load_all
 from installer.config.fielderror import FieldError, aggregate, invalid, raise_if_any, required
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
@@ -23,6 +23,8 @@ INSTALL_CONFIG_FILE = "install-config.yaml"
 AGENT_CONFIG_FILE = "agent-config.yaml"
 MANIFESTS_DIR = "openshift"
 
+_LABELS = {INSTALL_CONFIG: "Install Config", AGENT_CONFIG: "Agent Config", EXTRA_MANIFESTS: "Extra Manifests"}
+
 T = TypeVar("T")
 
 
@@ -30,7 +32,8 @@ T = TypeVar("T")
 class Inputs:
     """What the user gave, validated.
 
-    extra_manifests: file name (of openshift/) -> text. consumed: files that are on disk now and belong into the state,
+    agent_text is agent-config.yaml as it was written, empty without one. extra_manifests: the documents of openshift/,
+    each under the name that it has on the live host. consumed: files that are on disk now and belong into the state,
     by asset. ntp_sources and rendezvous_ip are what follows from both configs.
     """
 
@@ -39,7 +42,8 @@ class Inputs:
     hosts: tuple[Host, ...]
     rendezvous_ip: str
     ntp_sources: tuple[str, ...]
-    extra_manifests: dict[str, str] = field(default_factory=dict)
+    agent_text: str = ""
+    extra_manifests: dict[str, bytes] = field(default_factory=dict)
     consumed: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
 
@@ -138,6 +142,21 @@ def _extra_manifests(directory: Path) -> dict[str, bytes]:
     return found
 
 
+def _split(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Each document as a file of its own: <base>-<n><ext>, n from 0 (reference §2.1)."""
+    documents: dict[str, bytes] = {}
+    for name, data in files.items():
+        path = Path(name)
+        try:
+            for number, document in enumerate(load_all(_text(data, name))):
+                if not isinstance(document, dict) or not document.get("kind"):
+                    raise ConfigError(f"{name}: document {number} is not a manifest: it has no kind", file=name)
+                documents[f"{path.stem}-{number}{path.suffix}"] = dump(document).encode()
+        except YamlError as error:
+            raise ConfigError(f"failed to unmarshal {name}: {error}", file=name) from error
+    return documents
+
+
 def load_inputs(directory: Path, target: str) -> Inputs:
     """Read and validate the inputs in `directory`, those consumed earlier from its state; `target` is for messages."""
     if not directory.is_dir():
@@ -152,13 +171,13 @@ def load_inputs(directory: Path, target: str) -> Inputs:
         data = _read(directory, name)
         if data is not None:
             consumed[asset] = {name: data}
-        files = consumed.get(asset) or state.files(asset)
-        if not files and asset == INSTALL_CONFIG:
+        given = consumed.get(asset) or state.files(asset)
+        if not given and asset == INSTALL_CONFIG:
             raise AssetError(
                 f'failed to fetch {target}: failed to load asset "{label}"',
                 ConfigError(f"missing configuration or manifest file: {directory / name} does not exist"),
             )
-        found[asset] = files
+        found[asset] = given
     manifests = _extra_manifests(directory)
     if manifests:
         consumed[EXTRA_MANIFESTS] = manifests
@@ -170,23 +189,24 @@ def load_inputs(directory: Path, target: str) -> Inputs:
         )
     with _asset(target, "Agent Config"):
         raw = found[AGENT_CONFIG].get(AGENT_CONFIG_FILE)
-        agent = parse_agent_config(_text(raw, AGENT_CONFIG_FILE)) if raw is not None else AgentConfig()
+        agent_text = _text(raw, AGENT_CONFIG_FILE) if raw is not None else ""
+        agent = parse_agent_config(agent_text) if raw is not None else AgentConfig()
     with _asset(target, "Agent Hosts"):
         hosts = resolve_hosts(install, agent)
     with _asset(target, "Extra Manifests"):
-        extra = {}
-        for name, data in found[EXTRA_MANIFESTS].items():
-            text = _text(data, name)
-            try:
-                load_all(text)
-            except YamlError as error:
-                raise ConfigError(f"failed to unmarshal {name}: {error}", file=name) from error
-            extra[name.removeprefix(f"{MANIFESTS_DIR}/")] = text
+        extra = _split(found[EXTRA_MANIFESTS])
+    for label, files in (
+        ("Install Config", consumed.get(INSTALL_CONFIG)),
+        ("Agent Config", consumed.get(AGENT_CONFIG)),
+    ):
+        if files:
+            log.info("Consuming %s from target directory", label)
     with _asset(target, "Agent Installer Ignition"):
         rendezvous = choose(agent, hosts)
+    log.info("The rendezvous host IP (node0 IP) is %s", rendezvous)
     baremetal = install.platform.baremetal
     ntp = agent.additional_ntp_sources or (baremetal.additional_ntp_servers if baremetal else ())
-    return Inputs(install, agent, hosts, rendezvous, tuple(ntp), extra, consumed)
+    return Inputs(install, agent, hosts, rendezvous, tuple(ntp), agent_text, extra, consumed)
 
 
 class _asset:

@@ -21,7 +21,8 @@ AGENT_CONFIG = "*agentconfig.AgentConfig"
 EXTRA_MANIFESTS = "*manifests.ExtraManifests"
 AUTH = "*gencrypto.AuthConfig"
 CREDENTIALS = "*node0.Credentials"
-IMAGE = "*node0.AgentImage"
+# What wait-for needs to know.
+OWN = "node0"
 
 
 class State:

@@ -1,41 +1,51 @@
-"""What is written to the live host for every host of the inputs (reference/installer.md §4.2)."""
+"""What is written to the live host for every host of the inputs: keyfiles, hints, names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
-
-import yaml
+from dataclasses import fields
 
 from installer.config.agent_types import Host
 from installer.config.decode import camel
+from installer.config.document import dump
 from installer.config.types import RootDeviceHints
 from installer.errors import ConfigError, NetworkConfigError
 from installer.ignition.live import HostFiles
 
+MAC_FILE = "mac_interface.ini"
+
 
 def hints_yaml(hints: RootDeviceHints | None) -> str:
-    """root-device-hints.yaml: the hints that are set, under the names that they have in agent-config."""
+    """root-device-hints.yaml: the hints that are set, under their own names; empty if there are none."""
     if hints is None:
         return ""
-    given: dict[str, Any] = {camel(name): value for name, value in asdict(hints).items() if value not in ("", None)}
-    return yaml.safe_dump(given, sort_keys=False) if given else ""
+    given = {camel(field.name): getattr(hints, field.name) for field in fields(hints)}
+    given = {name: value for name, value in given.items() if value not in ("", None)}
+    return dump(given) if given else ""
+
+
+def network_files(host: Host) -> dict[str, str]:
+    """Keyfiles of a host with the map from its MAC addresses to the names in them (reference/installer.md §4.2)."""
+    if not host.network_config:
+        return {}
+    from installer.network import keyfiles
+
+    files = dict(keyfiles(host.network_config))
+    if not files:
+        raise NetworkConfigError("", "no network interface is configured")
+    files[MAC_FILE] = "".join(f"{nic.mac_address}={nic.name}\n" for nic in host.interfaces)
+    return files
 
 
 def host_files(hosts: Sequence[Host]) -> list[HostFiles]:
-    """The files of every host. Raises ConfigError that names all faulty network configs."""
-    from installer.network import host_network_files
-
+    """What is written for every host. Raises ConfigError with the faulty network configs of all hosts."""
     files, errors = [], []
     for index, host in enumerate(hosts):
         network: dict[str, str] = {}
-        if host.network_config:
-            nics = [{"name": nic.name, "macAddress": nic.mac_address} for nic in host.interfaces]
-            try:
-                network = host_network_files(nics, host.network_config)
-            except NetworkConfigError as error:
-                errors.append(f"hosts[{index}].networkConfig: {error}")
+        try:
+            network = network_files(host)
+        except NetworkConfigError as error:
+            errors.append(f"hosts[{index}].networkConfig: {error}")
         files.append(
             HostFiles(
                 hostname=host.hostname,
@@ -47,5 +57,9 @@ def host_files(hosts: Sequence[Host]) -> list[HostFiles]:
         )
     if errors:
         text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
-        raise ConfigError(f"staticNetwork configuration is not valid: {text}", file="agent-config.yaml")
+        raise ConfigError(
+            'failed to fetch Agent Installer ISO: failed to generate asset "NMState Config": '
+            f"staticNetwork configuration is not valid: {text}",
+            file="agent-config.yaml",
+        )
     return files

@@ -1,0 +1,97 @@
+"""What `create image` reads from the release payload: pull specs by digest, version, base ISO."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from installer.config.fielderror import aggregate, forbidden
+from installer.config.types import InstallConfig
+from installer.create import base_iso
+from installer.errors import AssetError, ConfigError, ReleaseError
+from installer.release import DigestSource, RegistryAccess, Release
+from installer.release.access import NEVER_CONTACT
+
+log = logging.getLogger(__name__)
+
+RELEASE_OVERRIDE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
+OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
+# Where this build's own release would be: a lab release, which only a mirror can answer for.
+DEFAULT_RELEASE = "release.node0.example/node0/lab-release:latest"
+TARGET = "Agent Installer ISO"
+ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The release's pullspec and version, component tag -> pullspec by digest, and the base ISO's path."""
+
+    image: str
+    version: str
+    components: dict[str, str]
+    iso: Path
+
+
+def architecture(config: InstallConfig) -> str:
+    """The control plane's architecture by uname's name."""
+    name = config.control_plane.architecture if config.control_plane else "amd64"
+    return ARCHITECTURES.get(name, name)
+
+
+def release_image() -> str:
+    """The release image's pullspec: the override of the environment, else this installer's own."""
+    override = os.environ.get(RELEASE_OVERRIDE, "").strip()
+    if override:
+        log.warning("Found override for release image (%s). Please be warned, this is not advised", override)
+    return override or DEFAULT_RELEASE
+
+
+def digest_sources(config: InstallConfig) -> tuple[DigestSource, ...]:
+    """The mirrors, as the registry tools want them."""
+    return tuple(
+        DigestSource(entry.source, entry.mirrors, entry.source_policy == NEVER_CONTACT) for entry in config.sources
+    )
+
+
+def read_payload(config: InstallConfig, tags: Iterable[str]) -> Payload:
+    """Resolve the release through the mirrors and get the base ISO. Raises AssetError around a ReleaseError."""
+    pullspec = release_image()
+    stage = f'failed to fetch {TARGET}: failed to fetch dependency of "{TARGET}"'
+    try:
+        with RegistryAccess(config.pull_secret, digest_sources(config), config.additional_trust_bundle) as registry:
+            release = Release(pullspec, registry)
+            _check_architecture(config, release)
+            components = {tag: release.image_for(tag) for tag in tags}
+            return Payload(pullspec, release.version, components, _iso(config, release))
+    except ReleaseError as error:
+        raise AssetError(stage, error) from error
+
+
+def _iso(config: InstallConfig, release: Release) -> Path:
+    override = os.environ.get(OS_OVERRIDE, "").strip()
+    if not override:
+        return base_iso.base_iso(release, architecture(config))
+    log.warning("Found override for OS Image (%s). Please be warned, this is not advised", override)
+    path = Path(override.removeprefix("file://"))
+    if not path.is_file():
+        raise ConfigError(f"{OS_OVERRIDE}: {path} is not a file")
+    return path
+
+
+def _check_architecture(config: InstallConfig, release: Release) -> None:
+    """Rule 36: the payload must be of the control plane's architecture, or of several."""
+    wanted = config.control_plane.architecture if config.control_plane else ""
+    found = release.architecture
+    if found not in ("multi", wanted):
+        problem = forbidden(
+            "controlPlane.architecture",
+            f"unsupported release image architecture. ControlPlane Arch: {wanted} doesn't match Release Image Arch: "
+            f"{found}",
+        )
+        raise AssetError(
+            f'failed to fetch {TARGET}: failed to load asset "Install Config"',
+            ConfigError(f"invalid install-config configuration: {aggregate([problem])}"),
+        )
