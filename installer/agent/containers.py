@@ -40,8 +40,12 @@ def _size(host: HostSystem, image: str) -> int:
 
 def pull(host: HostSystem, image: str, timeout: float) -> None:
     """Pull an image unless it is there. Raises CommandError."""
-    if subprocess.run(host.command(["podman", "image", "exists", image]), check=False).returncode == 0:
+    try:
+        host.run("podman", "image", "exists", image)
         return
+    except CommandError as error:
+        if error.code != 1:
+            raise
     auth = ["--authfile", AUTH_FILE] if host.path(AUTH_FILE).is_file() else []
     host.run("podman", "pull", "-q", *auth, image, timeout=timeout)
 

@@ -162,11 +162,11 @@ def upload_logs(run: Run) -> None:
 def reboot(run: Run) -> None:
     """Stage Rebooting: at once on SNO, in a minute elsewhere so that others still get an answer from node0."""
     run.reporter.stage(Stage.REBOOTING)
-    when = "now" if run.plan.sno else "+1"
+    delay = [] if run.plan.sno else ["--on-active=60"]
     try:
         run.host.run("sync", timeout=600)
-        # Through systemd of the host, so that the reboot outlives this container.
-        run.host.run("systemd-run", "--no-block", "--unit=assisted-reboot", "shutdown", "-r", when)
+        # As a unit of the host's systemd, so that it outlives this container.
+        run.host.run("systemd-run", "--no-block", "--collect", *delay, "systemctl", "reboot")
     except CommandError as error:
         raise StageError("reboot", str(error)) from None
 

@@ -143,7 +143,8 @@ class Writer:
             # The same config may be extracted again after a restart.
             if data not in before:
                 self._replace(path, before + data)
-        path.chmod(int(node.get("mode") if node.get("mode") is not None else 0o644))
+        mode = node.get("mode")
+        path.chmod(0o644 if mode is None else int(mode))
         self._own(path, node)
 
     @staticmethod

@@ -100,9 +100,13 @@ def images_available(view: HostView) -> Verdict:
         if view.host.status is HostStatus.PREPARING:
             return PENDING, "Images availability is being checked"
         return OK, "Images have not been checked yet"
-    failed = [str(image.get("name")) for image in images if image.get("result") != "success"]
+    failed = [
+        f"{image.get('name')} ({image['error']})" if image.get("error") else str(image.get("name"))
+        for image in images
+        if image.get("result") != "success"
+    ]
     if failed:
-        return BAD, f"Failed to fetch container images needed for installation: {', '.join(failed)}"
+        return BAD, f"Container images needed for installation could not be pulled: {', '.join(failed)}"
     return OK, "All required container images were either pulled successfully or no attempt was made to pull them"
 
 

@@ -211,7 +211,7 @@ TABLE: tuple[Row, ...] = (
         ("cluster-installing",),
     ),
     Row(_F, PREPARE, H.KNOWN, INFO_KNOWN, ("!cluster-preparing-or-installing",)),
-    Row(_F, _set(H.PREPARING), H.PREPARING_FAILED, "Failed to pull container images: {images}", ("images-bad",)),
+    Row(_F, _set(H.PREPARING), H.PREPARING_FAILED, "{images}", ("images-bad",)),
     Row(
         _F,
         _set(H.PREPARING),

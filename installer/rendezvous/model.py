@@ -107,7 +107,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     base_dns_domain: str = ""
     control_plane_count: int = 3
     high_availability_mode: str = "Full"
-    platform: JsonMap = {"type": "baremetal"}
+    platform: JsonMap = msgspec.field(default_factory=lambda: {"type": "baremetal"})
     user_managed_networking: bool = False
     vip_dhcp_allocation: bool = False
     network_type: str = "OVNKubernetes"
@@ -125,7 +125,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     cpu_architecture: str = "x86_64"
     hyperthreading: str = "all"
     schedulable_masters: bool = False
-    disk_encryption: JsonMap = {"enable_on": "none"}
+    disk_encryption: JsonMap = msgspec.field(default_factory=lambda: {"enable_on": "none"})
     load_balancer: JsonMap | None = None
     tags: str = ""
     olm_operators: list[JsonMap] = []

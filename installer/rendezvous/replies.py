@@ -121,7 +121,7 @@ def _images(engine: Engine, host: Host, output: str) -> Host:
     for image in images:
         good = image.get("result") == "success"
         size, seconds = float(image.get("size_bytes") or 0), float(image.get("time") or 0)
-        detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if seconds else ""
+        detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if good else str(image.get("error") or "")
         engine.store.add_event(
             events.make(
                 "image_status_updated",
@@ -175,7 +175,9 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
     if kind is T.IMAGES:
         from installer.rendezvous.steps import images_needed
 
-        images = [{"name": name, "result": "failure"} for name in images_needed(engine.view(host))]
+        images = [
+            {"name": name, "result": "failure", "error": reason[:300]} for name in images_needed(engine.view(host))
+        ]
         return replace(host, images_status=json.dumps(images))
     return host
 

@@ -1,0 +1,242 @@
+"""Helpers for tests of the service: keys, tokens, certificates, inventories, a running service."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+REPOSITORY = Path(__file__).parents[2]
+SMALL = json.dumps(
+    [
+        {
+            "version": "default",
+            **{
+                role: {
+                    "cpu_cores": 1,
+                    "ram_mib": 1024,
+                    "disk_size_gb": 10,
+                    "installation_disk_speed_threshold_ms": 1000,
+                }
+                for role in ("master", "arbiter", "worker", "sno", "edge-worker")
+            },
+        }
+    ]
+)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Tokens by scheme and the public key, as a CLI makes them at image time."""
+
+    private: bytes
+    public_base64: str
+
+    def token(self, scheme: str, **claims: Any) -> str:
+        return jwt.encode({"auth_scheme": scheme, **claims}, self.private, algorithm="ES256")
+
+
+def make_keys() -> Keys:
+    key = ec.generate_private_key(ec.SECP256R1())
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return Keys(_pem(key), base64.b64encode(public).decode())
+
+
+def make_tls(directory: Path) -> None:
+    """ca.crt, service.crt, service.key for 127.0.0.1."""
+    directory.mkdir(parents=True, exist_ok=True)
+    now = datetime.datetime.now(datetime.UTC)
+
+    def build(name: str, key: Any, issuer: x509.Name | None) -> x509.CertificateBuilder:
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer or subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+        )
+
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ca = build("test CA", ca_key, None).add_extension(x509.BasicConstraints(True, None), True)
+    usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+    ca = ca.add_extension(usage, True).add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), False
+    )
+    ca_cert = ca.sign(ca_key, hashes.SHA256())
+    leaf = build("rendezvous", key, ca_cert.subject).add_extension(
+        x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
+    )
+    leaf = leaf.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), False)
+    pem = serialization.Encoding.PEM
+    (directory / "ca.crt").write_bytes(ca_cert.public_bytes(pem))
+    (directory / "service.crt").write_bytes(leaf.sign(ca_key, hashes.SHA256()).public_bytes(pem))
+    (directory / "service.key").write_bytes(_pem(key))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(what: str, seen: Any, deadline: float = 60.0) -> Any:
+    """Poll ``seen`` until it is true; tells what it waited for and what it last saw."""
+    end, last = time.monotonic() + deadline, None
+    while time.monotonic() < end:
+        last = seen()
+        if last:
+            return last
+        time.sleep(0.1)
+    raise AssertionError(f"{what}: not within {deadline:.0f} s, last seen {last!r}")
+
+
+class Running:
+    """A service in its own process, on TLS."""
+
+    def __init__(self, directory: Path, **env: str) -> None:
+        self.directory = directory
+        self.keys = make_keys()
+        make_tls(directory / "tls")
+        self.port = free_port()
+        self.url = f"https://127.0.0.1:{self.port}/"
+        self.ca = directory / "tls" / "ca.crt"
+        self.env = {
+            **{key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
+            "PYTHONPATH": str(REPOSITORY),
+            "SERVICE_BASE_URL": self.url,
+            "LISTEN_PORT": str(self.port),
+            "LISTEN_HOST": "127.0.0.1",
+            "HTTPS_CERT_FILE": str(directory / "tls" / "service.crt"),
+            "HTTPS_KEY_FILE": str(directory / "tls" / "service.key"),
+            "AUTH_TYPE": "agent-installer-local",
+            "EC_PUBLIC_KEY_PEM": self.keys.public_base64,
+            "WORK_DIR": str(directory / "data"),
+            "HW_VALIDATOR_REQUIREMENTS": SMALL,
+            "NEXT_INSTRUCTION_SECONDS": "1",
+            "MONITOR_INTERVAL": "500ms",
+            "RELEASE_IMAGES": json.dumps([{"url": "release.example/r@sha256:" + "0" * 64, "version": "4.18.0"}]),
+            **env,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_in = 0.0
+
+    def start(self) -> None:
+        begin = time.monotonic()
+        with (self.directory / "service.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "installer.rendezvous"], env=self.env, cwd=self.directory, stderr=log
+            )
+        wait_for("service to be ready", self._ready)
+        self.started_in = time.monotonic() - begin
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError((self.directory / "service.log").read_text()[-2000:])
+        context = ssl.create_default_context(cafile=str(self.ca))
+        try:
+            with urllib.request.urlopen(f"{self.url}ready", context=context, timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """SIGKILL: nothing is said to the process."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def client(self, scheme: str = "userAuth") -> Any:
+        from installer.rendezvous.auth import Scheme
+        from installer.rendezvous.restclient import RestClient
+
+        return RestClient(self.url, self.keys.token(scheme), Scheme(scheme), self.ca)
+
+
+@contextmanager
+def running(directory: Path, **env: str) -> Iterator[Running]:
+    service = Running(directory, **env)
+    service.start()
+    try:
+        yield service
+    finally:
+        if service.process is not None and service.process.poll() is None:
+            service.process.terminate()
+            service.process.wait(20)
+
+
+def inventory(
+    hostname: str = "master-0",
+    mac: str = "52:54:00:00:00:80",
+    ip: str = "192.168.111.80/24",
+    disk_gb: int = 20,
+    ram_mib: int = 4096,
+    cpus: int = 2,
+    **changes: Any,
+) -> dict[str, Any]:
+    """An inventory as an agent sends it."""
+    return {
+        "hostname": hostname,
+        "interfaces": [
+            {"name": "enp1s0", "mac_address": mac, "ipv4_addresses": [ip], "mtu": 1500, "has_carrier": True}
+        ],
+        "disks": [
+            {
+                "id": "/dev/disk/by-path/pci-0000:04:00.0",
+                "name": "vda",
+                "path": "/dev/vda",
+                "by_path": "/dev/disk/by-path/pci-0000:04:00.0",
+                "drive_type": "HDD",
+                "size_bytes": disk_gb * 1000**3,
+                "installation_eligibility": {"eligible": True, "not_eligible_reasons": []},
+            }
+        ],
+        "boot": {"current_boot_mode": "uefi", "device_type": "ephemeral"},
+        "system_vendor": {"manufacturer": "QEMU", "product_name": "Standard PC", "virtual": True},
+        "memory": {"physical_bytes": ram_mib * 1024**2, "usable_bytes": ram_mib * 1024**2},
+        "cpu": {"count": cpus, "architecture": "x86_64"},
+        "routes": [{"interface": "enp1s0", "gateway": "192.168.111.1", "destination": "0.0.0.0", "family": 2}],
+        "tpm_version": "none",
+        **changes,
+    }
+
+
+PULL_SECRET = '{"auths":{"registry.test.node0.example:5000":{"auth":"c2VjcmV0OnNlY3JldA=="}}}'
+CLUSTER: dict[str, Any] = {
+    "name": "ostest",
+    "base_dns_domain": "test.node0.example",
+    "openshift_version": "4.18.0",
+    "pull_secret": PULL_SECRET,
+    "control_plane_count": 1,
+    "platform": {"type": "none"},
+    "machine_networks": [{"cidr": "192.168.111.0/24"}],
+    "ssh_public_key": "ssh-ed25519 AAAA test",
+}
