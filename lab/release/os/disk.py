@@ -15,6 +15,7 @@ from pathlib import Path
 from lab.release import progress
 from lab.release.os.customise import DATA
 from lab.release.os.errors import LayoutError
+from lab.release.os.liveboot import EMULATION_KARGS
 from lab.release.store import Store
 
 MIB = 1 << 20
@@ -47,7 +48,7 @@ GRUB_PREFIX = f"(,gpt{BOOT.number})/grub"
 # Kernel arguments of the installed system. cgroup v1 for kubelet 1.20 (reference feasibility.md).
 DISK_KARGS = (
     "ignition.platform.id=metal console=tty0 console=ttyS0,115200n8 systemd.unified_cgroup_hierarchy=0 "
-    "quiet systemd.show_status=1"
+    f"quiet systemd.show_status=1 {EMULATION_KARGS}"
 )
 
 

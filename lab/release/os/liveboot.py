@@ -55,11 +55,16 @@ class BootFile:
     offset: int
 
 
+# Without it the kernel clears each page that it hands out, and QEMU's software emulation pays dearly for writing to a page
+# that code ran from: 41 against 25 CPU seconds from power-on to multi-user.
+EMULATION_KARGS = "init_on_alloc=0"
+
+
 def live_kargs(volume_id: str) -> str:
     """Default kernel arguments of the live system. The last console is the one that systemd and the lab talk to."""
     return (
         f"coreos.liveiso={volume_id} ignition.firstboot ignition.platform.id=metal "
-        "console=tty0 console=ttyS0,115200n8 quiet systemd.show_status=1"
+        f"console=tty0 console=ttyS0,115200n8 quiet systemd.show_status=1 {EMULATION_KARGS}"
     )
 
 
