@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 from installer.network.model import Document, Interface, Port, Shape
 from installer.network.reader import Problems
+
+Key = tuple[str, bool]
 
 CONTROLLERS = {"bond": "bond", "linux-bridge": "bridge", "vrf": "vrf", "ovs-bridge": "ovs-port"}
 # Ports of these keep their own addresses.
@@ -24,14 +27,15 @@ class Attachment:
 
 @dataclass(frozen=True)
 class Plan:
-    """All interfaces that get a profile, in document order (those made for ports last), and their controllers."""
+    """All interfaces that get a profile, in document order (those `made` for ports last), and their controllers."""
 
     interfaces: tuple[Interface, ...]
-    attachments: dict[tuple[str, bool], Attachment]
+    attachments: dict[Key, Attachment]
+    made: frozenset[str] = frozenset()
 
     def attachment(self, one: Interface) -> Attachment | None:
         """The controller that this interface is a port of."""
-        return self.attachments.get((one.name, userspace(one)))
+        return self.attachments.get(key_of(one))
 
     def has_ip(self, one: Interface) -> bool:
         """Whether the profile has [ipv4] and [ipv6]: ports have none, except those of a VRF and OVS interfaces."""
@@ -39,22 +43,25 @@ class Plan:
         return attachment is None or one.kind == "ovs-interface" or attachment.controller.kind in _IP_KEEPING
 
     def ordered(self) -> list[Interface]:
-        """Upstream's order of profiles: by depth below controllers and parents, then by name (§1.2)."""
+        """Upstream's order: by depth below controllers and parents, then by name; `made` ones at depth 0 (§1.2)."""
         kernel = {one.name: one for one in self.interfaces if not userspace(one)}
-        depths: dict[tuple[str, bool], int] = {}
+        above: dict[Key, set[Key]] = {}
+        for one in self.interfaces:
+            attachment = self.attachment(one)
+            keys = above.setdefault(key_of(one), set())
+            if attachment is not None and one.name not in self.made:
+                keys.add(key_of(attachment.controller))
+            if one.shape.parent in kernel:
+                keys.add((one.shape.parent or "", False))
+        depths: dict[Key, int] = {}
+        for key in TopologicalSorter(above).static_order():
+            depths[key] = max((depths[other] + 1 for other in above.get(key, ())), default=0)
+        return sorted(self.interfaces, key=lambda one: (depths[key_of(one)], one.name, not userspace(one)))
 
-        def depth(one: Interface) -> int:
-            key = (one.name, userspace(one))
-            if key not in depths:
-                depths[key] = 0  # a loop, reported elsewhere, must not run forever
-                attachment = self.attachment(one)
-                if attachment is not None:
-                    depths[key] = depth(attachment.controller) + 1
-                elif one.shape.parent in kernel:
-                    depths[key] = depth(kernel[one.shape.parent]) + 1
-            return depths[key]
 
-        return sorted(self.interfaces, key=lambda one: (depth(one), one.name, not userspace(one)))
+def key_of(one: Interface) -> Key:
+    """What tells an interface from all others: its name, and whether it is outside the kernel."""
+    return one.name, userspace(one)
 
 
 def userspace(one: Interface) -> bool:
@@ -64,13 +71,13 @@ def userspace(one: Interface) -> bool:
 
 def make_plan(document: Document, problems: Problems) -> Plan:
     """Attaches ports to controllers and makes profiles for ports that the document does not list."""
-    known: dict[tuple[str, bool], Interface] = {}
+    known: dict[Key, Interface] = {}
     for one in document.interfaces:
-        if (one.name, userspace(one)) in known:
+        if key_of(one) in known:
             # Upstream keeps the last of them without a word (§3).
             problems.add(f"{one.path}.name", one.name, "is the name of an interface given before")
         else:
-            known[one.name, userspace(one)] = one
+            known[key_of(one)] = one
     present = {key: one for key, one in known.items() if one.present}
     attachments = _attach(list(present.values()), known, problems)
     made = {}
@@ -78,17 +85,15 @@ def make_plan(document: Document, problems: Problems) -> Plan:
         if not userland and (name, False) not in known:
             made[name] = Interface(attachments[name, False].port.path, name, "ethernet", "up", Shape())
     everyone = [*present.values(), *made.values()]
-    plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments)
+    plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments, frozenset(made))
     _check_ports(plan, problems)
     _check_loops(plan, problems)
     _check_file_names(plan, problems)
     return plan
 
 
-def _attach(
-    present: Sequence[Interface], known: dict[tuple[str, bool], Interface], problems: Problems
-) -> dict[tuple[str, bool], Attachment]:
-    attachments: dict[tuple[str, bool], Attachment] = {}
+def _attach(present: Sequence[Interface], known: dict[Key, Interface], problems: Problems) -> dict[Key, Attachment]:
+    attachments: dict[Key, Attachment] = {}
     for controller in present:
         for port in controller.shape.ports or ():
             for name in port.members or (port.name,):
@@ -121,11 +126,11 @@ def _attach(
 
 
 def _attach_one(
-    attachments: dict[tuple[str, bool], Attachment],
+    attachments: dict[Key, Attachment],
     controller: Interface,
     port: Port,
     name: str,
-    known: dict[tuple[str, bool], Interface],
+    known: dict[Key, Interface],
     problems: Problems,
 ) -> None:
     before = attachments.get((name, False))
@@ -189,18 +194,20 @@ def _check_ports(plan: Plan, problems: Problems) -> None:
 
 
 def _check_loops(plan: Plan, problems: Problems) -> None:
-    kernel = {one.name: one for one in plan.interfaces if not userspace(one)}
-    for start in plan.interfaces:
-        one: Interface | None = start
-        for _ in range(len(plan.interfaces) + 1):
-            if one is None:
-                break
-            attachment = plan.attachment(one)
-            parent = kernel.get(one.shape.parent) if one.shape.parent is not None else None
-            one = attachment.controller if attachment is not None else parent
-            if one is not None and (one.name, userspace(one)) == (start.name, userspace(start)):
-                problems.add(start.path, start.name, "is, through its controller or parent, below itself")
-                break
+    """A controller rests on its ports, and a VLAN and its like on their parent: nothing can rest on itself."""
+    present = {key_of(one): one for one in plan.interfaces}
+    rests_on: dict[Key, set[Key]] = {}
+    for one in plan.interfaces:
+        if (one.shape.parent or "", False) in present:
+            rests_on.setdefault(key_of(one), set()).add((one.shape.parent or "", False))
+        if (attachment := plan.attachment(one)) is not None:
+            rests_on.setdefault(key_of(attachment.controller), set()).add(key_of(one))
+    try:
+        TopologicalSorter(rests_on).prepare()
+    except CycleError as err:
+        for key in dict.fromkeys(err.args[1]):
+            one = present[key]
+            problems.add(one.path, one.name, "rests, through its ports or its parent, on itself")
 
 
 def _check_file_names(plan: Plan, problems: Problems) -> None:

@@ -138,8 +138,12 @@ class Fields:
 
     def address(self, name: str) -> values.Address | None:
         """An IP address of either family."""
-        read: Callable[[Any], values.Address | None] = values.address
-        return self._take(name, (), read, "must be an IP address")
+        # Not through _take: its type variable would lose the union of the two families.
+        value = self.raw(name)
+        result = None if value is None else values.address(value)
+        if value is not None and result is None:
+            self.problem(name, value, "must be an IP address")
+        return result
 
     def table(self, name: str, *aliases: str) -> Fields | None:
         """A mapping inside this one."""

@@ -1,0 +1,221 @@
+"""installer.network: what is refused, by the name of the field, all problems of a document together."""
+
+import copy
+
+import pytest
+
+from installer.errors import NetworkConfigError
+from installer.network import InvalidNetworkConfig, UnreadableDocument, keyfiles
+from installer.network.document import load
+
+GOOD = """
+interfaces:
+- {name: eno1, type: ethernet, state: up,
+   ipv4: {enabled: true, address: [{ip: 10.0.0.2, prefix-length: 24}]},
+   ipv6: {enabled: true, dhcp: true, autoconf: true}}
+- {name: eno2, type: ethernet}
+- {name: eno3, type: ethernet, ipv4: {enabled: true, dhcp: true}}
+- {name: bond0, type: bond, link-aggregation: {mode: active-backup, port: [eno2], options: {miimon: 100}}}
+- {name: br0, type: linux-bridge, bridge: {options: {stp: {enabled: false}}, port: [{name: eno4}]}}
+- {name: vlan7, type: vlan, vlan: {base-iface: bond0, id: 7}}
+routes:
+  config: [{destination: 0.0.0.0/0, next-hop-address: 10.0.0.1, next-hop-interface: eno1}]
+route-rules:
+  config: [{ip-from: 10.0.0.0/24, route-table: 254}]
+dns-resolver:
+  config: {server: [10.0.0.1]}
+"""
+
+A_BRIDGE = {"name": "x", "type": "linux-bridge"}
+TWO_FAMILIES_MIXED = ["10.0.0.1", "fd00::1", "10.0.0.2"]
+
+# Where something is put into the good document, what, and where the problem is expected (None: at the same place).
+CASES = [
+    ("foo", 1, None),
+    ("interfaces", {}, None),
+    ("interfaces[0]", "eno1", None),
+    ("interfaces[0].foo", "bar", None),
+    ("interfaces[0].name", "eth/0", None),
+    ("interfaces[0].name", "a-name-too-long0", None),
+    ("interfaces[0].name", "..", None),
+    ("interfaces[0].name", 5, None),
+    ("interfaces[0].name", None, None),
+    ("interfaces[1].name", "eno1", None),
+    ("interfaces[0].type", "wifi", None),
+    ("interfaces[0].type", "macsec", None),
+    ("interfaces[0].type", "ipvlan", None),
+    ("interfaces[0].state", "sideways", None),
+    ("interfaces[0].mac-address", "zz", None),
+    ("interfaces[0].identifier", "mac-address", None),
+    ("interfaces[0].mtu", 1, None),
+    ("interfaces[0].mtu", 1000, None),
+    ("interfaces[0].mtu", 70000, None),
+    ("interfaces[0].profile-name", "../up", None),
+    ("interfaces[0].profile-name", "bond0", "interfaces[3].name"),
+    ("interfaces[0].description", "two\nlines=1", None),
+    ("interfaces[0].description", " blanks ", None),
+    ("interfaces[0].mptcp", {}, None),
+    ("interfaces[0].dispatch", {"post-activation": "true"}, None),
+    ("interfaces[1].wait-ip", "ipv4", None),
+    ("interfaces[0].copy-mac-from", "eno2", None),
+    ("interfaces[3].copy-mac-from", "eno9", None),
+    ("interfaces[3].copy-mac-from", "eno3", None),
+    ("interfaces[0].ipv4.enabled", "maybe", None),
+    ("interfaces[0].ipv4.enabled", None, "interfaces[0].ipv4.address"),
+    ("interfaces[0].ipv4.enabled", False, "interfaces[0].ipv4.address"),
+    ("interfaces[2].ipv4.enabled", None, "interfaces[2].ipv4.dhcp"),
+    ("interfaces[0].ipv4.autoconf", True, None),
+    ("interfaces[0].ipv4.address[0].ip", "10.0.0.300", None),
+    ("interfaces[0].ipv4.address[0].ip", "fd00::1", None),
+    ("interfaces[0].ipv4.address[0].ip", "224.0.0.1", None),
+    ("interfaces[0].ipv4.address[0].prefix-length", 33, None),
+    ("interfaces[0].ipv4.address[0].prefix-length", None, None),
+    ("interfaces[0].ipv4.address[0].metric", 3, None),
+    ("interfaces[0].ipv6.dhcp", False, "interfaces[0].ipv6.autoconf"),
+    ("interfaces[0].ipv6.token", "fd00::1", None),
+    ("interfaces[0].ipv6.dhcp-duid", "uuid", None),
+    ("interfaces[2].ipv4.dhcp-custom-hostname", "not a name", None),
+    ("interfaces[1].ipv4", {"enabled": True, "dhcp": True}, "interfaces[1].ipv4.enabled"),
+    ("interfaces[1].controller", "br0", None),
+    ("interfaces[1].controller", "eno3", None),
+    ("interfaces[1].state", "absent", "interfaces[3].link-aggregation.port[0]"),
+    ("interfaces[3].link-aggregation", None, None),
+    ("interfaces[3].link-aggregation.mode", None, None),
+    ("interfaces[3].link-aggregation.mode", 7, None),
+    ("interfaces[3].link-aggregation.port[0]", "bond0", None),
+    ("interfaces[3].link-aggregation.port[0]", "eno4", "interfaces[4].bridge.port[0]"),
+    ("interfaces[3].link-aggregation.ports-config", [{"name": "eno9"}], None),
+    ("interfaces[3].link-aggregation.options.foo", 1, None),
+    ("interfaces[3].link-aggregation.options.lacp_rate", "slowest", None),
+    ("interfaces[3].link-aggregation.options.arp_interval", 5, None),
+    ("interfaces[3].link-aggregation.options.balance-slb", True, None),
+    ("interfaces[3].link-aggregation.options.primary", "eno1", None),
+    ("interfaces[4].bridge.options.stp.hello-time", 11, None),
+    ("interfaces[4].bridge.options.group-forward-mask", 1, None),
+    ("interfaces[4].bridge.port[0].vlan", {"mode": "trunk"}, "interfaces[4].bridge.port[0].vlan.trunk-tags"),
+    ("interfaces[4].bridge.port[0].vlan", {"mode": "access"}, "interfaces[4].bridge.port[0].vlan.tag"),
+    ("interfaces[5].vlan", None, None),
+    ("interfaces[5].vlan.id", 4095, None),
+    ("interfaces[5].vlan.id", None, None),
+    ("interfaces[5].vlan.base-iface", None, None),
+    ("interfaces[5].vlan.base-iface", "vlan7", "interfaces[5]"),
+    ("routes.config[0].destination", None, None),
+    ("routes.config[0].destination", "300.0.0.0/8", None),
+    ("routes.config[0].destination", "10.0.0.0/33", None),
+    ("routes.config[0].destination", "0.0.0.0/8", None),
+    ("routes.config[0].next-hop-interface", None, None),
+    ("routes.config[0].next-hop-interface", "eno9", None),
+    ("routes.config[0].next-hop-interface", "eno2", None),
+    ("routes.config[0].next-hop-address", "fd00::1", None),
+    ("routes.config[0].weight", 300, None),
+    ("routes.config[0].cwnd", 0, None),
+    ("routes.config[0].metric", "x", None),
+    ("routes.config[0].route-type", "blackhole", None),
+    ("routes.config[0].onlink", True, None),
+    ("route-rules.config[0].ip-from", None, "route-rules.config[0]"),
+    ("route-rules.config[0].family", "ipv6", None),
+    ("route-rules.config[0].fwmask", 1, None),
+    ("route-rules.config[0].iif", "eno9", None),
+    ("dns-resolver.config.server[0]", "ns.example", None),
+    ("dns-resolver.config.server", TWO_FAMILIES_MIXED, None),
+    ("dns-resolver.config.server[0]", "fe80::1%eno9", "dns-resolver.config.server"),
+    ("dns-resolver.config.search", ["two words"], "dns-resolver.config.search[0]"),
+    ("dns-resolver.config.options", ["ndots"], "dns-resolver.config.options[0]"),
+    ("hostname", {"config": "h"}, "hostname.config"),
+    ("ovs-db", {"other_config": {"a": "b"}}, None),
+]
+
+
+def _steps(path):
+    parts = path.replace("]", "").replace("[", ".#").split(".")
+    return [int(part[1:]) if part.startswith("#") else part for part in parts]
+
+
+def _changed(path, value):
+    document = copy.deepcopy(load(GOOD))
+    *way, last = _steps(path)
+    place = document
+    for step in way:
+        place = place[step]
+    place[last] = value
+    return document
+
+
+def _paths(document):
+    with pytest.raises(InvalidNetworkConfig) as caught:
+        keyfiles(document)
+    return [problem.path for problem in caught.value.problems], str(caught.value)
+
+
+def test_the_good_document_is_good():
+    assert len(keyfiles(load(GOOD))) == 7
+
+
+@pytest.mark.parametrize(("path", "value", "expected"), CASES, ids=lambda one: str(one)[:60])
+def test_refused_by_path(path, value, expected):
+    paths, text = _paths(_changed(path, value))
+    assert (expected or path) in paths
+    assert "\n" not in text
+
+
+def test_all_problems_at_once_each_once():
+    document = _changed("interfaces[0].mtu", 1)
+    document["interfaces"][3]["link-aggregation"]["mode"] = "x"
+    document["routes"]["config"][0]["metric"] = "y"
+    document["foo"] = 1
+    with pytest.raises(InvalidNetworkConfig) as caught:
+        keyfiles(document)
+    assert [(one.path, one.value) for one in caught.value.problems] == [
+        ("interfaces[0].mtu", "1"),
+        ("interfaces[3].link-aggregation.mode", "'x'"),
+        ("routes.config[0].metric", "'y'"),
+        ("foo", "1"),
+    ]
+    assert isinstance(caught.value, NetworkConfigError)
+
+
+def test_a_route_needs_an_address_of_its_family():
+    document = _changed("interfaces[0].ipv4.address", [])
+    assert "interfaces[0].ipv4.address" in _paths(document)[0]
+
+
+def test_loops_are_refused():
+    document = {
+        "interfaces": [
+            {"name": "br0", "type": "linux-bridge", "bridge": {"port": [{"name": "vlan7"}]}},
+            {"name": "vlan7", "type": "vlan", "vlan": {"base-iface": "br0", "id": 7}},
+        ]
+    }
+    assert set(_paths(document)[0]) == {"interfaces[0]", "interfaces[1]"}
+
+
+def test_secrets_never_show():
+    document = load(GOOD)
+    document["interfaces"][0]["802.1x"] = {"eap-methods": ["pwd"], "password": "hush\nhush", "identity": " x"}
+    paths, text = _paths(document)
+    assert "interfaces[0].802.1x.password" in paths
+    assert "hush" not in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [",
+        "a: 1\na: 2",
+        "- {{}: 1}",
+        "\x00",
+        "a: !!python/object:os.system {}",
+        "&a [*a",
+        "[" * 5000,
+        "--- 1\n--- 2",
+    ],
+)
+def test_unreadable_text(text):
+    with pytest.raises(UnreadableDocument):
+        load(text)
+
+
+@pytest.mark.parametrize("config", [[], "text", 3, {1: 2}])
+def test_not_a_mapping(config):
+    with pytest.raises(InvalidNetworkConfig):
+        keyfiles(config)
