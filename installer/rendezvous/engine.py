@@ -248,10 +248,9 @@ class Engine:
         """Judge the cluster anew and follow its table by one row."""
         members = [(host, inventory_of(host)) for host in self.store.hosts(cluster_id=cluster.id)]
         verdicts = cluster_validations.evaluate(cluster_validations.ClusterView(cluster, members))
-        groups = json.dumps(connectivity.majority_groups(cluster, [host for host, _ in members]), sort_keys=True)
         info = json.dumps(host_validations.as_info(verdicts), separators=(",", ":"))
         progress = self._progress(cluster)
-        fresh = replace(cluster, connectivity_majority_groups=groups, validations_info=info, progress=progress)
+        fresh = replace(cluster, validations_info=info, progress=progress)
         if fresh != cluster:
             before = _flat(cluster.validations_info)
             for name, (_, result, message) in verdicts.items():
@@ -328,6 +327,10 @@ class Engine:
         for _ in range(MAX_ROUNDS):
             self.assign_roles(cluster)
             hosts = self.store.hosts(cluster_id=cluster_id)
+            # Before the hosts, whose validations read it.
+            groups = json.dumps(connectivity.majority_groups(cluster, hosts), sort_keys=True)
+            if groups != cluster.connectivity_majority_groups:
+                self.store.put_cluster(replace(cluster, connectivity_majority_groups=groups))
             before = (cluster.status, [host.status for host in hosts])
             after = [self.refresh_host(host).status for host in hosts]
             cluster = self.refresh_cluster(self.store.cluster(cluster_id))

@@ -207,6 +207,14 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: dict[str, An
         raise BadRequest(f"{reply.get('step_type')!r} is not a step type") from None
     code = int(reply.get("exit_code") or 0)
     output, error = str(reply.get("output") or ""), str(reply.get("error") or "")
+    try:
+        _apply(engine, infra_env_id, host_id, kind, code, output, error)
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        # A shape that nobody expected; the change was undone as a whole, so it cannot poison later judgements.
+        raise BadRequest(f"the output of step {kind} cannot be understood: {problem!r}") from problem
+
+
+def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code: int, output: str, error: str) -> None:
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)
