@@ -55,7 +55,7 @@ class BootFile:
     offset: int
 
 
-# Without it the kernel clears each page that it hands out, and QEMU's software emulation pays dearly for writing to a page
+# Without it the kernel clears each page that it hands out, and QEMU's software emulation pays dearly for writing to one
 # that code ran from: 41 against 25 CPU seconds from power-on to multi-user.
 EMULATION_KARGS = "init_on_alloc=0"
 
