@@ -11,7 +11,7 @@ from pathlib import Path
 from installer.config.fielderror import aggregate, forbidden
 from installer.config.types import InstallConfig
 from installer.create import base_iso
-from installer.errors import AssetError, ConfigError, ReleaseError
+from installer.errors import AssetError, ConfigError, ReleaseError, ReleaseNotByDigest
 from installer.release import DigestSource, RegistryAccess, Release
 from installer.release.access import NEVER_CONTACT
 
@@ -66,6 +66,9 @@ def read_payload(config: InstallConfig, tags: Iterable[str]) -> Payload:
             _check_architecture(config, release)
             components = {tag: release.image_for(tag) for tag in tags}
             return Payload(pullspec, release.version, components, _iso(config, release))
+    except ReleaseNotByDigest as error:
+        hint = "" if os.environ.get(RELEASE_OVERRIDE) else f" in the environment variable {RELEASE_OVERRIDE}"
+        raise AssetError(stage, ReleaseError(pullspec, f"{error}{hint}")) from error
     except ReleaseError as error:
         raise AssetError(stage, error) from error
 

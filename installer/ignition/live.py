@@ -92,9 +92,9 @@ def service_url(rendezvous_ip: str) -> str:
 
 
 def env_file(variables: Mapping[str, str]) -> str:
-    """KEY=value lines that podman's --env-file and a shell both read: values must not hold blanks, quotes or `$`."""
+    """KEY=value lines that podman's --env-file and a shell both read: values must be one plain shell word."""
     for name, value in variables.items():
-        if set(value) & set(" \t\n'\"$`\\#"):
+        if set(value) & set(" \t\n'\"$`\\#;&|<>()~"):
             raise ValueError(f"value of {name} cannot be written to an environment file")
     return "".join(f"{name}={value}\n" for name, value in variables.items())
 

@@ -35,7 +35,7 @@ for host in "$SOURCE"/host*/; do
     fi
     declare -A rename=() # logical name -> kernel's name
     mine=
-    while IFS== read -r mac logical; do
+    while IFS="=" read -r mac logical; do
         mac=${mac^^}
         [ -n "$mac" ] || continue
         if [ -n "${kernel_name[$mac]-}" ]; then

@@ -1,0 +1,265 @@
+"""The live host's scripts, run here under a prefix or with their paths and neighbours replaced."""
+
+import os
+import shutil
+import stat
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+BIN = Path(str(resources.files("installer.ignition") / "data/bin"))
+UNITS = Path(str(resources.files("installer.ignition") / "data/systemd"))
+
+needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+
+
+@pytest.mark.parametrize("script", sorted(BIN.iterdir()), ids=lambda path: path.name)
+def test_syntax(script):
+    subprocess.run(["bash", "-n", script], check=True)
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_shellcheck():
+    done = subprocess.run(["shellcheck", "-x", "-S", "warning", *BIN.iterdir()], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_units_are_understood(tmp_path):
+    """Every ExecStart of ours exists, and systemd knows every key."""
+    for unit in UNITS.iterdir():
+        text = unit.read_text()
+        for line in text.splitlines():
+            if "/usr/local/bin/" in line:
+                name = line.partition("/usr/local/bin/")[2].split()[0]
+                assert (BIN / name).exists(), f"{unit.name} runs {name}"
+        (tmp_path / unit.name).write_text(
+            text.replace("/usr/local/bin/", "/bin/true #").replace("/usr/bin/podman", "/bin/true")
+        )
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *map(str, tmp_path.iterdir())], capture_output=True, text=True
+    )
+    ours = [line for line in done.stderr.splitlines() if str(tmp_path) in line and "Unknown" in line]
+    assert ours == []
+
+
+class Host:
+    """A machine's file system under a prefix: NICs by name, host directories with keyfiles."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.target = root / "etc/NetworkManager/system-connections"
+        self.target.mkdir(parents=True)
+        (root / "etc/assisted/network").mkdir(parents=True)
+
+    def nic(self, name: str, mac: str) -> None:
+        folder = self.root / "sys/class/net" / name
+        folder.mkdir(parents=True)
+        (folder / "address").write_text(mac + "\n")
+
+    def config(self, number: int, macs: dict[str, str], files: dict[str, str]) -> None:
+        folder = self.root / f"etc/assisted/network/host{number}"
+        folder.mkdir()
+        if macs:
+            (folder / "mac_interface.ini").write_text("".join(f"{mac}={name}\n" for mac, name in macs.items()))
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    def run(self) -> dict[str, str]:
+        env = {**os.environ, "PATH_PREFIX": str(self.root)}
+        self.done = subprocess.run(
+            ["bash", BIN / "pre-network-manager-config.sh"], env=env, check=True, capture_output=True, text=True
+        )
+        return {path.name: path.read_text() for path in sorted(self.target.iterdir())}
+
+
+def keyfile(name: str, *lines: str) -> str:
+    return "\n".join(["[connection]", "autoconnect=true", f"id={name}", f"interface-name={name}", *lines, ""])
+
+
+@pytest.fixture
+def host(tmp_path):
+    return Host(tmp_path)
+
+
+def test_only_this_machines_files_under_kernel_names(host):
+    host.nic("enp1s0", "52:54:00:aa:bb:cc")
+    host.config(0, {"52:54:00:00:00:01": "eth0"}, {"eth0.nmconnection": keyfile("eth0", "other=host")})
+    host.config(1, {"52:54:00:AA:BB:CC": "eth0"}, {"eth0.nmconnection": keyfile("eth0")})
+    (host.target / "stale.nmconnection").write_text("x")
+    files = host.run()
+    assert files == {"enp1s0.nmconnection": keyfile("enp1s0")}
+    assert stat.S_IMODE((host.target / "enp1s0.nmconnection").stat().st_mode) == 0o600
+
+
+def test_nothing_matches_leaves_everything_alone(host):
+    host.nic("eth0", "52:54:00:aa:bb:cc")
+    host.config(0, {"52:54:00:00:00:01": "eth0"}, {"eth0.nmconnection": keyfile("eth0")})
+    (host.target / "mine.nmconnection").write_text("x")
+    assert host.run() == {"mine.nmconnection": "x"}
+    assert "DHCP" in host.done.stdout
+
+
+def test_names_that_swap(host):
+    """Logical eth0 is the kernel's eth1 and the other way round."""
+    host.nic("eth0", "52:54:00:00:00:02")
+    host.nic("eth1", "52:54:00:00:00:01")
+    host.config(
+        0,
+        {"52:54:00:00:00:01": "eth0", "52:54:00:00:00:02": "eth1"},
+        {"eth0.nmconnection": keyfile("eth0", "mark=a"), "eth1.nmconnection": keyfile("eth1", "mark=b")},
+    )
+    assert host.run() == {
+        "eth1.nmconnection": keyfile("eth1", "mark=a"),
+        "eth0.nmconnection": keyfile("eth0", "mark=b"),
+    }
+
+
+def test_bond_and_vlan(host):
+    host.nic("enp129s0f0np0", "52:54:00:00:00:01")
+    host.nic("ens2", "52:54:00:00:00:02")
+    host.config(
+        0,
+        {"52:54:00:00:00:01": "eth0", "52:54:00:00:00:02": "eth1"},
+        {
+            "bond0.nmconnection": keyfile("bond0"),
+            "eth0.nmconnection": keyfile("eth0", "master=bond0"),
+            "eth0.404.nmconnection": keyfile("eth0.404", "[vlan]", "parent=eth0"),
+            "bond0.7.nmconnection": keyfile("bond0.7", "[vlan]", "parent=bond0"),
+        },
+    )
+    files = host.run()
+    assert set(files) == {
+        "bond0.nmconnection",
+        "enp129s0f0np0.nmconnection",
+        "enp129s0f0n.404.nmconnection",
+        "bond0.7.nmconnection",
+    }
+    assert files["enp129s0f0n.404.nmconnection"] == keyfile("enp129s0f0n.404", "[vlan]", "parent=enp129s0f0np0")
+    assert files["bond0.7.nmconnection"] == keyfile("bond0.7", "[vlan]", "parent=bond0")
+    assert all(len(line.partition("=")[2]) <= 15 for text in files.values() for line in text.splitlines())
+
+
+def test_a_logical_name_is_no_pattern(host):
+    host.nic("ens3", "52:54:00:00:00:01")
+    text = keyfile("a.b", "other=aXb", "also=a.b2")
+    host.config(0, {"52:54:00:00:00:01": "a.b"}, {"a.b.nmconnection": text})
+    assert host.run() == {"ens3.nmconnection": keyfile("ens3", "other=aXb", "also=a.b2")}
+
+
+def test_incomplete_directories_are_skipped_with_a_warning(host):
+    host.nic("eth0", "52:54:00:00:00:01")
+    host.config(0, {}, {"eth0.nmconnection": keyfile("eth0")})
+    host.config(1, {"52:54:00:00:00:01": "eth0"}, {})
+    assert host.run() == {}
+    assert host.done.stderr.count("warning") == 2
+
+
+def test_hostname_by_mac(tmp_path):
+    (tmp_path / "etc/assisted/hostnames").mkdir(parents=True)
+    (tmp_path / "etc/assisted/hostnames/52:54:00:00:00:01").write_text("master-0")
+    (tmp_path / "etc/assisted/hostnames/52:54:00:00:00:02").write_text("master-1")
+    (tmp_path / "sys/class/net/ens3").mkdir(parents=True)
+    (tmp_path / "sys/class/net/ens3/address").write_text("52:54:00:00:00:02\n")
+    env = {**os.environ, "PATH_PREFIX": str(tmp_path)}
+    subprocess.run(["bash", BIN / "set-hostname.sh"], env=env, check=True, capture_output=True)
+    assert (tmp_path / "etc/hostname").read_text() == "master-1\n"
+
+
+def sandbox(tmp: Path, **stubs: str) -> dict[str, str]:
+    """The scripts with their absolute paths led into `tmp`, and stub commands in front of PATH."""
+    bin_dir, stub_dir = tmp / "usr/local/bin", tmp / "stubs"
+    for folder in (bin_dir, stub_dir, tmp / "etc/assisted", tmp / "usr/local/share/start-cluster", tmp / "etc/issue.d"):
+        folder.mkdir(parents=True)
+    for script in BIN.iterdir():
+        text = script.read_text()
+        for path in ("/usr/local/", "/etc/assisted/"):
+            text = text.replace(path, f"{tmp}{path}")
+        (bin_dir / script.name).write_text(text)
+    for name, body in stubs.items():
+        (stub_dir / name).write_text(f"#!/bin/bash\n{body}\n")
+        (stub_dir / name).chmod(0o755)
+    (tmp / "etc/assisted/rendezvous-host.env").write_text(
+        "NODE_ZERO_IP=fd00::5\nSERVICE_BASE_URL=https://[fd00::5]:8090/\nUSER_AUTH_TOKEN=tok.en\n"
+    )
+    return {**os.environ, "PATH": f"{stub_dir}:{os.environ['PATH']}", "PATH_PREFIX": str(tmp), "STATE": str(tmp)}
+
+
+ADDRESSES = (
+    '[{"ifname":"lo","address":"00:00:00:00:00:00","addr_info":[{"local":"127.0.0.1"}]},'
+    '{"ifname":"ens3","address":"52:54:00:00:00:01","addr_info":[{"local":"10.0.0.5"},{"local":"%s"}]},'
+    '{"ifname":"ens4","address":"52:54:00:00:00:02"}]'
+)
+
+
+@needs_jq
+def test_node_zero_is_who_has_the_address(tmp_path):
+    env = sandbox(tmp_path, ip=f"echo '{ADDRESSES % 'fd00::5'}'")
+    subprocess.run(["bash", tmp_path / "usr/local/bin/set-node-zero.sh"], env=env, check=True, capture_output=True)
+    assert (tmp_path / "etc/assisted/node0").read_text() == "BOOTSTRAP_HOST_MAC=52:54:00:00:00:01\n"
+    assert "node0" in (tmp_path / "etc/issue.d/60-rendezvous-host.issue").read_text()
+
+
+@needs_jq
+def test_an_address_that_only_looks_alike_is_not_node_zero(tmp_path):
+    env = sandbox(tmp_path, ip=f"echo '{ADDRESSES % 'fd00::55'}'")
+    script = tmp_path / "usr/local/bin/set-node-zero.sh"
+    script.write_text(script.read_text().replace("DEADLINE=60", "DEADLINE=0"))
+    subprocess.run(["bash", script], env=env, check=True, capture_output=True)
+    assert not (tmp_path / "etc/assisted/node0").exists()
+    assert "is not the rendezvous host" in (tmp_path / "etc/issue.d/60-rendezvous-host.issue").read_text()
+
+
+# A service in a script: it tells its state from files, and starts on POST.
+CURL = r"""
+url="${@: -1}"; method=GET
+while [ $# -gt 0 ]; do
+    [ "$1" = --request ] && method=$2
+    [ "$1" = --config ] && cat "$2" >>"$STATE/auth"
+    shift
+done
+echo "$method $url" >>"$STATE/requests"
+status=$(cat "$STATE/status")
+case "$method $url" in
+    *actions/install) echo preparing-for-installation >"$STATE/status" ;;
+    *"/clusters") echo '[{"id":"c1"}]' ;;
+    *"/infra-envs") echo '[{"id":"i1"}]' ;;
+    *"/hosts") cat "$STATE/hosts" ;;
+    *"/clusters/c1")
+        echo "{\"status\":\"$status\"}"
+        [ "$status" = preparing-for-installation ] && echo installed >"$STATE/status" ;;
+esac
+exit 0
+"""
+SLEEP = r"""
+n=$(cat "$STATE/turn" 2>/dev/null || echo 0); n=$((n + 1)); echo $n >"$STATE/turn"
+cat "$STATE"/etc/issue.d/* >>"$STATE/issues"
+[ -f "$STATE/then$n" ] && . "$STATE/then$n"
+[ "$n" -lt 20 ] || kill $PPID
+"""
+
+
+@needs_jq
+def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_configured(tmp_path):
+    env = sandbox(tmp_path, curl=CURL, sleep=SLEEP, systemctl='[ -f "$STATE/applied" ]')
+    (tmp_path / "usr/local/share/start-cluster/start-cluster.env").write_text(
+        "REQUIRED_MASTER_NODES=1\nREQUIRED_ARBITER_NODES=0\nREQUIRED_WORKER_NODES=1\n"
+    )
+    known, both = '[{"status":"known"}]', '[{"status":"known"},{"status":"known"}]'
+    (tmp_path / "status").write_text("insufficient")
+    (tmp_path / "hosts").write_text(known)
+    (tmp_path / "then1").write_text('echo ready >"$STATE/status"')
+    (tmp_path / "then2").write_text(f"echo '{both}' >\"$STATE/hosts\"")
+    (tmp_path / "then3").write_text('touch "$STATE/applied"')
+    script = tmp_path / "usr/local/bin/start-cluster-installation.sh"
+    subprocess.run(["bash", script], env=env, check=True, capture_output=True, timeout=60)
+    requests = (tmp_path / "requests").read_text().splitlines()
+    base = "https://[fd00::5]:8090/api/assisted-install/v2/"
+    assert [line for line in requests if line.startswith("POST")] == [f"POST {base}clusters/c1/actions/install"]
+    issues = (tmp_path / "issues").read_text()
+    for said in ("1 of 2 are ready", "1 of exactly 2", "disk hints", "has been started"):
+        assert said in issues
+    assert set((tmp_path / "auth").read_text().splitlines()) == {'header = "Authorization: tok.en"'}
+    assert "tok.en" not in "".join(requests), "the token shows in no command line"
