@@ -53,7 +53,8 @@ def load(text: str | bytes) -> Any:
     except yaml.YAMLError as err:
         mark = getattr(err, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise UnreadableDocument("", f"not YAML: {where}{getattr(err, 'problem', None) or err}") from err
+        reason = " ".join(str(getattr(err, "problem", None) or err).split())
+        raise UnreadableDocument("", f"not YAML: {where}{reason}") from err
     except (RecursionError, ValueError) as err:
         raise UnreadableDocument("", f"not a document that can be read: {type(err).__name__}") from err
 

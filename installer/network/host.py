@@ -50,11 +50,11 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
     """Logical name to MAC address, as given."""
     logical: dict[str, str] = {}
     seen: set[str] = set()
-    root = "hosts[].interfaces"
-    if not interfaces:
-        problems.add(root, None, "at least one interface for host must be provided")
-    for index, entry in enumerate(interfaces):
-        fields = Fields(entry, f"{root}[{index}]", problems)
+    host = Fields({"interfaces": interfaces}, "hosts[]", problems)
+    entries = list(host.tables("interfaces"))
+    if not entries:
+        host.problem("interfaces", None, "at least one interface for host must be provided")
+    for fields in entries:
         fields.required("name")
         fields.required("macAddress")
         name, mac = fields.interface("name"), fields.mac("macAddress")
@@ -63,7 +63,7 @@ def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -
         if mac is not None and mac in seen:
             fields.problem("macAddress", mac, "MAC addresses must be unique within a host")
         if name is not None and mac is not None:
-            logical[name] = str(entry["macAddress"]).replace("-", ":")
+            logical[name] = str(fields.raw("macAddress")).replace("-", ":")
             seen.add(mac)
     return logical
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +12,8 @@ from installer.network.errors import Problem
 T = TypeVar("T")
 
 _U32 = (1 << 32) - 1
+# Other field names are quoted in a path: they are the user's, and may hold anything.
+_PLAIN = re.compile(r"[A-Za-z0-9_.+-]{0,60}")
 _BOOLEAN_RULE = "must be true or false"
 
 
@@ -44,7 +47,8 @@ class Fields:
 
     def at(self, name: str) -> str:
         """The path of a field of this mapping."""
-        return f"{self.path}.{name}" if self.path and name else self.path or name
+        shown = name if _PLAIN.fullmatch(name) else values.describe(name)
+        return f"{self.path}.{shown}" if self.path and name else self.path or shown
 
     def problem(self, name: str, value: Any, rule: str) -> None:
         """Notes a problem with a field of this mapping."""
