@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -60,8 +61,10 @@ def new_service_account_keys() -> KeyPair:
 def _name(common_name: str, organizations: Sequence[str], units: Sequence[str]) -> x509.Name:
     attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, text) for text in organizations]
     attributes += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, text) for text in units]
-    # OpenShift's node-bootstrapper has 73 characters where X.520 allows 64; Go does not check, and nor must we.
-    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name, _validate=False)])
+    with warnings.catch_warnings():
+        # OpenShift's node-bootstrapper has 73 characters where X.520 allows 64; Go does not check, and nor must we.
+        warnings.filterwarnings("ignore", "Attribute's length")
+        return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name, _validate=False)])
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, lifetime: dt.timedelta) -> x509.CertificateBuilder:
