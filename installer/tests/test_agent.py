@@ -1,0 +1,321 @@
+"""The agent: parsers on recorded forms, the loop's rules, steps on this very host."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from installer.agent import blockdev, containers, diskspeed, hardware, hostid, logs, media, netchecks, network, steps
+from installer.agent import inventory as agent_inventory
+from installer.agent.containers import AgentContext
+from installer.agent.errors import MediaLost, Refused, StepError
+from installer.agent.hostsys import HostSystem
+from installer.agent.loop import Agent, Deduper
+from installer.rendezvous import inventory as inv
+from installer.rendezvous.errors import ClientError
+
+HERE = HostSystem(Path("/"))
+
+
+class Scripted(HostSystem):
+    """A host whose programs' answers are given; a program that is not is an error of the test."""
+
+    def __init__(self, root: Path, **answers: str) -> None:
+        super().__init__(root)
+        object.__setattr__(self, "answers", answers)
+
+    def run(self, *args: str, timeout: float = 60.0, check: bool = True, stdin: str | None = None) -> str:
+        return str(getattr(self, "answers")[args[0]])  # noqa: B009
+
+
+LSBLK = {
+    "blockdevices": [
+        {
+            "name": "sr0",
+            "kname": "sr0",
+            "path": "/dev/sr0",
+            "type": "rom",
+            "size": 900,
+            "mountpoints": ["/run/media/iso"],
+        },
+        {"name": "loop0", "kname": "loop0", "path": "/dev/loop0", "type": "loop", "size": 5000, "mountpoints": ["/"]},
+        {
+            "name": "vda",
+            "kname": "vda",
+            "path": "/dev/vda",
+            "type": "disk",
+            "size": 21474836480,
+            "rota": True,
+            "mountpoints": [None],
+            "children": [
+                {"name": "vda1", "kname": "vda1", "type": "part", "size": 1, "mountpoints": [None], "partflags": "0x80"}
+            ],
+        },
+        {
+            "name": "sda",
+            "kname": "sda",
+            "path": "/dev/sda",
+            "type": "disk",
+            "size": 10,
+            "rota": False,
+            "tran": "sata",
+            "hctl": "1:0:0:0",
+            "model": "M ",
+            "children": [{"name": "sda1", "kname": "sda1", "type": "part", "size": 1, "mountpoints": ["/var"]}],
+        },
+    ]
+}
+
+
+def test_disks(tmp_path: Path) -> None:
+    by_path = tmp_path / "dev/disk/by-path"
+    by_path.mkdir(parents=True)
+    (by_path / "virtio-pci-0000:04:00.0").symlink_to("../../vda")
+    by_id = tmp_path / "dev/disk/by-id"
+    by_id.mkdir()
+    (by_id / "ata-M").symlink_to("../../sda")
+    (by_id / "wwn-0x5").symlink_to("../../sda")
+    found = {disk.name: disk for disk in blockdev.disks(Scripted(tmp_path, lsblk=json.dumps(LSBLK)))}
+    assert sorted(found) == ["sda", "sr0", "vda"]
+    assert found["vda"].id == "/dev/disk/by-path/virtio-pci-0000:04:00.0"
+    assert found["vda"].bootable
+    assert found["vda"].installation_eligibility.eligible
+    assert found["sda"].id == "/dev/disk/by-id/wwn-0x5"
+    assert (found["sda"].drive_type, found["sda"].model) == ("SSD", "M")
+    assert found["sda"].installation_eligibility.not_eligible_reasons == ["disk has mounted partitions: /var"]
+    assert found["sr0"].is_installation_media
+    assert not found["sr0"].installation_eligibility.eligible
+
+
+def test_links_and_kinds() -> None:
+    link = {
+        "ifname": "bond0",
+        "link_type": "ether",
+        "address": "52:54:00:AA:00:01",
+        "mtu": 1500,
+        "flags": ["UP", "LOWER_UP"],
+    }
+    link["linkinfo"] = {"info_kind": "bond"}
+    link["addr_info"] = [
+        {"family": "inet", "local": "192.0.2.5", "prefixlen": 24, "scope": "global"},
+        {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"},
+        {"family": "inet6", "local": "2001:db8::5", "prefixlen": 64, "scope": "global"},
+    ]
+    assert network.wanted(link, physical=False)
+    assert not network.wanted({**link, "ifname": "veth0"}, physical=False)
+    assert not network.wanted({**link, "link_type": "loopback"}, physical=True)
+    nic = network.parse_link(link, speed="-1", carrier="1")
+    assert (nic.ipv4_addresses, nic.ipv6_addresses) == (["192.0.2.5/24"], ["2001:db8::5/64"])
+    assert (nic.mac_address, nic.type, nic.speed_mbps, nic.has_carrier) == ("52:54:00:aa:00:01", "bond", 0, True)
+
+
+def test_dmidecode() -> None:
+    text = (
+        "Memory Device\n\tSize: 4 GB\n\tForm Factor: DIMM\nMemory Device\n\tSize: No Module Installed\n\tSize: 512 MB\n"
+    )
+    assert hardware.parse_dmidecode(text) == 4 * 1024**3 + 512 * 1024**2
+
+
+def test_host_id(tmp_path: Path) -> None:
+    dmi = tmp_path / "sys/class/dmi/id"
+    dmi.mkdir(parents=True)
+    host = HostSystem(tmp_path)
+    assert hostid.host_id(host) == hostid.FALLBACK
+    (dmi / "product_uuid").write_text("00000000-0000-0000-0000-000000000000\n")
+    assert hostid.host_id(host) == hostid.FALLBACK
+    (dmi / "product_uuid").write_text("A0B1C2D3-0000-4000-8000-000000000001\n")
+    assert hostid.host_id(host) == "a0b1c2d3-0000-4000-8000-000000000001"
+    (dmi / "board_serial").write_text("None\n")
+    assert hostid.host_id(host) == "a0b1c2d3-0000-4000-8000-000000000001"
+    (dmi / "board_serial").write_text("XYZ-1\n")
+    assert hostid.host_id(host) == hostid.md5_uuid("XYZ-1")
+
+
+def test_inventory_of_this_host_reads_back() -> None:
+    text = agent_inventory.collect_json(HERE)
+    found = inv.decode(text)
+    assert found.cpu.count >= 1
+    assert found.memory.physical_bytes >= found.memory.usable_bytes > 0
+    assert found.boot.current_boot_mode in ("uefi", "bios")
+    assert found.hostname
+    assert "null" not in re.sub(r'"[^"]*"', "", text)
+
+
+def test_chrony_sources() -> None:
+    text = (
+        "MS Name/IP address\n====\n^* 192.168.111.1  2  6  377  33  +11us[  +2us] +/-  14ms\n^? 10.0.0.9 0 6 0 - +0ns\n"
+    )
+    assert netchecks.parse_sources(text) == [
+        {"source_name": "192.168.111.1", "source_state": "synced"},
+        {"source_name": "10.0.0.9", "source_state": "unreachable"},
+    ]
+
+
+def test_ping() -> None:
+    text = "10 packets transmitted, 9 received, 10% packet loss, time 9ms\nrtt min/avg/max/mdev = 0.1/0.25/0.4/0.1 ms\n"
+    assert netchecks.parse_ping(text) == (0.25, 10.0)
+    assert netchecks.parse_ping("connect: Network is unreachable") == (0.0, 100.0)
+
+
+def test_domain_resolution_by_this_host() -> None:
+    found = json.loads(netchecks.domains(HERE, {"domains": [{"domain_name": "localhost"}]}))
+    assert found["resolutions"][0]["domain_name"] == "localhost"
+    assert "127.0.0.1" in found["resolutions"][0]["ipv4_addresses"]
+
+
+def test_disk_speed_keeps_the_content(tmp_path: Path) -> None:
+    file = tmp_path / "disk"
+    content = bytes(range(256)) * 40000
+    file.write_bytes(content)
+    assert diskspeed.measure(str(file), samples=50) >= 1
+    assert file.read_bytes() == content
+    with pytest.raises(StepError, match="too small"):
+        diskspeed.measure(str(file), samples=10000)
+    with pytest.raises(StepError, match="not a device"):
+        diskspeed.disk_speed(HERE, {"path": str(file)})
+
+
+@given(st.lists(st.floats(0, 1000), min_size=1), st.floats(0.01, 1))
+def test_percentile_is_one_of_the_values(values: list[float], share: float) -> None:
+    assert diskspeed.percentile(values, share) in values
+
+
+def test_media(tmp_path: Path) -> None:
+    media.check(HostSystem(tmp_path))
+    (tmp_path / "run/media/iso").mkdir(parents=True)
+
+    class Gone(Scripted):
+        def run(self, *args: str, timeout: float = 60.0, check: bool = True, stdin: str | None = None) -> str:
+            if args[0] == "dd":
+                return HERE.run("cat", "/nonexistent")
+            return "/dev/sr0\n"
+
+    with pytest.raises(MediaLost, match="/dev/sr0"):
+        media.check(Gone(tmp_path))
+
+
+AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
+REQUEST = {
+    "cluster_id": "c",
+    "infra_env_id": "i",
+    "host_id": "h",
+    "role": "bootstrap",
+    "boot_device": "/dev/vda",
+    "installer_image": "r.example/i@sha256:1",
+    "control_plane_count": 1,
+    "installer_args": '["--copy-network"]',
+    "check_cvo": True,
+}
+
+
+def test_orchestrator_command_has_no_token_and_is_understood() -> None:
+    from installer.orchestrator.__main__ import _parse
+
+    command = containers.run_command(REQUEST, AGENT)
+    assert command[:2] == ["podman", "run"]
+    assert "TOKEN" not in [item for item in command if item != "PULL_SECRET_TOKEN"]
+    start = command.index("assisted-installer", command.index("r.example/i@sha256:1"))
+    parsed = _parse(command[start + 1 :])
+    assert (parsed.role, parsed.boot_device, parsed.control_plane_count) == ("bootstrap", "/dev/vda", 1)
+    assert parsed.installer_args == '["--copy-network"]'
+    assert parsed.cacert == "/opt/agent/tls/ca.crt"
+
+
+class FakeClient:
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.calls: list[tuple[str, Any]] = []
+
+    def call(self, method: str, path: str, body: Any = None, query: Any = None, headers: Any = None) -> Any:
+        self.calls.append((method, body))
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def agent_with(client: FakeClient, pauses: list[float] | None = None) -> Agent:
+    sleep = pauses.append if pauses is not None else (lambda seconds: None)
+    return Agent(steps.StepContext(HERE, AGENT, client), 1.0, sleep)  # type: ignore[arg-type]
+
+
+def test_registration_retries_and_gives_up_where_told() -> None:
+    client = FakeClient(ClientError("x", None, "refused"), ClientError("x", 500, "boom"), {})
+    pauses: list[float] = []
+    agent_with(client, pauses).register()
+    assert (len(client.calls), pauses) == (3, [1.0, 1.0])
+    for status in (401, 403, 404, 409):
+        with pytest.raises(Refused):
+            agent_with(FakeClient(ClientError("x", status, "no"))).register()
+
+
+def test_poll_backs_off_and_freezes_on_404() -> None:
+    pauses: list[float] = []
+    failures = [ClientError("x", None, "refused")] * 5
+    assert agent_with(FakeClient(*failures, {"a": 1}), pauses).poll() == {"a": 1}
+    assert len(pauses) == 5
+    assert all(0.25 <= pause <= 60 * 1.5 for pause in pauses)
+    with pytest.raises(Refused):
+        agent_with(FakeClient(ClientError("x", 404, "gone"))).poll()
+
+
+def test_unknown_step_and_bad_arguments_are_answered() -> None:
+    context = steps.StepContext(HERE, AGENT, FakeClient())  # type: ignore[arg-type]
+    assert steps.run(context, "download-boot-artifacts", [])[0] == -1
+    assert steps.run(context, "domain-resolution", ["{"])[0] == -1
+    assert steps.run(context, "domain-resolution", ["[]"])[0] == -1
+    assert steps.run(context, "install", ["{}"]) == (-1, "", "install request has no role")
+
+
+def test_same_answer_is_sent_once() -> None:
+    client = FakeClient()
+    agent = agent_with(client)
+    step = {"step_type": "domain-resolution", "step_id": "d", "args": ['{"domains": []}']}
+    for _ in range(3):
+        thread = agent.start(step)
+        assert thread is not None
+        thread.join(10)
+    assert [body["exit_code"] for _, body in client.calls] == [0]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from((0.0, 1800.0, 3700.0)))))
+def test_deduper(events: list[tuple[str, str, float]]) -> None:
+    now = [0.0]
+    deduper = Deduper(lambda: now[0])
+    last: dict[str, tuple[str, float]] = {}
+    for kind, output, pause in events:
+        now[0] += pause
+        expected = kind not in last or last[kind][0] != output or now[0] - last[kind][1] > 3600
+        assert deduper.is_new(kind, output) is expected
+        if expected:
+            deduper.sent(kind, output)
+            last[kind] = (output, now[0])
+    deduper.flush()
+    assert deduper.is_new("a", "x")
+
+
+def test_logs_are_redacted() -> None:
+    token = "eyJhbGciOiJFUzI1NiJ9.eyJhIjoxfQ.c2lnbmF0dXJl"
+    text = f'x "auth": "c2VjcmV0" y PULL_SECRET_TOKEN={token} z'
+    clean = logs.redact(text)
+    assert len(clean) == len(text)
+    assert "c2VjcmV0" not in clean
+    assert token not in clean
+
+
+def test_log_archive() -> None:
+    file = io.BytesIO()
+    logs.write_archive(HERE, "h1", False, file)
+    file.seek(0)
+    with tarfile.open(fileobj=file) as tar:
+        names = tar.getnames()
+    assert "host_h1/dmesg.logs" in names
+    assert "host_h1/journal.logs" in names
