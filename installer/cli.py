@@ -12,6 +12,7 @@ from typing import Any
 
 from installer import logs
 from installer.errors import EXIT_FATAL, EXIT_INTERRUPTED, InstallerError
+from installer.iso_tool import arguments
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
     )
     gc.add_argument("file", nargs="?", help="the document (default: standard input)")
     gc.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the output")
+    iso = _command(commands, "iso", "Look into a live ISO, and change what it carries")
+    arguments.add_commands(iso.add_subparsers(dest="iso_command", required=True, metavar="COMMAND"), _command)
     _command(commands, "version", "Print this program's version and its release image")
     return top
 
@@ -117,6 +120,10 @@ def _run(args: argparse.Namespace) -> int:
         from installer.network.command import run_gc
 
         return run_gc(args.file, args.output)
+    if args.command == "iso":
+        from installer.iso_tool.command import run
+
+        return run(args)
     if args.agent == "create":
         return _create_image(args.dir)
     from installer import waitfor

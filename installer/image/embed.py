@@ -146,7 +146,11 @@ def kargs_patches(iso: Iso, append: tuple[str, ...]) -> list[Patch]:
     area = kargs_area(iso)
     if area is None:
         raise NoEmbedArea(iso.path, f"no kernel argument areas, so {' '.join(append)} cannot be added")
-    text = " ".join([current_kargs(iso, area), *append]).strip()
+    return set_kargs_patches(iso, area, " ".join([current_kargs(iso, area), *append]).strip())
+
+
+def set_kargs_patches(iso: Iso, area: KargsArea, text: str) -> list[Patch]:
+    """The patches that make `text` the kernel arguments; EmbedTooBig if an area cannot hold it."""
     patches = []
     for extent, end in zip(area.areas, area.ends, strict=True):
         if len(text) + len(end) > extent.length:

@@ -129,7 +129,7 @@ class Iso:
     def find(self, path: str) -> Extent | None:
         """The extent of a file or directory, or None; case does not matter."""
         here = self._root
-        for part in path.strip("/").split("/"):
+        for part in [part for part in path.split("/") if part]:
             if not here.directory:
                 return None
             exact: Extent | None = None

@@ -1,0 +1,241 @@
+"""What the commands of `node0 iso` do. Only what was asked for goes to standard output."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from installer.errors import ConfigError, IsoError, NoEmbedArea
+from installer.image.embed import (
+    current_kargs,
+    embedded_ignition,
+    ignition_area,
+    kargs_area,
+    set_kargs_patches,
+)
+from installer.image.grow import embed_ignition, undo_growth
+from installer.image.iso9660 import Iso
+from installer.image.overlay import Overlay
+from installer.image.reset import reset_image
+
+log = logging.getLogger(__name__)
+
+STDOUT = "-"
+
+
+@contextlib.contextmanager
+def open_image(name: str) -> Iterator[Overlay]:
+    """The image as an overlay. Raises IsoError where it cannot be opened."""
+    try:
+        file = open(name, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise IsoError(name, f"cannot be opened: {error.strerror or error}") from error
+    with file:
+        if not file.seekable():
+            raise IsoError(name, "must be a file, not a stream")
+        yield Overlay(file)
+
+
+def finish(overlay: Overlay, iso: str, output: str | None) -> None:
+    """Write the changed image to where the user wants it."""
+    if output == STDOUT:
+        if sys.stdout.isatty():
+            raise IsoError(iso, "an image is not written to a terminal: redirect standard output")
+        sys.stdout.flush()
+        try:
+            overlay.stream(sys.stdout.fileno())
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise IsoError(iso, f"cannot write to standard output: {error.strerror or error}") from error
+    elif output is None or (os.path.exists(output) and os.path.samefile(output, iso)):
+        overlay.save_in_place(Path(iso))
+    else:
+        how = overlay.save(Path(output))
+        log.debug("%s copied by %s", iso, how)
+
+
+def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
+    found: dict[str, Any] = {"volumeID": iso.volume_id, "size": iso.size}
+    try:
+        area = ignition_area(iso)
+    except NoEmbedArea:
+        found["ignition"] = None
+    else:
+        config = embedded_ignition(iso)
+        found["ignition"] = {
+            "file": area.name,
+            "offset": area.offset,
+            "length": area.length,
+            "used": len(iso.read(area.offset, area.length).rstrip(b"\0")),
+            "config": None if config is None else len(config),
+        }
+    kargs = kargs_area(iso)
+    found["kargs"] = kargs and {
+        "areas": [{"offset": extent.offset, "length": extent.length} for extent in kargs.areas],
+        "default": kargs.default,
+        "current": current_kargs(iso, kargs),
+    }
+    features = iso.file("coreos/features.json")
+    if features is not None:
+        with contextlib.suppress(ValueError):
+            found["features"] = json.loads(features)
+    probe = Overlay(overlay.base)
+    found["grown"] = undo_growth(probe, iso.path)
+    return found
+
+
+def _print_summary(found: dict[str, Any]) -> None:
+    print(f"volume id:  {found['volumeID']}")
+    print(f"size:       {found['size']} bytes")
+    area = found["ignition"]
+    if area is None:
+        print("ignition:   no embed area")
+    else:
+        held = "empty" if area["config"] is None else f"a config of {area['config']} bytes ({area['used']} packed)"
+        grown = ", grown" if found["grown"] else ""
+        print(f"ignition:   {held}")
+        print(f"  area:     {area['length']} bytes at {area['offset']}{grown}")
+    kargs = found["kargs"]
+    if kargs is None:
+        print("kargs:      no areas")
+    else:
+        print(f"kargs:      {kargs['current']}")
+        if kargs["current"] != kargs["default"]:
+            print(f"  default:  {kargs['default']}")
+        for place in kargs["areas"]:
+            print(f"  area:     {place['length']} bytes at {place['offset']}")
+    features = sorted(name for name, value in found.get("features", {}).items() if value)
+    if features:
+        print(f"features:   {', '.join(features)}")
+
+
+def show(args: argparse.Namespace) -> int:
+    """Print what an image carries."""
+    with open_image(args.iso) as overlay:
+        iso = overlay.iso(args.iso)
+        if args.ignition:
+            config = embedded_ignition(iso)
+            if config is None:
+                raise IsoError(args.iso, "carries no Ignition config")
+            sys.stdout.buffer.write(config)
+            return 0
+        found = _summary(iso, overlay)
+        if args.json:
+            print(json.dumps(found, indent=2))
+        else:
+            _print_summary(found)
+    return 0
+
+
+def _config(name: str) -> bytes:
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}: cannot be read: {error.strerror or error}", file=name) from error
+    try:
+        version = json.loads(content)["ignition"]["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{name}: is not an Ignition config: it has no ignition.version", file=name) from error
+    if not str(version).startswith(("2.", "3.")):
+        raise ConfigError(f"{name}: ignition.version {version!r} is not known", file=name)
+    return content
+
+
+def embed(args: argparse.Namespace) -> int:
+    """Put a config in."""
+    config = _config(args.ignition)
+    with open_image(args.iso) as overlay:
+        if not args.force and embedded_ignition(overlay.iso(args.iso)) is not None:
+            raise IsoError(args.iso, "carries an Ignition config already: use --force to replace it")
+        if embed_ignition(overlay, args.iso, config):
+            log.debug("Ignition content exceeds the embed area of %s, the image grows", args.iso)
+        finish(overlay, args.iso, args.output)
+    return 0
+
+
+def reset(args: argparse.Namespace) -> int:
+    """Take everything back."""
+    with open_image(args.iso) as overlay:
+        reset_image(overlay, args.iso)
+        finish(overlay, args.iso, args.output)
+    return 0
+
+
+def kargs(args: argparse.Namespace) -> int:
+    """Print the kernel arguments, or change them."""
+    with open_image(args.iso) as overlay:
+        iso = overlay.iso(args.iso)
+        area = kargs_area(iso)
+        if area is None:
+            raise NoEmbedArea(args.iso, "no kernel argument areas")
+        words = (area.default if args.default else current_kargs(iso, area)).split()
+        if not (args.append or args.delete or (args.default and args.output)):
+            print(" ".join(words))
+            return 0
+        for word in args.delete:
+            if word not in words:
+                raise IsoError(args.iso, f"kernel argument {word} is not there")
+            words.remove(word)
+        text = " ".join([*words, *args.append])
+        if not text.isascii() or "\n" in text:
+            raise IsoError(args.iso, "kernel arguments must be ASCII text of one line")
+        overlay.apply(set_kargs_patches(iso, area, text))
+        finish(overlay, args.iso, args.output)
+    return 0
+
+
+def extract(args: argparse.Namespace) -> int:
+    """Print a file, or list a directory."""
+    with open_image(args.iso) as overlay:
+        iso = overlay.iso(args.iso)
+        found = iso.find(args.path)
+        if found is None:
+            raise IsoError(args.iso, f"has no file {args.path}")
+        if found.directory:
+            for name, entry in sorted(iso.entries(found), key=lambda one: (one[0] or one[1].name).lower()):
+                shown = name or entry.name.partition(";")[0]
+                print(shown + ("/" if entry.directory else ""))
+            return 0
+        part = Overlay(overlay.base)
+        part.move(0, found.offset, found.length)
+        part.truncate(found.length)
+        if args.output in (None, STDOUT):
+            sys.stdout.flush()
+            part.stream(sys.stdout.fileno())
+        else:
+            part.save(Path(args.output), 0o644)
+    return 0
+
+
+def minimal(args: argparse.Namespace) -> int:
+    """Make an image that gets its root file system from a URL."""
+    from installer.image.minimal import extract_rootfs, make_minimal
+
+    with open_image(args.iso) as overlay:
+        if os.path.exists(args.output) and os.path.samefile(args.output, args.iso):
+            raise IsoError(args.iso, "a minimal image cannot replace the image that it is made from")
+        if args.rootfs:
+            extract_rootfs(overlay, args.iso, Path(args.rootfs))
+        make_minimal(overlay, args.iso, args.rootfs_url)
+        finish(overlay, args.iso, args.output)
+    return 0
+
+
+_COMMANDS = {"show": show, "embed": embed, "reset": reset, "kargs": kargs, "extract": extract, "minimal": minimal}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `node0 iso ...`; returns the exit code. Raises InstallerError."""
+    try:
+        return _COMMANDS[args.iso_command](args)
+    except ValueError as error:
+        # What the areas hold is not what their form promises.
+        raise IsoError(args.iso, f"the embedded data is damaged: {error}") from error
