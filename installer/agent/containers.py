@@ -114,7 +114,7 @@ def run_command(request: dict[str, Any], agent: AgentContext) -> list[str]:
     command += ["-v", "/dev:/dev:rw", "-v", "/:/host:rw", "-v", "/var/log:/var/log:rw"]
     if agent.ca_file:
         command += ["-v", f"{agent.ca_file}:{agent.ca_file}:ro"]
-    command += ["--env", "PULL_SECRET_TOKEN", request["installer_image"], "assisted-installer"]
+    command += ["--env", "PULL_SECRET_TOKEN", request["installer_image"]]
     return command + orchestrator_args(request, agent)
 
 

@@ -21,7 +21,7 @@ from installer.agent.hostsys import HostSystem
 BLOCK = 2300
 # Enough samples for a 99th percentile; fio's 22 MB would be 9500 of them, minutes of a slow disk.
 SAMPLES = 1000
-BUDGET_SECONDS = 30.0
+BUDGET_SECONDS = 10.0
 LEAST_SAMPLES = 20
 OFFSET = 4 * 1024 * 1024
 

@@ -47,6 +47,7 @@ class Engine:
         self.settings = settings
         self.requirements = requirements
         self.clock = clock
+        self.since = clock()
 
     # views and facts
 
@@ -63,6 +64,7 @@ class Engine:
             requirements=self.requirements,
             settings=self.settings,
             at=self.clock(),
+            service_since=self.since,
         )
 
     def stages(self, host: Host, cluster: Cluster) -> tuple[Stage, ...]:

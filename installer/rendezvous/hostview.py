@@ -66,6 +66,8 @@ class HostView:
     requirements: Mapping[str, Requirements]
     settings: Settings
     at: datetime
+    # When this service started: before that nobody could have called in.
+    service_since: datetime
 
     @property
     def role(self) -> Role:
@@ -91,7 +93,7 @@ class HostView:
         if self.host.status in (HostStatus.INSTALLED, HostStatus.INSTALLING_PENDING_USER_ACTION):
             return True
         limit = self.settings.host_disconnect + (self.settings.bootstrap_grace if self.host.bootstrap else 0)
-        return age(self.host.checked_in_at, self.at) <= limit
+        return min(age(self.host.checked_in_at, self.at), (self.at - self.service_since).total_seconds()) <= limit
 
     def needs(self, role: Role | None = None) -> Requirements:
         """Thresholds of a role (the view's own by default); the lowest of all while none is known."""

@@ -222,7 +222,8 @@ def test_orchestrator_command_has_no_token_and_is_understood() -> None:
     command = containers.run_command(REQUEST, AGENT)
     assert command[:2] == ["podman", "run"]
     assert "TOKEN" not in [item for item in command if item != "PULL_SECRET_TOKEN"]
-    start = command.index("assisted-installer", command.index("r.example/i@sha256:1"))
+    # The image's entry point is the program: what follows the image are its arguments alone.
+    start = command.index("r.example/i@sha256:1")
     parsed = _parse(command[start + 1 :])
     assert (parsed.role, parsed.boot_device, parsed.control_plane_count) == ("bootstrap", "/dev/vda", 1)
     assert parsed.installer_args == '["--copy-network"]'

@@ -196,6 +196,19 @@ def test_silent_and_skewed_hosts(world: World) -> None:
     assert world.host(infra_env_id).status is HostStatus.KNOWN
 
 
+def test_a_service_that_was_away_does_not_blame_the_hosts(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    world.clock.go(3600)
+    restarted = Engine(world.store, world.engine.settings, world.engine.requirements, world.clock)
+    world.clock.go(5)
+    with world.store.change():
+        host = restarted.view(world.host(infra_env_id))
+        assert host.connected
+    world.clock.go(400)
+    assert not restarted.view(world.host(infra_env_id)).connected
+    assert cluster_id
+
+
 def test_ntp_is_only_a_warning(world: World) -> None:
     _, infra_env_id = world.known()
     sources = {"ntp_sources": [{"source_name": "192.168.111.1", "source_state": "unreachable"}]}
