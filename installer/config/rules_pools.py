@@ -115,7 +115,7 @@ def single_node(config: InstallConfig) -> Iterator[FieldError]:
                 kind,
                 "Only OVNKubernetes network type is allowed for Single Node OpenShift (SNO) cluster",
             )
-        if name not in ("none", "external"):
+        if name and name not in ("none", "external"):
             yield invalid(
                 "platform", name, "Only platform none and external supports 1 ControlPlane and 0 Compute nodes"
             )

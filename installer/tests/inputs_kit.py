@@ -1,0 +1,77 @@
+"""Valid inputs for tests, and changes to them by path."""
+
+import copy
+import json
+from typing import Any
+
+import yaml
+
+# Made for these tests; its private half was thrown away.
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f test"
+PULL_SECRET = json.dumps({"auths": {"registry.example:5000": {"auth": "dXNlcjpzM2NyM3Q="}}})
+
+SNO: dict[str, Any] = {
+    "apiVersion": "v1",
+    "baseDomain": "test.node0.example",
+    "metadata": {"name": "ostest"},
+    "controlPlane": {"name": "master", "replicas": 1},
+    "compute": [{"name": "worker", "replicas": 0}],
+    "networking": {"networkType": "OVNKubernetes", "machineNetwork": [{"cidr": "192.168.111.0/24"}]},
+    "platform": {"none": {}},
+    "pullSecret": PULL_SECRET,
+    "sshKey": SSH_KEY,
+}
+COMPACT: dict[str, Any] = {
+    **SNO,
+    "controlPlane": {"name": "master", "replicas": 3},
+    "platform": {"baremetal": {"apiVIPs": ["192.168.111.5"], "ingressVIPs": ["192.168.111.4"]}},
+}
+AGENT: dict[str, Any] = {
+    "apiVersion": "v1beta1",
+    "kind": "AgentConfig",
+    "metadata": {"name": "ostest"},
+    "rendezvousIP": "192.168.111.80",
+    "hosts": [
+        {
+            "hostname": "master-0",
+            "role": "master",
+            "interfaces": [{"name": "eth0", "macAddress": "52:54:00:6e:30:00"}],
+            "rootDeviceHints": {"deviceName": "/dev/vda", "minSizeGigabytes": 10, "rotational": False},
+            "networkConfig": {
+                "interfaces": [
+                    {
+                        "name": "eth0",
+                        "type": "ethernet",
+                        "state": "up",
+                        "ipv4": {
+                            "enabled": True,
+                            "dhcp": False,
+                            "address": [{"ip": "192.168.111.80", "prefix-length": 24}],
+                        },
+                    }
+                ]
+            },
+        }
+    ],
+}
+
+
+def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """`base` with the field at a dotted path (numbers are indices) set, or removed where value is ...."""
+    result = copy.deepcopy(base)
+    here: Any = result
+    *way, last = [int(part) if part.isdigit() else part for part in path.split(".")] if path else [""]
+    for part in way:
+        if isinstance(here, dict) and part not in here:
+            here[part] = {}
+        here = here[part]
+    if value is ...:
+        del here[last]
+    else:
+        here[last] = value
+    return result
+
+
+def text(data: dict[str, Any]) -> str:
+    """As YAML."""
+    return yaml.safe_dump(data, sort_keys=False)
