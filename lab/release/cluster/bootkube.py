@@ -1,7 +1,8 @@
 """The worker of bootkube.sh: renders, fills the temporary API, and writes master.ign (reference/cluster.md §2).
 
-It runs in one container and takes turns with the script over stdin and stdout, one word a line: it says `rendered`
-when the temporary control plane can be started, `applied` when it can be stopped, is told `stopped`, and says `written`.
+It runs in one container and takes turns with the script over stdin and stdout, one word a line: it says
+`rendered` when the temporary control plane can be started, `applied` when it can be stopped, is told `stopped`, and
+says `written`.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def _merge_named(parent: list[Config], child: list[Config], key: str) -> list[Co
 
 
 def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Config:
-    """``child`` on top of ``parent``, as Ignition merges: files, directories, links by path, units and users by name."""
+    """``child`` on top of ``parent``, as Ignition does: files, directories, links by path; units, users by name."""
     result: Config = {"ignition": {**parent.get("ignition", {}), **child.get("ignition", {}), "version": VERSION}}
     storage: Config = {}
     for section in ("files", "directories", "links"):

@@ -132,3 +132,8 @@ def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: st
         file("/etc/mcs-machine-config-content.json", json.dumps(current), 0o600, compress=True),
     ]
     return ignition.merge(current["spec"]["config"], ignition.config(files=added))
+
+
+def role_of(node: Object) -> str:
+    """The pool that a node says it booted from; empty when it says none."""
+    return str((node["metadata"].get("labels") or {}).get(ROLE, ""))

@@ -300,7 +300,7 @@ def assisted_installer_controller() -> StaticPod:
         name="assisted-installer-controller",
         namespace="assisted-installer",
         tag="agent-installer-csr-approver",
-        command=("python3", "-m", "lab.release.cluster.approver", f"--kubeconfig={secrets}/kubeconfig"),
+        command=("/usr/bin/assisted-installer-controller", f"--kubeconfig={secrets}/kubeconfig"),
         labels={"app": "assisted-installer-controller", "job-name": "assisted-installer-controller"},
         secrets="assisted-installer-controller",
     )
@@ -327,7 +327,7 @@ def console() -> StaticPod:
         name="console",
         namespace="openshift-console",
         tag="console",
-        command=("python3", "-m", "lab.release.cluster.console", f"--kubeconfig={secrets}/kubeconfig"),
+        command=("/usr/bin/console", f"--kubeconfig={secrets}/kubeconfig"),
         labels={"app": "console", "component": "ui"},
         secrets="console",
         readiness=Probe("/health", 9980),

@@ -86,7 +86,7 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         "kube-apiserver-internal-lb-server": Leaf("kube-apiserver-lb-signer", server, group, internal, SERVER),
         "aggregator-client": Leaf("aggregator-signer", "system:kube-apiserver-proxy", group),
         "kube-apiserver-to-kubelet-client": Leaf("kube-apiserver-to-kubelet-signer", server, group),
-        "kube-controller-manager-client": Leaf("kube-control-plane-signer", "system:kube-controller-manager"),
+        "kube-controller-manager-client": Leaf("kube-control-plane-signer", "system:admin", ("system:masters",)),
         "kubelet-client": Leaf(
             "kubelet-bootstrap-kubeconfig-signer", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, (), CLIENT, TEN_YEARS.days
         ),

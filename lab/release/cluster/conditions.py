@@ -1,0 +1,219 @@
+"""Conditions of ClusterVersion and ClusterOperator, as pure functions (reference/cluster.md §5)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Condition = dict[str, Any]
+Status = dict[str, Any]
+
+#: The order in which the real version operator appends its conditions (§8.2): readers depend on it.
+VERSION_ORDER = (
+    "ImplicitlyEnabledCapabilities",
+    "ReleaseAccepted",
+    "Available",
+    "Failing",
+    "Progressing",
+    "RetrievedUpdates",
+)
+
+
+def stamp(now: dt.datetime) -> str:
+    """A time as the API writes it."""
+    return now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
+    """The condition of a type, or None."""
+    return next((c for c in conditions if c.get("type") == kind), None)
+
+
+def is_status(conditions: Sequence[Condition], kind: str, status: str = "True") -> bool:
+    """Whether the condition is there with that status."""
+    found = find(conditions, kind)
+    return found is not None and found.get("status") == status
+
+
+def put(
+    conditions: Sequence[Condition], kind: str, status: str, now: dt.datetime, reason: str = "", message: str = ""
+) -> list[Condition]:
+    """The conditions with one set; its lastTransitionTime moves only when its status changes."""
+    old = find(conditions, kind)
+    changed = old is None or old.get("status") != status
+    fresh: Condition = {"type": kind, "status": status}
+    fresh["lastTransitionTime"] = stamp(now) if changed or old is None else old["lastTransitionTime"]
+    if reason:
+        fresh["reason"] = reason
+    if message:
+        fresh["message"] = message
+    if old is None:
+        return [*conditions, fresh]
+    return [fresh if c.get("type") == kind else c for c in conditions]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a pass failed: reason and message of Failing, and the summary that Progressing quotes (§5.2)."""
+
+    reason: str
+    message: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where the version operator is: manifests applied of all, operators waited for, what went wrong, all done."""
+
+    version: str
+    image: str
+    done: int = 0
+    total: int = 0
+    waiting: tuple[str, ...] = ()
+    failure: Failure | None = None
+    complete: bool = False
+
+
+def unavailable(names: Sequence[str]) -> Failure:
+    """The failure of a pass that ended with operators that are not available; several are condensed (§5.2)."""
+    ordered = sorted(names)
+    if len(ordered) == 1:
+        return Failure(
+            "ClusterOperatorNotAvailable",
+            f"Cluster operator {ordered[0]} is not available",
+            f"the cluster operator {ordered[0]} is not available",
+        )
+    return Failure(
+        "ClusterOperatorsNotAvailable",
+        f"Cluster operators {', '.join(ordered)} are not available",
+        "some cluster operators are not available",
+    )
+
+
+def progress_message(work: Work) -> str:
+    """The Progressing message of an installation that is under way."""
+    text = f"Working towards {work.version}"
+    if work.failure is not None:
+        return f"Unable to apply {work.version}: {work.failure.summary}"
+    if work.done:
+        text += f": {work.done} of {work.total} done ({work.done * 100 // work.total}% complete)"
+    if work.waiting:
+        text += ("," if work.done else ":") + f" waiting on {', '.join(sorted(work.waiting))}"
+    return text
+
+
+def _history(status: Status, work: Work, installed: bool, now: dt.datetime) -> list[dict[str, Any]]:
+    history = [dict(entry) for entry in status.get("history") or []]
+    if not history or history[0]["image"] != work.image:
+        # an entry that something newer replaced is over, done or not
+        for entry in history[:1]:
+            entry["completionTime"] = entry.get("completionTime") or stamp(now)
+        history.insert(
+            0,
+            {
+                "state": "Partial",
+                "startedTime": stamp(now),
+                "completionTime": None,
+                "version": work.version,
+                "image": work.image,
+                "verified": False,
+            },
+        )
+    if installed and history[0]["state"] != "Completed":
+        history[0] |= {"state": "Completed", "completionTime": stamp(now)}
+    return history[:100]
+
+
+def version_status(
+    status: Status, work: Work, now: dt.datetime, *, generation: int, capabilities: Sequence[str], version_hash: str
+) -> Status:
+    """The next status of ClusterVersion `version`."""
+    was_completed = any(h["state"] == "Completed" and h["image"] == work.image for h in status.get("history") or [])
+    installed = was_completed or work.complete
+    conditions: list[Condition] = [c for c in status.get("conditions") or [] if c["type"] in VERSION_ORDER]
+
+    def set_(kind: str, state: str, reason: str = "", message: str = "") -> None:
+        nonlocal conditions
+        conditions = put(conditions, kind, state, now, reason, message)
+
+    set_("ImplicitlyEnabledCapabilities", "False", "AsExpected", "Capabilities match configured spec")
+    loaded = f'Payload loaded version="{work.version}" image="{work.image}" architecture="amd64"'
+    set_("ReleaseAccepted", "True", "PayloadLoaded", loaded)
+    if installed:
+        set_("Available", "True", "", f"Done applying {work.version}")
+    else:
+        set_("Available", "False")
+    failure = work.failure
+    if failure is not None:
+        set_("Failing", "True", failure.reason, failure.message)
+    else:
+        set_("Failing", "False")
+    if not installed:
+        set_("Progressing", "True", failure.reason if failure else "", progress_message(work))
+    elif failure is not None:
+        message = f"Error while reconciling {work.version}: {failure.summary}"
+        set_("Progressing", "False", failure.reason, message)
+    else:
+        set_("Progressing", "False", "", f"Cluster version is {work.version}")
+    set_("RetrievedUpdates", "False", "NoUpstream", "No upstream server has been set to retrieve updates.")
+    return {
+        **status,
+        "desired": {"version": work.version, "image": work.image},
+        "history": _history(status, work, installed, now),
+        "observedGeneration": generation,
+        "versionHash": version_hash,
+        "capabilities": {"enabledCapabilities": list(capabilities), "knownCapabilities": list(capabilities)},
+        "conditions": sorted(conditions, key=lambda c: VERSION_ORDER.index(c["type"])),
+        "availableUpdates": None,
+    }
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a probe of one operator saw: good or not, and in words that stay the same while nothing changes."""
+
+    good: bool
+    message: str
+    reason: str = "NotReady"
+
+
+#: How many probes in a row must fail before an available operator is called unavailable: emulated hosts stall.
+PATIENCE = 3
+
+
+def operator_status(
+    status: Status, finding: Finding, failures: int, now: dt.datetime, versions: Sequence[dict[str, str]]
+) -> Status:
+    """The next status of a ClusterOperator; ``failures`` is how many probes in a row were bad, this one included.
+
+    Progressing comes before Available: a reader takes the first condition that says something (§8.2).
+    """
+    conditions: list[Condition] = list(status.get("conditions") or [])
+    was = is_status(conditions, "Available")
+    if not finding.good and was and failures < PATIENCE:
+        return status
+    good = "True" if finding.good else "False"
+    first_time = not finding.good and not status.get("versions")
+    reason = "AsExpected" if finding.good else finding.reason
+    progressing = "True" if first_time else "False"
+    conditions = put(
+        conditions, "Progressing", progressing, now, reason if first_time else "AsExpected", finding.message
+    )
+    conditions = put(conditions, "Available", good, now, reason, finding.message)
+    broken = not finding.good and not first_time
+    conditions = put(
+        conditions,
+        "Degraded",
+        "True" if broken else "False",
+        now,
+        reason if broken else "AsExpected",
+        finding.message if broken else "",
+    )
+    conditions = put(conditions, "Upgradeable", "True", now, "AsExpected")
+    result = {**status, "conditions": conditions}
+    if finding.good:
+        # an operator reports its version once it has reached it
+        result["versions"] = [dict(v) for v in versions]
+    return result
