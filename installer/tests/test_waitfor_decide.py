@@ -1,0 +1,322 @@
+"""Decisions of wait-for: tables and properties, no I/O."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from installer.waitfor import decide, operators
+from installer.waitfor.decide import Settle
+from installer.waitfor.model import Check, ClusterSeen, HostSeen, checks_of, host_of
+from installer.waitfor.report import Reporter
+from installer.waitfor.settings import duration
+from installer.waitfor.state import Expected
+
+THREE = Expected(("master-0", "master-1", "master-2"), 3, False)
+ONE = Expected(("master-0",), 1, True)
+OK = Check("has-inventory", "success", "fine")
+MEMORY = Check("has-min-memory", "failure", "found 2048 MiB, at least 16384 MiB needed")
+MAJORITY = Check("belongs-to-majority-group", "failure", "No connectivity")
+PENDING = Check("has-default-route", "pending", "Missing inventory")
+NTP = Check("ntp-synced", "failure", "not synced")
+IMAGES_PENDING = Check("container-images-available", "pending", "being checked")
+AWAY = Check("connected", "failure", "Host is disconnected")
+
+
+def host(name: str, status: str = "known", *checks: Check, **more: str) -> HostSeen:
+    return HostSeen(id=f"id-{name}", name=name, status=status, checks=checks or (OK,), **more)
+
+
+CLUSTER = ClusterSeen("c", "insufficient", "not ready")
+KNOWN = [host("master-0"), host("master-1")]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "hosts", "expected", "found"),
+    [
+        pytest.param(CLUSTER, [host("master-0", "insufficient", MEMORY)], ONE, True, id="one-host-too-small"),
+        pytest.param(CLUSTER, [], ONE, False, id="nobody-registered"),
+        pytest.param(CLUSTER, [host("master-0", "insufficient", MEMORY)], THREE, False, id="two-hosts-missing"),
+        pytest.param(
+            CLUSTER, [*KNOWN, host("master-2", "insufficient", MEMORY, PENDING)], THREE, False, id="still-pending"
+        ),
+        pytest.param(
+            CLUSTER,
+            [*KNOWN[:1], host("x", "discovering", PENDING), host("y", "insufficient", MEMORY)],
+            THREE,
+            False,
+            id="another-host-pending",
+        ),
+        pytest.param(CLUSTER, [*KNOWN, host("master-2", "insufficient", MEMORY)], THREE, True, id="one-of-three"),
+        pytest.param(
+            CLUSTER,
+            [host("master-0", "insufficient", MEMORY, IMAGES_PENDING)],
+            ONE,
+            True,
+            id="pending-warning-is-nothing",
+        ),
+        pytest.param(CLUSTER, [host("master-0", "known", NTP)], ONE, False, id="failed-warning-is-nothing"),
+        pytest.param(CLUSTER, [host("master-0", "disconnected", AWAY)], ONE, False, id="silent-host-may-return"),
+        pytest.param(
+            CLUSTER,
+            [host("a", "insufficient", MAJORITY), host("b"), host("c", "disconnected", AWAY)],
+            THREE,
+            False,
+            id="peer-away-explains-connectivity",
+        ),
+        pytest.param(
+            CLUSTER,
+            [host("a", "insufficient", MEMORY), host("b"), host("c", "disconnected", AWAY)],
+            THREE,
+            True,
+            id="peer-away-does-not-explain-memory",
+        ),
+        pytest.param(
+            ClusterSeen("c", "preparing-for-installation"),
+            [host("master-0", "insufficient", MEMORY)],
+            ONE,
+            False,
+            id="preparing",
+        ),
+        pytest.param(
+            ClusterSeen("c", "installing"), [host("master-0", "installing", MEMORY)], ONE, False, id="installing"
+        ),
+        pytest.param(
+            ClusterSeen("c", "insufficient", "", (Check("api-vips-valid", "failure", "in use"),)),
+            [host("master-0")],
+            ONE,
+            True,
+            id="cluster-validation-alone",
+        ),
+        pytest.param(
+            ClusterSeen("c", "insufficient", "", (Check("all-hosts-are-ready-to-install", "failure", "wait"),)),
+            [host("master-0")],
+            ONE,
+            False,
+            id="hosts-not-ready-is-no-cause",
+        ),
+        pytest.param(CLUSTER, [HostSeen("i", "master-0", "insufficient")], ONE, False, id="no-validations-yet"),
+        pytest.param(CLUSTER, [host("master-0", "insufficient", OK)], ONE, True, id="insufficient-without-a-reason"),
+    ],
+)
+def test_stuck(cluster, hosts, expected, found):
+    assert (decide.stuck(cluster, hosts, expected) is not None) is found
+
+
+def test_two_hosts_never_form_a_majority_group():
+    waiting = Check("belongs-to-majority-group", "pending", "Not enough hosts")
+    hosts = [host("a", "insufficient", MEMORY, waiting), host("b", "known", OK, waiting)]
+    assert decide.stuck(CLUSTER, hosts, Expected((), 2, False))
+    assert decide.stuck(CLUSTER, hosts, Expected((), 3, False)) is None
+
+
+statuses = st.sampled_from(["success", "failure", "error", "pending", "disabled"])
+ids = st.sampled_from(
+    ["has-min-memory", "hostname-unique", "has-default-route", "ntp-synced", "mtu-valid", "connected", "brand-new"]
+)
+some_checks = st.lists(st.builds(Check, ids, statuses, st.just("m")), min_size=1, max_size=5, unique_by=lambda c: c.id)
+some_hosts = st.lists(
+    st.builds(
+        HostSeen,
+        st.uuids().map(str),
+        st.just("h"),
+        st.sampled_from(["known", "insufficient"]),
+        st.just(""),
+        st.just(""),
+        st.just("master"),
+        some_checks.map(tuple),
+    ),
+    max_size=4,
+)
+
+
+@given(some_hosts, st.integers(1, 4))
+def test_ends_iff_everybody_is_there_decided_and_somebody_failed(hosts, count):
+    stays_out = ("ntp-synced", "mtu-valid", "connected")
+    blocking = [c for h in hosts for c in h.checks if c.id not in stays_out]
+    wanted = (
+        len(hosts) >= count
+        and all(c.status != "pending" for c in blocking)
+        and (any(c.status in ("failure", "error") for c in blocking) or any(h.status == "insufficient" for h in hosts))
+    )
+    assert bool(decide.stuck(CLUSTER, hosts, Expected((), count, count == 1))) is wanted
+
+
+@given(st.lists(st.tuples(st.sampled_from(["none", "memory", "route"]), st.floats(0.1, 40)), max_size=30))
+def test_settles_iff_unchanged_for_its_period(steps):
+    prints = {
+        "none": None,
+        "memory": frozenset({("h", "has-min-memory")}),
+        "route": frozenset({("h", "has-default-route")}),
+    }
+    periods = {"memory": 5.0, "route": 75.0}
+    settle, now, since, before = Settle(5.0, 75.0), 100.0, 0.0, "none"
+    for kind, step in steps:
+        now += step
+        if kind != before:
+            since, before = now, kind
+            wanted = False
+        else:
+            wanted = kind != "none" and now - since >= periods[kind]
+        assert settle.observe(prints[kind], now) is wanted
+
+
+def test_causes_name_host_validation_and_numbers_before_the_cluster():
+    cluster = ClusterSeen("c", "insufficient", "", (Check("all-hosts-are-ready-to-install", "failure", "not ready"),))
+    lines = decide.causes(cluster, [host("master-0", "insufficient", NTP, MEMORY), host("b", "insufficient", OK)])
+    assert lines == (
+        "Host master-0 validation has-min-memory failed: found 2048 MiB, at least 16384 MiB needed",
+        "Host b is insufficient: ",
+        "Cluster validation all-hosts-are-ready-to-install failed: not ready",
+    )
+
+
+def test_failed_hosts_put_the_culprit_first():
+    follower = host("a", "error", stage="Installing", status_info="Host is part of a cluster that failed to install")
+    culprit = host("b", "error", stage="Writing image to disk", status_info="Failed - no space left on device")
+    assert decide.failed_hosts([follower, culprit, host("c")])[0] == (
+        "Host b failed at stage Writing image to disk: Failed - no space left on device"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "count", "present", "lines"),
+    [
+        ((), 2, ["a", "b"], 0),
+        (
+            ("master-0", "master-1"),
+            2,
+            ["master-0"],
+            ["Host master-1 never registered (1 of 2 expected hosts registered)"],
+        ),
+        (("master-0",), 3, ["master-0"], ["2 host(s) without a configured hostname never registered (1 of 3"]),
+        (("a", "b"), 2, ["localhost"], ["1 of these hosts never registered (1 of 2 expected hosts registered): a, b"]),
+        (("a.example", "b"), 2, ["a"], ["Host b never registered"]),
+    ],
+)
+def test_missing(names, count, present, lines):
+    found = decide.missing(Expected(names, count, count == 1), [host(name) for name in present])
+    assert len(found) == (len(lines) if lines else 0)
+    for line, start in zip(found, lines or [], strict=True):
+        assert line.startswith(start)
+
+
+def test_friendly_covers_the_reference():
+    for status in (
+        "adding-hosts",
+        "cancelled",
+        "error",
+        "finalizing",
+        "installing",
+        "installing-pending-user-action",
+        "insufficient",
+        "pending-for-input",
+        "preparing-for-installation",
+        "ready",
+    ):
+        assert "status is" not in decide.friendly(status)
+    assert decide.friendly("odd") == "Cluster status is odd"
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)))
+def test_validations_of_anything_do_not_fail(raw):
+    checks_of(raw)
+    checks_of(json.dumps(raw))
+
+
+def test_host_name_falls_back_to_the_inventory():
+    assert host_of({"id": "1", "inventory": '{"hostname": "x"}', "progress": {"current_stage": "Joined"}}).name == "x"
+    assert host_of({"id": "1", "inventory": "broken"}).name == "1"
+
+
+def test_events_come_once_each_in_order(caplog):
+    caplog.set_level(logging.INFO, "installer.waitfor")
+    one, two = (
+        {"event_time": "t", "name": "n", "severity": s, "message": m} for s, m in (("info", "a"), ("error", "b"))
+    )
+    reporter = Reporter()
+    assert reporter.new_events([one, two])
+    assert not reporter.new_events([one, two])
+    assert reporter.new_events([one, two, one])
+    assert [(r.levelname, r.message) for r in caplog.records] == [("INFO", "a"), ("WARNING", "b"), ("INFO", "a")]
+
+
+def test_validation_lines(caplog):
+    caplog.set_level(1, "installer.waitfor")
+    reporter, cluster = Reporter(), ClusterSeen("c", "insufficient")
+    fixed = Check(MEMORY.id, "success", "Sufficient memory")
+    for check in (MEMORY, MEMORY, fixed, fixed, MEMORY):
+        reporter.validations(cluster, [host("m", "known", check)])
+    prefix = "Host m validation: "
+    assert [(r.levelname, r.message) for r in caplog.records] == [
+        ("WARNING", prefix + MEMORY.message),
+        ("INFO", prefix + fixed.message),
+        ("WARNING", prefix + MEMORY.message),
+    ]
+
+
+def test_duration():
+    assert [duration(x) for x in (3600, 1800, 59, 2.5, 5400)] == ["1h0m0s", "30m0s", "59s", "2.5s", "1h30m0s"]
+
+
+def with_conditions(name: str, **states: str) -> dict[str, object]:
+    return {
+        "metadata": {"name": name},
+        "status": {
+            "conditions": [
+                {"type": k, "status": v, "lastTransitionTime": "2024-01-01T00:00:00Z", "message": k}
+                for k, v in states.items()
+            ]
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("states", "done"),
+    [
+        ({"Available": "True", "Failing": "False", "Progressing": "False"}, True),
+        ({"Available": "True", "Progressing": "False"}, False),
+        ({"Available": "True", "Failing": "Unknown", "Progressing": "False"}, False),
+        ({"Available": "True", "Failing": "False", "Progressing": "True"}, False),
+        ({"Available": "False", "Failing": "False", "Progressing": "False"}, False),
+        ({}, False),
+    ],
+)
+def test_initialized(states, done):
+    assert operators.initialized(with_conditions("version", **states)) is done
+
+
+def test_stability_by_either_clock():
+    base = datetime(2024, 1, 1, tzinfo=UTC)
+    item = [with_conditions("etcd", Progressing="False")]
+    assert operators.Stability(30).unstable(item, base + timedelta(seconds=31), 0) == ()
+    behind = operators.Stability(30)
+    assert behind.unstable(item, base - timedelta(hours=1), 0) == ("etcd",)
+    assert behind.unstable(item, base - timedelta(hours=1), 30) == ("etcd",)
+    assert behind.unstable(item, base - timedelta(hours=1), 31) == ()
+    assert behind.unstable([with_conditions("etcd", Progressing="True")], base + timedelta(days=1), 40) == ("etcd",)
+    assert behind.unstable([], base, 0) == ()
+    assert operators.Stability(30).unstable([{"metadata": {"name": "new"}}], base, 99) == ("new",)
+
+
+def test_route_url():
+    admitted = {"host": "c.apps.x", "conditions": [{"type": "Admitted", "status": "True"}]}
+    refused = {"host": "no", "conditions": [{"type": "Admitted", "status": "False"}]}
+    route = {"spec": {"tls": {}}, "status": {"ingress": [refused, admitted]}}
+    assert operators.route_url(route) == "http://c.apps.x"
+    assert operators.route_url({**route, "spec": {"tls": {"termination": "edge"}}}) == "https://c.apps.x"
+    assert operators.route_url({"status": {"ingress": [refused]}}) is None
+    assert operators.route_url({}) is None
+
+
+def test_complaints():
+    lines = operators.complaints([with_conditions("dns", Available="False", Progressing="True", Degraded="False")])
+    assert lines == (
+        (True, "Cluster operator dns Available is False: Available"),
+        (False, "Cluster operator dns Progressing is True: Progressing"),
+    )

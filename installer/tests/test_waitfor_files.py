@@ -1,0 +1,199 @@
+"""Files that wait-for reads and writes: kubeconfig, evidence, state."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import stat
+import tarfile
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from installer.errors import StateError, WaitError
+from installer.waitfor import evidence, kubeconfig, state
+from installer.waitfor.redact import MARK, redact
+
+
+def pem(content: bytes) -> str:
+    body = base64.encodebytes(content).decode().strip()
+    return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----"
+
+
+bundles = st.lists(st.binary(min_size=1, max_size=100).map(pem), max_size=5)
+noise = st.sampled_from(["", "\n", "# a comment\n", "\r\n"])
+
+
+@given(bundles, bundles, noise)
+def test_merge_router_first_nothing_lost_nothing_twice(router, current, between):
+    merged = kubeconfig.merge(("\n" + between).join(router), "\n".join(current))
+    found = kubeconfig.blocks(merged)
+    assert found[: len(set(router))] == list(dict.fromkeys(router))
+    assert set(found) == {*router, *current}
+    assert len(found) == len(set(found))
+    rest = [block for block in found if block not in router]
+    assert rest == [block for block in dict.fromkeys(current) if block not in router]
+    assert kubeconfig.merge("\n".join(router), merged) == merged
+
+
+@given(bundles.filter(bool), bundles)
+def test_kubeconfig_keeps_everything_else(router, current):
+    document = {
+        "clusters": [
+            {
+                "name": "c",
+                "cluster": {
+                    "server": "https://api.x:6443",
+                    "certificate-authority-data": base64.b64encode("\n".join(current).encode()).decode(),
+                },
+            }
+        ],
+        "contexts": [{"name": "admin", "context": {"cluster": "c", "user": "admin"}}],
+        "current-context": "admin",
+        "users": [{"name": "admin", "user": {"client-key-data": "c2VjcmV0"}}],
+    }
+    text = kubeconfig.with_router_ca(yaml.safe_dump(document), "\n".join(router))
+    after = yaml.safe_load(text)
+    ca = base64.b64decode(after["clusters"][0]["cluster"].pop("certificate-authority-data")).decode()
+    assert kubeconfig.blocks(ca)[0] == router[0]
+    document["clusters"][0]["cluster"].pop("certificate-authority-data")  # type: ignore[index]
+    assert after == document
+    assert kubeconfig.with_router_ca(text, "\n".join(router)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "clusters: 5", "clusters: [{cluster: {certificate-authority-data: '%'}}]", "{"]
+)
+def test_broken_kubeconfig(text):
+    with pytest.raises(StateError):
+        kubeconfig.with_router_ca(text, pem(b"x"))
+
+
+def test_bad_bundle_is_an_install_failure(tmp_path):
+    with pytest.raises(WaitError) as caught:
+        kubeconfig.add_router_ca(tmp_path / "kubeconfig", "nonsense")
+    assert caught.value.exit_code == 6
+
+
+def test_write_private_replaces_in_one_step(tmp_path):
+    path = tmp_path / "kubeconfig"
+    path.write_text("old")
+    path.chmod(0o644)
+    kubeconfig.write_private(path, "new")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def archive(path, members):
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content, kind in members:
+            info = tarfile.TarInfo(name)
+            info.type = kind
+            info.size = len(content)
+            info.linkname = "/etc/passwd" if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+            tar.addfile(info, io.BytesIO(content))
+
+
+def test_unpack_stays_inside(tmp_path):
+    packed, target = tmp_path / "a.tar.gz", tmp_path / "logs" / "cluster"
+    archive(
+        packed,
+        [
+            ("good/a.log", b"a", tarfile.REGTYPE),
+            ("./b.log", b"b", tarfile.REGTYPE),
+            ("../evil", b"x", tarfile.REGTYPE),
+            ("good/../../evil", b"x", tarfile.REGTYPE),
+            ("/abs", b"x", tarfile.REGTYPE),
+            ("link", b"", tarfile.SYMTYPE),
+            ("link/through", b"y", tarfile.REGTYPE),
+            ("hard", b"", tarfile.LNKTYPE),
+            ("pipe", b"", tarfile.FIFOTYPE),
+        ],
+    )
+    skipped = evidence.unpack(packed, target)
+    assert set(skipped) == {"../evil", "good/../../evil", "/abs", "link", "hard", "pipe"}
+    inside = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
+    assert inside == ["b.log", "good/a.log", "link/through"]
+    assert not (tmp_path / "evil").exists()
+    assert not (tmp_path / "logs" / "evil").exists()
+    assert evidence.unpack(packed, target) == skipped
+
+
+@given(st.text(alphabet="ab./\\\0", max_size=12))
+def test_safe_parts_never_climbs(name):
+    parts = evidence.safe_parts(name)
+    if parts is not None:
+        assert parts
+        assert all(part not in ("", ".", "..") and "/" not in part for part in parts)
+
+
+def test_redact():
+    token = "eyJhbGciOiJFUzI1NiJ9.eyJhdXRoX3NjaGVtZSI6.c2lnbmF0dXJl"
+    secret = '{"auths":{"r":{"auth":"dTpw"}}}'
+    host = {
+        "pull_secret": secret,
+        "pull_secret_set": True,
+        "requested_hostname": "master-0",
+        "installer_args": json.dumps(["--header", token]),
+        "ignition_config_overrides": json.dumps({"pullSecret": secret, "x": 1}),
+        "message": f'cannot pull: "auth": "dTpw" {token} https://u:pw@proxy:1/ word-of-mine',
+        "nested": [{"image_token": "abc", "password": "p"}],
+        "validations_info": '{"hardware":[{"id":"pull-secret-set","status":"success","message":"It is set"}]}',
+    }
+    clean = redact(host, ("word-of-mine",))
+    text = json.dumps(clean)
+    for bad in (token, "dTpw", "u:pw", "word-of-mine", '"abc"'):
+        assert bad not in text
+    assert clean["pull_secret"] == MARK
+    assert clean["pull_secret_set"] is True
+    assert clean["requested_hostname"] == "master-0"
+    assert clean["validations_info"] == host["validations_info"]
+    assert json.loads(clean["ignition_config_overrides"]) == {"pullSecret": MARK, "x": 1}
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)
+    )
+)
+def test_redact_keeps_shape_and_is_idempotent(value):
+    once = redact(value)
+    assert redact(once) == once
+    assert type(once) is type(value)
+
+
+GOOD = {
+    "rendezvousIP": "192.168.111.80", "serviceCACert": pem(b"x"), "watcherToken": "t", "clusterName": "ostest",
+    "baseDomain": "test.example", "platform": "none",
+    "expectedHosts": {"names": ["master-0", ""], "controlPlane": 1, "arbiters": 0, "workers": 1},
+}  # fmt: skip
+
+
+def asset_dir(path, part):
+    (path / "auth").mkdir()
+    (path / "auth" / "kubeconfig").write_text("{}")
+    (path / ".openshift_install_state.json").write_text(json.dumps({"node0": part}))
+    return path
+
+
+def test_state(tmp_path):
+    inputs = state.load(asset_dir(tmp_path, GOOD), with_password=False)
+    assert inputs.expected == state.Expected(("master-0",), 2, False)
+    with pytest.raises(StateError, match="kubeadmin password"):
+        state.load(tmp_path, with_password=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"rendezvousIP": "node0"}, {"rendezvousIP": None}, {"serviceCACert": "x"}, {"watcherToken": ""},
+     {"expectedHosts": None}, {"expectedHosts": {"names": [], "controlPlane": "x"}}],
+)  # fmt: skip
+def test_state_says_what_is_wrong(tmp_path, change):
+    with pytest.raises(StateError) as caught:
+        state.load(asset_dir(tmp_path, {**GOOD, **change}), with_password=False)
+    assert next(iter(change)) in str(caught.value)
+    assert "\n" not in str(caught.value)

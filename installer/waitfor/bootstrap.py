@@ -1,0 +1,243 @@
+"""wait-for bootstrap-complete: one evaluation every 2 s until the temporary control plane has done its work."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from typing import Any
+
+from installer.errors import RestError
+from installer.waitfor import decide
+from installer.waitfor.errors import BootstrapFailed, KubeError, ServiceUntrusted
+from installer.waitfor.evidence import Evidence
+from installer.waitfor.kube import Kube
+from installer.waitfor.model import ClusterSeen, HostSeen, cluster_of, host_of
+from installer.waitfor.report import Reporter
+from installer.waitfor.rest import RestClient
+from installer.waitfor.settings import Settings, duration
+from installer.waitfor.state import Inputs
+
+log = logging.getLogger("installer.waitfor")
+
+
+class Bootstrap:
+    """Follows one installation. Use ``wait``; ``evidence`` afterwards holds what was kept."""
+
+    def __init__(self, inputs: Inputs, rest: RestClient, kube: Kube, settings: Settings) -> None:
+        self.inputs, self.rest, self.kube, self.settings = inputs, rest, kube, settings
+        self.report = Reporter()
+        self.evidence = Evidence(inputs.logs, (inputs.token, inputs.password or ""))
+        self.settle = decide.Settle(settings.settle, settings.settle_remeasured)
+        self.kube_seen = self.rest_seen = self.complete = self.rebooting = False
+        self.kube_state = self.rest_state = "never asked"
+        self.config_map = "not seen"
+        self.cluster: ClusterSeen | None = None
+        self.hosts: tuple[HostSeen, ...] = ()
+        self.raw_cluster: dict[str, Any] = {}
+        self.raw_hosts: list[dict[str, Any]] = []
+        self.started = self.lost_since = self.noticed = time.monotonic()
+        self.ready_since: float | None = None
+
+    def wait(self, limit: float) -> None:
+        """Returns when the bootstrap is complete. Raises BootstrapFailed; ``limit`` in seconds from now."""
+        self.started = self.lost_since = time.monotonic()
+        self.noticed = self.started - self.settings.notice_every
+        deadline = self.started + limit
+        while not self._evaluate():
+            now = time.monotonic()
+            if now >= deadline:
+                raise BootstrapFailed(
+                    f"bootstrap process timed out after {duration(limit)}: {self._last_seen()}",
+                    decide.missing(self.inputs.expected, self.hosts) if self.rest_seen else (),
+                )
+            time.sleep(min(self.settings.interval, deadline - now))
+
+    def _evaluate(self) -> bool:
+        """One look at both APIs; True when the bootstrap is complete."""
+        if self.complete:
+            log.info("Bootstrap is complete")
+            log.info("cluster bootstrap is complete")
+            return True
+        kube_alive = self._look_at_kube()
+        rest_alive = self._look_at_rest()
+        if kube_alive or rest_alive:
+            self.lost_since = time.monotonic()
+            self.report.once("lost", "")
+        else:
+            self._nobody()
+        return False
+
+    def _look_at_kube(self) -> bool:
+        try:
+            self.kube.check_alive()
+        except KubeError as error:
+            self.kube_state = str(error)
+            self.report.once("kube", self.kube_state, logging.DEBUG)
+            return False
+        self.kube_state = "answers"
+        self.report.once("kube", "", logging.DEBUG)
+        if not self.kube_seen:
+            self.kube_seen = True
+            log.info("Bootstrap Kube API Initialized")
+        try:
+            status = self.kube.config_map("kube-system", "bootstrap").get("status", "without a status")
+        except KubeError as error:
+            status = "not there yet" if error.status == 404 else str(error)
+        self.config_map = status
+        if status == "complete":
+            self.complete = True
+            log.info("Bootstrap configMap status is complete")
+        return True
+
+    def _look_at_rest(self) -> bool:
+        try:
+            infra_envs = self.rest.infra_envs()
+        except RestError as error:
+            self.rest_state = str(error)
+            refused = isinstance(error, ServiceUntrusted) or error.status in (401, 403)
+            # These do not go away by waiting: the host at that address was booted from another image.
+            hint = f"; was the host booted from the image in {self.inputs.directory}?" if refused else ""
+            self.report.once("rest", self.rest_state + hint, logging.WARNING if refused else logging.DEBUG)
+            return False
+        self.rest_state = "answers"
+        self.report.once("rest", "", logging.DEBUG)
+        if not self.rest_seen:
+            self.rest_seen = True
+            log.debug("The rendezvous service answers")
+        try:
+            self._follow(infra_envs)
+        except RestError as error:
+            self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {error}")
+        return True
+
+    def _follow(self, infra_envs: list[dict[str, Any]]) -> None:
+        """MonitorStatusFromAssistedService of the reference. Raises BootstrapFailed, RestError."""
+        if infra_envs and self.report.new_events(self.rest.events(str(infra_envs[0].get("id")))):
+            self.evidence.put("events.json", self.report.events)
+        clusters = self.rest.clusters()
+        if len(clusters) != 1:
+            self.report.once(
+                "metadata", f"cluster metadata cannot be retrieved yet: {len(clusters)} clusters are known"
+            )
+            return
+        self.report.once("metadata", "")
+        self.raw_cluster = self.rest.cluster(str(clusters[0].get("id")))
+        self.raw_hosts = self.rest.hosts(str(infra_envs[0].get("id"))) if infra_envs else []
+        self.cluster = cluster = cluster_of(self.raw_cluster)
+        self.hosts = hosts = tuple(host_of(raw) for raw in self.raw_hosts)
+        self.report.status(cluster, hosts)
+        self.report.validations(cluster, hosts)
+        if not self.rebooting and decide.rebooted(hosts):
+            self.rebooting = True
+        self._judge(cluster, hosts)
+
+    def _judge(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...]) -> None:
+        if cluster.status in ("error", "cancelled"):
+            causes = decide.failed_hosts(hosts) or (f"Cluster {cluster.status}: {cluster.status_info}",)
+            text = f"cluster installation ended in status {cluster.status}: {cluster.status_info}"
+            raise BootstrapFailed(
+                f"bootstrap process returned error: {text}", causes, logs_expected=cluster.status == "error"
+            )
+        now = time.monotonic()
+        expected = self.inputs.expected
+        if self.settle.observe(decide.stuck(cluster, hosts, expected), now):
+            raise BootstrapFailed(
+                f"bootstrap process returned error: the installation cannot start: {cluster.status_info}",
+                decide.causes(cluster, hosts),
+            )
+        if cluster.status != "ready" or not decide.all_known(hosts, expected):
+            self.ready_since = None
+        elif self.ready_since is None:
+            self.ready_since = now
+        elif now - self.ready_since > self.settings.ready_limit:
+            raise BootstrapFailed(
+                "bootstrap process returned error: failed to progress after all hosts available: the cluster has been "
+                f"ready for {duration(round(now - self.ready_since))}: {cluster.status_info}",
+                decide.causes(cluster, hosts),
+            )
+
+    def _nobody(self) -> None:
+        """Neither API answers: before anything was seen, at the reboot of node0, or for a bad reason."""
+        now = time.monotonic()
+        if not self.rest_seen and not self.kube_seen:
+            if now - self.noticed < self.settings.notice_every:
+                return
+            self.noticed = now
+            log.info("Waiting for cluster install to initialize")
+            if now - self.started >= self.settings.unreachable_after and (problem := self._dial()):
+                log.info(
+                    f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {problem}. "
+                    "Its console and network configuration may tell why"
+                )
+        elif self.rebooting:
+            self.report.once(
+                "lost",
+                "The rendezvous host is rebooting into its installed system, its service has ended as it should; "
+                "waiting for the cluster's API",
+            )
+        elif now - self.lost_since >= self.settings.lost_after:
+            after = "the rendezvous service" if not self.kube_seen else "the bootstrap's kube API"
+            text = f"Neither the rendezvous service nor the kube API answers any more, the last was {after}"
+            # Whoever saw only the service saw no bootstrap begin.
+            text += "" if self.kube_seen else ": cluster bootstrap did not complete"
+            self.report.once("lost", f"{text}; still waiting", logging.WARNING if self.kube_seen else logging.ERROR)
+
+    def _dial(self) -> str:
+        try:
+            address = (self.inputs.rendezvous_ip, self.settings.ssh_port)
+            with socket.create_connection(address, timeout=self.settings.connect_timeout):
+                return ""
+        except OSError as error:
+            return f"port {self.settings.ssh_port}: {error.strerror or error}"
+
+    def _last_seen(self) -> str:
+        """What a time-out says: what was waited for, and what was seen last."""
+        if self.kube_seen:
+            parts = ["waited for ConfigMap kube-system/bootstrap to say complete", f"last seen: {self.config_map}"]
+        elif self.rest_seen:
+            parts = ["waited for the bootstrap's kube API to come up"]
+        else:
+            parts = [f"waited for the rendezvous service on {self.inputs.rendezvous_ip} to come up"]
+        if self.cluster:
+            parts.append(f"cluster was {self.cluster.status} ({self.cluster.status_info})")
+        for host in self.hosts:
+            parts.append(f"host {host.name} was {host.status}{f' at stage {host.stage}' if host.stage else ''}")
+        parts += [f"rendezvous service: {self.rest_state}", f"kube API: {self.kube_state}"]
+        return "; ".join(parts)
+
+    def keep_evidence(self, *, logs_expected: bool) -> None:
+        """Puts all that is known into DIR/logs. Waits up to 2 min for logs that failed hosts are about to send."""
+        if self.raw_cluster and logs_expected:
+            self._await_uploads()
+        if self.report.events:
+            self.evidence.put("events.json", self.report.events)
+        if self.raw_cluster:
+            self.evidence.put("hosts.json", self.raw_hosts)
+            self.evidence.put("cluster.json", self.raw_cluster)
+        if self.cluster and self.rest_state == "answers":
+            self.evidence.archive(self.rest, self.cluster.id)
+
+    def _await_uploads(self) -> None:
+        deadline = time.monotonic() + self.settings.logs_wait
+        said = False
+        while True:
+            waiting = [
+                h.name for h in self.hosts if h.status == "error" and h.logs_state not in ("completed", "timeout")
+            ]
+            if not waiting or time.monotonic() >= deadline:
+                break
+            if not said:
+                log.info(f"Waiting up to {duration(self.settings.logs_wait)} for logs of {', '.join(waiting)}")
+                said = True
+            time.sleep(self.settings.interval)
+            try:
+                infra_env = str(self.rest.infra_envs()[0].get("id"))
+                self.report.new_events(self.rest.events(infra_env))
+                self.raw_hosts = self.rest.hosts(infra_env)
+            except (RestError, IndexError) as error:
+                self.report.once("uploads", f"cannot look for uploaded logs: {error}", logging.DEBUG)
+                continue
+            self.hosts = tuple(host_of(raw) for raw in self.raw_hosts)
+        if waiting:
+            log.warning(f"No logs came from {', '.join(waiting)}")

@@ -1,0 +1,87 @@
+"""Ties the parts of wait-for together and turns outcomes into lines and exit codes (reference/installer.md §8.3)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from installer.errors import EXIT_INTERRUPTED, InstallerError, WaitError
+from installer.waitfor import Target, operators, state
+from installer.waitfor.bootstrap import Bootstrap
+from installer.waitfor.errors import BootstrapFailed, KubeError
+from installer.waitfor.install import Install
+from installer.waitfor.kube import Kube
+from installer.waitfor.rest import RestClient, base_url
+from installer.waitfor.settings import Settings
+from installer.waitfor.state import Inputs
+
+log = logging.getLogger("installer.waitfor")
+
+
+def execute(
+    target: Target, directory: Path, timeout_seconds: float | None = None, settings: Settings | None = None
+) -> int:
+    """See installer.waitfor.run; ``settings`` for tests."""
+    settings = settings or Settings()
+    try:
+        inputs = state.load(directory, with_password=target == "install-complete")
+        _wait(target, inputs, timeout_seconds, settings)
+    except InstallerError as error:
+        log.error(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        log.error(f"wait-for {target} was interrupted; the installation goes on, and waiting can be taken up again")
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, settings: Settings) -> None:
+    deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+    times = {"connect_timeout": settings.connect_timeout, "read_timeout": settings.read_timeout}
+    with ExitStack() as stack:
+        rest = RestClient(base_url(inputs.rendezvous_ip, settings.rest_port), inputs.ca_pem, inputs.token, **times)
+        stack.callback(rest.close)
+        kube = Kube(inputs.kubeconfig, **times)
+        stack.callback(kube.close)
+        bootstrap = Bootstrap(inputs, rest, kube, settings)
+        try:
+            bootstrap.wait(settings.bootstrap if timeout_seconds is None else timeout_seconds)
+        except BootstrapFailed as error:
+            _after_bootstrap_failure(bootstrap, kube, error)
+            raise
+        if target == "bootstrap-complete":
+            return
+        try:
+            Install(inputs, kube, settings, deadline).wait()
+        except WaitError:
+            _tell_operators(kube)
+            log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")
+            raise
+
+
+def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapFailed) -> None:
+    """The causes first, then what helps to look further; the caller logs the error itself last."""
+    for line in error.causes:
+        log.error(line)
+    bootstrap.keep_evidence(logs_expected=error.logs_expected)
+    for event in bootstrap.report.events:
+        log.debug(f"Event {event.get('event_time', '')}: {event.get('message', '')}")
+    if bootstrap.kube_seen:
+        _tell_operators(kube)
+    if bootstrap.rest_seen:
+        log.info(
+            f"What the hosts and the service reported is in {bootstrap.inputs.logs}; agent-gather on a host tells more"
+        )
+    log.error("Bootstrap failed to complete")
+
+
+def _tell_operators(kube: Kube) -> None:
+    try:
+        found = kube.operators()
+    except KubeError as error:
+        log.debug(f"Cluster operators cannot be read: {error}")
+        return
+    for bad, line in operators.complaints(found):
+        log.log(logging.ERROR if bad else logging.INFO, line)

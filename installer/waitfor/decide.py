@@ -1,0 +1,181 @@
+"""Decisions of waiting for the bootstrap: pure functions over what was seen (reference/installer.md §8.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from installer.waitfor.model import Check, ClusterSeen, HostSeen
+from installer.waitfor.state import Expected
+
+FRIENDLY = {
+    "adding-hosts": "Cluster is adding hosts",
+    "cancelled": "Cluster installation was cancelled",
+    "error": "Cluster has hosts in error",
+    "finalizing": "Cluster installation is finalizing",
+    "installed": "Cluster is installed",
+    "installing": "Cluster installation in progress",
+    "installing-pending-user-action": "Cluster has hosts requiring user input",
+    "insufficient": "Cluster is not ready for install. Check validations",
+    "pending-for-input": "User input is required to continue cluster installation",
+    "preparing-for-installation": "Cluster is preparing for installation",
+    "ready": "Cluster is ready for install",
+}
+# These never keep a host from being installed (installer.md §5.4, below the table of transitions).
+WARNINGS = frozenset(
+    {
+        "ntp-synced",
+        "container-images-available",
+        "mtu-valid",
+        "release-domain-name-resolved-correctly",
+        "inventory-not-partially-truncated",
+    }
+)
+# A host that is silent may come back any moment: for it waiting goes on, and the time-out tells.
+PRESENCE = frozenset({"connected", "media-connected"})
+# Facts about the machine: no later report of the agent changes them unless somebody changes the machine.
+LASTING = frozenset(
+    {
+        "has-min-cpu-cores",
+        "has-min-memory",
+        "has-min-valid-disks",
+        "has-cpu-cores-for-role",
+        "has-memory-for-role",
+        "compatible-with-cluster-platform",
+        "disk-encryption-requirements-satisfied",
+        "vsphere-disk-uuid-enabled",
+        "sufficient-installation-disk-speed",
+        "inventory-not-fully-truncated",
+        "no-skip-installation-disk",
+        "no-skip-missing-disk",
+        "compatible-agent",
+    }
+)
+BEFORE_INSTALL = frozenset({"insufficient", "pending-for-input", "ready"})
+MAJORITY = "belongs-to-majority-group"
+MAJORITY_LEAST = 3
+ALL_READY = "all-hosts-are-ready-to-install"
+REBOOTED = frozenset({"Rebooting", "Waiting for ignition", "Configuring", "Joined", "Done"})
+STATUS_ID = "status"
+
+Fingerprint = frozenset[tuple[str, str]]
+
+
+def friendly(status: str) -> str:
+    """One short phrase for a cluster status; an unknown one is told as it is."""
+    return FRIENDLY.get(status, f"Cluster status is {status}")
+
+
+def blocks(check: Check) -> bool:
+    """Does this validation decide on whether the host can be installed?"""
+    return check.id not in WARNINGS and check.id not in PRESENCE
+
+
+def failing(host: HostSeen) -> tuple[Check, ...]:
+    """Failed validations that block the host."""
+    return tuple(check for check in host.checks if check.failed and blocks(check))
+
+
+def undecided(host: HostSeen, expected: Expected) -> bool:
+    """Is some blocking validation still to be decided, or has the host none at all yet?"""
+    open_ids = {check.id for check in host.checks if check.status == "pending" and blocks(check)}
+    if expected.count < MAJORITY_LEAST:
+        # With fewer hosts the group is never computed (installer.md §5.4): it stays pending for good.
+        open_ids.discard(MAJORITY)
+    return bool(open_ids) or not host.checks
+
+
+def cluster_failing(cluster: ClusterSeen) -> tuple[Check, ...]:
+    """Failed validations of the cluster."""
+    return tuple(check for check in cluster.checks if check.failed)
+
+
+def stuck(cluster: ClusterSeen, hosts: Sequence[HostSeen], expected: Expected) -> Fingerprint | None:
+    """What keeps the installation from starting, as (host or cluster id, validation id); None while it may still start.
+
+    None unless all expected hosts have registered, nothing that blocks is pending, and something that blocks failed.
+    """
+    if cluster.status not in BEFORE_INSTALL or not hosts or len(hosts) < expected.count:
+        return None
+    if any(undecided(host, expected) for host in hosts):
+        return None
+    found = {(host.id, check.id) for host in hosts for check in failing(host)}
+    found |= {(host.id, STATUS_ID) for host in hosts if host.status == "insufficient" and not failing(host)}
+    if any(host.status == "disconnected" for host in hosts):
+        # Peers measured against a host that is away fail for that reason alone.
+        found = {pair for pair in found if pair[1] in LASTING}
+    elif not found:
+        found = {(cluster.id, check.id) for check in cluster_failing(cluster) if check.id != ALL_READY}
+    return frozenset(found) or None
+
+
+def lasting(fingerprint: Fingerprint) -> bool:
+    """Is at least one of the failures a fact about a machine?"""
+    return any(name in LASTING for _, name in fingerprint)
+
+
+@dataclass
+class Settle:
+    """Says when a fingerprint has stayed the same for its period (seconds) over at least two evaluations."""
+
+    period: float
+    period_remeasured: float
+    _last: Fingerprint | None = field(default=None, init=False)
+    _since: float = field(default=0.0, init=False)
+
+    def observe(self, fingerprint: Fingerprint | None, now: float) -> bool:
+        """``now`` in seconds of a monotonic clock."""
+        if fingerprint is None or fingerprint != self._last:
+            self._last, self._since = fingerprint, now
+            return False
+        return now - self._since >= (self.period if lasting(fingerprint) else self.period_remeasured)
+
+
+def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+    """One line per host and failing validation, then one per failing validation of the cluster."""
+    lines = []
+    for host in hosts:
+        found = failing(host)
+        lines += [f"Host {host.name} validation {check.id} failed: {check.message}" for check in found]
+        if not found and host.status == "insufficient":
+            lines.append(f"Host {host.name} is insufficient: {host.status_info}")
+    lines += [f"Cluster validation {check.id} failed: {check.message}" for check in cluster_failing(cluster)]
+    return tuple(lines)
+
+
+def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+    """One line per host in error, with the stage it was at; first those that failed by themselves."""
+    bad = [host for host in hosts if host.status == "error"]
+    # A host that merely goes down with its cluster says so; the one that caused it must be read first.
+    bad.sort(key=lambda host: "part of a cluster" in host.status_info.lower())
+    return tuple(
+        f"Host {host.name} failed" + (f" at stage {host.stage}" if host.stage else "") + f": {host.status_info}"
+        for host in bad
+    )
+
+
+def missing(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+    """One line per expected host that never registered: by name where it has one, the others by number."""
+    short = expected.count - len(hosts)
+    if short <= 0:
+        return ()
+    tally = f"{len(hosts)} of {expected.count} expected hosts registered"
+    present = {host.name for host in hosts}
+    names = [name for name in expected.names if name not in present and name.split(".")[0] not in present]
+    if len(names) > short:
+        # Hosts that did register under other names (DHCP, say) may be among those looked for.
+        return (f"{short} of these hosts never registered ({tally}): {', '.join(names)}",)
+    lines = [f"Host {name} never registered ({tally})" for name in names]
+    if short > len(names):
+        lines.append(f"{short - len(names)} host(s) without a configured hostname never registered ({tally})")
+    return tuple(lines)
+
+
+def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:
+    """Have all expected hosts registered and passed?"""
+    return bool(hosts) and len(hosts) >= expected.count and all(host.status == "known" for host in hosts)
+
+
+def rebooted(hosts: Sequence[HostSeen]) -> bool:
+    """Has any host come to the reboot into its installed system?"""
+    return any(host.stage in REBOOTED for host in hosts)

@@ -1,0 +1,112 @@
+"""What is kept in DIR/logs: events as they come, and on a failure hosts, cluster and the service's log archive."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from installer.errors import RestError
+from installer.waitfor.kubeconfig import write_private
+from installer.waitfor.redact import redact
+from installer.waitfor.rest import RestClient
+
+log = logging.getLogger("installer.waitfor")
+ARCHIVE = "cluster-logs.tar.gz"
+UNPACKED = "cluster"
+UNPACKED_LIMIT = 4 * 1024**3
+CHUNK = 1024 * 1024
+
+
+class Evidence:
+    """Writes into one folder, made when first needed with mode 0700. Trouble in writing is told, never raised."""
+
+    def __init__(self, folder: Path, secrets: tuple[str, ...]) -> None:
+        self.folder = folder
+        self._secrets = tuple(secret for secret in secrets if secret)
+        self._trouble = ""
+
+    def put(self, name: str, value: Any) -> None:
+        """Writes ``value`` as JSON without its secrets, replacing the old file in one step."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(self.folder / name, json.dumps(redact(value, self._secrets), indent=1) + "\n")
+        except OSError as error:
+            self._tell(f"cannot write {self.folder / name}: {error.strerror}")
+
+    def _tell(self, text: str) -> None:
+        if text != self._trouble:
+            self._trouble = text
+            log.warning(text)
+
+    def archive(self, rest: RestClient, cluster_id: str) -> None:
+        """Downloads the cluster's log archive and unpacks it beside; a failure is told as a warning."""
+        packed = self.folder / ARCHIVE
+        part = packed.with_suffix(".part")
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            size = rest.download_logs(cluster_id, part)
+            part.replace(packed)
+        except RestError as error:
+            log.warning(f"No logs could be downloaded from the rendezvous service: {error}")
+            return
+        except OSError as error:
+            self._tell(f"cannot write {packed}: {error.strerror}")
+            return
+        finally:
+            part.unlink(missing_ok=True)
+        log.info(f"Logs of the cluster ({size} bytes) are in {packed}")
+        try:
+            skipped = unpack(packed, self.folder / UNPACKED)
+        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
+            log.warning(f"{packed} could not be unpacked: {error}")
+            return
+        for name in skipped:
+            log.warning(f"{packed}: left out {name!r}")
+
+
+def safe_parts(name: str) -> tuple[str, ...] | None:
+    """A member's path as parts below the folder of unpacking, or None when it leads elsewhere."""
+    if "\0" in name or "\\" in name or name.startswith("/"):
+        return None
+    parts = tuple(part for part in PurePosixPath(name).parts if part != ".")
+    return None if not parts or ".." in parts else parts
+
+
+def unpack(packed: Path, target: Path) -> Sequence[str]:
+    """Unpacks plain files and folders of a tar.gz into a fresh ``target``; gives the names that were left out.
+
+    Links, devices, absolute paths and paths with `..` are left out. Raises tarfile.TarError, EOFError or OSError for
+    a damaged archive, ValueError past 4 GiB.
+    """
+    if target.exists():
+        shutil.rmtree(target)
+    target.mkdir(mode=0o700, parents=True)
+    skipped: list[str] = []
+    total = 0
+    with tarfile.open(packed, "r:*") as archive:
+        for member in archive:
+            parts = safe_parts(member.name)
+            if member.isdir() and (parts is not None or member.name in (".", "./")):
+                target.joinpath(*(parts or ())).mkdir(mode=0o700, parents=True, exist_ok=True)
+                continue
+            source = archive.extractfile(member) if parts is not None and member.isreg() else None
+            if parts is None or source is None:
+                skipped.append(member.name)
+                continue
+            path = target.joinpath(*parts)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # The folder is ours and holds no links, so a path below it cannot lead out of it.
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                while chunk := source.read(CHUNK):
+                    total += len(chunk)
+                    if total > UNPACKED_LIMIT:
+                        raise ValueError(f"it unpacks to more than {UNPACKED_LIMIT} bytes")
+                    file.write(chunk)
+    return skipped

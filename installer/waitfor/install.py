@@ -1,0 +1,173 @@
+"""wait-for install-complete after the bootstrap: ClusterVersion, router CA, operators, console (installer.md §8.2)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+from installer.errors import EXIT_INSTALL_FAILED, EXIT_OPERATORS_UNSTABLE, WaitError
+from installer.waitfor import kubeconfig, operators
+from installer.waitfor.errors import KubeError
+from installer.waitfor.kube import Kube
+from installer.waitfor.report import Reporter
+from installer.waitfor.settings import Settings, duration
+from installer.waitfor.state import Inputs
+
+log = logging.getLogger("installer.waitfor")
+T = TypeVar("T")
+
+
+class Install:
+    """The second half of install-complete. ``deadline``: monotonic end of all stages, None for each one's own."""
+
+    def __init__(self, inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None) -> None:
+        self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
+        self.report = Reporter()
+
+    def wait(self) -> None:
+        """Returns when the cluster is installed and all of it has been told. Raises WaitError 6 or 7."""
+        self._initialize()
+        self._router_ca()
+        self._stable_operators()
+        self._finish(self._console())
+
+    def _limit(self, own: float) -> float:
+        return own if self.deadline is None else max(self.deadline - time.monotonic(), 0.0)
+
+    def _until(self, own: float) -> str:
+        return f"{duration(round(own))} (until {datetime.now(UTC) + timedelta(seconds=own):%H:%M:%S} UTC)"
+
+    def _poll(self, limit: float, interval: float, look: Callable[[], T | None]) -> T | None:
+        """``look`` until it gives something or ``limit`` seconds are over; an API that is away is asked again."""
+        deadline = time.monotonic() + limit
+        while True:
+            try:
+                found = look()
+            except KubeError as error:
+                self.report.once("api", f"Cluster's API: {error}", logging.DEBUG)
+                found = None
+            if found is not None:
+                return found
+            now = time.monotonic()
+            if now >= deadline:
+                return None
+            time.sleep(min(interval, deadline - now))
+
+    def _initialize(self) -> None:
+        own = self.settings.initialize_baremetal if self.inputs.platform == "baremetal" else self.settings.initialize
+        limit = self._limit(own)
+        log.info(f"Waiting up to {self._until(limit)} for the cluster at {self.kube.host} to initialize...")
+        last = "the cluster's API has not answered"
+
+        def look() -> bool | None:
+            nonlocal last
+            try:
+                version = self.kube.cluster_version()
+            except KubeError as error:
+                last = f"{last.split('; now ')[0]}; now {error}"
+                raise
+            if operators.initialized(version):
+                return True
+            last = operators.progress(version)
+            self.report.once("version", f"Still waiting for the cluster to initialize: {last}", logging.DEBUG)
+            return None
+
+        if self._poll(limit, self.settings.interval, look) is None:
+            raise WaitError(
+                f"failed to initialize the cluster: {last} (ClusterVersion did not become Available, without Failing "
+                f"and Progressing, within {duration(round(limit))})",
+                EXIT_INSTALL_FAILED,
+            )
+
+    def _router_ca(self) -> None:
+        what = "ConfigMap openshift-config-managed/default-ingress-cert"
+        last = "not asked"
+
+        def look() -> str | None:
+            nonlocal last
+            try:
+                return self.kube.config_map("openshift-config-managed", "default-ingress-cert").get("ca-bundle.crt", "")
+            except KubeError as error:
+                if error.status == 404:
+                    raise WaitError(f"{what} is missing: the router's CA is not known", EXIT_INSTALL_FAILED) from error
+                last = str(error)
+                raise
+
+        limit = self._limit(self.settings.console)
+        bundle = self._poll(limit, self.settings.interval, look)
+        if not bundle:
+            text = f"has no ca-bundle.crt ({what})" if bundle == "" else f"{what} was not read: {last}"
+            raise WaitError(f"the router's CA cannot be had: {text}", EXIT_INSTALL_FAILED)
+        changed = kubeconfig.add_router_ca(self.inputs.kubeconfig, bundle)
+        log.debug(f"The router's CA {'was put into' if changed else 'is in'} {self.inputs.kubeconfig}")
+
+    def _stable_operators(self) -> None:
+        limit = self._limit(self.settings.operators)
+        log.info(f"Waiting up to {self._until(limit)} to ensure each cluster operator has finished progressing...")
+        stability = operators.Stability(self.settings.stable_for)
+        before: frozenset[str] | None = None
+        last = "the cluster's API has not answered"
+
+        def look() -> bool | None:
+            nonlocal before, last
+            found = self.kube.operators()
+            unstable = stability.unstable(found, datetime.now(UTC), time.monotonic())
+            for name in sorted(frozenset(operators.name_of(item) for item in found) - frozenset(unstable)):
+                self.report.once(f"operator {name}", f"Cluster Operator {name} is stable", logging.DEBUG)
+            for name in unstable:
+                fresh = before is None or name in before
+                text = "is not stable yet" if fresh else "became unstable"
+                self.report.once(f"operator {name}", f"Cluster Operator {name} {text}", logging.DEBUG)
+            before = frozenset(unstable)
+            last = ", ".join(unstable)
+            return True if not unstable else None
+
+        if self._poll(limit, self.settings.operators_interval, look) is None:
+            raise WaitError(
+                f"these cluster operators were not stable for {duration(self.settings.stable_for)} within "
+                f"{duration(round(limit))}: {last}",
+                EXIT_OPERATORS_UNSTABLE,
+            )
+        log.info("All cluster operators have completed progressing")
+
+    def _console(self) -> str | None:
+        log.info("Checking to see if there is a route at openshift-console/console...")
+        limit = min(self._limit(self.settings.console), self.settings.console)
+        last = "not asked"
+
+        def look() -> str | None:
+            nonlocal last
+            try:
+                url = operators.route_url(self.kube.route("openshift-console", "console"))
+            except KubeError as error:
+                last = str(error)
+                if error.status == 404:
+                    return ""
+                raise
+            last = "no ingress has admitted it"
+            return url
+
+        url = self._poll(limit, self.settings.interval, look)
+        if not url:
+            log.warning(f"There is no console to offer: route openshift-console/console: {last}")
+        return url or None
+
+    def _finish(self, console: str | None) -> None:
+        log.info("Install complete!")
+        log.info(
+            "To access the cluster as the system:admin user when using 'oc', run\n"
+            f"    export KUBECONFIG={self.inputs.kubeconfig}"
+        )
+        if console is None:
+            return
+        log.info(f"Access the OpenShift web-console here: {console}")
+        # An empty file: the user gave the password's hash, so only the user knows the password.
+        if self.inputs.password:
+            text = f'Login to the console with user: "kubeadmin", and password: "{self.inputs.password}"'
+            # For the screen only: a handler that writes a file leaves out records with `secret` set.
+            log.info(text, extra={"secret": True})
+        else:
+            log.info('Login to the console with user: "kubeadmin", and the password that its hash was made from')

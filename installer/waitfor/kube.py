@@ -1,0 +1,115 @@
+"""The few questions that are put to the cluster's own API, with the official client and short timeouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from installer.errors import StateError
+from installer.waitfor.errors import KubeError, innermost
+
+Json = dict[str, Any]
+CONFIG_GROUP = ("config.openshift.io", "v1")
+ROUTE_GROUP = ("route.openshift.io", "v1")
+
+
+class Kube:
+    """Talks through a kubeconfig, whose CA verifies the server. Calls raise KubeError; timeouts in seconds."""
+
+    def __init__(self, kubeconfig: Path, *, connect_timeout: float, read_timeout: float) -> None:
+        self._path = kubeconfig
+        self._timeout = (connect_timeout, read_timeout)
+        self._api: Any = None
+
+    @property
+    def host(self) -> str:
+        """URL of the API as the kubeconfig has it."""
+        return str(self._client().configuration.host)
+
+    def close(self) -> None:
+        """Drops the connections; the next call reads the kubeconfig anew."""
+        if self._api is not None:
+            self._api.close()
+            pool = getattr(getattr(self._api, "rest_client", None), "pool_manager", None)
+            if pool is not None:
+                pool.clear()
+            self._api = None
+
+    def _client(self) -> Any:
+        if self._api is None:
+            # Imported late: this client takes a second to load, and a first look at the service needs none of it.
+            import yaml
+            from kubernetes import client, config
+
+            configuration = client.Configuration()
+            try:
+                config.load_kube_config(config_file=str(self._path), client_configuration=configuration)
+            except (config.ConfigException, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+                raise StateError(f"cannot use {self._path}: {error}") from error
+            # The caller's loop tries again; the client's own retries would only make each evaluation longer.
+            configuration.retries = False
+            self._api = client.ApiClient(configuration)
+        return self._api
+
+    def _call(self, what: str, ask: Callable[[Any, Any], Any]) -> Any:
+        api = self._client()
+        import urllib3
+        from kubernetes import client
+
+        try:
+            return ask(client, api)
+        except client.ApiException as error:
+            # Status 0: no answer; the client puts the kind of error on a line of its own before the reason.
+            reason = str(error.reason or "").strip().split("\n")[-1]
+            raise KubeError(
+                f"{what}: {error.status or ''} {reason}".replace(":  ", ": "), int(error.status or 0)
+            ) from error
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise KubeError(f"{what}: {innermost(error)}") from error
+
+    def check_alive(self) -> None:
+        """Raises KubeError with the reason when the API does not answer."""
+        self._call("kube API", lambda k, api: k.VersionApi(api).get_code(_request_timeout=self._timeout))
+
+    def config_map(self, namespace: str, name: str) -> dict[str, str]:
+        """The data of a ConfigMap. KubeError.status is 404 when it does not exist."""
+        found = self._call(
+            f"ConfigMap {namespace}/{name}",
+            lambda k, api: k.CoreV1Api(api).read_namespaced_config_map(name, namespace, _request_timeout=self._timeout),
+        )
+        return dict(found.data or {})
+
+    def cluster_version(self) -> Json:
+        """ClusterVersion ``version``."""
+        return self._object(
+            "ClusterVersion version",
+            lambda k, api: k.CustomObjectsApi(api).get_cluster_custom_object(
+                *CONFIG_GROUP, "clusterversions", "version", _request_timeout=self._timeout
+            ),
+        )
+
+    def operators(self) -> list[Json]:
+        """All ClusterOperators."""
+        found = self._object(
+            "ClusterOperators",
+            lambda k, api: k.CustomObjectsApi(api).list_cluster_custom_object(
+                *CONFIG_GROUP, "clusteroperators", _request_timeout=self._timeout
+            ),
+        )
+        return [item for item in found.get("items") or () if isinstance(item, dict)]
+
+    def route(self, namespace: str, name: str) -> Json:
+        """A Route. KubeError.status is 404 when it, or the whole API of routes, does not exist."""
+        return self._object(
+            f"Route {namespace}/{name}",
+            lambda k, api: k.CustomObjectsApi(api).get_namespaced_custom_object(
+                *ROUTE_GROUP, namespace, "routes", name, _request_timeout=self._timeout
+            ),
+        )
+
+    def _object(self, what: str, ask: Callable[[Any, Any], Any]) -> Json:
+        found = self._call(what, ask)
+        if not isinstance(found, dict):
+            raise KubeError(f"{what}: the answer is not an object")
+        return found

@@ -1,0 +1,84 @@
+"""auth/kubeconfig: the router's CA is put in front of the cluster's (reference/cluster.md §7.4)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError
+
+CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----")
+
+
+def blocks(pem: str) -> list[str]:
+    """The certificates of a bundle, each once, in order; text around them is dropped."""
+    return list(dict.fromkeys(block.replace("\r", "") for block in CERTIFICATE.findall(pem)))
+
+
+def merge(router: str, current: str) -> str:
+    """A bundle of ``router`` followed by what ``current`` has besides. Merging twice changes nothing more."""
+    merged = list(dict.fromkeys([*blocks(router), *blocks(current)]))
+    return "".join(block + "\n" for block in merged)
+
+
+def check(pem: str) -> None:
+    """Raises WaitError (exit 6) unless the bundle holds certificates that can be read."""
+    from cryptography import x509
+
+    try:
+        x509.load_pem_x509_certificates(pem.encode())
+    except ValueError as error:
+        raise WaitError(
+            f"ca-bundle.crt of ConfigMap openshift-config-managed/default-ingress-cert is no PEM bundle: {error}",
+            EXIT_INSTALL_FAILED,
+        ) from error
+
+
+def with_router_ca(text: str, router: str) -> str:
+    """The kubeconfig ``text`` with ``router`` merged into the CA of each cluster. Raises StateError."""
+    import yaml
+
+    try:
+        document: Any = yaml.safe_load(text)
+        for entry in document["clusters"]:
+            cluster = entry["cluster"]
+            encoded = "".join(str(cluster.get("certificate-authority-data") or "").split())
+            current = base64.b64decode(encoded, validate=True).decode()
+            cluster["certificate-authority-data"] = base64.b64encode(merge(router, current).encode()).decode()
+    except (yaml.YAMLError, TypeError, KeyError, AttributeError, UnicodeDecodeError, binascii.Error) as error:
+        raise StateError(f"the kubeconfig cannot be read: {type(error).__name__}: {error}") from error
+    return str(yaml.safe_dump(document, sort_keys=False, width=2**20))
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replaces ``path`` in one step with mode 0600: a reader sees the old or the new text, never a part."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+def add_router_ca(path: Path, router: str) -> bool:
+    """Merges ``router`` into the file; gives whether it changed. Raises WaitError for a bad bundle, StateError."""
+    check(router)
+    try:
+        old = path.read_text(encoding="utf-8")
+        new = with_router_ca(old, router)
+        if new != old:
+            write_private(path, new)
+    except OSError as error:
+        raise StateError(f"cannot rewrite {path}: {error.strerror}") from error
+    return new != old

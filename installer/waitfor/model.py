@@ -1,0 +1,103 @@
+"""What one evaluation saw of the cluster and its hosts, read tolerantly from the REST API's JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Json = Mapping[str, Any]
+FAILED = ("failure", "error")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One validation; ``status`` as in reference/installer.md §5.4."""
+
+    id: str
+    status: str
+    message: str
+
+    @property
+    def failed(self) -> bool:
+        """Failure or error."""
+        return self.status in FAILED
+
+
+@dataclass(frozen=True)
+class HostSeen:
+    """One registered host. ``logs_state``: its log upload (requested, collecting, completed, timeout or empty)."""
+
+    id: str
+    name: str
+    status: str
+    status_info: str = ""
+    stage: str = ""
+    role: str = ""
+    checks: tuple[Check, ...] = ()
+    logs_state: str = ""
+
+
+@dataclass(frozen=True)
+class ClusterSeen:
+    """The cluster as the service tells it."""
+
+    id: str
+    status: str
+    status_info: str = ""
+    checks: tuple[Check, ...] = ()
+
+
+def checks_of(raw: object) -> tuple[Check, ...]:
+    """``validations_info``: JSON text or object {category: [{id, status, message}]}; unreadable parts are left out."""
+    if isinstance(raw, str):
+        try:
+            raw = json.loads(raw) if raw else {}
+        except ValueError:
+            return ()
+    if not isinstance(raw, Mapping):
+        return ()
+    found = []
+    for items in raw.values():
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, Mapping) and item.get("id"):
+                texts = (str(item.get(key) or "") for key in ("id", "status", "message"))
+                found.append(Check(*texts))
+    return tuple(found)
+
+
+def host_of(raw: Json) -> HostSeen:
+    """A host of GET /v2/infra-envs/{id}/hosts; its name is the requested one, else the inventory's, else its id."""
+    identity = str(raw.get("id") or "")
+    name = str(raw.get("requested_hostname") or "") or _inventory_hostname(raw.get("inventory")) or identity
+    progress = raw.get("progress")
+    role = str(raw.get("role") or "")
+    return HostSeen(
+        id=identity,
+        name=name,
+        status=str(raw.get("status") or ""),
+        status_info=str(raw.get("status_info") or ""),
+        stage=str(progress.get("current_stage") or "") if isinstance(progress, Mapping) else "",
+        role=str(raw.get("suggested_role") or "") if role in ("", "auto-assign") else role,
+        checks=checks_of(raw.get("validations_info")),
+        logs_state=str(raw.get("logs_info") or ""),
+    )
+
+
+def _inventory_hostname(raw: object) -> str:
+    try:
+        inventory = json.loads(raw) if isinstance(raw, str) and raw else raw
+    except ValueError:
+        return ""
+    return str(inventory.get("hostname") or "") if isinstance(inventory, Mapping) else ""
+
+
+def cluster_of(raw: Json) -> ClusterSeen:
+    """The answer of GET /v2/clusters/{id}."""
+    return ClusterSeen(
+        id=str(raw.get("id") or ""),
+        status=str(raw.get("status") or ""),
+        status_info=str(raw.get("status_info") or ""),
+        checks=checks_of(raw.get("validations_info")),
+    )

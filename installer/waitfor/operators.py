@@ -1,0 +1,121 @@
+"""Judgements over ClusterVersion, ClusterOperators and Routes: pure (reference/cluster.md §5.4, installer.md §8.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition; ``since`` is its lastTransitionTime or None when there is none that can be read."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+def name_of(item: Json) -> str:
+    """metadata.name."""
+    metadata = item.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, Mapping) else ""
+
+
+def _time(text: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def conditions(item: Json) -> dict[str, Condition]:
+    """status.conditions by type, in their order."""
+    status = item.get("status")
+    raw = status.get("conditions") if isinstance(status, Mapping) else None
+    found = {}
+    for entry in raw if isinstance(raw, list) else ():
+        if isinstance(entry, Mapping):
+            kind, state, reason, message = (
+                str(entry.get(key) or "") for key in ("type", "status", "reason", "message")
+            )
+            found[kind] = Condition(kind, state, reason, message, _time(entry.get("lastTransitionTime")))
+    return found
+
+
+def initialized(version: Json) -> bool:
+    """Available True, and Failing and Progressing there and False."""
+    found = conditions(version)
+    wanted = {"Available": "True", "Failing": "False", "Progressing": "False"}
+    return all(kind in found and found[kind].status == status for kind, status in wanted.items())
+
+
+def progress(version: Json) -> str:
+    """What the cluster version is about: the message of Failing when True, else of Progressing."""
+    found = conditions(version)
+    failing = found.get("Failing")
+    if failing is not None and failing.status == "True":
+        return failing.message or failing.reason
+    return found["Progressing"].message if "Progressing" in found else "no conditions yet"
+
+
+def complaints(operators: Sequence[Json]) -> tuple[tuple[bool, str], ...]:
+    """(is an error, line) for each condition that is not as it should be."""
+    good = {"Available": "True", "Degraded": "False", "Progressing": "False", "Upgradeable": "True"}
+    lines = []
+    for operator in operators:
+        for condition in conditions(operator).values():
+            if condition.type in good and condition.status != good[condition.type]:
+                because = f" with {condition.reason}" if condition.reason else ""
+                text = f"Cluster operator {name_of(operator)} {condition.type} is {condition.status}{because}"
+                bad = condition.type in ("Available", "Degraded")
+                lines.append((bad, f"{text}: {condition.message}" if condition.message else text))
+    return tuple(lines)
+
+
+@dataclass
+class Stability:
+    """Which operators have not been progressing for ``period`` seconds.
+
+    lastTransitionTime tells it, or having watched that long without a change: the second holds when this machine's
+    clock is behind the cluster's.
+    """
+
+    period: float
+    _seen: dict[str, tuple[datetime | None, float]] = field(default_factory=dict, init=False)
+
+    def unstable(self, operators: Sequence[Json], now: datetime, monotonic: float) -> tuple[str, ...]:
+        """Names of operators that are not stable yet; none at all when there are no operators."""
+        names = []
+        for operator in operators:
+            name, condition = name_of(operator), conditions(operator).get("Progressing")
+            if condition is None or condition.status != "False":
+                self._seen.pop(name, None)
+                names.append(name)
+                continue
+            if name not in self._seen or self._seen[name][0] != condition.since:
+                self._seen[name] = (condition.since, monotonic)
+            watched = monotonic - self._seen[name][1]
+            claimed = (now - condition.since).total_seconds() if condition.since else 0.0
+            if max(watched, claimed) <= self.period:
+                names.append(name)
+        return tuple(names)
+
+
+def route_url(route: Json) -> str | None:
+    """URL of a Route's first admitted ingress, or None while none is admitted (cluster.md §7.4)."""
+    spec, status = route.get("spec"), route.get("status")
+    scheme = "https" if isinstance(spec, Mapping) and spec.get("tls") else "http"
+    ingresses = status.get("ingress") if isinstance(status, Mapping) else None
+    for ingress in ingresses if isinstance(ingresses, list) else ():
+        if isinstance(ingress, Mapping) and ingress.get("host"):
+            admitted = conditions({"status": ingress}).get("Admitted")
+            if admitted is not None and admitted.status == "True":
+                return f"{scheme}://{ingress['host']}"
+    return None

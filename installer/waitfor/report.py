@@ -1,0 +1,87 @@
+"""Turns what changed between two evaluations into log lines (reference/installer.md §8.1)."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from installer.waitfor import decide
+from installer.waitfor.model import Check, ClusterSeen, HostSeen
+
+log = logging.getLogger("installer.waitfor")
+TRACE = 5
+
+
+class Reporter:
+    """Remembers what has been said, so that each thing is said once until it changes."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._event_counts: Counter[tuple[str, ...]] = Counter()
+        self._said: dict[str, str] = {}
+        self._checks: dict[tuple[str, str], Check] = {}
+        self._status = ""
+
+    def once(self, topic: str, text: str, level: int = logging.INFO) -> None:
+        """Logs ``text`` unless it was the last thing said under ``topic``; an empty text forgets the topic."""
+        if text and self._said.get(topic) != text:
+            log.log(level, text)
+        self._said[topic] = text
+
+    def new_events(self, events: Sequence[dict[str, Any]]) -> bool:
+        """Logs events not seen before, in the order given; gives whether there were any.
+
+        Two events may be alike in all fields, so alike ones are counted rather than looked up.
+        """
+        counts: Counter[tuple[str, ...]] = Counter()
+        fresh = False
+        for event in events:
+            key = tuple(str(event.get(name) or "") for name in ("event_time", "name", "host_id", "severity", "message"))
+            counts[key] += 1
+            if counts[key] <= self._event_counts[key]:
+                continue
+            self._event_counts[key] += 1
+            self.events.append(event)
+            fresh = True
+            text = str(event.get("message") or event.get("name") or "")
+            log.log(logging.INFO if event.get("severity") == "info" else logging.WARNING, text)
+        return fresh
+
+    def validations(self, cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> None:
+        """Logs validations that are new or whose message changed."""
+        for check in cluster.checks:
+            self._validation(cluster.id, "Cluster validation: ", check)
+        for host in hosts:
+            for check in host.checks:
+                self._validation(host.id, f"Host {host.name} validation: ", check)
+
+    def _validation(self, owner: str, prefix: str, check: Check) -> None:
+        before = self._checks.get((owner, check.id))
+        self._checks[(owner, check.id)] = check
+        text = prefix + check.message
+        if before is None:
+            success = logging.DEBUG if check.status == "success" else TRACE
+            log.log(logging.WARNING if check.failed else success, text)
+        elif before.message != check.message:
+            if check.failed:
+                log.warning(text)
+            elif check.status == "success" and before.failed:
+                log.info(text)
+            else:
+                log.log(TRACE, text)
+
+    def status(self, cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> None:
+        """Logs a change of the cluster's status."""
+        before, self._status = self._status, cluster.status
+        if before == cluster.status:
+            return
+        log.info(decide.friendly(cluster.status))
+        if before == "preparing-for-installation" and cluster.status == "ready":
+            log.info(f"Failed to prepare cluster installation, retrying: {cluster.status_info}")
+        if cluster.status == "installing-pending-user-action":
+            for host in hosts:
+                if host.status == "installing-pending-user-action":
+                    log.warning(f"Host {host.name} {host.status_info}")
+            log.info("Cluster has stopped installing, working to recover installation")

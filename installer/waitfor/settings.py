@@ -1,0 +1,43 @@
+"""Times and ports of waiting, in one place so that a test can shorten them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All times in seconds (reference/installer.md §8.1, §8.2; cluster.md §5.4)."""
+
+    rest_port: int = 8090
+    ssh_port: int = 22
+    interval: float = 2.0
+    connect_timeout: float = 3.0
+    read_timeout: float = 10.0
+    bootstrap: float = 3600.0
+    initialize: float = 2400.0
+    initialize_baremetal: float = 3600.0
+    operators: float = 1800.0
+    stable_for: float = 30.0
+    operators_interval: float = 1.0
+    console: float = 120.0
+    # A failing set of validations must stay as it is this long before it counts. Agents report every 60 s
+    # (installer.md §5.5), so what a later report may put right gets the time for one more report.
+    settle: float = 5.0
+    settle_remeasured: float = 75.0
+    ready_limit: float = 60.0
+    notice_every: float = 30.0
+    unreachable_after: float = 120.0
+    lost_after: float = 30.0
+    logs_wait: float = 120.0
+
+
+def duration(seconds: float) -> str:
+    """3600 -> 1h0m0s, 1800 -> 30m0s, 2.5 -> 2.5s: the way OpenShift's installer writes durations."""
+    whole, fraction = divmod(max(seconds, 0.0), 1)
+    minutes, rest = divmod(int(whole), 60)
+    hours, minutes = divmod(minutes, 60)
+    tail = f"{rest + fraction:.3f}".rstrip("0").rstrip(".") + "s"
+    if hours:
+        return f"{hours}h{minutes}m{tail}"
+    return f"{minutes}m{tail}" if minutes else tail

@@ -1,0 +1,113 @@
+"""What `create image` left in the asset directory for waiting."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from installer.errors import StateError
+
+STATE_FILE = ".openshift_install_state.json"
+STATE_KEY = "node0"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Hosts that the configuration promises. ``names``: hostnames that the user gave, empty texts left out."""
+
+    names: tuple[str, ...]
+    count: int
+    single_node: bool
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that waiting needs. ``password`` is None when its file is not needed and not there."""
+
+    directory: Path
+    rendezvous_ip: str
+    ca_pem: str
+    token: str
+    cluster_name: str
+    base_domain: str
+    platform: str
+    expected: Expected
+    password: str | None
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The user's kubeconfig, absolute."""
+        return self.directory / "auth" / "kubeconfig"
+
+    @property
+    def logs(self) -> Path:
+        """Where evidence of a failure is put."""
+        return self.directory / "logs"
+
+
+def _text(part: dict[str, Any], key: str, *, needed: bool = True) -> str:
+    value = part.get(key)
+    if not isinstance(value, str) or (needed and not value):
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.{key} is missing or not a text: run `agent create image` again")
+    return value
+
+
+def _expected(part: dict[str, Any]) -> Expected:
+    hosts = part.get("expectedHosts")
+    if not isinstance(hosts, dict):
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts is missing: run `agent create image` again")
+    try:
+        control_plane, arbiters, workers = (int(hosts.get(key) or 0) for key in ("controlPlane", "arbiters", "workers"))
+        names = [str(name or "") for name in hosts.get("names") or ()]
+    except (TypeError, ValueError) as error:
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts cannot be read: {error}") from error
+    count = control_plane + arbiters + workers
+    return Expected(tuple(name for name in names if name), count or len(names), count == 1)
+
+
+def _read(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise StateError(f"cannot read {what} {path}: {reason}") from error
+
+
+def load(directory: Path, *, with_password: bool) -> Inputs:
+    """Reads the state, checks that auth/kubeconfig is there, and with ``with_password`` auth/kubeadmin-password.
+
+    Raises StateError with one sentence on what is missing or damaged.
+    """
+    directory = directory.absolute()
+    text = _read(directory / STATE_FILE, "the state of `agent create image` in")
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise StateError(f"{directory / STATE_FILE} is not JSON: {error}") from error
+    part = document.get(STATE_KEY) if isinstance(document, dict) else None
+    if not isinstance(part, dict):
+        raise StateError(f"{directory / STATE_FILE} has no part {STATE_KEY!r}: run `agent create image` first")
+    address = _text(part, "rendezvousIP")
+    try:
+        ip_address(address)
+    except ValueError as error:
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.rendezvousIP: {error}") from error
+    ca_pem = _text(part, "serviceCACert")
+    if "-----BEGIN CERTIFICATE-----" not in ca_pem:
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.serviceCACert is not a PEM certificate")
+    _read(directory / "auth" / "kubeconfig", "the kubeconfig")
+    password = _read(directory / "auth" / "kubeadmin-password", "the kubeadmin password") if with_password else None
+    return Inputs(
+        directory=directory,
+        rendezvous_ip=address,
+        ca_pem=ca_pem,
+        token=_text(part, "watcherToken"),
+        cluster_name=_text(part, "clusterName"),
+        base_domain=_text(part, "baseDomain", needed=False),
+        platform=_text(part, "platform", needed=False),
+        expected=_expected(part),
+        password=password,
+    )
