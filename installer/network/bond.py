@@ -35,6 +35,15 @@ _NAMES = {
     "primary_reselect": ("always", "better", "failure"),
     "xmit_hash_policy": ("layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4", "vlan+srcmac"),
 }
+# NetworkManager drops these in other modes without a word, or refuses the profile.
+_WITH_ARP = ("balance-rr", "active-backup", "balance-xor", "broadcast")
+_ONLY = {
+    **dict.fromkeys(("ad_actor_sys_prio", "ad_actor_system", "ad_user_port_key", "lacp_rate"), ("802.3ad",)),
+    **dict.fromkeys(("arp_interval", "arp_ip_target", "arp_validate"), _WITH_ARP),
+    "packets_per_slave": ("balance-rr",),
+    "primary": ("active-backup", "balance-tlb", "balance-alb"),
+    "tlb_dynamic_lb": ("balance-tlb", "balance-alb"),
+}
 _ARP_MISSED_DEFAULT = 2
 
 
@@ -100,14 +109,23 @@ def _check_together(fields: Fields, options: Fields, mode: str | None, keys: dic
     monitored = int(keys.get("miimon", "0")) > 0
     if monitored and int(keys.get("arp_interval", "0")) > 0:
         options.problem("arp_interval", keys["arp_interval"], "cannot be used with miimon")
-    if int(keys.get("arp_interval", "0")) > 0 and "arp_ip_target" not in keys:
-        options.problem("arp_interval", keys["arp_interval"], "needs arp_ip_target")
+    if (int(keys.get("arp_interval", "0")) > 0) != ("arp_ip_target" in keys):
+        name, other = (
+            ("arp_ip_target", "arp_interval") if "arp_ip_target" in keys else ("arp_interval", "arp_ip_target")
+        )
+        options.problem(name, keys[name], f"needs {other}")
+    for name in ("updelay", "downdelay"):
+        if int(keys.get(name, "0")) > 0 and keys.get("miimon") == "0":
+            options.problem(name, keys[name], "needs miimon above 0")
+    if keys.get("num_grat_arp", keys.get("num_unsol_na")) != keys.get("num_unsol_na", keys.get("num_grat_arp")):
+        options.problem("num_unsol_na", keys["num_unsol_na"], "must be the same as num_grat_arp")
+    for name, modes in _ONLY.items():
+        if name in keys and mode is not None and mode not in modes:
+            options.problem(name, keys[name], f"does not apply to mode {mode}, only to {', '.join(modes)}")
     if mode == "active-backup" and keys.get("fail_over_mac") == "active" and fields.has("mac-address"):
         fields.problem("mac-address", None, "cannot be set on a bond in mode active-backup with fail_over_mac active")
     if keys.get("balance-slb") == "1" and not (mode == "balance-xor" and keys.get("xmit_hash_policy") == "vlan+srcmac"):
         options.problem("balance-slb", True, "needs mode balance-xor with xmit_hash_policy vlan+srcmac")
-    if "primary" in keys and mode not in (None, "active-backup", "balance-tlb", "balance-alb"):
-        options.problem("primary", keys["primary"], "needs mode active-backup, balance-tlb or balance-alb")
 
 
 def _ports(section: Fields) -> tuple[Port, ...] | None:

@@ -165,6 +165,11 @@ def _read_rule(entry: Fields, priority: int, *, absent: bool = False) -> Rule | 
         return None
     if mask is not None and mark is None:
         entry.problem("fwmask", mask, "needs fwmark")
+    if mark is not None and not mark and not mask:
+        # NetworkManager takes 0 for no mark at all, and the rule would match every packet.
+        entry.problem("fwmark", mark, "must not be 0 without a fwmask")
+    if mark and mask == 0:
+        entry.problem("fwmask", mask, "must not be 0 with a fwmark")
     families: set[int] = {end.version for end in ends if end is not None}
     if family_name is not None:
         families.add(int(family_name[-1]))
@@ -174,6 +179,8 @@ def _read_rule(entry: Fields, priority: int, *, absent: bool = False) -> Rule | 
         entry.problem("family", family_name, "ip-from, ip-to and family must be of the same family")
     if len(families) != 1:
         return None
+    if suppress is not None and suppress > 32 and families == {4}:
+        entry.problem("suppress-prefix-length", suppress, "must be a whole number between 0 and 32 for IPv4")
     marked = None if mark is None else f"{mark}" if mask is None else f"{mark}/{mask}"
     source, destination = (None if end is None else str(end) for end in ends)
     return Rule(
