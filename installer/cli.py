@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from installer import logs
-from installer.errors import EXIT_FATAL, EXIT_INTERRUPTED, InstallerError
+from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(args)
     except InstallerError as error:
-        log.critical("%s", error)
+        # As OpenShift's: an install-config that cannot be read is an error, everything else is fatal.
+        log.log(logging.ERROR if error.exit_code == EXIT_INSTALL_CONFIG else logging.CRITICAL, "%s", error)
         return error.exit_code
     except KeyboardInterrupt:
         log.error("interrupted")

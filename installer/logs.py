@@ -28,7 +28,10 @@ def _quoted(text: str) -> str:
 
 
 class Piped(logging.Formatter):
-    """`level=info msg="..."`, with `time=` in front for the log file."""
+    """`level=info msg=...`, as openshift-install prints to a pipe; for the log file with `time=` and quotes.
+
+    On the pipe messages are not quoted (its formatter sets DisableQuote), so the rest of the line is the message.
+    """
 
     def __init__(self, *, with_time: bool = False) -> None:
         super().__init__()
@@ -36,7 +39,9 @@ class Piped(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever the message holds."""
-        parts = [f"level={_NAMES.get(record.levelno, 'info')}", f"msg={_quoted(record.getMessage())}"]
+        message = record.getMessage()
+        text = _quoted(message) if self._with_time else " ".join(message.split("\n"))
+        parts = [f"level={_NAMES.get(record.levelno, 'info')}", f"msg={text}"]
         if self._with_time:
             now = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
             parts.insert(0, f'time="{now:%Y-%m-%dT%H:%M:%SZ}"')

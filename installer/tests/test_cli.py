@@ -1,0 +1,120 @@
+"""The command line itself: help, flags, exit codes, start-up time, log lines."""
+
+import io
+import logging
+import subprocess
+import sys
+import time
+
+import pytest
+
+from installer import logs
+from installer.cli import main
+
+COMMANDS = [
+    [],
+    ["agent"],
+    ["agent", "create"],
+    ["agent", "create", "image"],
+    ["agent", "wait-for"],
+    ["agent", "wait-for", "bootstrap-complete"],
+    ["agent", "wait-for", "install-complete"],
+    ["version"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_every_command(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([*command, "--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert "--dir" in out
+    assert "--log-level" in out
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit):
+        main(["agent", "create", "image", "--help"])
+    out = capsys.readouterr().out
+    for word in (
+        "install-config.yaml",
+        "agent-config.yaml",
+        "agent.x86_64.iso",
+        "auth/kubeconfig",
+        "RELEASE_IMAGE_OVERRIDE",
+    ):
+        assert word in out
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["agent", "create"], ["--log-level", "loud", "version"]])
+def test_bad_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code != 0
+    assert "usage: node0" in capsys.readouterr().err
+
+
+def test_a_directory_that_is_not_there(tmp_path, capsys):
+    assert main(["agent", "create", "image", "--dir", str(tmp_path / "no")]) == 1
+    err = capsys.readouterr().err
+    assert "no such directory" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("target", ["bootstrap-complete", "install-complete"])
+def test_wait_for_without_an_image(tmp_path, capsys, target):
+    assert main(["agent", "wait-for", target, "--dir", str(tmp_path)]) == 1
+    assert ".openshift_install_state.json" in capsys.readouterr().err
+
+
+def test_flags_before_and_behind(tmp_path, capsys):
+    assert main(["--dir", str(tmp_path), "agent", "create", "image", "--log-level", "error"]) == 1
+    assert f"{tmp_path}/install-config.yaml does not exist" in capsys.readouterr().err
+
+
+def test_version(capsys):
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out.startswith("node0 ")
+
+
+def test_starts_fast():
+    """The best of five, so that a busy machine does not decide; nothing heavy is imported for --help."""
+    times = []
+    for _ in range(5):
+        begin = time.monotonic()
+        subprocess.run([sys.executable, "-m", "installer", "--help"], check=True, capture_output=True)
+        times.append(time.monotonic() - begin)
+    assert min(times) < 0.25
+    code = "import sys; from installer.cli import parser; parser(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not {"yaml", "cryptography", "kubernetes", "aiohttp", "requests", "jwt", "msgspec"} & set(loaded)
+
+
+def test_log_lines(tmp_path):
+    stream = io.StringIO()
+    logs.set_up("info", tmp_path, stream)
+    log = logging.getLogger("installer.test")
+    log.debug("quiet %s", 1)
+    log.info('with "quotes" and\nlines')
+    log.warning("plain")
+    assert stream.getvalue() == 'level=info msg=with "quotes" and lines\nlevel=warning msg=plain\n'
+    file = (tmp_path / ".openshift_install.log").read_text().splitlines()
+    assert [line.partition(" ")[2] for line in file] == [
+        'level=debug msg="quiet 1"',
+        'level=info msg="with \\"quotes\\" and\\nlines"',
+        "level=warning msg=plain",
+    ]
+    assert all(line.startswith('time="20') for line in file)
+    logs.set_up("info", None, stream)
+
+
+def test_terminal_lines():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    stream = Terminal()
+    logs.set_up("info", None, stream)
+    logging.getLogger("installer.test").error("x")
+    assert stream.getvalue() == "\x1b[31mERROR\x1b[0m x\n"
