@@ -23,6 +23,11 @@ BOOTSTRAP_SECONDS = 1500
 INSTALL_SECONDS = 1500
 
 
+def said(result: subprocess.CompletedProcess[str]) -> str:
+    """All that a command said, output and errors."""
+    return result.stdout + result.stderr
+
+
 @dataclass
 class Deployment:
     """A lab that is up, and a directory with both config files; nothing has booted.
@@ -58,7 +63,7 @@ class Deployment:
         """`agent create image`; the path of the ISO."""
         with self.lab.phase("create image"):
             result = self.agent("create", "image", timeout=CREATE_IMAGE_SECONDS)
-        assert result.returncode == 0, f"create image ended with {result.returncode}:\n{result.stdout[-3000:]}"
+        assert result.returncode == 0, f"create image ended with {result.returncode}:\n{said(result)[-3000:]}"
         return self.directory / "agent.x86_64.iso"
 
     def boot(self) -> None:
@@ -82,7 +87,7 @@ class Deployment:
         self.boot()
         for target, seconds in (("bootstrap-complete", BOOTSTRAP_SECONDS), ("install-complete", INSTALL_SECONDS)):
             result = self.wait_for(target, seconds)
-            assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{result.stdout[-4000:]}"
+            assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{said(result)[-4000:]}"
         return Installation(self)
 
 
@@ -120,7 +125,7 @@ class Installation:
     def kubectl(self, *words: str) -> str:
         """What the unmodified kubectl prints, run in the lab; an error of it fails the test."""
         result = self.lab.run(["kubectl", "--kubeconfig", str(self.kubeconfig), *words], name="kubectl", timeout=90)
-        assert result.returncode == 0, f"kubectl {' '.join(words)}: {result.stdout[-2000:]}"
+        assert result.returncode == 0, f"kubectl {' '.join(words)}: {said(result)[-2000:]}"
         return result.stdout
 
     def kubectl_json(self, *words: str) -> Any:
