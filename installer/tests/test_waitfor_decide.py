@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.waitfor import decide, operators
@@ -28,7 +29,7 @@ IMAGES_PENDING = Check("container-images-available", "pending", "being checked")
 AWAY = Check("connected", "failure", "Host is disconnected")
 
 
-def host(name: str, status: str = "known", *checks: Check, **more: str) -> HostSeen:
+def host(name: str, status: str = "known", *checks: Check, **more: Any) -> HostSeen:
     return HostSeen(id=f"id-{name}", name=name, status=status, checks=checks or (OK,), **more)
 
 
@@ -135,6 +136,7 @@ some_hosts = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(some_hosts, st.integers(1, 4))
 def test_ends_iff_everybody_is_there_decided_and_somebody_failed(hosts, count):
     stays_out = ("ntp-synced", "mtu-valid", "connected")
@@ -147,6 +149,7 @@ def test_ends_iff_everybody_is_there_decided_and_somebody_failed(hosts, count):
     assert bool(decide.stuck(CLUSTER, hosts, Expected((), count, count == 1))) is wanted
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["none", "memory", "route"]), st.floats(0.1, 40)), max_size=30))
 def test_settles_iff_unchanged_for_its_period(steps):
     prints = {
@@ -223,6 +226,7 @@ def test_friendly_covers_the_reference():
     assert decide.friendly("odd") == "Cluster status is odd"
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)))
 def test_validations_of_anything_do_not_fail(raw):
     checks_of(raw)

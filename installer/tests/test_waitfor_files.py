@@ -10,7 +10,7 @@ import tarfile
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.errors import StateError, WaitError
@@ -27,6 +27,7 @@ bundles = st.lists(st.binary(min_size=1, max_size=100).map(pem), max_size=5)
 noise = st.sampled_from(["", "\n", "# a comment\n", "\r\n"])
 
 
+@settings(deadline=None)
 @given(bundles, bundles, noise)
 def test_merge_router_first_nothing_lost_nothing_twice(router, current, between):
     merged = kubeconfig.merge(("\n" + between).join(router), "\n".join(current))
@@ -39,6 +40,7 @@ def test_merge_router_first_nothing_lost_nothing_twice(router, current, between)
     assert kubeconfig.merge("\n".join(router), merged) == merged
 
 
+@settings(deadline=None)
 @given(bundles.filter(bool), bundles)
 def test_kubeconfig_keeps_everything_else(router, current):
     document = {
@@ -123,6 +125,7 @@ def test_unpack_stays_inside(tmp_path):
     assert evidence.unpack(packed, target) == skipped
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab./\\\0", max_size=12))
 def test_safe_parts_never_climbs(name):
     parts = evidence.safe_parts(name)
@@ -155,6 +158,7 @@ def test_redact():
     assert json.loads(clean["ignition_config_overrides"]) == {"pullSecret": MARK, "x": 1}
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.text(), c)

@@ -17,7 +17,7 @@ import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -196,7 +196,7 @@ def serving(*servers: ThreadingHTTPServer) -> Iterator[None]:
 
 SERVICE_CA, KUBE_CA, ROUTER_CA, OTHER_CA = (Authority(name) for name in ("service", "kube", "router", "other"))
 QUICK = Settings(
-    interval=0.03, connect_timeout=2, read_timeout=2, bootstrap=6, initialize=5, operators=5, stable_for=0.2,
+    interval=0.03, connect_timeout=2, read_timeout=2, bootstrap=60, initialize=60, operators=60, stable_for=0.2,
     operators_interval=0.05, console=1, settle=0.1, settle_remeasured=0.4, ready_limit=1.5, notice_every=0.1,
     unreachable_after=0.1, lost_after=0.1, logs_wait=1, ssh_port=1,
 )  # fmt: skip
@@ -237,9 +237,8 @@ class Run:
                 "client-certificate-data": coded["c"], "client-key-data": coded["k"]}}],
         }))  # fmt: skip
         (self.dir / "auth" / "kubeadmin-password").write_text(PASSWORD)
-        ports = {**settings.__dict__, "rest_port": rest.server_port}
         with serving(rest, kube):
-            return execute(target, self.dir, timeout, Settings(**ports))
+            return execute(target, self.dir, timeout, replace(settings, rest_port=rest.server_port))
 
     def lines(self, level: str = "") -> list[str]:
         return [r.message for r in self.caplog.records if r.name == "installer.waitfor" and level in ("", r.levelname)]
@@ -328,7 +327,6 @@ def test_single_node_through_its_reboot(run):
     ]  # fmt: skip
     assert list(dict.fromkeys(line for line in info if line in wanted)) == wanted
     assert sum("rebooting into its installed system" in line for line in info) == 1
-    assert any("Cannot access Rendezvous Host 127.0.0.1: port 1" in line for line in info)
     assert all_lines.count("registered") == 1
     assert "slow disk" in run.lines("WARNING")
     assert not run.lines("ERROR")
@@ -397,6 +395,13 @@ def test_failed_stage_ends_at_once(run):
     assert run.lines("ERROR")[0] == (
         "Host master-0 failed at stage Writing image to disk: Failed - no space left on device"
     )
+
+
+def test_nobody_answers(run):
+    assert run([Moment()], settings=replace(QUICK, unreachable_after=0), timeout=0.5) == 5
+    assert "Waiting for cluster install to initialize" in run.lines("INFO")
+    assert any("Cannot access Rendezvous Host 127.0.0.1: port 1" in line for line in run.lines("INFO"))
+    assert "waited for the rendezvous service on 127.0.0.1 to come up" in run.lines("ERROR")[-1]
 
 
 def test_cancelled(run):

@@ -222,9 +222,7 @@ class Bootstrap:
         deadline = time.monotonic() + self.settings.logs_wait
         said = False
         while True:
-            waiting = [
-                h.name for h in self.hosts if h.status == "error" and h.logs_state not in ("completed", "timeout")
-            ]
+            waiting = [h.name for h in self.hosts if h.status == "error" and not h.logs_sent]
             if not waiting or time.monotonic() >= deadline:
                 break
             if not said:

@@ -17,7 +17,8 @@ from installer.waitfor.redact import redact
 from installer.waitfor.rest import RestClient
 
 log = logging.getLogger("installer.waitfor")
-ARCHIVE = "cluster-logs.tar.gz"
+ARCHIVE = "cluster-logs"
+GZIP = b"\x1f\x8b"
 UNPACKED = "cluster"
 UNPACKED_LIMIT = 4 * 1024**3
 CHUNK = 1024 * 1024
@@ -46,11 +47,14 @@ class Evidence:
 
     def archive(self, rest: RestClient, cluster_id: str) -> None:
         """Downloads the cluster's log archive and unpacks it beside; a failure is told as a warning."""
-        packed = self.folder / ARCHIVE
-        part = packed.with_suffix(".part")
+        packed = part = self.folder / f"{ARCHIVE}.part"
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             size = rest.download_logs(cluster_id, part)
+            with part.open("rb") as file:
+                # A service with several hosts' archives sends them in one plain tar.
+                gzipped = file.read(2) == GZIP
+            packed = self.folder / (ARCHIVE + (".tar.gz" if gzipped else ".tar"))
             part.replace(packed)
         except RestError as error:
             log.warning(f"No logs could be downloaded from the rendezvous service: {error}")
@@ -79,7 +83,7 @@ def safe_parts(name: str) -> tuple[str, ...] | None:
 
 
 def unpack(packed: Path, target: Path) -> Sequence[str]:
-    """Unpacks plain files and folders of a tar.gz into a fresh ``target``; gives the names that were left out.
+    """Unpacks plain files and folders of a tar, packed or not, into a fresh ``target``; gives the names left out.
 
     Links, devices, absolute paths and paths with `..` are left out. Raises tarfile.TarError, EOFError or OSError for
     a damaged archive, ValueError past 4 GiB.

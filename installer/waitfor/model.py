@@ -27,7 +27,7 @@ class Check:
 
 @dataclass(frozen=True)
 class HostSeen:
-    """One registered host. ``logs_state``: its log upload (requested, collecting, completed, timeout or empty)."""
+    """One registered host. ``logs_sent``: its logs have come, or it has given up sending them."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class HostSeen:
     stage: str = ""
     role: str = ""
     checks: tuple[Check, ...] = ()
-    logs_state: str = ""
+    logs_sent: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def host_of(raw: Json) -> HostSeen:
         stage=str(progress.get("current_stage") or "") if isinstance(progress, Mapping) else "",
         role=str(raw.get("suggested_role") or "") if role in ("", "auto-assign") else role,
         checks=checks_of(raw.get("validations_info")),
-        logs_state=str(raw.get("logs_info") or ""),
+        logs_sent=bool(raw.get("logs_collected_at")) or raw.get("logs_info") in ("completed", "timeout"),
     )
 
 
