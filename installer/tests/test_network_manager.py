@@ -2,6 +2,7 @@
 
 import re
 from ipaddress import IPv6Address
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,6 +27,7 @@ DEFAULTS = {
     ("bridge", "multicast-query-use-ifaddr", "false"),
     ("bridge", "multicast-snooping", "true"),
     ("bridge", "multicast-last-member-count", "2"),
+    ("bridge", "multicast-last-member-interval", "100"),
     ("bridge", "multicast-startup-query-count", "2"),
     ("bridge", "multicast-router", "auto"),
     ("bridge", "vlan-default-pvid", "1"),
@@ -61,7 +63,8 @@ def meant(section, key, value):
         words = re.sub(r"/(32|128)(?= |$)", "", value).split()
         pairs = dict(zip(words[::2], words[1::2], strict=True))
         mark = pairs.pop("fwmark", "")
-        return pairs, [int(part, 0) for part in mark.split("/")] if mark else []
+        value, _, mask = mark.partition("/")
+        return pairs, (int(value, 0), int(mask or "0xffffffff", 0)) if mark else None
     if key.startswith("vf."):
         return {word.removesuffix(".q") for word in value.split()}
     if key == "token":
@@ -111,14 +114,14 @@ ADDRESSES6 = st.ip_addresses(v=6, network="fd00::/16")
 
 @st.composite
 def ip_sections(draw):
-    four = {"enabled": True}
+    four: dict[str, Any] = {"enabled": True}
     if draw(st.booleans()):
         four |= {"dhcp": True, "auto-route-metric": draw(st.integers(0, 2**32 - 1)), "auto-dns": draw(st.booleans())}
         four["dhcp-client-id"] = draw(st.sampled_from(["ll", "iaid+duid", "01:02:03:ab", "a plain name"]))
     else:
         chosen = draw(st.lists(ADDRESSES, min_size=1, max_size=3, unique=True))
         four["address"] = [{"ip": str(one), "prefix-length": draw(st.integers(1, 32))} for one in chosen]
-    six = {"enabled": draw(st.booleans())}
+    six: dict[str, Any] = {"enabled": draw(st.booleans())}
     if six["enabled"] and draw(st.booleans()):
         six |= {"dhcp": True, "autoconf": draw(st.booleans())}
         six["dhcp-duid"] = draw(st.sampled_from(["ll", "llt", "00:01:00:01:aa:bb", "00:03:00:01:02:00:00:00:00:01"]))

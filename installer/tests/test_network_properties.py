@@ -2,6 +2,7 @@
 
 import copy
 import re
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,12 +139,12 @@ def test_the_document_is_left_as_it_was_and_the_answer_does_not_vary(document):
 
 
 def test_deep_and_long_documents():
-    chain = [{"name": "v0", "type": "dummy"}]
+    chain: list[dict[str, Any]] = [{"name": "v0", "type": "dummy"}]
     chain += [
         {"name": f"v{n}", "type": "vlan", "vlan": {"base-iface": f"v{n - 1}", "id": 1 + n % 4000}}
         for n in range(1, 2000)
     ]
     assert len(judge({"interfaces": chain[::-1]})) == 2000
-    loop = {}
+    loop: dict[str, Any] = {}
     loop["interfaces"] = [loop]
     assert judge(loop) is None
