@@ -11,7 +11,7 @@ from pathlib import Path
 
 from installer.agent import hostid, hostsys
 from installer.agent.containers import AgentContext
-from installer.agent.errors import Refused
+from installer.agent.errors import AgentError, Refused
 from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
 from installer.rendezvous.auth import Scheme
@@ -40,7 +40,11 @@ def main(argv: list[str] | None = None) -> int:
     if args.inventory:
         from installer.agent import inventory
 
-        print(inventory.collect_json(host))
+        try:
+            print(inventory.collect_json(host))
+        except AgentError as error:
+            print(f"agent: {error}", file=sys.stderr)
+            return 1
         return 0
     token = os.environ.get("PULL_SECRET_TOKEN", "")
     if not token:
