@@ -108,6 +108,16 @@ def handler(kube: Kube) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
+class Server(ThreadingHTTPServer):
+    """A server that does not mind clients that go away, as a router's health check does."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """One line instead of a traceback."""
+        log.debug("%s: %s", client_address, sys.exc_info()[1])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="console")
@@ -116,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
         kube = Kube.from_kubeconfig(arguments.kubeconfig)
-        server = ThreadingHTTPServer(("127.0.0.1", PORT), handler(kube))
+        server = Server(("127.0.0.1", PORT), handler(kube))
     except (ClusterError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

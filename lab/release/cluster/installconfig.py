@@ -146,7 +146,8 @@ def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
     platforms = list(reader.get("platform", dict, {"none": {}}))
     platform = str(platforms[0]) if platforms else "none"
     compute = reader.get("compute", list, [])
-    pull_secret = reader.get("pullSecret", str, '{"auths":{}}')
+    # empty in the redacted copy that the cluster holds
+    pull_secret = reader.get("pullSecret", str, "") or '{"auths":{}}'
     try:
         json.loads(pull_secret)["auths"]
     except (ValueError, KeyError, TypeError) as error:

@@ -138,6 +138,8 @@ def machine_config(view: View) -> Finding:
     status, body = _get("https://localhost:22623/healthz", view.files / "root-ca.crt")
     if status != 200:
         return Finding(False, f"GET https://localhost:22623/healthz: {status or 'no answer'} {body[:120]}", "NoServer")
+    if not view.masters:
+        return Finding(False, "No control plane node says with which MachineConfig it booted", "NoNodes")
     pools = view.kube.list(machineconfig.API, "MachineConfigPool")
     stale = [
         p["metadata"]["name"] for p in pools if not is_status(p.get("status", {}).get("conditions") or [], "Updated")

@@ -94,7 +94,7 @@ class StaticPod:
 
     def podman(self, images: Images) -> str:
         """The same container as one shell command, for the bootstrap host."""
-        argv = ["podman", "run", "--detach", "--name", self.name, "--net", "host", "--authfile"]
+        argv = ["podman", "run", "--quiet", "--detach", "--name", self.name, "--net", "host", "--authfile"]
         argv += ["/root/.docker/config.json", "--log-driver", "journald", "--stop-timeout", str(self.grace_seconds)]
         for path, read_only in self._mounts().items():
             argv += ["--volume", f"{path}:{path}" + (":ro" if read_only else "")]

@@ -19,7 +19,7 @@ expect() {
 }
 
 stage_start cleanup
-podman rm --force --ignore --time 10 cluster-bootstrap kube-apiserver etcd >/dev/null
+podman rm --force --ignore --time 0 cluster-bootstrap kube-apiserver etcd >/dev/null
 # A run that failed half-way must not leave its state to the next one.
 rm -rf /var/lib/etcd/member master.ign bootstrap-manifests
 mkdir -p /etc/kubernetes/static-pod-resources bootstrap-manifests
