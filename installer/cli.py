@@ -17,6 +17,14 @@ from installer.iso_tool import arguments
 log = logging.getLogger(__name__)
 
 DESCRIPTION = "Agent-based cluster installer: one ISO, booted on every host, makes them a cluster."
+CREATE = {
+    "agent-config-template": "Write a sample agent-config.yaml",
+    "cluster-manifests": "Write the manifests that the configs make, to be changed before the image is made",
+    "pxe-files": "Make the files for booting from a network",
+    "config-image": "Make an ISO with one cluster's files, for hosts that boot an unconfigured image",
+    "unconfigured-ignition": "Make a live host's Ignition config without a cluster's files",
+    "certificates": "Write the cluster's signers and kubeadmin's password",
+}
 WAIT_FOR = {
     "bootstrap-complete": "Wait until the cluster's temporary control plane has done its part",
     "install-complete": "Wait until the cluster is complete, then print its console URL and password",
@@ -69,6 +77,10 @@ def parser() -> argparse.ArgumentParser:
             "  OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE       path of a base ISO to use in place of the payload's"
         ),
     )
+    for name, text in CREATE.items():
+        _command(targets, name, text)
+    graph = _command(agent_commands, "graph", "Print what the targets of create are made from, as a DOT graph")
+    graph.add_argument("--output-file", default="", metavar="FILE", help="write it here (default: standard output)")
     wait = _command(agent_commands, "wait-for", "Follow an installation to its end")
     wait_targets = wait.add_subparsers(dest="target", required=True, metavar="TARGET")
     for name, text in WAIT_FOR.items():
@@ -82,6 +94,10 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--timeout", type=float, metavar="SECONDS", help="give up after this long (default: as OpenShift)"
         )
+        if name == "install-complete":
+            one.add_argument(
+                "--skip-password-print", action="store_true", help="say where the kubeadmin password is, not what it is"
+            )
     nmstate = _command(commands, "nmstate", "Look at network configuration")
     gc = _command(
         nmstate.add_subparsers(dest="nmstate", required=True, metavar="COMMAND"),
@@ -96,10 +112,28 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _create_image(directory: Path) -> int:
-    from installer.create.image import create_image
+def _create(target: str, directory: Path) -> int:
+    if target == "image":
+        from installer.create.image import create_image
 
-    create_image(directory)
+        create_image(directory)
+    else:
+        from installer.create.targets import TARGETS
+
+        TARGETS[target](directory)
+    return 0
+
+
+def _graph(output_file: str) -> int:
+    from installer.create.graph import dot
+
+    if not output_file:
+        print(dot(), end="")
+        return 0
+    try:
+        Path(output_file).write_text(dot())
+    except OSError as error:
+        raise InstallerError(f"{output_file}: cannot be written: {error.strerror or error}") from error
     return 0
 
 
@@ -125,10 +159,14 @@ def _run(args: argparse.Namespace) -> int:
 
         return run(args)
     if args.agent == "create":
-        return _create_image(args.dir)
+        return _create(args.target, args.dir)
+    if args.agent == "graph":
+        return _graph(args.output_file)
     from installer import waitfor
 
-    return int(waitfor.run(args.target, args.dir, args.timeout))
+    return int(
+        waitfor.run(args.target, args.dir, args.timeout, skip_password_print=getattr(args, "skip_password_print", False))
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -73,4 +73,6 @@ def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) ->
     if directory is not None and directory.is_dir():
         file = logging.FileHandler(directory / ".openshift_install.log", encoding="utf-8")
         file.setFormatter(Piped(with_time=True))
+        # The kubeadmin password is for the screen: nothing that is kept may hold it.
+        file.addFilter(lambda record: not getattr(record, "secret", False))
         root.addHandler(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import ssl
 import subprocess
 import urllib.request
@@ -55,7 +56,7 @@ class Deployment:
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", "debug"],
             env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec},
-            name="-".join(words),
+            name="-".join(word for word in words if not word.startswith("-")),
             timeout=timeout,
         )
 
@@ -78,8 +79,20 @@ class Deployment:
 
     def wait_for(self, target: str, timeout: float) -> subprocess.CompletedProcess[str]:
         """`agent wait-for TARGET`, whatever it ends with."""
+        # What a command says is kept as evidence, and no evidence may hold a secret.
+        words = [target, "--skip-password-print"] if target == "install-complete" else [target]
         with self.lab.phase(f"wait-for {target}"):
-            return self.agent("wait-for", target, timeout=timeout)
+            return self.agent("wait-for", *words, timeout=timeout)
+
+    def keep_evidence(self) -> None:
+        """Copy what the installer left that holds no secrets: its log, the REST events, hosts, logs of a failure."""
+        target = self.lab.artifacts / "installer"
+        target.mkdir(parents=True, exist_ok=True)
+        for name in (".openshift_install.log", "rendezvousIP"):
+            if (self.directory / name).is_file():
+                shutil.copyfile(self.directory / name, target / name.lstrip("."))
+        if (self.directory / "logs").is_dir():
+            shutil.copytree(self.directory / "logs", target / "logs", dirs_exist_ok=True)
 
     def install(self) -> Installation:
         """Everything, to a working cluster; fails with the last lines of what failed."""

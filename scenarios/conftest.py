@@ -74,7 +74,8 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
     with Lab(topology_of(scenario_id), artifacts=artifacts, release=release) as lab:
         deployment = Deployment(
             lab=lab,
-            directory=artifacts / "cluster",
+            # With the lab it goes, and its keys with it: only what holds no secret is copied to the artefacts.
+            directory=lab.layout.root / "cluster",
             installer=[installer] if installer else [str(Path(sys.executable).with_name("node0"))],
             release=release,
             access=lab.access,
@@ -89,6 +90,7 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
                 DURATIONS.update({unit: time.monotonic() - start})
         finally:
             lab.collect()
+            deployment.keep_evidence()
             if keep == "always" or (keep == "on-failure" and failed):
                 lab.keep()
 

@@ -8,12 +8,15 @@ from typing import Literal
 Target = Literal["bootstrap-complete", "install-complete"]
 
 
-def run(target: Target, directory: Path, timeout_seconds: float | None = None) -> int:
+def run(
+    target: Target, directory: Path, timeout_seconds: float | None = None, *, skip_password_print: bool = False
+) -> int:
     """Waits for ``target`` and gives the exit code of reference/installer.md §8.3; never raises InstallerError.
 
     ``directory`` is the asset directory that `create image` filled. ``timeout_seconds`` is one budget for the whole
     command and replaces the stages' own limits (60 min bootstrap, 40 or 60 min initialisation, 30 min operators).
     """
     from installer.waitfor.command import execute
+    from installer.waitfor.settings import Settings
 
-    return execute(target, directory, timeout_seconds)
+    return execute(target, directory, timeout_seconds, Settings(print_password=not skip_password_print))

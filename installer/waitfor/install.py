@@ -165,7 +165,12 @@ class Install:
             return
         log.info(f"Access the OpenShift web-console here: {console}")
         # An empty file: the user gave the password's hash, so only the user knows the password.
-        if self.inputs.password:
+        if self.inputs.password and not self.settings.print_password:
+            log.info(
+                'Login to the console with user: "kubeadmin", and the password in '
+                f"{self.inputs.directory / 'auth/kubeadmin-password'}"
+            )
+        elif self.inputs.password:
             text = f'Login to the console with user: "kubeadmin", and password: "{self.inputs.password}"'
             # For the screen only: a handler that writes a file leaves out records with `secret` set.
             log.info(text, extra={"secret": True})

@@ -30,6 +30,7 @@ class Settings:
     unreachable_after: float = 120.0
     lost_after: float = 30.0
     logs_wait: float = 120.0
+    print_password: bool = True
 
 
 def duration(seconds: float) -> str:
