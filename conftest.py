@@ -1,1 +1,7 @@
 """The thin root of the pytest wiring: everything else is in the rooms' own conftest.py."""
+
+from hypothesis import settings
+
+# Two busy cores make a slow example no defect; what is too slow shows in the whole run's time.
+settings.register_profile("node0", deadline=None)
+settings.load_profile("node0")

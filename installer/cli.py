@@ -164,8 +164,8 @@ def _run(args: argparse.Namespace) -> int:
         return _graph(args.output_file)
     from installer import waitfor
 
-    return int(
-        waitfor.run(args.target, args.dir, args.timeout, skip_password_print=getattr(args, "skip_password_print", False))
+    quiet = getattr(args, "skip_password_print", False)
+    return int(waitfor.run(args.target, args.dir, args.timeout, skip_password_print=quiet))
     )
 
 
