@@ -166,7 +166,6 @@ def _run(args: argparse.Namespace) -> int:
 
     quiet = getattr(args, "skip_password_print", False)
     return int(waitfor.run(args.target, args.dir, args.timeout, skip_password_print=quiet))
-    )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
