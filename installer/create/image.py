@@ -8,19 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from installer.config.load import Inputs, load_inputs
+from installer.config.load import Inputs
 from installer.config.state import OWN, State, write_private
 from installer.config.types import InstallConfig
 from installer.create import payload, secrets
+from installer.create.artifacts import log_iso, minimal_iso, write_iso
+from installer.create.gather import Gathered, discard, gather
 from installer.create.hosts import host_files
+from installer.create.live import kernel_arguments, manifest_files
 from installer.create.payload import Payload
 from installer.create.secrets import Secrets
 from installer.errors import AssetError, EmbedTooBig, IsoError
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
-from installer.image.copy import copy_patched
-from installer.image.embed import Patch, ignition_patch, kargs_patches
-from installer.image.iso9660 import Iso
-from installer.manifests import cluster
 from installer.release import registries_conf
 
 log = logging.getLogger(__name__)
@@ -67,10 +66,9 @@ def _own_state(inputs: Inputs, made: Secrets) -> dict[str, Any]:
     }
 
 
-def _ignition(inputs: Inputs, install: InstallConfig, found: Payload, made: Secrets) -> bytes:
-    manifests = cluster.cluster_manifests(
-        cluster.Inputs(install, inputs.ntp_sources, inputs.hosts, found.image, found.version)
-    )
+def _ignition(gathered: Gathered, install: InstallConfig, found: Payload, made: Secrets) -> bytes:
+    inputs = gathered.inputs
+    manifests = manifest_files(gathered, install, found.image, found.version)
     if inputs.agent_text:
         manifests["agent-config.yaml"] = inputs.agent_text.encode()
     sources = payload.digest_sources(install)
@@ -91,7 +89,7 @@ def _ignition(inputs: Inputs, install: InstallConfig, found: Payload, made: Secr
             manifests=manifests,
             extra_manifests=inputs.extra_manifests,
             hosts=host_files(inputs.hosts),
-            registries_conf=registries_conf(sources) if sources else "",
+            registries_conf=gathered.registries or (registries_conf(sources) if sources else ""),
             ca_bundle=install.additional_trust_bundle,
             ntp_sources=inputs.ntp_sources,
             proxy=_proxy_environment(install),
@@ -102,18 +100,12 @@ def _ignition(inputs: Inputs, install: InstallConfig, found: Payload, made: Secr
     )
 
 
-def _patches(base: Path, ignition: bytes, inputs: Inputs) -> list[Patch]:
+def _hint(inputs: Inputs) -> str:
+    """What an Ignition config that is too big is big with."""
     sizes = {f"openshift/ ({len(inputs.extra_manifests)} manifests)": sum(map(len, inputs.extra_manifests.values()))}
     sizes["additionalTrustBundle"] = len(inputs.install.additional_trust_bundle)
     biggest = max(sizes, key=lambda name: sizes[name])
-    hint = f"; the biggest input is {biggest} with {sizes[biggest]} bytes" if sizes[biggest] else ""
-    kargs = ["fips=1"] if inputs.install.fips else []
-    external = inputs.install.platform.external
-    if external is not None and external.platform_name == "oci":
-        kargs.append("console=ttyS0")
-    with base.open("rb") as file:
-        iso = Iso(file, base)
-        return [ignition_patch(iso, ignition, hint), *kargs_patches(iso, tuple(kargs))]
+    return f"; the biggest input is {biggest} with {sizes[biggest]} bytes" if sizes[biggest] else ""
 
 
 def create_image(directory: Path) -> Path:
@@ -121,21 +113,22 @@ def create_image(directory: Path) -> Path:
 
     Whatever can fail fails before the first file appears; inputs are removed last, when the state holds them.
     """
-    inputs = load_inputs(directory, payload.TARGET)
+    gathered = gather(directory, payload.TARGET)
+    inputs = gathered.inputs
+    minimal = minimal_iso(inputs)
     host_files(inputs.hosts)  # network configs are judged before anything is fetched
     install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
     found = payload.read_payload(install, IMAGE_VARIABLES.values())
     state = State.load(directory)
     made = secrets.make(state, inputs.rendezvous_ip, install.metadata.name, install.base_domain)
-    ignition = _ignition(inputs, install, found, made)
+    ignition = _ignition(gathered, install, found, made)
     target = directory / f"agent.{payload.architecture(install)}.iso"
     try:
-        how = copy_patched(found.iso, target, _patches(found.iso, ignition, inputs))
+        write_iso(found.iso, target, ignition, kernel_arguments(install), minimal, _hint(inputs), directory)
     except (IsoError, EmbedTooBig) as error:
         raise AssetError(
             'failed to fetch Agent Installer ISO: failed to generate asset "Agent Installer ISO"', error
         ) from error
-    log.debug("base ISO copied by %s", how)
 
     for asset, files in inputs.consumed.items():
         state.put_files(asset, files)
@@ -147,7 +140,8 @@ def create_image(directory: Path) -> Path:
     write_private(directory / "rendezvousIP", inputs.rendezvous_ip.encode(), 0o644)
     state.save()
     _consume(directory, inputs)
-    log.info("Generated ISO at %s.", target)
+    discard(directory, gathered)
+    log_iso(directory, target, minimal, install)
     return target
 
 

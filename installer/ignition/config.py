@@ -32,14 +32,15 @@ class File:
 
 @dataclass(frozen=True)
 class Unit:
-    """A systemd unit of the host, enabled."""
+    """A systemd unit of the host; only what is enabled starts at boot."""
 
     name: str
     content: str
+    enabled: bool = True
 
     def entry(self) -> dict[str, Any]:
         """Its entry in systemd.units."""
-        return {"name": self.name, "enabled": True, "contents": self.content}
+        return {"name": self.name, "enabled": self.enabled, "contents": self.content}
 
 
 @dataclass(frozen=True)

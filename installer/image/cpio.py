@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _MAGIC = b"070701"
 _TRAILER = "TRAILER!!!"
@@ -24,9 +24,14 @@ def _member(inode: int, name: str, mode: int, content: bytes) -> bytes:
 
 def pack(files: Mapping[str, bytes], mode: int = 0o644) -> bytes:
     """An archive of regular files, with the directories that they need; the same input gives the same bytes."""
+    return pack_modes([(path, content, mode) for path, content in sorted(files.items())])
+
+
+def pack_modes(files: Iterable[tuple[str, bytes, int]]) -> bytes:
+    """An archive of regular files (path, content, permission bits) in their order."""
     members: list[tuple[str, int, bytes]] = []
     seen: set[str] = set()
-    for path, content in sorted(files.items()):
+    for path, content, mode in files:
         parts = path.strip("/").split("/")
         for depth in range(1, len(parts)):
             directory = "/".join(parts[:depth])

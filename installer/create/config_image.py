@@ -1,0 +1,78 @@
+"""`agentconfig.noarch.iso`: the files of one cluster, for hosts that boot an unconfigured image (reference §2.2)."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from pathlib import Path
+
+from installer.config.state import write_private
+from installer.image import cpio
+
+FILE = "agentconfig.noarch.iso"
+LABEL = "agent_configimage"
+ARCHIVE = "config.gz"
+RENDEZVOUS_ENV = "/etc/assisted/rendezvous-host.env"
+
+# Paths, or folders, of which the config image has what the Ignition config has. Those of upstream, and what node0's
+# service needs besides: its certificate is for the rendezvous IP, which only the config image knows.
+PATHS = (
+    "/etc/assisted/manifests",
+    "/etc/assisted/extra-manifests",
+    "/etc/assisted/hostconfig",
+    "/etc/assisted/hostnames",
+    "/etc/assisted/network",
+    "/etc/NetworkManager/conf.d/clientid.conf",
+    "/etc/issue",
+    "/etc/chrony.conf",
+    "/etc/chrony/chrony.conf",
+    "/etc/systemd/system.conf.d/10-default-env.conf",
+    "/root/.docker/config.json",
+    "/etc/containers/auth.json",
+    "/usr/local/share/start-cluster/start-cluster.env",
+    "/usr/local/share/assisted-service/assisted-service.env",
+    "/opt/agent/tls",
+    RENDEZVOUS_ENV,
+)
+
+
+def belongs(path: str) -> bool:
+    """Whether a file of the live host is one of those that the config image brings."""
+    return any(path == one or path.startswith(one + "/") for one in PATHS)
+
+
+def config_archive(ignition: bytes) -> bytes:
+    """config.gz: the cluster's files out of a live Ignition config, as a compressed cpio archive.
+
+    The rendezvous host's file is last: its arrival is what the unconfigured host waits for.
+    """
+    files: dict[str, tuple[bytes, int]] = {}
+    for entry in json.loads(ignition)["storage"]["files"]:
+        if belongs(entry["path"]):
+            content = base64.b64decode(entry["contents"]["source"].partition(",")[2])
+            files[entry["path"].lstrip("/")] = (content, int(entry["mode"]))
+    last = RENDEZVOUS_ENV.lstrip("/")
+    ordered = [name for name in sorted(files) if name != last] + [name for name in files if name == last]
+    return cpio.compress(cpio.pack_modes([(name, *files[name]) for name in ordered]))
+
+
+def write_config_image(path: Path, ignition: bytes) -> None:
+    """Write the config image, whole or not at all: it holds secrets."""
+    import pycdlib
+
+    archive = config_archive(ignition)
+    iso = pycdlib.PyCdlib()
+    iso.new(vol_ident=LABEL, rock_ridge="1.09", joliet=3)
+    iso.add_fp(
+        io.BytesIO(archive),
+        len(archive),
+        "/CONFIG.GZ;1",
+        rr_name=ARCHIVE,
+        joliet_path=f"/{ARCHIVE}",
+        file_mode=0o100400,
+    )
+    out = io.BytesIO()
+    iso.write_fp(out)
+    iso.close()
+    write_private(path, out.getvalue())

@@ -1,0 +1,22 @@
+"""What targets without a base ISO read from the release payload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from installer.config.types import InstallConfig
+from installer.create import payload
+from installer.errors import AssetError, ReleaseError
+from installer.release import RegistryAccess, Release
+
+
+def read_release(config: InstallConfig, tags: Iterable[str], target: str) -> tuple[str, str, dict[str, str]]:
+    """(pullspec, version, pullspecs of components) of the release, without its base ISO. Raises AssetError."""
+    pullspec = payload.release_image()
+    sources = payload.digest_sources(config)
+    try:
+        with RegistryAccess(config.pull_secret, sources, config.additional_trust_bundle) as registry:
+            release = Release(pullspec, registry)
+            return pullspec, release.version, {tag: release.image_for(tag) for tag in tags}
+    except ReleaseError as error:
+        raise AssetError(f'failed to fetch {target}: failed to fetch dependency of "{target}"', error) from error

@@ -1,0 +1,170 @@
+"""What `agent create TARGET` does for all targets but `image` (reference/installer.md §2.2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+
+from installer.config.load import AGENT_CONFIG_FILE
+from installer.config.state import CREDENTIALS, State, write_private
+from installer.create import artifacts, payload, secrets
+from installer.create.gather import MANIFESTS, MIRROR, gather
+from installer.create.hosts import host_files
+from installer.create.live import kernel_arguments, live_inputs, manifest_files, with_rendezvous_in_no_proxy
+from installer.create.persist import fill_folder, persist
+from installer.create.release import read_release
+from installer.credentials import access
+from installer.errors import StateError
+from installer.ignition.live import IMAGE_VARIABLES, live_config
+from installer.manifests import mirror, read
+
+log = logging.getLogger(__name__)
+
+
+def created_in(command: str, directory: Path, files: Iterable[str]) -> str:
+    """The last line of most targets: up to three folders by name, of more only the asset directory."""
+    folders = sorted({str(directory / name.partition("/")[0]) if "/" in name else str(directory) for name in files})
+    if len(folders) > 3:
+        folders = [str(directory)]
+    places = folders[0] if len(folders) == 1 else f"{', '.join(folders[:-1])} and {folders[-1]}"
+    return f"{command.title()} created in: {places}"
+
+
+def _write_all(directory: Path, files: dict[str, bytes]) -> None:
+    try:
+        for name, data in files.items():
+            (directory / name).parent.mkdir(mode=0o750, exist_ok=True)
+            write_private(directory / name, data)
+    except OSError as error:
+        raise StateError(f"failed to write {directory}: {error.strerror or error}") from error
+
+
+def agent_config_template(directory: Path) -> None:
+    """Write a sample agent-config.yaml."""
+    from installer.create.templates import AGENT_CONFIG_TEMPLATE
+
+    _write_all(directory, {AGENT_CONFIG_FILE: AGENT_CONFIG_TEMPLATE.encode()})
+    log.info("%s", created_in("agent-config-template", directory, [AGENT_CONFIG_FILE]))
+
+
+def cluster_manifests(directory: Path) -> None:
+    """Write cluster-manifests/ and mirror/, which are inputs from then on."""
+    target = "Agent Manifests"
+    gathered = gather(directory, target)
+    host_files(gathered.inputs.hosts)  # network configs are judged before anything is written
+    install = with_rendezvous_in_no_proxy(gathered.inputs.install, gathered.inputs.rendezvous_ip)
+    if gathered.manifests is None:
+        image, version, _ = read_release(install, (), target)
+        made = manifest_files(gathered, install, image, version)
+    else:
+        made = gathered.manifests
+    files = {f"{read.DIRECTORY}/{name}": data for name, data in made.items()}
+    mirrors = mirror.mirror_files(install)
+    if gathered.registries is not None:
+        mirrors[mirror.REGISTRIES] = gathered.registries.encode()
+    state = State.load(directory)
+    gathered.consumed[MANIFESTS] = {}
+    gathered.consumed[MIRROR] = {}
+    persist(directory, state, gathered, None)
+    _write_all(directory, files | mirrors)
+    # Kept too, so that a file that the user removes is taken from here.
+    state.put_files(MANIFESTS, files)
+    state.save()
+    log.info("%s", created_in("cluster-manifests", directory, [*files, *mirrors]))
+
+
+def pxe_files(directory: Path) -> None:
+    """Write boot-artifacts/: what a network boot needs."""
+    target = "Agent Installer PXE Files"
+    gathered = gather(directory, target)
+    inputs = gathered.inputs
+    host_files(inputs.hosts)
+    found = payload.read_payload(inputs.install, IMAGE_VARIABLES.values())
+    state = State.load(directory)
+    made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
+    ignition = live_config(live_inputs(gathered, found.image, found.version, found.components, made))
+    architecture = payload.architecture(inputs.install)
+    url = inputs.agent.boot_artifacts_base_url
+    folder = directory / artifacts.BOOT_ARTIFACTS
+    arguments = []
+
+    def fill(partial: Path) -> None:
+        kargs = kernel_arguments(inputs.install)
+        arguments.append(artifacts.write_pxe(found.iso, partial, architecture, ignition, kargs, url))
+
+    fill_folder(folder, fill)
+    persist(directory, state, gathered, made)
+    if url:
+        log.info("Created iPXE script agent.%s.ipxe in %s directory", architecture, folder)
+    log.info("PXE boot artifacts created in: %s", folder)
+    log.info("Kernel parameters for PXE boot: %s", arguments[0])
+
+
+def config_image(directory: Path) -> None:
+    """Write agentconfig.noarch.iso: one cluster's files for hosts that boot an unconfigured image."""
+    from installer.create.config_image import FILE, write_config_image
+
+    target = "Agent Config ISO"
+    gathered = gather(directory, target)
+    inputs = gathered.inputs
+    host_files(inputs.hosts)
+    image, version, components = read_release(inputs.install, IMAGE_VARIABLES.values(), target)
+    state = State.load(directory)
+    made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
+    ignition = live_config(live_inputs(gathered, image, version, components, made))
+    write_config_image(directory / FILE, ignition)
+    persist(directory, state, gathered, made)
+    log.info("%s", created_in("config-image", directory, ["auth/kubeconfig", "auth/kubeadmin-password"]))
+
+
+def certificates(directory: Path) -> None:
+    """Write tls/: the four signers, kubeadmin's password and its hash; those of the state where it has them."""
+    state = State.load(directory)
+    saved = state.get(CREDENTIALS)
+    files: dict[str, bytes] = {}
+    if saved:
+        try:
+            pairs = {name: (pair["certificate"], pair["key"]) for name, pair in saved["signers"].items()}
+            password, hashed = saved["password"], saved["passwordHash"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"failed to load state file {state.path}: damaged credentials ({error!r})") from error
+    else:
+        pairs = {n: (p.certificate.decode(), p.key.decode()) for n, p in access.make_signers().items()}
+        password = access.kubeadmin_password()
+        hashed = access.password_hash(password)
+    for name, (certificate, key) in pairs.items():
+        files |= {f"tls/{name}.crt": certificate.encode(), f"tls/{name}.key": key.encode()}
+    files |= {"tls/kubeadmin-password": password.encode(), "tls/kubeadmin-password.hash": hashed.encode()}
+    _write_all(directory, files)
+    log.info("%s", created_in("certificates", directory, files))
+
+
+def unconfigured_ignition(directory: Path) -> None:
+    """Write unconfigured-agent.ign: a live host's config without a cluster's, which a config image brings later."""
+    from installer.create.unconfigured import FILE, unconfigured
+
+    ignition, consumed = unconfigured(directory)
+    write_private(directory / FILE, ignition)
+    state = State.load(directory)
+    for asset, files in consumed.items():
+        state.put_files(asset, files)
+    state.save()
+    for files in consumed.values():
+        for name in files:
+            (directory / name).unlink(missing_ok=True)
+    for folder in (read.DIRECTORY, mirror.DIRECTORY):
+        if (directory / folder).is_dir() and not any((directory / folder).iterdir()):
+            (directory / folder).rmdir()
+    log.info("Unconfigured-Ignition created in: %s", directory / FILE)
+    log.info("%s", created_in("unconfigured-ignition", directory, [FILE]))
+
+
+TARGETS = {
+    "agent-config-template": agent_config_template,
+    "cluster-manifests": cluster_manifests,
+    "pxe-files": pxe_files,
+    "config-image": config_image,
+    "unconfigured-ignition": unconfigured_ignition,
+    "certificates": certificates,
+}

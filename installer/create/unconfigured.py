@@ -1,0 +1,134 @@
+"""`unconfigured-agent.ign`: what a live host needs before it knows its cluster (reference/installer.md §2.2, §4.3).
+
+Made from cluster-manifests/{infraenv,pull-secret}.yaml, optionally cluster-image-set.yaml and nmstateconfig.yaml,
+and mirror/. The cluster's own files come on a config image, which udev knows by its label. Unlike upstream's, the host
+starts its agent only then: what it needs to trust the rendezvous service is on that image.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from installer.config import load
+from installer.config.document import dump
+from installer.config.state import State
+from installer.config.types import InstallConfig
+from installer.create.config_image import belongs
+from installer.create.gather import MANIFESTS, MIRROR
+from installer.create.hosts import host_files
+from installer.create.live import proxy_environment
+from installer.create.payload import release_image
+from installer.create.release import read_release
+from installer.errors import AssetError, ConfigError
+from installer.ignition.config import File, Unit, User, render
+from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
+from installer.manifests import mirror, read, ztp
+from installer.manifests.cluster import image_set_name
+from installer.manifests.read import ClusterManifests
+from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
+
+FILE = "unconfigured-agent.ign"
+TARGET = "Agent Installer Unconfigured Ignition"
+# Which units a loaded config image starts.
+UNIT_LIST = "/etc/assisted/config-image-units"
+_NEEDED = ((read.INFRA_ENV, "InfraEnv Config File"), (read.PULL_SECRET, "Agent PullSecret"))
+_USED = (*(name for name, _ in _NEEDED), read.IMAGE_SET, read.NMSTATE)
+_NOWHERE = "192.0.2.1"
+
+
+def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, dict[str, bytes]]]:
+    """The manifests and mirror/ that are used, by path, and what of them is on disk, by asset."""
+    used: dict[str, bytes] = {}
+    consumed: dict[str, dict[str, bytes]] = {}
+    for asset, names in ((MANIFESTS, _USED), (MIRROR, mirror.FILES)):
+        on_disk = {name: data for name in names if (data := load._read(directory, name)) is not None}
+        kept = {name: data for name, data in state.files(asset).items() if name in names}
+        used |= kept | on_disk
+        if on_disk:
+            consumed[asset] = on_disk
+    missing = [
+        f'failed to generate asset "{label}": configuration file not found: {n}'
+        for n, label in _NEEDED
+        if n not in used
+    ]
+    if missing:
+        raise AssetError(f'failed to fetch {TARGET}: failed to fetch dependency of "{TARGET}"', ConfigError(missing[0]))
+    return used, consumed
+
+
+def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
+    try:
+        secret = read.read_pull_secret(files)
+        infra_env = read.read_infra_env(files)
+        if read.IMAGE_SET in files:
+            read.read_image_set(files, release_image())
+        nmstate = read.read_nmstate(files)
+        read.check_labels(infra_env, nmstate)
+        manifests = ClusterManifests(
+            ClusterInstall(), ClusterDeployment(), ImageSet(), infra_env, secret, nmstate, files
+        )
+        sources, bundle = mirror.read_mirror(files)
+        return manifests, ztp.install_config(manifests, sources, bundle)
+    except ConfigError as error:
+        raise AssetError(f'failed to fetch {TARGET}: failed to load asset "Agent Manifests"', error) from error
+
+
+def unconfigured(directory: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
+    """The Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
+    files, consumed = _files(directory, State.load(directory))
+    manifests, install = _read(files)
+    hosts = host_files(ztp.with_networks((), manifests))
+    image, version, components = read_release(install, IMAGE_VARIABLES.values(), TARGET)
+    if read.IMAGE_SET not in files:
+        image_set = {
+            "apiVersion": "hive.openshift.io/v1",
+            "kind": "ClusterImageSet",
+            "metadata": {"name": image_set_name(version)},
+            "spec": {"releaseImage": image},
+        }
+        files[read.IMAGE_SET] = dump(image_set).encode()
+    inputs = LiveInputs(
+        rendezvous_ip=_NOWHERE,  # in files that only the config image brings
+        release_image=image,
+        release_version=version,
+        images=components,
+        public_key_pem="",
+        agent_token="",
+        user_token="",
+        watcher_token="",
+        tls_files={},
+        pull_secret=install.pull_secret,
+        hosts=hosts,
+        registries_conf=files[mirror.REGISTRIES].decode() if mirror.REGISTRIES in files else "",
+        ca_bundle=install.additional_trust_bundle,
+        ntp_sources=manifests.infra_env.spec.additional_ntp_sources,
+        proxy=proxy_environment(install),
+    )
+    keep = ("/root/", "/etc/containers/", "/etc/chrony", "/etc/assisted/network/", "/etc/systemd/", "/etc/Network")
+    kept = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(keep)]
+    names = [read.INFRA_ENV, read.IMAGE_SET, read.PULL_SECRET]
+    kept += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
+    kept.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
+    static = bool(manifests.nmstate)
+    users = [User("core", tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip()))]
+    return render([*kept, *_own_files()], _units(static), users), consumed
+
+
+def _own_files() -> list[File]:
+    data = resources.files("installer.ignition") / "data/unconfigured"
+    scripts = ("load-config-iso.sh", "agent-config-image-wait.sh")
+    rule = "80-agent-config-image.rules"
+    return [
+        *(File(f"/usr/local/bin/{name}", (data / name).read_bytes(), 0o555) for name in scripts),
+        File(f"/etc/udev/rules.d/{rule}", (data / rule).read_bytes()),
+    ]
+
+
+def _units(static: bool) -> list[Unit]:
+    """Those of the cluster wait for the config image; static networks do not."""
+    data = resources.files("installer.ignition") / "data"
+    units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in UNITS]
+    units.append(Unit(NETWORK_UNIT, (data / "systemd" / NETWORK_UNIT).read_text(), enabled=static))
+    own = {"agent-check-config-image.service": True, "load-config-iso@.service": False}
+    return units + [Unit(name, (data / "unconfigured" / name).read_text(), on) for name, on in own.items()]

@@ -1,0 +1,58 @@
+#!/bin/bash
+# Takes a cluster's files from a config image that udev has seen, then starts what leads to its installation.
+# load-config-iso.sh DEVICE
+set -euo pipefail
+PATH_PREFIX=${PATH_PREFIX-}
+# shellcheck source=/dev/null
+. "$PATH_PREFIX/usr/local/bin/common.sh"
+
+ISSUE=95_load_config_image
+DEVICE=$1
+MOUNT=$PATH_PREFIX/run/config-image
+SET=etc/assisted/manifests/cluster-image-set.yaml
+UNITS=$PATH_PREFIX/etc/assisted/config-image-units
+
+release_of() {
+    sed -n 's/^ *releaseImage: *//p' "$1"
+}
+
+if [ -f "$PATH_PREFIX/etc/assisted/rendezvous-host.env" ]; then
+    echo "this host has its cluster's files already: $DEVICE is ignored"
+    exit 0
+fi
+
+staging=$(mktemp -d)
+trap 'rm -rf "$staging"; umount "$MOUNT" 2>/dev/null || :' EXIT
+mkdir -p "$MOUNT"
+mount -o ro "$DEVICE" "$MOUNT"
+if [ ! -f "$MOUNT/config.gz" ]; then
+    issue_set $ISSUE "Installation cannot proceed: the config image on $DEVICE has no config.gz."
+    exit 1
+fi
+gzip -dc "$MOUNT/config.gz" | (cd "$staging" && cpio --extract --make-directories --quiet --no-absolute-filenames)
+if [ ! -f "$staging/$SET" ] || [ "$(release_of "$staging/$SET")" != "$(release_of "$PATH_PREFIX/$SET")" ]; then
+    issue_set $ISSUE "Installation cannot proceed: the config image on $DEVICE does not match the current release $(release_of "$PATH_PREFIX/$SET")."
+    exit 1
+fi
+if [ ! -f "$staging/etc/assisted/rendezvous-host.env" ]; then
+    issue_set $ISSUE "Installation cannot proceed: the config image on $DEVICE has no rendezvous-host.env."
+    exit 1
+fi
+# The rendezvous host's file comes last: it tells that all others are there.
+mv "$staging/etc/assisted/rendezvous-host.env" "$staging.last"
+cp -a "$staging/." "$PATH_PREFIX/"
+mkdir -p "$PATH_PREFIX/etc/assisted/extra-manifests"
+mv "$staging.last" "$PATH_PREFIX/etc/assisted/rendezvous-host.env"
+issue_clear $ISSUE
+
+if [ -f "$PATH_PREFIX/opt/agent/tls/kubeadmin-password.hash" ]; then
+    usermod --password "$(cat "$PATH_PREFIX/opt/agent/tls/kubeadmin-password.hash")" core
+fi
+if [ -d "$PATH_PREFIX/etc/assisted/network" ]; then
+    "$PATH_PREFIX/usr/local/bin/pre-network-manager-config.sh"
+    systemctl restart NetworkManager
+fi
+systemctl daemon-reexec # the proxy's environment
+# shellcheck disable=SC2046
+systemctl enable --now --no-block $(cat "$UNITS")
+echo "the files of the config image on $DEVICE are in place"

@@ -1,0 +1,265 @@
+"""Reading cluster-manifests/: strict decoding, and every rule of reference/installer.md §2.1."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from installer.config import check
+from installer.config.decode import decode
+from installer.config.document import YamlError, compose_all
+from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
+from installer.errors import AssetError, ConfigError
+from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
+
+DIRECTORY = "cluster-manifests"
+INSTALL = f"{DIRECTORY}/agent-cluster-install.yaml"
+DEPLOYMENT = f"{DIRECTORY}/cluster-deployment.yaml"
+IMAGE_SET = f"{DIRECTORY}/cluster-image-set.yaml"
+INFRA_ENV = f"{DIRECTORY}/infraenv.yaml"
+NMSTATE = f"{DIRECTORY}/nmstateconfig.yaml"
+PULL_SECRET = f"{DIRECTORY}/pull-secret.yaml"
+FILES = (INSTALL, DEPLOYMENT, IMAGE_SET, INFRA_ENV, NMSTATE, PULL_SECRET)
+# What upstream calls the assets in its messages.
+_NAMES = {
+    INSTALL: "AgentClusterInstall Config",
+    DEPLOYMENT: "ClusterDeployment Config",
+    IMAGE_SET: "ClusterImageSet Config",
+    INFRA_ENV: "InfraEnv Config",
+    NMSTATE: "NMState Config",
+    PULL_SECRET: "Agent PullSecret",
+}
+SECRET_KEY = ".dockerconfigjson"
+PLATFORM_TYPES = ("BareMetal", "VSphere", "Nutanix", "None", "External")
+_LOWER = {name.lower(): name for name in PLATFORM_TYPES}
+RPM_ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
+_ARCHITECTURES = ("x86_64", "aarch64", "ppc64le", "s390x", "")
+_ENABLE_ON = ("none", "all", "masters", "workers")
+_MODES = ("tpmv2", "tang")
+
+M = TypeVar("M", bound=Manifest)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ClusterManifests:
+    """The objects, and the files that they were read from."""
+
+    install: ClusterInstall
+    deployment: ClusterDeployment
+    image_set: ImageSet
+    infra_env: InfraEnv
+    pull_secret: str
+    nmstate: tuple[NMState, ...]
+    files: Mapping[str, bytes]
+
+
+def _text(files: Mapping[str, bytes], name: str) -> str:
+    try:
+        return files[name].decode()
+    except KeyError as error:
+        raise ConfigError("missing configuration or manifest file", file=name) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"failed to unmarshal {name}: not UTF-8 text at byte {error.start}", file=name) from error
+
+
+def _documents(files: Mapping[str, bytes], name: str, cls: type[M], wrap: str) -> list[M]:
+    try:
+        nodes = list(compose_all(_text(files, name)))
+    except YamlError as error:
+        raise ConfigError(f"{wrap} {name}: {error}", file=name) from error
+    found = []
+    for node in nodes:
+        value, problems = decode(node, cls)
+        if problems:
+            raise ConfigError(f"{wrap} {name}: {aggregate([str(item) for item in problems])}", file=name)
+        found.append(value)
+    return found
+
+
+def _one(files: Mapping[str, bytes], name: str, cls: type[M], kind: str) -> M:
+    found = _documents(files, name, cls, "failed to unmarshal")
+    if not found:
+        raise ConfigError("missing configuration or manifest file", file=name)
+    if len(found) > 1:
+        raise ConfigError(f"failed to unmarshal {name}: only one document is expected", file=name)
+    if found[0].kind != kind:
+        raise ConfigError(f'failed to unmarshal {name}: kind must be "{kind}", is "{found[0].kind}"', file=name)
+    return found[0]
+
+
+def _network_type(config: ClusterInstall) -> Iterator[FieldError]:
+    networking, needs = config.spec.networking, config.spec.provision_requirements
+    if networking.network_type == "OpenShiftSDN":
+        for name, cidrs in (
+            ("clusterNetwork", [entry.cidr for entry in networking.cluster_network]),
+            ("serviceNetwork", list(networking.service_network)),
+        ):
+            nets = [check.network(cidr) for cidr in cidrs]
+            if None in nets:
+                yield required(f"spec.networking.{name}", f"error parsing the {name} CIDR")
+            if any(net is not None and net.version == 6 for net in nets):
+                yield required(
+                    "spec.networking.networkType",
+                    f"{name} CIDR is IPv6 and is not compatible with networkType OpenShiftSDN",
+                )
+    if networking.network_type != "OVNKubernetes":
+        return
+    hosts = needs.control_plane_agents + needs.worker_agents
+    for index, entry in enumerate(networking.cluster_network):
+        path = f"spec.networking.clusterNetwork[{index}]"
+        net = check.network(entry.cidr)
+        if net is None:
+            yield required(f"{path}.cidr", "error parsing the clusterNetwork CIDR")
+            continue
+        prefix = entry.host_prefix or 0
+        if prefix > net.max_prefixlen - 7:
+            yield invalid(f"{path}.hostPrefix", prefix, f"must be at most {net.max_prefixlen - 7}")
+        if prefix - net.prefixlen < (hosts - 1).bit_length():
+            yield invalid(
+                path,
+                entry.cidr,
+                f"prefix length {net.prefixlen} not large enough to accommodate {hosts} hosts with hostPrefix length "
+                f"{prefix}",
+            )
+
+
+def _platform(config: ClusterInstall) -> Iterator[FieldError]:
+    platform = config.spec.platform_type
+    if platform and platform not in PLATFORM_TYPES:
+        yield unsupported("spec.platformType", platform, PLATFORM_TYPES)
+    if platform in ("None", "External") and config.spec.networking.user_managed_networking is False:
+        yield forbidden(
+            "spec.networking.userManagedNetworking", f"{platform} platform requires user-managed networking"
+        )
+
+
+def _disk_encryption(config: ClusterInstall) -> Iterator[FieldError]:
+    encryption = config.spec.disk_encryption
+    if encryption is None:
+        return
+    for name, value, allowed in (
+        ("enableOn", encryption.enable_on, _ENABLE_ON),
+        ("mode", encryption.mode, _MODES),
+    ):
+        if value not in allowed:
+            yield unsupported(f"spec.diskEncryption.{name}", value, allowed)
+
+
+def read_install(files: Mapping[str, bytes]) -> ClusterInstall:
+    """AgentClusterInstall, its platform in the right spelling, its networking completed. Raises ConfigError."""
+    config = _one(files, INSTALL, ClusterInstall, "AgentClusterInstall")
+    spec = config.spec
+    platform = _LOWER.get(spec.platform_type, spec.platform_type)
+    networking = replace(spec.networking, network_type=spec.networking.network_type or "OVNKubernetes")
+    if networking.user_managed_networking is None:
+        networking = replace(networking, user_managed_networking=platform in ("None", "External"))
+    config = replace(config, spec=replace(spec, platform_type=platform, networking=networking))
+    raise_if_any("invalid NetworkType configured", list(_network_type(config)), INSTALL)
+    raise_if_any("invalid PlatformType configured", list(_platform(config)), INSTALL)
+    raise_if_any("invalid DiskEncryption configured", list(_disk_encryption(config)), INSTALL)
+    return config
+
+
+def read_image_set(files: Mapping[str, bytes], release_image: str) -> ImageSet:
+    """ClusterImageSet: its release image must be the installer's own. Raises ConfigError."""
+    config = _one(files, IMAGE_SET, ImageSet, "ClusterImageSet")
+    if config.spec.release_image != release_image:
+        problem = invalid("spec.releaseImage", config.spec.release_image, f"value must be equal to {release_image}")
+        raise_if_any("invalid ClusterImageSet configuration", [problem], IMAGE_SET)
+    return config
+
+
+def read_infra_env(files: Mapping[str, bytes]) -> InfraEnv:
+    """InfraEnv, its architecture by uname's name. Raises ConfigError."""
+    config = _one(files, INFRA_ENV, InfraEnv, "InfraEnv")
+    architecture = RPM_ARCHITECTURES.get(config.spec.cpu_architecture, config.spec.cpu_architecture)
+    if architecture not in _ARCHITECTURES:
+        raise ConfigError(f"Config.Spec.CpuArchitecture {architecture} is not supported", file=INFRA_ENV)
+    return replace(config, spec=replace(config.spec, cpu_architecture=architecture))
+
+
+def read_pull_secret(files: Mapping[str, bytes]) -> str:
+    """The pull secret's JSON. Raises ConfigError, which never shows it."""
+    config = _one(files, PULL_SECRET, Secret, "Secret")
+    data = config.string_data or {}
+    path = "stringData"
+    problem: FieldError | None = None
+    if not data:
+        problem = required(path, "the pull secret is empty")
+    elif SECRET_KEY not in data:
+        problem = required(path, f"the pull secret key '{SECRET_KEY}' is not defined")
+    elif not data[SECRET_KEY]:
+        problem = required(path, "the pull secret does not contain any data")
+    else:
+        wrong = check.pull_secret(data[SECRET_KEY])
+        if wrong is not None:
+            problem = invalid(path, check.redacted_pull_secret(data[SECRET_KEY]), wrong)
+    raise_if_any("invalid PullSecret configuration", [problem] if problem else [], PULL_SECRET)
+    return json.dumps(json.loads(data[SECRET_KEY]), separators=(",", ":"))
+
+
+def read_nmstate(files: Mapping[str, bytes]) -> tuple[NMState, ...]:
+    """The NMStateConfigs, none where there is no such file. Raises ConfigError."""
+    if NMSTATE not in files:
+        return ()
+    found = _documents(files, NMSTATE, NMState, "could not decode YAML for")
+    wrong = [config.kind for config in found if config.kind != "NMStateConfig"]
+    if wrong:
+        raise ConfigError(f'could not decode YAML for {NMSTATE}: kind must be "NMStateConfig", is "{wrong[0]}"')
+    missing = [c.metadata.name for c in found if not c.metadata.labels]
+    problems = [required("labels", f"{name} does not have any label set") for name in missing]
+    raise_if_any("invalid NMStateConfig configuration", problems, NMSTATE)
+    return tuple(found)
+
+
+def _labels(labels: Mapping[str, str] | None) -> str:
+    return "map[" + " ".join(f"{name}:{value}" for name, value in sorted((labels or {}).items())) + "]"
+
+
+def check_labels(infra_env: InfraEnv, nmstate: tuple[NMState, ...]) -> None:
+    """All NMStateConfigs must be those that the InfraEnv selects. Raises ConfigError."""
+    wanted = infra_env.spec.nm_state_config_label_selector.match_labels
+    problems = [
+        required(
+            "spec.nmStateConfigLabelSelector.matchLabels",
+            f"infraEnv and {config.metadata.name} NMState Config labels do not match. Expected: {_labels(wanted)} "
+            f"Found: {_labels(config.metadata.labels)}",
+        )
+        for config in nmstate
+        if wanted != (config.metadata.labels or {})
+    ]
+    raise_if_any("invalid agent configuration", problems, NMSTATE)
+
+
+def read_manifests(files: Mapping[str, bytes], release_image: str, target: str) -> ClusterManifests:
+    """All of cluster-manifests/; `files` by their path below the asset directory. Raises AssetError.
+
+    Every file is judged, so that all that is wrong is said at once.
+    """
+    errors: list[tuple[str, ConfigError]] = []
+
+    def attempt(name: str, call: Callable[[], T], default: T) -> T:
+        try:
+            return call()
+        except ConfigError as error:
+            errors.append((name, error))
+            return default
+
+    secret = attempt(PULL_SECRET, lambda: read_pull_secret(files), "")
+    install = attempt(INSTALL, lambda: read_install(files), ClusterInstall())
+    deployment = attempt(
+        DEPLOYMENT, lambda: _one(files, DEPLOYMENT, ClusterDeployment, "ClusterDeployment"), ClusterDeployment()
+    )
+    image_set = attempt(IMAGE_SET, lambda: read_image_set(files, release_image), ImageSet())
+    infra_env = attempt(INFRA_ENV, lambda: read_infra_env(files), InfraEnv())
+    none: tuple[NMState, ...] = ()
+    nmstate = attempt(NMSTATE, lambda: read_nmstate(files), none)
+    if not errors:
+        attempt("", lambda: check_labels(infra_env, nmstate), None)
+    if errors:
+        texts = [f'failed to load asset "{_NAMES[name]}": {error}' if name else str(error) for name, error in errors]
+        raise AssetError(f"failed to fetch {target}", ConfigError(aggregate(texts), file=DIRECTORY))
+    return ClusterManifests(install, deployment, image_set, infra_env, secret, nmstate, files)

@@ -1,0 +1,127 @@
+"""From cluster-manifests/ to the configuration that all outputs are made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from installer.config.agent_types import Host, Interface
+from installer.config.types import (
+    BareMetalPlatform,
+    ExternalPlatform,
+    ImageSource,
+    InstallConfig,
+    MachinePool,
+    Networking,
+    NonePlatform,
+    ObjectMeta,
+    Platform,
+)
+from installer.errors import ConfigError
+from installer.manifests.cluster import OVERRIDES
+from installer.manifests.read import INSTALL, ClusterManifests
+
+# uname's names -> those of install-config.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "": "amd64"}
+
+
+def overrides(manifests: ClusterManifests) -> dict[str, Any]:
+    """The install-config overrides of the AgentClusterInstall. Raises ConfigError if they are no JSON object."""
+    text = (manifests.install.metadata.annotations or {}).get(OVERRIDES, "")
+    if not text:
+        return {}
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"invalid {OVERRIDES} annotation in {INSTALL}: {error}", file=INSTALL) from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"invalid {OVERRIDES} annotation in {INSTALL}: not a JSON object", file=INSTALL)
+    return value
+
+
+def _platform(manifests: ClusterManifests) -> Platform:
+    spec = manifests.install.spec
+    masters = spec.provision_requirements.control_plane_agents
+    name = spec.platform_type or ("None" if masters == 1 else "BareMetal")
+    if name == "None":
+        return Platform(none=NonePlatform())
+    if name == "External":
+        external = spec.external
+        return Platform(
+            external=ExternalPlatform(external.platform_name, external.cloud_controller_manager)
+            if external
+            else ExternalPlatform()
+        )
+    api = spec.api_vips or ((spec.api_vip,) if spec.api_vip else ())
+    ingress = spec.ingress_vips or ((spec.ingress_vip,) if spec.ingress_vip else ())
+    if name == "BareMetal":
+        return Platform(baremetal=BareMetalPlatform(api, ingress, load_balancer=spec.load_balancer))
+    plain = {"apiVIPs": list(api), "ingressVIPs": list(ingress)}
+    return Platform(vsphere=plain) if name == "VSphere" else Platform(nutanix=plain)
+
+
+def install_config(manifests: ClusterManifests, sources: tuple[ImageSource, ...], bundle: str) -> InstallConfig:
+    """What the manifests and mirror/ say, in install-config's words. Raises ConfigError."""
+    install, infra_env = manifests.install.spec, manifests.infra_env.spec
+    needs = install.provision_requirements
+    architecture = _ARCHITECTURES.get(infra_env.cpu_architecture, infra_env.cpu_architecture)
+    extra = overrides(manifests)
+    networking = install.networking
+    return InstallConfig(
+        api_version="v1",
+        metadata=ObjectMeta(
+            name=manifests.deployment.spec.cluster_name or manifests.install.metadata.name,
+            namespace=manifests.install.metadata.namespace,
+        ),
+        base_domain=manifests.deployment.spec.base_domain,
+        additional_trust_bundle=bundle or infra_env.additional_trust_bundle,
+        additional_trust_bundle_policy=str(extra.get("additionalTrustBundlePolicy", "")),
+        ssh_key=infra_env.ssh_authorized_key or install.ssh_public_key,
+        networking=Networking(
+            network_type=networking.network_type,
+            machine_network=networking.machine_network,
+            cluster_network=networking.cluster_network,
+            service_network=networking.service_network,
+        ),
+        control_plane=MachinePool("master", needs.control_plane_agents, architecture),
+        arbiter=MachinePool("arbiter", needs.arbiter_agents, architecture) if needs.arbiter_agents else None,
+        compute=(MachinePool("worker", needs.worker_agents, architecture),),
+        platform=_platform(manifests),
+        pull_secret=manifests.pull_secret,
+        proxy=infra_env.proxy or install.proxy,
+        image_digest_sources=sources,
+        fips=extra.get("fips") is True,
+    )
+
+
+def with_networks(hosts: Sequence[Host], manifests: ClusterManifests) -> tuple[Host, ...]:
+    """agent-config's hosts, each with the network of the NMStateConfig that shares a MAC address with it.
+
+    NMStateConfigs for other hosts make hosts of their own, of which nothing else is known.
+    """
+    configs = list(manifests.nmstate)
+    found = []
+    for host in hosts:
+        macs = {nic.mac_address.lower() for nic in host.interfaces}
+        mine = next((c for c in configs if macs & {nic.mac_address.lower() for nic in c.spec.interfaces}), None)
+        if mine is None:
+            found.append(replace(host, network_config=None))
+            continue
+        configs.remove(mine)
+        known = {nic.mac_address.lower() for nic in mine.spec.interfaces}
+        nics = [Interface(nic.name, nic.mac_address) for nic in mine.spec.interfaces]
+        # The first interface names the host, so agent-config's order counts; the logical names are the manifest's.
+        by_mac = {nic.mac_address.lower(): nic for nic in nics}
+        ordered = [by_mac.pop(nic.mac_address.lower(), nic) for nic in host.interfaces]
+        rest = [nic for nic in nics if nic.mac_address.lower() in known & by_mac.keys()]
+        found.append(replace(host, interfaces=(*ordered, *rest), network_config=mine.spec.config))
+    alone = [
+        Host(
+            interfaces=tuple(Interface(nic.name, nic.mac_address) for nic in config.spec.interfaces),
+            network_config=config.spec.config,
+        )
+        for config in configs
+    ]
+    return (*found, *alone)
