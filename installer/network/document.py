@@ -73,7 +73,8 @@ def read_document(config: Any, problems: Problems) -> Document:
     hostname = fields.table("hostname")
     if hostname is not None:
         hostname.ignore("running")
-        hostname.refuse("config", "is not supported: a host name is no part of a connection profile")
+        if hostname.raw("config") != "":
+            hostname.refuse("config", "is not supported: a host name is no part of a connection profile")
         hostname.close()
     for name in ("ovs-db", "ovn"):
         fields.refuse(name, "is not supported: settings of the whole switch are no part of a connection profile")

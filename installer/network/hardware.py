@@ -86,7 +86,7 @@ def _read_sriov(section: Fields) -> Keys:
     numbers = []
     for entry in section.tables("vfs"):
         entry.required("id")
-        number = entry.integer("id")
+        number = entry.integer("id", high=(1 << 32) - 2)
         text = _read_vf(entry)
         entry.close()
         if number is None:
@@ -200,6 +200,13 @@ def read_8021x(fields: Fields) -> Keys:
     section.close()
     if "tls" in methods and not (keys["client-cert"] and keys["private-key"]):
         section.problem("client-cert", None, "method tls needs client-cert and private-key")
+    if set(methods) - {"sim"} and not keys["identity"]:
+        section.problem("identity", None, "is required")
+    if set(methods) & {"peap", "ttls"} and not keys["phase2-auth"]:
+        section.problem("phase2-auth", None, "methods peap and ttls need it")
+    if set(methods) - {"sim", "tls"} and not keys["password"]:
+        # Nobody is there to be asked for it.
+        section.problem("password", None, "is required by every method but tls and sim")
     return {"802-1x": keys}
 
 

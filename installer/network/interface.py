@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from installer.network import kinds
-from installer.network.ip import read_ip
-from installer.network.model import Interface, Shape
+from installer.network.ip import loopback_ip, read_ip
+from installer.network.model import LOOPBACK, Interface, IpConfig, Shape
 from installer.network.reader import Fields
 
 STATES = ("up", "down", "absent", "ignore")
@@ -46,7 +46,13 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
         fields.problem("copy-mac-from", copy_mac_from, f"is of {', '.join(_COPY_MAC_KINDS)} only")
     if copy_mac_from is not None and mac is not None:
         fields.problem("copy-mac-from", copy_mac_from, "contradicts mac-address")
+    if by_mac and kind != "ethernet":
+        fields.problem("identifier", "mac-address", "is of type ethernet only")
     ipv4, ipv6 = read_ip(fields, 4), read_ip(fields, 6)
+    if kind == "loopback":
+        ipv4, ipv6 = _loopback_addresses(fields, ipv4, 4), _loopback_addresses(fields, ipv6, 6)
+    elif name == LOOPBACK:
+        fields.problem("type", kind, f"{LOOPBACK} is of type loopback")
     mtu = fields.integer("mtu", low=MTU_MIN, high=MTU_MAX)
     if mtu is not None and mtu < MTU_MIN_IPV6 and ipv6 is not None and ipv6.enabled:
         fields.problem("mtu", mtu, f"must be at least {MTU_MIN_IPV6} with IPv6 enabled")
@@ -87,6 +93,15 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
     fields.refuse("dispatch", "is not supported: dispatch scripts are no part of a connection profile")
     fields.close()
     return interface
+
+
+def _loopback_addresses(fields: Fields, config: IpConfig | None, family: int) -> IpConfig:
+    """Both families are on and static (NetworkManager refuses all else); one that is not given is as it always is."""
+    if config is None:
+        return loopback_ip(family)
+    if not config.static:
+        fields.problem(f"ipv{family}", None, "of the loopback interface must be enabled, static, with addresses")
+    return config
 
 
 def _is_file_name(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from installer.network.keyfile import flag
-from installer.network.model import MAIN_TABLE, IpConfig
+from installer.network.model import LOOPBACK, MAIN_TABLE, IpConfig
 from installer.network.reader import Fields
 
 FOREVER = "forever"
@@ -54,6 +54,12 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
         addr_gen_mode=addr_gen_mode,
         dynamic=dynamic,
     )
+
+
+def loopback_ip(family: int) -> IpConfig:
+    """What every loopback interface has, said or not."""
+    address = "127.0.0.1/8" if family == 4 else "::1/128"
+    return IpConfig(f"{LOOPBACK}.ipv{family}", family, True, False, False, (address,), True, MAIN_TABLE, "0", {})
 
 
 def _refuse_without_enabled(fields: Fields, on: bool | None, dhcp: bool, autoconf: bool, addressed: bool) -> None:

@@ -8,12 +8,13 @@ from installer.network.bond import read_bond
 from installer.network.bridge import VLAN_PROTOCOLS, read_linux_bridge
 from installer.network.hardware import read_8021x, read_ethernet, read_ethtool, read_ovs_db
 from installer.network.keyfile import flag
-from installer.network.model import Port, Sections, Shape
+from installer.network.model import LOOPBACK, Port, Sections, Shape
 from installer.network.ovs import read_ovs_bridge, read_ovs_interface
 from installer.network.reader import Fields
 
 _MACVLAN_MODES = {"vepa": "1", "bridge": "2", "private": "3", "passthru": "4", "source": "5"}
 _NO_PKEY = 0xFFFF
+_IPOIB_MTU = 65520
 _MADE_WITHOUT_SECTION = "upstream makes a profile that NetworkManager refuses"
 
 UNSUPPORTED = {
@@ -68,10 +69,8 @@ def _read_dummy(fields: Fields) -> Shape:
 def _read_loopback(fields: Fields) -> Shape:
     for name in ("mtu", "mac-address"):
         fields.refuse(name, "is not supported on the loopback interface")
-    for family in ("ipv4", "ipv6"):
-        ip = fields.table(family)
-        if ip is not None and (ip.boolean("enabled") is False or ip.boolean("dhcp") or ip.boolean("autoconf")):
-            fields.problem(family, None, "the loopback interface has both families enabled, and static")
+    if fields.raw("name") != LOOPBACK:
+        fields.problem("name", fields.raw("name"), f"the loopback interface is called {LOOPBACK}")
     return Shape()
 
 
@@ -131,12 +130,19 @@ def _read_infiniband(fields: Fields) -> Shape:
     pkey = section.integer("pkey", high=_NO_PKEY)
     mode = section.choice("mode", ("datagram", "connected"))
     section.close()
-    if parent is not None and pkey in (None, _NO_PKEY):
+    partition = pkey if pkey not in (None, _NO_PKEY) else None
+    if parent is not None and partition is None:
         section.problem("pkey", pkey, "is required with base-iface")
-    if parent is None and pkey not in (None, _NO_PKEY):
+    if partition is not None and parent is None:
         section.problem("base-iface", None, "is required with pkey")
+    if partition is not None and partition & 0x7FFF == 0:
+        section.problem("pkey", pkey, "must not be 0 or 0x8000")
+    elif partition is not None and parent is not None and fields.raw("name") != f"{parent}.{partition:04x}":
+        # The kernel gives the name, and NetworkManager refuses any other.
+        fields.problem("name", fields.raw("name"), f"must be {parent}.{partition:04x}, from base-iface and pkey")
+    fields.integer("mtu", high=_IPOIB_MTU)
     keys = {"parent": parent or "", "transport-mode": mode or ""}
-    keys["p-key"] = "" if pkey in (None, _NO_PKEY) else str(pkey)
+    keys["p-key"] = _number(partition)
     return Shape({"infiniband": keys}, parent=parent)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 Sections = Mapping[str, Mapping[str, str]]
 MAIN_TABLE = 254
+LOOPBACK = "lo"
 
 
 @dataclass(frozen=True)

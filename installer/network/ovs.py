@@ -16,6 +16,10 @@ _BOND_MODES = {
     "balance-tcp": ("balance-tcp", "active"),
     "lacp": ("", "active"),
 }
+_WORDS = (
+    ("fail-mode", "fail-mode", ("secure", "standalone")),
+    ("datapath", "datapath-type", ("system", "netdev")),
+)
 _DPDK_NUMBERS = ((("rx-queue", "n_rxq"), "n-rxq"), (("n_rxq_desc",), "n-rxq-desc"), (("n_txq_desc",), "n-txq-desc"))
 _I31 = (1 << 31) - 1
 
@@ -50,8 +54,9 @@ def _options(options: Fields) -> dict[str, str]:
         ("mcast-snooping-enable", options.boolean("mcast-snooping-enable")),
     )
     keys.update({name: flag(value) for name, value in switches if value is not None})
-    keys["fail-mode"] = options.choice("fail-mode", ("secure", "standalone")) or ""
-    keys["datapath-type"] = options.choice("datapath", ("system", "netdev")) or ""
+    for name, key, words in _WORDS:
+        # Empty text is what `nmstatectl show` prints for the default.
+        keys[key] = (options.choice(name, words) or "") if options.raw(name) != "" else ""
     options.close()
     return keys
 
@@ -114,7 +119,9 @@ def read_ovs_interface(fields: Fields) -> Shape:
         dpdk.required("devargs")
         keys = {"devargs": dpdk.text("devargs") or ""}
         for names, key in _DPDK_NUMBERS:
-            number = dpdk.integer(*names)
+            number = dpdk.integer(*names, high=_I31 if key == "n-rxq" else 4096)
+            if key != "n-rxq" and number is not None and number & (number - 1):
+                dpdk.problem(names[0], number, "must be a power of two")
             keys[key] = "" if number is None else str(number)
         dpdk.close()
         return Shape({"ovs-interface": {"type": "dpdk"}, "ovs-dpdk": keys})

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from installer.network.dns import Extra, place_dns
-from installer.network.model import MAIN_TABLE, Document, Interface, IpConfig, Route, Rule, Shape
+from installer.network.ip import loopback_ip
+from installer.network.model import LOOPBACK, MAIN_TABLE, Document, Interface, Route, Rule, Shape
 from installer.network.plan import Plan, userspace
 from installer.network.reader import Problems
-from installer.network.routes import LOOPBACK, route_keys, rule_text
+from installer.network.routes import route_keys, rule_text
 
 
 def place(document: Document, plan: Plan, problems: Problems) -> tuple[Plan, Extra]:
@@ -93,15 +94,12 @@ def _check_addresses(plan: Plan, routes: dict[tuple[str, int], list[Route]], pro
 
 
 def _loopback() -> Interface:
-    def local(family: int, address: str) -> IpConfig:
-        return IpConfig(f"{LOOPBACK}.ipv{family}", family, True, False, False, (address,), True, MAIN_TABLE, "0", {})
-
     return Interface(
         path=LOOPBACK,
         name=LOOPBACK,
         kind="loopback",
         state="up",
         shape=Shape(),
-        ipv4=local(4, "127.0.0.1/8"),
-        ipv6=local(6, "::1/128"),
+        ipv4=loopback_ip(4),
+        ipv6=loopback_ip(6),
     )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ipaddress
 
 from installer.network import values
-from installer.network.model import MAIN_TABLE, Route, Rule
+from installer.network.model import LOOPBACK, MAIN_TABLE, Route, Rule
 from installer.network.reader import Fields
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 SPECIAL = ("blackhole", "unreachable", "prohibit")
-LOOPBACK = "lo"
 # The first priority that a rule without one gets; NetworkManager's own start at the same number.
 FIRST_AUTO_PRIORITY = 30000
 _NETWORK_RULE = "must be ADDRESS or ADDRESS/LENGTH"

@@ -30,16 +30,26 @@ CONF
 ip link set lo up
 dbus-daemon --config-file="$scratch/bus.conf" --nofork --nopidfile &
 bus=$!
+manager=
+trap 'kill $manager "$bus" 2>/dev/null; wait' EXIT
+
+# wait_for PID WHAT COMMAND...: until the command succeeds; fails when the process ends, or after 30 s.
+wait_for() {
+    local pid=$1 what=$2 deadline=$((SECONDS + 30))
+    shift 2
+    until "$@"; do
+        kill -0 "$pid" 2>/dev/null || { echo "$what: the process ended"; exit 1; }
+        [ "$SECONDS" -lt "$deadline" ] || { echo "$what: not after 30 s"; exit 1; }
+        sleep 0.05
+    done
+}
+running() { [ "$(nmcli -t -f RUNNING general 2>/dev/null)" = running ]; }
+
+wait_for "$bus" "D-Bus socket" test -S /run/dbus/system_bus_socket
 /usr/sbin/NetworkManager --debug --config=/etc/NetworkManager/NetworkManager.conf --pid-file="$scratch/pid" \
     >"$scratch/log" 2>&1 &
 manager=$!
-trap 'kill "$manager" "$bus" 2>/dev/null; wait' EXIT
-deadline=$((SECONDS + 30))
-until [ "$(nmcli -t -f RUNNING general 2>/dev/null)" = running ]; do
-    kill -0 "$manager" 2>/dev/null || { echo "NetworkManager ended before it was ready"; exit 1; }
-    [ "$SECONDS" -lt "$deadline" ] || { echo "NetworkManager not running after 30 s"; exit 1; }
-    sleep 0.05
-done
+wait_for "$manager" "NetworkManager running" running
 number=0
 while IFS= read -r question; do
     eval "nmcli $question" >"$scratch/answer$number" 2>&1 || true

@@ -115,6 +115,8 @@ CASES = [
     ("route-rules.config[0].ip-from", None, "route-rules.config[0]"),
     ("route-rules.config[0].family", "ipv6", None),
     ("route-rules.config[0].fwmask", 1, None),
+    ("route-rules.config[0].fwmark", 0, None),
+    ("route-rules.config[0].suppress-prefix-length", 33, None),
     ("route-rules.config[0].iif", "eno9", None),
     ("dns-resolver.config.server[0]", "ns.example", None),
     ("dns-resolver.config.server", TWO_FAMILIES_MIXED, None),
@@ -219,3 +221,60 @@ def test_unreadable_text(text):
 def test_not_a_mapping(config):
     with pytest.raises(InvalidNetworkConfig):
         keyfiles(config)
+
+
+OTHER_KINDS = [
+    ({"type": "veth"}, "veth"),
+    ({"type": "vrf", "vrf": {"port": [], "route-table-id": 0}}, "vrf.route-table-id"),
+    ({"type": "vxlan", "vxlan": {"id": 1 << 24, "base-iface": "eno1"}}, "vxlan.id"),
+    ({"type": "vxlan", "vxlan": {"id": 5, "remote": "10.0.0.1", "local": "fd00::1"}}, "vxlan.local"),
+    ({"type": "mac-vlan", "mac-vlan": {"base-iface": "eno1", "mode": "loud"}}, "mac-vlan.mode"),
+    (
+        {"type": "mac-vlan", "mac-vlan": {"base-iface": "eno1", "mode": "vepa", "promiscuous": False}},
+        "mac-vlan.promiscuous",
+    ),
+    ({"type": "infiniband", "infiniband": {"mode": "datagram", "base-iface": "ib0", "pkey": 0x8001}}, "name"),
+    (
+        {"type": "infiniband", "infiniband": {"mode": "datagram", "base-iface": "ib0", "pkey": 0x8000}},
+        "infiniband.pkey",
+    ),
+    ({"type": "infiniband", "infiniband": {"mode": "datagram"}, "mtu": 65521}, "mtu"),
+    ({"type": "loopback"}, "name"),
+    ({"type": "ovs-interface"}, ""),
+    ({"type": "ovs-interface", "dpdk": {"devargs": "0000:1:0.0", "n_rxq_desc": 3}}, "dpdk.n_rxq_desc"),
+    ({"type": "ovs-bridge", "bridge": {"port": [{"name": "x0"}]}}, "bridge.port[0]"),
+    ({"type": "dummy", "identifier": "mac-address", "mac-address": "02:00:00:00:00:01"}, "identifier"),
+    ({"type": "ethernet", "ovs-db": {"external_ids": {"a": "b"}}}, "ovs-db"),
+    ({"type": "ethernet", "ethtool": {"feature": {"warp": True}}}, "ethtool.feature.warp"),
+    ({"type": "ethernet", "ethernet": {"auto-negotiation": False, "speed": 100}}, "ethernet.auto-negotiation"),
+    ({"type": "ethernet", "ethernet": {"sr-iov": {"total-vfs": 1, "vfs": [{"id": 1}]}}}, "ethernet.sr-iov.vfs[0].id"),
+    ({"type": "ethernet", "802.1x": {"eap-methods": ["peap"], "identity": "a", "password": "b"}}, "802.1x.phase2-auth"),
+    ({"type": "ethernet", "802.1x": {"eap-methods": ["tls"], "identity": "a"}}, "802.1x.client-cert"),
+]
+
+
+@pytest.mark.parametrize(("fields", "expected"), OTHER_KINDS, ids=lambda one: str(one)[:60])
+def test_other_kinds(fields, expected):
+    paths, _ = _paths({"interfaces": [{"name": "x0", **fields}]})
+    assert f"interfaces[0].{expected}".rstrip(".") in paths
+
+
+# Upstream writes these, and NetworkManager refuses the profile or drops the option without a word.
+BOND_OPTIONS = [
+    ("balance-rr", {"lacp_rate": "fast"}, "lacp_rate"),
+    ("802.3ad", {"arp_interval": 5, "arp_ip_target": "10.0.0.1"}, "arp_interval"),
+    ("active-backup", {"arp_interval": 5}, "arp_interval"),
+    ("active-backup", {"arp_ip_target": "10.0.0.1"}, "arp_ip_target"),
+    ("active-backup", {"num_grat_arp": 1, "num_unsol_na": 2}, "num_unsol_na"),
+    ("active-backup", {"miimon": 0, "updelay": 5}, "updelay"),
+    ("active-backup", {"tlb_dynamic_lb": True}, "tlb_dynamic_lb"),
+    ("broadcast", {"primary": "eno1"}, "primary"),
+    ("802.3ad", {"ad_actor_system": "01:00:00:00:00:01"}, "ad_actor_system"),
+]
+
+
+@pytest.mark.parametrize(("mode", "options", "expected"), BOND_OPTIONS)
+def test_bond_options_that_do_not_go_together(mode, options, expected):
+    bond = {"mode": mode, "port": ["eno1"], "options": options}
+    paths, _ = _paths({"interfaces": [{"name": "bond0", "type": "bond", "link-aggregation": bond}]})
+    assert f"interfaces[0].link-aggregation.options.{expected}" in paths
