@@ -1,0 +1,112 @@
+"""Which CSRs are approved: the shapes of a kubelet's two requests, and everything one step beside them."""
+
+import base64
+import datetime as dt
+import ipaddress
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from lab.release.cluster import approver
+from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+NODE = {
+    "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.10"}, {"type": "Hostname", "address": "n1"}]}
+}
+
+
+def csr(signer, user, groups, usages, common_name="system:node:n1", organizations=("system:nodes",), names=()):
+    subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, o) for o in organizations]
+    builder = x509.CertificateSigningRequestBuilder().subject_name(
+        x509.Name([*subject, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(list(names)), critical=False)
+    pem = builder.sign(KEY, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    spec = {"signerName": signer, "username": user, "groups": list(groups), "usages": list(usages)}
+    return {"metadata": {"name": "csr-1"}, "spec": {**spec, "request": base64.b64encode(pem).decode()}}
+
+
+def client(**changes):
+    given = {"user": BOOTSTRAPPER, "groups": BOOTSTRAPPER_GROUPS, "usages": ("digital signature", "client auth")}
+    return csr(approver.CLIENT, **{**given, **changes})
+
+
+def serving(**changes):
+    given = {
+        "user": "system:node:n1",
+        "groups": ("system:nodes", "system:authenticated"),
+        "usages": ("digital signature", "key encipherment", "server auth"),
+        "names": (x509.DNSName("n1"), x509.IPAddress(ipaddress.ip_address("192.0.2.10"))),
+    }
+    return csr(approver.SERVING, **{**given, **changes})
+
+
+def refusal(request, nodes=None, expected=1):
+    return approver.refusal(approver.read_request(request), nodes or {}, expected)
+
+
+def test_a_kubelets_two_requests_are_approved():
+    assert refusal(client()) == ""
+    assert refusal(serving(), {"n1": NODE}) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"user": "system:serviceaccount:default:x"}, "not the node bootstrapper"),
+        ({"groups": ("system:authenticated",)}, "not the node bootstrapper"),
+        ({"common_name": "system:admin"}, "common name"),
+        ({"common_name": "system:node:"}, "common name"),
+        ({"organizations": ("system:masters",)}, "organization"),
+        ({"organizations": ("system:nodes", "system:masters")}, "organization"),
+        ({"usages": ("client auth", "server auth")}, "usages"),
+        ({"usages": ("digital signature",)}, "usages"),
+        ({"names": (x509.DNSName("api"),)}, "carries no names"),
+    ],
+)
+def test_client_requests_beside_the_shape_are_refused(changes, why):
+    assert why in refusal(client(**changes))
+
+
+def test_a_name_cannot_join_twice_nor_more_nodes_than_asked_for():
+    assert "has joined already" in refusal(client(), {"n1": NODE}, 3)
+    assert "all 1 nodes" in refusal(client(), {"other": NODE}, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"user": "system:node:n2"}, "asks for"),
+        ({"groups": ("system:authenticated",)}, "asks for"),
+        ({"usages": ("server auth", "client auth")}, "usages"),
+        ({"names": (x509.DNSName("api.example"),)}, "are not the node's"),
+        ({"names": (x509.IPAddress(ipaddress.ip_address("192.0.2.11")),)}, "are not the node's"),
+        ({"names": (x509.DNSName("n1"), x509.UniformResourceIdentifier("spiffe://x"))}, "neither DNS names"),
+        ({"names": ()}, "are not the node's"),
+    ],
+)
+def test_serving_requests_beside_the_node_are_refused(changes, why):
+    assert why in refusal(serving(**changes), {"n1": NODE})
+
+
+def test_serving_waits_for_the_node_and_other_signers_are_not_ours():
+    assert "not there yet" in refusal(serving())
+    other = csr("kubernetes.io/kube-apiserver-client", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, ("client auth",))
+    assert "not a kubelet's" in refusal(other)
+
+
+def test_garbage_is_no_request():
+    broken = client()
+    broken["spec"]["request"] = base64.b64encode(b"nonsense").decode()
+    with pytest.raises(ValueError, match="PEM"):
+        approver.read_request(broken)
+
+
+def test_approval_says_who_and_why():
+    condition = approver.approval(client(), dt.datetime(2026, 1, 1, tzinfo=dt.UTC))["status"]["conditions"][0]
+    assert (condition["type"], condition["reason"]) == ("Approved", "NodeCSRApprove")

@@ -1,0 +1,122 @@
+"""Conditions of ClusterVersion and ClusterOperator, held against reference/cluster.md §5."""
+
+import datetime as dt
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.release.cluster import conditions
+from lab.release.cluster.conditions import PATIENCE, VERSION_ORDER, Failure, Finding, Work
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+VERSION = "4.18.0-node0.abcdef12"
+
+
+def step(status, work, seconds):
+    return conditions.version_status(
+        status,
+        work,
+        START + dt.timedelta(seconds=seconds),
+        generation=1,
+        capabilities=("Console", "Ingress"),
+        version_hash="h",
+    )
+
+
+def message(status, kind):
+    found = conditions.find(status["conditions"], kind)
+    return found["status"], found.get("reason", ""), found.get("message", "")
+
+
+def test_version_goes_through_an_installation():
+    status = step({}, Work(VERSION, "img", 0, 50), 0)
+    assert [c["type"] for c in status["conditions"]] == list(VERSION_ORDER)
+    assert message(status, "Progressing") == ("True", "", f"Working towards {VERSION}")
+    assert message(status, "Available") == ("False", "", "")
+    assert status["history"][0]["state"] == "Partial"
+    assert status["history"][0]["verified"] is False
+    assert status["availableUpdates"] is None
+
+    status = step(status, Work(VERSION, "img", 49, 50, ("etcd", "dns")), 10)
+    assert (
+        message(status, "Progressing")[2]
+        == f"Working towards {VERSION}: 49 of 50 done (98% complete), waiting on dns, etcd"
+    )
+
+    status = step(status, Work(VERSION, "img", 49, 50, failure=conditions.unavailable(["dns"])), 20)
+    assert message(status, "Failing") == (
+        "True",
+        "ClusterOperatorNotAvailable",
+        "Cluster operator dns is not available",
+    )
+    assert message(status, "Progressing")[2] == f"Unable to apply {VERSION}: the cluster operator dns is not available"
+
+    status = step(status, Work(VERSION, "img", 50, 50, complete=True), 30)
+    assert message(status, "Available") == ("True", "", f"Done applying {VERSION}")
+    assert message(status, "Failing")[0] == "False"
+    assert message(status, "Progressing") == ("False", "", f"Cluster version is {VERSION}")
+    assert status["history"][0]["state"] == "Completed"
+    assert status["history"][0]["completionTime"] == "2026-01-01T00:00:30Z"
+    assert len(status["history"]) == 1
+
+    broken = step(status, Work(VERSION, "img", 49, 50, failure=conditions.unavailable(["b", "a"])), 40)
+    assert message(broken, "Available")[0] == "True"
+    expected = f"Error while reconciling {VERSION}: some cluster operators are not available"
+    assert message(broken, "Progressing") == ("False", "ClusterOperatorsNotAvailable", expected)
+    assert message(broken, "Failing")[2] == "Cluster operators a, b are not available"
+
+
+WORKS = st.builds(
+    Work,
+    version=st.just(VERSION),
+    image=st.just("img"),
+    done=st.integers(0, 50),
+    total=st.just(50),
+    waiting=st.lists(st.sampled_from(["a", "b"]), unique=True).map(tuple),
+    failure=st.none() | st.just(Failure("R", "m", "s")),
+    complete=st.booleans(),
+)
+
+
+@given(st.lists(WORKS, min_size=1, max_size=8))
+def test_transition_times_move_only_with_the_status(works):
+    status: dict = {}
+    for index, work in enumerate(works):
+        before = {c["type"]: c for c in status.get("conditions", [])}
+        status = step(status, work, index)
+        for condition in status["conditions"]:
+            old = before.get(condition["type"])
+            if old is not None and old["status"] == condition["status"]:
+                assert condition["lastTransitionTime"] == old["lastTransitionTime"]
+            else:
+                assert condition["lastTransitionTime"] == conditions.stamp(START + dt.timedelta(seconds=index))
+        assert step(status, work, index + 100) == status, "the same state again changes nothing"
+
+
+VERSIONS = [{"name": "operator", "version": VERSION}]
+
+
+def operator(status, good, failures=1, text="seen"):
+    return conditions.operator_status(status, Finding(good, text), failures, START, VERSIONS)
+
+
+def test_operator_progresses_first_and_then_is_available():
+    waiting = operator({}, False)
+    assert [c["type"] for c in waiting["conditions"]][:2] == ["Progressing", "Available"]
+    assert message(waiting, "Progressing")[0] == "True"
+    assert message(waiting, "Degraded")[0] == "False"
+    assert "versions" not in waiting
+    good = operator(waiting, True)
+    assert message(good, "Available") == ("True", "AsExpected", "seen")
+    assert message(good, "Progressing")[0] == "False"
+    assert good["versions"] == VERSIONS
+
+
+def test_operator_outlasts_a_stall_but_not_an_outage():
+    good = operator({}, True)
+    assert operator(good, False, PATIENCE - 1) == good
+    bad = operator(good, False, PATIENCE)
+    assert message(bad, "Available")[0] == "False"
+    assert message(bad, "Degraded")[0] == "True"
+    assert message(bad, "Progressing")[0] == "False"
+    assert bad["versions"] == VERSIONS
