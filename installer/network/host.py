@@ -42,7 +42,8 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
     for name, sections in made:
         sections["connection"] |= {"autoconnect": "true", "autoconnect-priority": "1"}
         files[f"{name}{SUFFIX}"] = render(sections)
-    files[MAC_FILE] = "\n".join(sorted(f"{mac}={name}" for name, mac in logical.items()))
+    # Upstream ends the last line without a newline, and the shell's `read` takes such a line for the end of the file.
+    files[MAC_FILE] = "".join(f"{line}\n" for line in sorted(f"{mac}={name}" for name, mac in logical.items()))
     return files
 
 

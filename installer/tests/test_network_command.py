@@ -2,7 +2,10 @@
 
 import io
 import json
+import os
+import subprocess
 import sys
+from importlib.resources import files
 
 import pytest
 import yaml
@@ -58,10 +61,10 @@ NICS = [{"name": "eno2", "macAddress": "02:00:00:00:00:0B"}, {"name": "eno1", "m
 
 
 def test_host_directory():
-    files = host_network_files(NICS, load(DOCUMENTS["bond-vlan"]))
-    assert files.pop("mac_interface.ini") == "02:00:00:00:00:0B=eno2\n02:00:00:00:00:0a=eno1"
-    assert set(files) == set(keyfiles(load(DOCUMENTS["bond-vlan"])))
-    for text in files.values():
+    made = host_network_files(NICS, load(DOCUMENTS["bond-vlan"]))
+    assert made.pop("mac_interface.ini") == "02:00:00:00:00:0B=eno2\n02:00:00:00:00:0a=eno1\n"
+    assert set(made) == set(keyfiles(load(DOCUMENTS["bond-vlan"])))
+    for text in made.values():
         connection = parse(text)["connection"]
         assert (connection["autoconnect"], connection["autoconnect-priority"]) == ("true", "1")
 
@@ -88,3 +91,30 @@ def test_a_nic_that_nothing_identifies_is_refused():
 def test_host_problems(nics, config, text):
     with pytest.raises(InvalidNetworkConfig, match=text):
         host_network_files(nics, load(config))
+
+
+def test_the_boot_script_reads_what_we_write(tmp_path):
+    """The script that places the profiles at boot, on a machine whose kernel has other names, some of them crossed."""
+    host = tmp_path / "etc/assisted/network/host0"
+    host.mkdir(parents=True)
+    nics = [*NICS, {"name": "eno3", "macAddress": "02:00:00:00:00:0c"}]
+    document = DOCUMENTS["bond-vlan"].replace("name: svc", "name: eno3.7")
+    for name, text in host_network_files(nics, load(document)).items():
+        (host / name).write_text(text)
+    for name, mac in (("eno1", "02:00:00:00:00:0b"), ("enp9s0", "02:00:00:00:00:0a"), ("eth0", "02:00:00:00:00:0c")):
+        nic = tmp_path / "sys/class/net" / name
+        nic.mkdir(parents=True)
+        (nic / "address").write_text(f"{mac}\n")
+    script = files("installer.ignition") / "data/bin/pre-network-manager-config.sh"
+    environment = {**os.environ, "PATH_PREFIX": str(tmp_path)}
+    subprocess.run(["bash", str(script)], env=environment, check=True, capture_output=True, timeout=60)
+    placed = {
+        path.stem: parse(path.read_text())
+        for path in (tmp_path / "etc/NetworkManager/system-connections").glob("*.nmconnection")
+    }
+    assert set(placed) == {"bond0", "bond0.42", "eno1", "enp9s0", "eth0.7"}
+    assert {name: one["connection"]["interface-name"] for name, one in placed.items()} == {
+        name: name for name in placed
+    }
+    assert placed["eth0.7"]["vlan"]["parent"] == "eth0"
+    assert placed["eno1"]["connection"]["master"] == "bond0"
