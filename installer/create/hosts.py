@@ -12,8 +12,6 @@ from installer.config.types import RootDeviceHints
 from installer.errors import ConfigError, NetworkConfigError
 from installer.ignition.live import HostFiles
 
-MAC_FILE = "mac_interface.ini"
-
 
 def hints_yaml(hints: RootDeviceHints | None) -> str:
     """root-device-hints.yaml: the hints that are set, under their own names; empty if there are none."""
@@ -28,13 +26,10 @@ def network_files(host: Host) -> dict[str, str]:
     """Keyfiles of a host with the map from its MAC addresses to the names in them (reference/installer.md §4.2)."""
     if not host.network_config:
         return {}
-    from installer.network import keyfiles
+    from installer.network import host_network_files
 
-    files = dict(keyfiles(host.network_config))
-    if not files:
-        raise NetworkConfigError("", "no network interface is configured")
-    files[MAC_FILE] = "".join(f"{nic.mac_address}={nic.name}\n" for nic in host.interfaces)
-    return files
+    nics = [{"name": nic.name, "macAddress": nic.mac_address} for nic in host.interfaces]
+    return host_network_files(nics, host.network_config)
 
 
 def host_files(hosts: Sequence[Host]) -> list[HostFiles]:
