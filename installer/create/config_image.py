@@ -63,15 +63,9 @@ def write_config_image(path: Path, ignition: bytes) -> None:
 
     archive = config_archive(ignition)
     iso = pycdlib.PyCdlib()
-    iso.new(vol_ident=LABEL, rock_ridge="1.09", joliet=3)
-    iso.add_fp(
-        io.BytesIO(archive),
-        len(archive),
-        "/CONFIG.GZ;1",
-        rr_name=ARCHIVE,
-        joliet_path=f"/{ARCHIVE}",
-        file_mode=0o100400,
-    )
+    # No Joliet: its labels have 16 characters at most, and udev would read that one.
+    iso.new(vol_ident=LABEL, rock_ridge="1.09")
+    iso.add_fp(io.BytesIO(archive), len(archive), "/CONFIG.GZ;1", rr_name=ARCHIVE, file_mode=0o100400)
     out = io.BytesIO()
     iso.write_fp(out)
     iso.close()

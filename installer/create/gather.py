@@ -16,7 +16,7 @@ from installer.config.fielderror import raise_if_any
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE, Inputs
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
-from installer.create.payload import release_image
+from installer.create.release import expected_release
 from installer.errors import AssetError, ConfigError, InstallerError
 from installer.manifests import mirror, read, ztp
 
@@ -120,7 +120,7 @@ def _from_manifests(
     mirrors: dict[str, bytes],
     mirror_given: dict[str, bytes],
 ) -> Gathered:
-    manifests = read.read_manifests(given, release_image(), target)
+    manifests = read.read_manifests(given, expected_release(), target)
     consumed = {name: files for name, files in ((MANIFESTS, on_disk), (MIRROR, mirrors)) if files}
     try:
         sources, bundle = mirror.read_mirror(mirror_given)

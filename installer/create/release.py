@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
 from installer.config.types import InstallConfig
 from installer.create import payload
 from installer.errors import AssetError, ReleaseError
 from installer.release import RegistryAccess, Release
+
+
+def expected_release() -> str:
+    """The release image's pullspec, without the warning about an override, which reading it will give."""
+    return os.environ.get(payload.RELEASE_OVERRIDE, "").strip() or payload.DEFAULT_RELEASE
 
 
 def read_release(config: InstallConfig, tags: Iterable[str], target: str) -> tuple[str, str, dict[str, str]]:

@@ -18,8 +18,7 @@ from installer.create.config_image import belongs
 from installer.create.gather import MANIFESTS, MIRROR
 from installer.create.hosts import host_files
 from installer.create.live import proxy_environment
-from installer.create.payload import release_image
-from installer.create.release import read_release
+from installer.create.release import expected_release, read_release
 from installer.errors import AssetError, ConfigError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
@@ -62,7 +61,7 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
         secret = read.read_pull_secret(files)
         infra_env = read.read_infra_env(files)
         if read.IMAGE_SET in files:
-            read.read_image_set(files, release_image())
+            read.read_image_set(files, expected_release())
         nmstate = read.read_nmstate(files)
         read.check_labels(infra_env, nmstate)
         manifests = ClusterManifests(

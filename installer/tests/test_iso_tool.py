@@ -54,6 +54,12 @@ LAYOUTS = {
 }
 
 
+def place(iso, path):
+    found = iso.find(path)
+    assert found is not None
+    return found
+
+
 def kargs_text(size, entry):
     return (KARGS + entry.get("end", "\n")).ljust(size, entry.get("pad", "#"))
 
@@ -102,7 +108,7 @@ def build(tmp: Path, name: str, rootfs: int = 40_000) -> Path:
         with iso.open("rb") as file:
             found = Overlay(file).iso(iso)
             names = ("images/ignition.img", "isolinux/default.krg", "EFI/redhat/grub.cfg", "isolinux/isolinux.cfg")
-            area, default, one, two = (found.find(name) for name in names)
+            area, default, one, two = (place(found, name) for name in names)
         struct.pack_into("<8sQQ", data, SYSTEM_AREA - 24, b"coreiso+", area.offset, area.length)
         if kargs is not None:
             places = (default.offset, one.offset + len(head), two.offset + 11, 0, 0, 0, 0)
@@ -174,7 +180,7 @@ def test_a_grown_image_is_what_others_read(bases, name, tmp_path):
     with out.open("rb") as file:
         iso = Overlay(file).iso(out)
         area = ignition_area(iso)
-        file_length = iso.find("images/ignition.img").length
+        file_length = place(iso, "images/ignition.img").length
     extract = ["xorriso", "-osirrox", "on", "-indev", str(out), "-extract"]
     for path in ("/images", "/coreos"):
         subprocess.run([*extract, path, str(tmp_path / path[1:].lower())], check=True, capture_output=True)
@@ -331,6 +337,7 @@ def test_minimal(bases, name, tmp_path):
         ):
             assert small.file(path) == full.file(path)
         area = kargs_area(small)
+        assert area is not None
         text = current_kargs(small, area)
         assert text == f'ignition.firstboot ignition.platform.id=metal coreos.live.rootfs_url="{url}"'
         assert area.default == text
