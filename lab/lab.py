@@ -213,6 +213,10 @@ class Lab(AbstractContextManager["Lab"]):
         if self._record is None or self._record.supervisor is None:
             raise LabGoneError("the lab has not been started")
         os.kill(self._record.supervisor[0], signal.SIGUSR1)
+        if self._supervisor is not None:
+            # It outlives this process on purpose: Popen is not to complain about it.
+            self._supervisor.returncode = 0
+            self._supervisor = None
         self._record = msgspec.structs.replace(self._record, kept=True)
         self._record.save()
         self._keep = True
