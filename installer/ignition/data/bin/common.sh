@@ -6,8 +6,8 @@ ISSUE_DIR=${PATH_PREFIX-}/etc/issue.d
 # issue_set NAME TEXT: what the console shows above its login prompt, and the journal once per change.
 issue_set() {
     local file="$ISSUE_DIR/$1.issue"
-    mkdir -p "$ISSUE_DIR"
-    [ "$(cat "$file" 2>/dev/null)" = "$2" ] && return 0
+    [ -d "$ISSUE_DIR" ] || mkdir -p "$ISSUE_DIR"
+    [ -f "$file" ] && [ "$(<"$file")" = "$2" ] && return 0
     printf '%s\n' "$2" >"$file"
     printf '%s\n' "$2"
     [ -w /dev/console ] && printf '%s\n' "$2" >/dev/console
@@ -15,7 +15,25 @@ issue_set() {
 }
 
 issue_clear() {
-    rm -f "$ISSUE_DIR/$1.issue"
+    [ ! -e "$ISSUE_DIR/$1.issue" ] || rm -f "$ISSUE_DIR/$1.issue"
+}
+
+# pause SECONDS: sleep without a process. On an emulated CPU a fork and an exec cost tens of milliseconds, and loops
+# that wait for the service run while its image is being unpacked.
+pause() {
+    [ -n "${PAUSE_FD-}" ] || exec {PAUSE_FD}<> <(:)
+    read -r -t "$1" -u "$PAUSE_FD" _ || :
+}
+
+# service_listens: whether anybody accepts connections where the rendezvous service is to be.
+service_listens() {
+    local address=/dev/tcp/$NODE_ZERO_IP/${SERVICE_PORT:-8090}
+    if [ -e /etc/assisted/node0 ]; then
+        { : <>"$address"; } 2>/dev/null
+    else
+        # Over the network a connection may hang for minutes.
+        timeout 5 bash -c ": <>$address" 2>/dev/null
+    fi
 }
 
 # load_env FILE...: export the variables of systemd-style environment files.

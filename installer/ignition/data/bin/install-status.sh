@@ -3,11 +3,13 @@
 set -euo pipefail
 . /usr/local/bin/common.sh
 
+UNITS=(assisted-service.service agent.service)
 FAILURES=/run/agent-installer/host-config-failures
 while :; do
     down=
-    for unit in assisted-service.service agent.service; do
-        systemctl is-active --quiet "$unit" || down+=" $unit($(systemctl is-active "$unit" || :))"
+    mapfile -t states < <(systemctl is-active "${UNITS[@]}")
+    for index in "${!UNITS[@]}"; do
+        [ "${states[index]-}" = active ] || down+=" ${UNITS[index]}(${states[index]-unknown})"
     done
     if [ -n "$down" ]; then
         issue_set 70-agent-services "Not running:$down. See journalctl -u UNIT."
@@ -15,9 +17,9 @@ while :; do
         issue_clear 70-agent-services
     fi
     if [ -s "$FAILURES" ]; then
-        issue_set 80-host-config "Host configuration failed: $(cat "$FAILURES")"
+        issue_set 80-host-config "Host configuration failed: $(<"$FAILURES")"
     else
         issue_clear 80-host-config
     fi
-    sleep 5
+    pause 5
 done

@@ -8,13 +8,15 @@ load_env /etc/assisted/rendezvous-host.env /usr/local/share/assisted-service/age
 podman image exists "$AGENT_DOCKER_IMAGE" || podman pull --quiet "$AGENT_DOCKER_IMAGE"
 
 echo "waiting for an infra-env at $SERVICE_BASE_URL"
-until id=$(api GET infra-envs 2>/tmp/start-agent.err | jq -re '.[0].id'); do
+reason="nobody listens there"
+until service_listens && id=$(api GET infra-envs 2>/run/start-agent.err | jq -re '.[0].id'); do
+    [ ! -s /run/start-agent.err ] || reason=$(tail -n 1 /run/start-agent.err)
     # Every minute, so that the console tells what is the matter.
     if [ "$SECONDS" -ge "${said:-30}" ]; then
         said=$((SECONDS + 60))
-        issue_set 65-agent "The agent waits for the rendezvous service at $SERVICE_BASE_URL: $(tail -n 1 /tmp/start-agent.err)"
+        issue_set 65-agent "The agent waits for the rendezvous service at $SERVICE_BASE_URL: $reason"
     fi
-    sleep 2
+    pause 1
 done
 issue_clear 65-agent
 

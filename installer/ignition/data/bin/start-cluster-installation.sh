@@ -12,17 +12,22 @@ until id=$(api GET clusters | jq -re 'if length == 1 then .[0].id else empty end
 done
 infra_env=$(api GET infra-envs | jq -re '.[0].id')
 
+# How the hosts stand, in one call: ready, insufficient, registered.
+count_hosts() {
+    api GET "infra-envs/$infra_env/hosts" | jq -r '
+        [([.[] | select(.status == "known")] | length), ([.[] | select(.status == "insufficient")] | length), length] | @tsv'
+}
+
 while :; do
     # One unreadable answer is no reason to give up: the service may be restarting.
-    if ! status=$(api GET "clusters/$id" | jq -re .status) || ! hosts=$(api GET "infra-envs/$infra_env/hosts"); then
+    if ! status=$(api GET "clusters/$id" | jq -re .status); then
         sleep 2
         continue
     fi
-    known=$(jq '[.[] | select(.status == "known")] | length' <<<"$hosts")
-    insufficient=$(jq '[.[] | select(.status == "insufficient")] | length' <<<"$hosts")
-    registered=$(jq length <<<"$hosts")
+    every=2
     case "$status" in
         ready)
+            read -r known insufficient registered < <(count_hosts) || { sleep 2; continue; }
             if [ "$known" -ne "$expected" ]; then
                 issue_set $ISSUE "Waiting for hosts: $known of exactly $expected are ready, $registered registered."
             elif ! systemctl is-active --quiet apply-host-config.service; then
@@ -34,17 +39,20 @@ while :; do
             ;;
         preparing-for-installation | installing | finalizing)
             issue_set $ISSUE "The cluster is being installed: $status."
+            every=10 # only told, no longer acted upon: the processor has better things to do
             ;;
         installed)
             issue_set $ISSUE "The cluster is installed."
             exit 0
             ;;
         insufficient | pending-for-input)
+            read -r known insufficient registered < <(count_hosts) || { sleep 2; continue; }
             issue_set $ISSUE "Waiting for hosts: $known of $expected are ready, $insufficient insufficient, $registered registered."
             ;;
         *)
             issue_set $ISSUE "The installation cannot proceed: the cluster is $status."
+            every=10
             ;;
     esac
-    sleep 2
+    sleep $every
 done
