@@ -65,6 +65,11 @@ class Kube:
         self._local = threading.local()
         self._kinds: dict[tuple[str, str], Resource] = {}
 
+    @property
+    def ca_file(self) -> str:
+        """The file with the CAs that vouch for the API server."""
+        return self._ca_file
+
     @classmethod
     def from_kubeconfig(cls, path: Path | str) -> Self:
         """A client from a kubeconfig with inline data; PEM parts go to a private directory that ends with us."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import http.client
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +78,23 @@ def _get(url: str, verify: Path | bool, cert: tuple[str, str] | None = None) -> 
         return answer.status_code, answer.text
 
 
+def _readyz(ip: str, ca_file: str) -> tuple[int, str]:
+    """/readyz of the API server at an address, which shows the certificate for `localhost` when asked for that name."""
+    try:
+        context = ssl.create_default_context(cafile=ca_file)
+        with (
+            socket.create_connection((ip, 6443), timeout=SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
+            connection = http.client.HTTPConnection("localhost", timeout=SECONDS)
+            connection.sock = secure
+            connection.request("GET", "/readyz", headers={"Connection": "close"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode(errors="replace")
+    except (OSError, http.client.HTTPException) as error:
+        return 0, f"{type(error).__name__}: {error}"
+
+
 def _static_pods(view: View, namespace: str, name: str) -> tuple[int, int]:
     """How many of the control plane nodes have this static pod Ready, and how many nodes there are."""
     ready = {
@@ -105,8 +124,7 @@ def kube_apiserver(view: View) -> Finding:
     """Every control plane node's /readyz says ok, and its static pod is Ready."""
     bad = []
     for node in view.masters:
-        # by address: the certificate is for names, so its name is not checked here; kube's own client checks it
-        status, body = _get(f"https://{address(node)}:6443/readyz", False)
+        status, body = _readyz(address(node).strip("[]"), view.kube.ca_file)
         if status != 200:
             bad.append(f"{node['metadata']['name']}: {status or 'no answer'} {body.strip()[:80]}")
     ready, total = _static_pods(view, "openshift-kube-apiserver", "kube-apiserver-")
