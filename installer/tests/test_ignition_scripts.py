@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import stat
 import subprocess
 from importlib import resources
@@ -263,3 +264,42 @@ def test_installation_starts_when_exactly_the_expected_hosts_are_ready_and_confi
         assert said in issues
     assert set((tmp_path / "auth").read_text().splitlines()) == {'header = "Authorization: tok.en"'}
     assert "tok.en" not in "".join(requests), "the token shows in no command line"
+
+
+@needs_jq
+@pytest.mark.parametrize("node_zero", [True, False], ids=["on-node0", "elsewhere"])
+def test_agent_waits_for_the_service_then_runs_with_its_infra_env(tmp_path, node_zero):
+    """A listener appears late, and has no infra-env at first."""
+    curl = r"""
+n=$(cat "$STATE/calls" 2>/dev/null || echo 0); echo $((n + 1)) >"$STATE/calls"
+[ "$n" -gt 0 ] && echo '[{"id":"i1"}]' || { echo "curl: (22) not yet" >&2; exit 22; }
+"""
+    env = sandbox(tmp_path, curl=curl, podman='echo "$@" >>"$STATE/podman"; [ "$1" != image ]')
+    (tmp_path / "run").mkdir()
+    (tmp_path / "usr/local/share/assisted-service").mkdir()
+    (tmp_path / "usr/local/share/assisted-service/agent-images.env").write_text(
+        "AGENT_DOCKER_IMAGE=a.example/b@sha256:0\n"
+    )
+    env_file = tmp_path / "etc/assisted/rendezvous-host.env"
+    env_file.write_text(env_file.read_text().replace("NODE_ZERO_IP=fd00::5", "NODE_ZERO_IP=127.0.0.1"))
+    if node_zero:
+        (tmp_path / "etc/assisted/node0").touch()
+    for name in ("start-agent.sh", "common.sh"):
+        script = tmp_path / "usr/local/bin" / name
+        text = script.read_text().replace("/run/start-agent", f"{tmp_path}/run/start-agent")
+        script.write_text(text.replace("/etc/assisted/node0", f"{tmp_path}/etc/assisted/node0"))
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        env["SERVICE_PORT"] = str(listener.getsockname()[1])
+        script = tmp_path / "usr/local/bin/start-agent.sh"
+        agent = subprocess.Popen(["bash", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            agent.wait(0.7)
+        assert not (tmp_path / "calls").exists(), "nobody is called before somebody listens"
+        listener.listen()
+        out, _ = agent.communicate(timeout=30)
+    assert agent.returncode == 0, out
+    *_, run = (tmp_path / "podman").read_text().splitlines()
+    assert run.startswith("run ")
+    assert "--infra-env-id i1 --agent-version a.example/b@sha256:0 --cacert /opt/agent/tls/ca.crt" in run
+    assert "tok.en" not in run
