@@ -1,0 +1,64 @@
+"""`python -m ci.bench`: what node0 measures of itself, ratios side by side in one run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ci.bench.measure import table
+
+ROOT = Path(__file__).parents[2]
+SCENARIO = "sno-ipv4-static-uefi"
+
+
+def install() -> float:
+    """Install one node once, warm; seconds from the lab's start to install-complete, by the scenario's own phases."""
+    argv = [sys.executable, "-m", "pytest", "-q", "scenarios/test_install.py", "-k", f"{SCENARIO} and console"]
+    begin = time.monotonic()
+    done = subprocess.run(argv, cwd=ROOT, check=False)
+    if done.returncode:
+        raise SystemExit(f"the scenario failed with {done.returncode}")
+    phases = json.loads((ROOT / "artifacts" / SCENARIO / "phases.json").read_text())
+    rows = [(entry["name"], f"{entry['seconds']:6.1f} s") for entry in phases]
+    total = sum(float(entry["seconds"]) for entry in phases if entry["depth"] == 0)
+    rows += [("all phases", f"{total:6.1f} s"), ("with collecting evidence", f"{time.monotonic() - begin:6.1f} s")]
+    table(f"scenario {SCENARIO}, warm", rows)
+    return total
+
+
+def main() -> None:
+    """Run the benchmarks that were asked for, all of the quick ones by default."""
+    parser = argparse.ArgumentParser(prog="ci/bench/run", description="Print node0's measurements.")
+    parser.add_argument(
+        "what",
+        nargs="*",
+        choices=["image", "builds", "floor", "install", []],
+        help="image: create image against cp; builds: warm builds; floor: steps of an install alone; "
+        "install: floor and a whole install, with their ratio (default: image builds)",
+    )
+    parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
+    args = parser.parse_args()
+    what = args.what or ["image", "builds"]
+    if "image" in what:
+        from ci.bench import image
+
+        image.run()
+    if "builds" in what:
+        from ci.bench import builds
+
+        builds.run(cold=args.cold)
+    if "floor" in what or "install" in what:
+        from ci.bench import floor
+
+        lowest = floor.run()
+        if "install" in what:
+            taken = install()
+            table("install against its floor", [("ratio, target under 2.0", f"{taken / lowest:.2f}")])
+
+
+if __name__ == "__main__":
+    main()

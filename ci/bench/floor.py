@@ -1,0 +1,148 @@
+"""The floor of a one-node install: its irreducible steps, each measured alone in one machine and one run (design.md).
+
+live boot, pulls of the images that the flow uses (once by podman live, once by containerd from disk; both are counted at
+podman's price), the disk write, the boot from disk, and the start of etcd and kube-apiserver, twice: the temporary ones and
+those of the cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ci.bench.image import NODE0
+from ci.bench.measure import seconds_of, table
+from lab import topology
+from lab.lab import Lab
+from lab.release.build import Release, latest_release
+
+LIVE_IMAGES = (
+    "agent-installer-api-server",
+    "agent-installer-node-agent",
+    "agent-installer-orchestrator",
+    "etcd",
+    "hyperkube",
+)
+DISK_IMAGES = (
+    "etcd",
+    "hyperkube",
+    "machine-config-operator",
+    "haproxy-router",
+    "console",
+    "agent-installer-csr-approver",
+)
+BOOT_SECONDS = 300.0
+READY_SECONDS = 300
+
+KEYFILE = """[connection]
+id=bench
+type=ethernet
+[ethernet]
+mac-address={mac}
+[ipv4]
+method=manual
+address1={ip}/{prefix},{gateway}
+dns={gateway}
+[ipv6]
+method=disabled
+"""
+REGISTRIES = """unqualified-search-registries = []
+[[registry]]
+location = "{source}"
+mirror-by-digest-only = true
+[[registry.mirror]]
+location = "{mirror}"
+"""
+# etcd and kube-apiserver as plain as they go: what is measured is their own start.
+API_START = """set -e
+mkdir -p /var/lib/bench
+openssl genrsa -out /var/lib/bench/sa.key 2048 2>/dev/null
+openssl rsa -in /var/lib/bench/sa.key -pubout -out /var/lib/bench/sa.pub 2>/dev/null
+podman run -d --name etcd --net host {etcd} --data-dir /tmp/etcd >/dev/null
+podman run -d --name api --net host -v /var/lib/bench:/var/lib/bench --entrypoint /usr/bin/kube-apiserver {hyperkube} \
+  --etcd-servers http://127.0.0.1:2379 --secure-port 6443 --service-cluster-ip-range 172.30.0.0/16 --cert-dir /tmp/certs \
+  --service-account-key-file /var/lib/bench/sa.pub --service-account-signing-key-file /var/lib/bench/sa.key \
+  --service-account-issuer https://bench --authorization-mode Node,RBAC --profiling=false >/dev/null
+timeout {limit} sh -c 'until curl -skf -o /dev/null https://127.0.0.1:6443/readyz; do sleep 0.5; done'
+"""
+
+
+def _ignition(lab: Lab) -> str:
+    node = lab.topology.nodes[0]
+    keyfile = KEYFILE.format(
+        mac=node.mac.upper(), ip=node.ip, prefix=lab.topology.network.prefixlen, gateway=lab.topology.gateway
+    )
+    files = {
+        "/etc/NetworkManager/system-connections/bench.nmconnection": (keyfile, 0o600),
+        "/root/.docker/config.json": (lab.pull_secret, 0o600),
+        "/etc/pki/ca-trust/source/anchors/lab.crt": (lab.ca_pem, 0o644),
+        "/etc/containers/registries.conf": (
+            REGISTRIES.format(source=lab.access.source, mirror=lab.access.mirror),
+            0o644,
+        ),
+    }
+    entries = [
+        {
+            "path": path,
+            "mode": mode,
+            "overwrite": True,
+            "contents": {"source": "data:;base64," + base64.b64encode(text.encode()).decode()},
+        }
+        for path, (text, mode) in files.items()
+    ]
+    config = {
+        "ignition": {"version": "3.2.0"},
+        "storage": {"files": entries},
+        "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": [lab.access.ssh_key]}]},
+    }
+    return json.dumps(config)
+
+
+def _pull(host: Any, release: Release, tags: tuple[str, ...]) -> float:
+    specs = " ".join(release.components[tag] for tag in tags)
+    seconds = seconds_of(lambda: host.check_output(f"sudo podman pull -q {specs}"))
+    return seconds
+
+
+def measure(lab: Lab, release: Release, iso: Path) -> dict[str, float]:
+    """Seconds of each step, in the order in which an installation takes them."""
+    node = lab.nodes[lab.topology.nodes[0].name]
+    steps: dict[str, float] = {}
+    steps["live ISO to SSH"] = seconds_of(lambda: (node.boot_image(iso), node.ssh(BOOT_SECONDS)))
+    host = node.ssh(BOOT_SECONDS)
+    steps["image pulls, live"] = _pull(host, release, LIVE_IMAGES)
+    start = API_START.format(
+        etcd=release.components["etcd"], hyperkube=release.components["hyperkube"], limit=READY_SECONDS
+    )
+    steps["etcd and API start, live"] = seconds_of(lambda: host.check_output("sudo sh -c %s", start))
+    host.check_output("sudo podman rm -f etcd api")
+    host.check_output("sudo podman rmi -a -f")
+    steps["image pulls, from disk"] = _pull(host, release, DISK_IMAGES)
+    host.check_output("sudo sh -c %s", f"cat > /tmp/config.ign <<'EOF'\n{_ignition(lab)}\nEOF")
+    install = "sudo coreos-installer install --offline -i /tmp/config.ign --copy-network /dev/vda"
+    steps["disk write"] = seconds_of(lambda: host.check_output(install))
+    node.power.off()
+    steps["disk to SSH"] = seconds_of(lambda: (node.power.on(), node.ssh(BOOT_SECONDS)))
+    steps["etcd and API start, from disk"] = steps["etcd and API start, live"]
+    return steps
+
+
+def run() -> float:
+    """Print every step and the floor; returns the floor in seconds."""
+    release = latest_release()
+    if release.machine_os_iso is None:
+        raise SystemExit("the latest lab release was built without a machine OS")
+    with tempfile.TemporaryDirectory() as work, Lab(topology.sno(), Path(work) / "artifacts", release) as lab:
+        config, iso = Path(work) / "config.ign", Path(work) / "bench.iso"
+        config.write_text(_ignition(lab))
+        embed = [NODE0, "iso", "embed", "--ignition", str(config), "-o", str(iso), str(release.machine_os_iso)]
+        subprocess.run(embed, check=True, capture_output=True)
+        steps = measure(lab, release, iso)
+    floor = sum(steps.values())
+    rows = [(name, f"{seconds:6.1f} s") for name, seconds in steps.items()]
+    table("floor of a one-node install, each step alone", [*rows, ("floor", f"{floor:6.1f} s")])
+    return floor
