@@ -1,8 +1,8 @@
 """The floor of a one-node install: its irreducible steps, each measured alone in one machine and one run (design.md).
 
-live boot, pulls of the images that the flow uses (once by podman live, once by containerd from disk; both are counted at
-podman's price), the disk write, the boot from disk, and the start of etcd and kube-apiserver, twice: the temporary ones and
-those of the cluster.
+live boot, pulls of the images that the flow uses (once by podman live, once by containerd from disk; both are counted
+at podman's price), the disk write, the boot from disk, and the start of etcd and kube-apiserver, twice: the temporary
+ones and those of the cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.bench.image import NODE0
-from ci.bench.measure import seconds_of, table
+from ci.bench.measure import seconds_of, table, timed
 from lab import topology
 from lab.lab import Lab
 from lab.release.build import Release, latest_release
@@ -64,7 +64,8 @@ openssl genrsa -out /var/lib/bench/sa.key 2048 2>/dev/null
 openssl rsa -in /var/lib/bench/sa.key -pubout -out /var/lib/bench/sa.pub 2>/dev/null
 podman run -d --name etcd --net host {etcd} --data-dir /tmp/etcd >/dev/null
 podman run -d --name api --net host -v /var/lib/bench:/var/lib/bench --entrypoint /usr/bin/kube-apiserver {hyperkube} \
-  --etcd-servers http://127.0.0.1:2379 --secure-port 6443 --service-cluster-ip-range 172.30.0.0/16 --cert-dir /tmp/certs \
+  --etcd-servers http://127.0.0.1:2379 --secure-port 6443 --service-cluster-ip-range 172.30.0.0/16 \
+  --cert-dir /tmp/certs \
   --service-account-key-file /var/lib/bench/sa.pub --service-account-signing-key-file /var/lib/bench/sa.key \
   --service-account-issuer https://bench --authorization-mode Node,RBAC --profiling=false >/dev/null
 timeout {limit} sh -c 'until curl -skf -o /dev/null https://127.0.0.1:6443/readyz; do sleep 0.5; done'
@@ -104,16 +105,17 @@ def _ignition(lab: Lab) -> str:
 
 def _pull(host: Any, release: Release, tags: tuple[str, ...]) -> float:
     specs = " ".join(release.components[tag] for tag in tags)
-    seconds = seconds_of(lambda: host.check_output(f"sudo podman pull -q {specs}"))
-    return seconds
+    return seconds_of(lambda: host.check_output(f"sudo podman pull -q {specs}"))
 
 
 def measure(lab: Lab, release: Release, iso: Path) -> dict[str, float]:
     """Seconds of each step, in the order in which an installation takes them."""
     node = lab.nodes[lab.topology.nodes[0].name]
     steps: dict[str, float] = {}
-    steps["live ISO to SSH"] = seconds_of(lambda: (node.boot_image(iso), node.ssh(BOOT_SECONDS)))
-    host = node.ssh(BOOT_SECONDS)
+    with timed() as clock:
+        node.boot_image(iso)
+        host = node.ssh(BOOT_SECONDS)
+    steps["live ISO to SSH"] = clock.seconds
     steps["image pulls, live"] = _pull(host, release, LIVE_IMAGES)
     start = API_START.format(
         etcd=release.components["etcd"], hyperkube=release.components["hyperkube"], limit=READY_SECONDS
@@ -126,7 +128,10 @@ def measure(lab: Lab, release: Release, iso: Path) -> dict[str, float]:
     install = "sudo coreos-installer install --offline -i /tmp/config.ign --copy-network /dev/vda"
     steps["disk write"] = seconds_of(lambda: host.check_output(install))
     node.power.off()
-    steps["disk to SSH"] = seconds_of(lambda: (node.power.on(), node.ssh(BOOT_SECONDS)))
+    with timed() as clock:
+        node.power.on()
+        node.ssh(BOOT_SECONDS)
+    steps["disk to SSH"] = clock.seconds
     steps["etcd and API start, from disk"] = steps["etcd and API start, live"]
     return steps
 
