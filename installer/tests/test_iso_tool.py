@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer import cli
+from installer.create.artifacts import write_pxe
 from installer.errors import EmbedTooBig, IsoError
 from installer.image.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
 from installer.image.grow import embed_ignition, grown_length
@@ -84,6 +85,8 @@ def build(tmp: Path, name: str, rootfs: int = 40_000) -> Path:
         boot = bytearray(random.Random(2).randbytes(66688)) + kargs_text(size, entry).encode()
         boot = boot.ljust(132096, b"x") + bytes(AREA) + b"tail" * 50
         (root / "images/cdboot.img").write_bytes(boot)
+        (root / "images/initrd.addrsize").write_bytes(struct.pack(">QQ", 0x2000000, 3000))
+        (root / "generic.ins").write_text("images/kernel.img 0\nimages/initrd.img 0x2\nimages/initrd.addrsize 0x1\n")
     else:
         (root / "images/ignition.img").write_bytes(bytes(AREA))
     if info != "none":
@@ -400,3 +403,20 @@ def test_too_big_without_a_place_to_grow(bases):
     base = bases("2023-03.s390x")
     with base.open("rb") as file, pytest.raises(EmbedTooBig):
         embed_ignition(Overlay(file), base, BIG)
+
+
+def test_pxe_files_of_s390x(bases, tmp_path):
+    base = bases("2023-07.s390x")
+    arguments = write_pxe(base, tmp_path, "s390x", SMALL, ("fips=1",), "")
+    assert arguments == KARGS.partition(" ")[2] + " fips=1"
+    prefix = "agent.s390x"
+    initrd = (tmp_path / f"{prefix}-initrd.img").read_bytes()
+    assert (tmp_path / f"{prefix}-initrd.addrsize").read_bytes() == struct.pack(">QQ", 0x2000000, len(initrd))
+    assert (tmp_path / f"{prefix}-generic.ins").read_text().split()[::2] == [
+        f"images/{prefix}-vmlinuz",
+        f"images/{prefix}-initrd.img",
+        f"images/{prefix}-initrd.addrsize",
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"{prefix}-{name}" for name in ("generic.ins", "initrd.addrsize", "initrd.img", "rootfs.img", "vmlinuz")
+    ]

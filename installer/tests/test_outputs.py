@@ -63,6 +63,22 @@ def create(target: str, directory: Path) -> int:
     return main(["agent", "create", target, "--dir", str(directory)])
 
 
+def kernel_line(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        iso = Iso(file, path)
+        area = kargs_area(iso)
+        assert area is not None
+        return current_kargs(iso, area).split()
+
+
+def brought(path: Path) -> dict[str, bytes]:
+    """What a config image brings."""
+    with path.open("rb") as file:
+        packed = Iso(file, path).file("config.gz")
+    assert packed is not None
+    return cpio.unpack(gzip.decompress(packed))
+
+
 def names(directory: Path) -> list[str]:
     return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file() and p.name[0] != ".")
 
@@ -182,7 +198,7 @@ def test_pxe_files(directory, lab, capsys):
         iso = Iso(file, lab[2])
         for name in ("vmlinuz", "rootfs.img"):
             assert (boot / f"agent.x86_64-{name}").read_bytes() == iso.file(f"images/pxeboot/{name}")
-        base = iso.file("images/pxeboot/initrd.img")
+        base = iso.file("images/pxeboot/initrd.img") or b""
     initrd = (boot / "agent.x86_64-initrd.img").read_bytes()
     assert initrd.startswith(base)
     config = cpio.unpack(gzip.decompress(initrd[(len(base) + 3) // 4 * 4 :]))["config.ign"]
@@ -207,7 +223,7 @@ def test_minimal_iso(directory, lab, capsys):
     with iso_path.open("rb") as file:
         iso = Iso(file, iso_path)
         assert iso.find("images/pxeboot/rootfs.img") is None
-        kargs = current_kargs(iso, kargs_area(iso)).split()
+    kargs = kernel_line(iso_path)
     assert f'coreos.live.rootfs_url="{URL}/agent.x86_64-rootfs.img"' in kargs
     assert "fips=1" in kargs
     assert not [word for word in kargs if word.startswith("coreos.liveiso=")]
@@ -224,10 +240,7 @@ def test_external_platform_is_always_minimal(directory, lab, capsys):
     err = capsys.readouterr().err
     assert "Minimal ISO will be created for External platform" in err
     assert "make sure CCM manifests were added in the openshift directory" in err
-    path = directory / "agent.x86_64.iso"
-    with path.open("rb") as file:
-        iso = Iso(file, path)
-        assert "console=ttyS0" in current_kargs(iso, kargs_area(iso)).split()
+    assert "console=ttyS0" in kernel_line(directory / "agent.x86_64.iso")
 
 
 def test_config_image(directory, capsys):
@@ -239,10 +252,8 @@ def test_config_image(directory, capsys):
         done = subprocess.run(["blkid", "-p", "-s", "LABEL", "-o", "value", path], capture_output=True, text=True)
         assert done.stdout.strip() == "agent_configimage"
     with path.open("rb") as file:
-        iso = Iso(file, path)
-        assert iso.volume_id == "agent_configimage"
-        archive = gzip.decompress(iso.file("config.gz"))
-    files = cpio.unpack(archive)
+        assert Iso(file, path).volume_id == "agent_configimage"
+    files = brought(path)
     assert list(files)[-1] == "etc/assisted/rendezvous-host.env"
     assert all(any(f"/{name}".startswith(one) for one in PATHS) for name in files)
     assert "etc/assisted/manifests/cluster-image-set.yaml" in files
@@ -274,10 +285,9 @@ def test_unconfigured_ignition(directory, capsys):
     assert enabled == {"agent-check-config-image.service"}
     # Config image and unconfigured image agree on what release they are for.
     assert create("config-image", directory) == 0
-    with (directory / "agentconfig.noarch.iso").open("rb") as file:
-        brought = cpio.unpack(gzip.decompress(Iso(file, "x").file("config.gz")))
+    given = brought(directory / "agentconfig.noarch.iso")
     name = "etc/assisted/manifests/cluster-image-set.yaml"
-    assert yaml.safe_load(brought[name])["spec"] == yaml.safe_load(files[f"/{name}"])["spec"]
+    assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[f"/{name}"])["spec"]
 
 
 def test_unconfigured_ignition_wants_manifests(directory, capsys):
