@@ -1,0 +1,111 @@
+"""Reading payloads: image-references, filters, order; and the payload that this repository itself is."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.release.cluster import payload
+from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
+
+VERSION = "4.18.0-node0.abcdef12"
+MANIFESTS = Path(payload.__file__).with_name("manifests")
+
+
+def write_payload(root, manifests=None, version=VERSION, metadata_version=None):
+    directory = root / "release-manifests"
+    directory.mkdir(parents=True)
+    (root / "manifests").mkdir()
+    tags = [{"name": t, "from": {"kind": "DockerImage", "name": f"r@sha256:{t}"}} for t in ("etcd", "pod")]
+    stream = {"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": version}}
+    (directory / "image-references").write_text(json.dumps({**stream, "spec": {"tags": tags}}))
+    metadata = {"kind": "cincinnati-metadata-v0", "version": metadata_version or version}
+    (directory / "release-metadata").write_text(json.dumps(metadata))
+    for name, obj in (manifests or {}).items():
+        (directory / name).write_text(obj if isinstance(obj, str) else yaml.safe_dump(obj))
+    return root
+
+
+def config_map(name, **notes):
+    meta = {"name": name, "namespace": "n", "annotations": {payload.PROFILE: "true", **notes}}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+
+def test_manifests_come_by_level_then_component_then_file(tmp_path):
+    root = write_payload(
+        tmp_path,
+        {
+            "0000_50_b_01.yaml": config_map("third"),
+            "0000_10_z_01.yaml": config_map("first"),
+            "0000_50_a_02.yaml": config_map("second"),
+            "0000_50_out_01.yaml": config_map("out", **{payload.PROFILE: "false"}),
+            "README.txt": "not a manifest",
+        },
+    )
+    found = payload.load_manifests(root, "release@sha256:1")
+    assert [m.object["metadata"]["name"] for m in found] == ["first", "second", "third"]
+    assert found[0].name == 'configmap "n/first"'
+
+
+@pytest.mark.parametrize(
+    ("notes", "expected"),
+    [
+        ({}, True),
+        ({payload.PROFILE: "yes"}, False),
+        ({payload.FEATURE_SET: "Default"}, True),
+        ({payload.FEATURE_SET: "TechPreviewNoUpgrade"}, False),
+        ({payload.FEATURE_SET: "Default,Unheard"}, False),
+        ({payload.CAPABILITY: "Console+Ingress"}, True),
+        ({payload.CAPABILITY: "Console+Insights"}, False),
+    ],
+)
+def test_annotations_decide(notes, expected):
+    assert payload.included(config_map("x", **notes)) is expected
+
+
+def test_no_annotations_at_all_excludes():
+    assert not payload.included({"metadata": {"name": "x"}})
+
+
+def test_placeholders_and_the_snapshot_version_are_replaced():
+    images = payload.Images(VERSION, {"etcd": "r@sha256:e"})
+    text = "a: {{.ReleaseImage}}\nb: {{ .Images.etcd }}\nc: 0.0.1-snapshot"
+    assert payload.fill(text, images, "rel") == f"a: rel\nb: r@sha256:e\nc: {VERSION}"
+    with pytest.raises(UnknownTag):
+        payload.fill("{{.Images.nope}}", images, "rel")
+    with pytest.raises(ManifestError, match="unknown placeholder"):
+        payload.fill("{{.Whatever}}", images, "rel")
+
+
+def test_versions_must_agree(tmp_path):
+    write_payload(tmp_path, metadata_version="4.18.1")
+    with pytest.raises(PayloadError, match=r"4\.18\.1"):
+        payload.load_images(tmp_path)
+
+
+def test_a_payload_without_references_says_so(tmp_path):
+    with pytest.raises(PayloadError, match="did not contain a image-references file"):
+        payload.load_images(tmp_path)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_objects_or_a_manifest_error(text):
+    try:
+        found = payload.read_objects(text, "f")
+    except ManifestError:
+        return
+    assert all(obj["metadata"]["name"] for obj in found)
+
+
+def test_our_own_manifests_are_all_admitted_and_complete():
+    names = set()
+    for path in sorted(MANIFESTS.rglob("*.yaml")):
+        for obj in payload.read_objects(path.read_text(), path.name):
+            assert payload.included(obj), path.name
+            names.add((obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]))
+    for kind in ("ServiceAccount", "RoleBinding", "Role"):
+        for _, namespace, _ in [n for n in names if n[0] == kind]:
+            assert namespace == "kube-system" or ("Namespace", None, namespace) in names
