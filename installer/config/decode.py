@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import types
 import typing
 from functools import cache
@@ -118,7 +119,9 @@ class _Decoder:
                 near = difflib.get_close_matches(name, fields, n=1, cutoff=0.75)
                 hint = f', did you mean "{near[0]}"?' if near else ""
                 inside = f" in {path}" if path else ""
-                self.fail(name_node, here, f'unknown field "{name}"{inside}{hint}', unknown=True)
+                self.fail(
+                    name_node, here, f"unknown field {json.dumps(name, ensure_ascii=False)}{inside}{hint}", unknown=True
+                )
                 continue
             attribute, wanted = fields[name]
             before = len(self.errors)
