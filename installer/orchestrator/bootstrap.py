@@ -70,9 +70,13 @@ def start(host: HostSystem, config: Mapping[str, Any]) -> None:
             log.warning("%s", error)
 
 
-def last_words(host: HostSystem, unit: str, lines: int = 5) -> str:
-    """The unit's last journal lines, in one."""
-    text = host.run("journalctl", "-u", unit, "-n", str(lines), "-o", "cat", "--no-pager", check=False)
+BOOTKUBE_IDENTIFIER = "bootkube.sh"
+
+
+def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "") -> str:
+    """The unit's last journal lines, in one; with an identifier only those of the program that logs under it."""
+    only = ("-t", identifier) if identifier else ()
+    text = host.run("journalctl", "-u", unit, *only, "-n", str(lines), "-o", "cat", "--no-pager", check=False)
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-1500:]
 
 
@@ -91,7 +95,8 @@ def wait_bootkube(
         if failed_since is not None and clock() - failed_since > FAILED_FOR:
             raise StageError("bootkube.service failed", last_words(host, SERVICES[0]))
         if clock() - reported_at >= REPORT_SECONDS:
-            words = last_words(host, SERVICES[0], 1)[:200]
+            # The script's own words: etcd and kube-apiserver log into the same unit.
+            words = last_words(host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:200]
             if words and words != reported:
                 report(words)
                 reported = words
