@@ -146,6 +146,29 @@ def etcd(node_ip: str, hostname: str, *, existing: bool = False, peers: str = ""
     )
 
 
+#: Beta versions of APIs that 1.20 serves in a final version too. Left out they save a quarter of the API server's start
+#: (3.2 to 2.4 CPU seconds natively, ten times that under emulation, twice in an installation) and 90 MB.
+RETIRED_APIS = (
+    "admissionregistration.k8s.io/v1beta1",
+    "apiextensions.k8s.io/v1beta1",
+    "authentication.k8s.io/v1beta1",
+    "authorization.k8s.io/v1beta1",
+    "autoscaling/v2beta1",
+    "autoscaling/v2beta2",
+    "batch/v1beta1",
+    "certificates.k8s.io/v1beta1",
+    "coordination.k8s.io/v1beta1",
+    "discovery.k8s.io/v1beta1",
+    "events.k8s.io/v1beta1",
+    "extensions/v1beta1",
+    "networking.k8s.io/v1beta1",
+    "node.k8s.io/v1beta1",
+    "rbac.authorization.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1beta1",
+    "storage.k8s.io/v1beta1",
+)
+
+
 def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
     """The API server, with a serving certificate for each name by which it is reached."""
     secrets = f"{RESOURCES}/kube-apiserver-certs"
@@ -182,6 +205,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             "--requestheader-group-headers=X-Remote-Group",
             "--requestheader-username-headers=X-Remote-User",
+            f"--runtime-config={','.join(f'{api}=false' for api in RETIRED_APIS)}",
             "--secure-port=6443",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={secrets}/service-account.crt",

@@ -1,19 +1,25 @@
 # Sourced by bootstrap services: keeps /var/log/openshift/<service>.json, an array of records in order.
-RECORD_SERVICE="$(basename "${BASH_SOURCE[-1]}" .sh)"
-RECORD_FILE="/var/log/openshift/$RECORD_SERVICE.json"
+# Shell only, no programs: under software emulation each would cost more than most of the steps that are recorded.
+RECORD_SERVICE="${BASH_SOURCE[-1]##*/}"
+RECORD_FILE="/var/log/openshift/${RECORD_SERVICE%.sh}.json"
 RECORD_STAGE=""
+RECORDS=""
+mkdir -p /var/log/openshift
+if [[ -s $RECORD_FILE ]]; then
+    RECORDS="$(<"$RECORD_FILE")"
+    RECORDS="${RECORDS#[}"
+    RECORDS="${RECORDS%]}"
+fi
 
-# record PHASE RESULT MESSAGE
+# record PHASE RESULT MESSAGE: none of them may hold quotes or control characters
 record() {
-    mkdir -p /var/log/openshift
-    [[ -s $RECORD_FILE ]] || echo '[]' >"$RECORD_FILE"
-    jq --arg at "$(date -u +%Y-%m-%dT%H:%M:%SZ)" --arg phase "$1" --arg result "$2" --arg message "$3" \
-        --arg stage "$RECORD_STAGE" \
-        '. + [{timestamp: $at, phase: $phase}
-            + (if $stage != "" then {stage: $stage} else {} end)
-            + (if $result != "" then {result: $result} else {} end)
-            + (if $message != "" then {errorMessage: $message} else {} end)]' \
-        "$RECORD_FILE" >"$RECORD_FILE.new" && mv "$RECORD_FILE.new" "$RECORD_FILE"
+    local entry
+    printf -v entry '{"timestamp": "%(%Y-%m-%dT%H:%M:%SZ)T", "phase": "%s"' -1 "$1"
+    [[ -z $RECORD_STAGE ]] || entry+=", \"stage\": \"$RECORD_STAGE\""
+    [[ -z $2 ]] || entry+=", \"result\": \"$2\""
+    [[ -z $3 ]] || entry+=", \"errorMessage\": \"$3\""
+    RECORDS+="${RECORDS:+,}"$'\n'"$entry}"
+    printf '[%s]\n' "${RECORDS#,}" >"$RECORD_FILE"
 }
 
 stage_start() {
@@ -37,5 +43,6 @@ record_exit() {
     record "service end" failure "exit code $code"
 }
 
+export TZ=UTC
 record "service start" "" ""
 trap record_exit EXIT
