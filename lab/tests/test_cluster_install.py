@@ -108,6 +108,15 @@ def test_errors_are_one_line(tmp_path, capsys, monkeypatch):
     assert "install-config.yaml: no such file" in capsys.readouterr().err
 
 
+def test_what_cannot_be_installed_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv(install.RELEASE_ENV, RELEASE)
+    (tmp_path / "install-config.yaml").write_text(yaml.safe_dump({**CONFIG, "controlPlane": {"replicas": 3}}))
+    for target in ("ignition-configs", "single-node-ignition-config"):
+        assert install.main(["create", target, "--dir", str(tmp_path)]) == 1
+        assert "controlPlane.replicas" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.ign"))
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

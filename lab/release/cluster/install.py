@@ -148,6 +148,10 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
         raise ConfigError(
             "install-config.yaml", "controlPlane.replicas", "must be 1, and no workers, for a single node"
         )
+    if not single_node:
+        # bootkube.py fills a temporary API for a node that becomes the cluster itself; joining others is not written yet
+        rule = "the lab release installs single nodes only: use create single-node-ignition-config"
+        raise ConfigError("install-config.yaml", "controlPlane.replicas", rule)
     if not (directory / "manifests" / "cluster-config.yaml").exists():
         create_manifests(directory, assets)
     files = kubeconfigs(assets)
