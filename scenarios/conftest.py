@@ -28,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("node0", "scenarios in the virtual bare-metal lab")
     group.addoption("--artifacts", default=str(ROOT / "artifacts"), help="where evidence goes (default: artifacts/)")
     group.addoption("--installer", help="another installer to test, for example a path of openshift-install")
+    group.addoption("--lab", metavar="ID", help="examine the cluster of a lab that was kept, instead of installing one")
     group.addoption(
         "--lab-keep",
         choices=("never", "on-failure", "always"),
@@ -45,6 +46,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioS
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest scenario first, the same in every worker."""
     reorder(items, DURATIONS.read())
+
+
+def _installed_already(lab_id: str, release: Release) -> Installation:
+    """The cluster of a kept lab, for --lab."""
+    lab = Lab.attach(lab_id)
+    return Installation(Deployment(lab, lab.layout.root / "cluster", [], release, lab.access))
 
 
 @pytest.fixture(scope="session")
@@ -105,5 +112,9 @@ def deployment(request: pytest.FixtureRequest, release: Release) -> Iterator[Dep
 @pytest.fixture(scope="module")
 def installation(request: pytest.FixtureRequest, release: Release) -> Iterator[Installation]:
     """An installed cluster, made once a module and id. Parametrise with a scenario id."""
+    kept = request.config.getoption("--lab")
+    if kept:
+        yield _installed_already(kept, release)
+        return
     with _deployed(request, release) as deployed:
         yield deployed.install()
