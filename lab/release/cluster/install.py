@@ -149,7 +149,7 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
             "install-config.yaml", "controlPlane.replicas", "must be 1, and no workers, for a single node"
         )
     if not single_node:
-        # bootkube.py fills a temporary API for a node that becomes the cluster itself; joining others is not written yet
+        # bootkube.py fills a temporary API for a node that becomes the cluster itself; others cannot join it yet
         rule = "the lab release installs single nodes only: use create single-node-ignition-config"
         raise ConfigError("install-config.yaml", "controlPlane.replicas", rule)
     if not (directory / "manifests" / "cluster-config.yaml").exists():
