@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -64,18 +65,22 @@ def parse(text: bytes | str, source: str) -> dict[str, Any]:
     return config
 
 
-def for_host(pointer: bytes, host: Host, source: str) -> bytes:
-    """``<role>-<host id>.ign``: the pointer with /etc/hostname and the host's overrides merged in."""
+def _file(path: str, text: str) -> dict[str, Any]:
+    return {"path": path, "mode": 0o644, "overwrite": True, "contents": {"source": data_url(text)}}
+
+
+def chrony_conf(sources: Sequence[str]) -> str:
+    """chrony.conf for the installed host, as the live host has it (installer.md §4.2)."""
+    return "".join(f"server {source} iburst\n" for source in sources) + "makestep 1.0 3\nrtcsync\n"
+
+
+def for_host(pointer: bytes, host: Host, source: str, ntp_sources: Sequence[str] = ()) -> bytes:
+    """``<role>-<host id>.ign``: the pointer with /etc/hostname, time sources and the host's overrides merged in."""
     config = parse(pointer, source)
-    name = host.user_hostname or host.requested_hostname
-    extra: dict[str, Any] = {
-        "storage": {
-            "files": [
-                {"path": "/etc/hostname", "mode": 0o644, "overwrite": True, "contents": {"source": data_url(name)}}
-            ]
-        }
-    }
-    config = merge(config, extra)
+    files = [_file("/etc/hostname", host.user_hostname or host.requested_hostname)]
+    if ntp_sources:
+        files.append(_file("/etc/chrony.conf", chrony_conf(ntp_sources)))
+    config = merge(config, {"storage": {"files": files}})
     if host.ignition_config_overrides:
         overrides = parse(host.ignition_config_overrides, f"ignition overrides of host {host.id}")
         version = max(config["ignition"]["version"], overrides["ignition"]["version"])

@@ -147,6 +147,13 @@ def generate(job: Job) -> dict[str, bytes]:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def ntp_sources(job: Job) -> list[str]:
+    """The time sources that the user gave, which an installed host needs as much as a live one."""
+    env = job.infra_env.additional_ntp_sources if job.infra_env else ""
+    given = env or job.cluster.additional_ntp_source
+    return [part.strip() for part in given.split(",") if part.strip()]
+
+
 def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
     bootstrap = work / (SNO_IGNITION if job.cluster.is_sno else "bootstrap.ign")
     if not bootstrap.is_file():
@@ -163,5 +170,5 @@ def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
         pointer = files.get(f"{role}.ign")
         if pointer is None:
             raise PrepareError("openshift-install", f"made no {role}.ign")
-        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign")
+        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", ntp_sources(job))
     return files
