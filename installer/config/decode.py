@@ -32,7 +32,8 @@ class DecodeError:
 
     def __str__(self) -> str:
         where = f"{self.path}: " if self.path and not self.unknown else ""
-        return f"line {self.line}: {where}{self.text}"
+        # Values are quoted in it, and an error is one line whatever they hold.
+        return " ".join(f"line {self.line}: {where}{self.text}".replace("\n", "\\n").splitlines())
 
 
 def key(name: str, **kwargs: Any) -> Any:
