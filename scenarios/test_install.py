@@ -186,7 +186,7 @@ def test_a_reboot_comes_back_without_running_ignition_again(installation: Instal
     node = next(iter(installation.lab.nodes.values()))
     host = node.ssh()
     boot_id = host.check_output("cat /proc/sys/kernel/random/boot_id")
-    report = host.check_output("sha256sum /etc/.ignition-result.json")
+    report = host.check_output("sudo sha256sum /etc/.ignition-result.json")
     node.power.cycle()
 
     def new_boot() -> bool:
@@ -194,9 +194,9 @@ def test_a_reboot_comes_back_without_running_ignition_again(installation: Instal
 
     wait_until(new_boot, 240, f"{node.name} to be back after a power cycle")
     host = node.ssh()
-    assert host.check_output("sha256sum /etc/.ignition-result.json") == report
+    assert host.check_output("sudo sha256sum /etc/.ignition-result.json") == report
     assert "ignition.firstboot" not in host.file("/proc/cmdline").content_string
-    ran = host.check_output("journalctl -b -o cat -t ignition | head -n 3")
+    ran = host.check_output("sudo journalctl -b -o cat -t ignition | head -n 3")
     assert ran == "", f"Ignition ran again: {ran}"
     wait_until(installation.api_ready, 300, "the API to answer after the reboot")
     wait_until(installation.nodes_ready, 240, "every node to be Ready after the reboot")
