@@ -6,6 +6,7 @@ Only the documented schema is used (reference/installer.md §1), so that any ope
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,10 +108,18 @@ def agent_config(topology: Topology) -> dict[str, Any]:
     }
 
 
-def write_configs(directory: Path, topology: Topology, access: Access) -> None:
-    """Write install-config.yaml and agent-config.yaml (0600: one holds the pull secret) into `directory`."""
+def write_configs(
+    directory: Path, topology: Topology, access: Access, edit_agent: Callable[[dict[str, Any]], None] | None = None
+) -> None:
+    """Write install-config.yaml and agent-config.yaml (0600: one holds the pull secret) into `directory`.
+
+    `edit_agent` may change the agent-config before it is written.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    files = {"install-config.yaml": install_config(topology, access), "agent-config.yaml": agent_config(topology)}
+    agent = agent_config(topology)
+    if edit_agent is not None:
+        edit_agent(agent)
+    files = {"install-config.yaml": install_config(topology, access), "agent-config.yaml": agent}
     for name, content in files.items():
         path = directory / name
         path.touch(mode=0o600)

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import urllib.request
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from lab.configs import Access, write_configs
 from lab.lab import Lab
 from lab.release.build import Release
 from lab.topology import Topology
+from lab.waiting import wait_until
+from scenarios.ids import edit_agent_config
 
 CREATE_IMAGE_SECONDS = 300
 BOOTSTRAP_SECONDS = 3600  # the documented limit: a busy machine is slow, not broken
@@ -33,9 +36,11 @@ def said(result: subprocess.CompletedProcess[str]) -> str:
 class Deployment:
     """A lab that is up, and a directory with both config files; nothing has booted.
 
-    `installer` is the command line of the installer under test; `directory` its `--dir`.
+    `scenario_id` is what it was made for; `installer` is the command line of the installer under test; `directory` its
+    `--dir`.
     """
 
+    scenario_id: str
     lab: Lab
     directory: Path
     installer: list[str]
@@ -48,8 +53,8 @@ class Deployment:
         return self.lab.topology
 
     def write_configs(self) -> None:
-        """Write the two config files of the topology."""
-        write_configs(self.directory, self.topology, self.access)
+        """Write the two config files of the topology, as the scenario's variant wants them."""
+        write_configs(self.directory, self.topology, self.access, partial(edit_agent_config, self.scenario_id))
 
     def agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
         """Run `<installer> agent WORDS --dir DIR` in the lab; its output is kept as evidence."""
@@ -67,22 +72,33 @@ class Deployment:
         assert result.returncode == 0, f"create image ended with {result.returncode}:\n{said(result)[-3000:]}"
         return self.directory / "agent.x86_64.iso"
 
-    def boot(self) -> None:
-        """Insert the ISO into every machine through Redfish and power all of them on."""
+    def boot(self, *names: str) -> None:
+        """Insert the ISO into these machines (default: all) through Redfish and power them on."""
         iso = self.directory / "agent.x86_64.iso"
+        nodes = [self.lab.nodes[name] for name in names or self.lab.nodes]
         with self.lab.phase("insert media"):
-            for node in self.lab.nodes.values():
+            for node in nodes:
                 node.media.insert(iso)
         with self.lab.phase("power on"):
-            for node in self.lab.nodes.values():
+            for node in nodes:
                 node.power.on()
 
-    def wait_for(self, target: str, timeout: float) -> subprocess.CompletedProcess[str]:
-        """`agent wait-for TARGET`, whatever it ends with."""
+    def wait_for(self, target: str, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
+        """`agent wait-for TARGET OPTIONS`, whatever it ends with."""
         # What a command says is kept as evidence, and no evidence may hold a secret.
         words = [target, "--skip-password-print"] if target == "install-complete" else [target]
         with self.lab.phase(f"wait-for {target}"):
-            return self.agent("wait-for", *words, timeout=timeout)
+            return self.agent("wait-for", *words, *options, timeout=timeout)
+
+    def disk_is_written(self, name: str, seconds: float, mib: int = 64) -> None:
+        """Wait until this much of a machine's disk is allocated: its image is being written. Raises WaitTimeout."""
+        disk = self.lab.layout.disk(self.lab.nodes[name].spec)
+
+        def written() -> int:
+            return disk.stat().st_blocks * 512 >> 20
+
+        with self.lab.phase(f"{name} writes its disk"):
+            wait_until(lambda: written() >= mib, seconds, f"{mib} MiB of the disk of {name}", written, poll=0.2)
 
     def keep_evidence(self) -> None:
         """Copy what the installer left that holds no secrets: its log, the REST events, hosts, logs of a failure."""
@@ -157,27 +173,38 @@ class Installation:
 
     def nodes_ready(self) -> bool:
         """Whether every node's condition Ready is True."""
-        states = [
-            condition["status"]
+        return len(self.ready_boots()) == len(self.topology.nodes)
+
+    def ready_boots(self) -> dict[str, str]:
+        """The boot ids of the nodes whose condition Ready is True, by name."""
+        return {
+            node["metadata"]["name"]: node["status"]["nodeInfo"]["bootID"]
             for node in self.kubectl_json("get", "nodes")["items"]
-            for condition in node["status"]["conditions"]
-            if condition["type"] == "Ready"
-        ]
-        return states == ["True"] * len(self.topology.nodes)
+            if any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
+        }
+
+    def pods(self, namespace: str, prefix: str) -> dict[str, Any]:
+        """The running pods of a namespace whose names begin so, by the node that they are on."""
+        pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
+        return {
+            pod["spec"]["nodeName"]: pod
+            for pod in pods
+            if pod["metadata"]["name"].startswith(prefix) and pod["status"]["phase"] == "Running"
+        }
 
     def restarts(self, namespace: str) -> int:
         """How often containers of a namespace's pods were restarted, in all."""
         pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
         return sum(c["restartCount"] for pod in pods for c in pod["status"].get("containerStatuses", []))
 
-    def get(self, url: str) -> tuple[int, str]:
-        """Status and body of an https URL, verified against the CAs of the user's kubeconfig."""
+    def get(self, url: str, timeout: float = 30) -> tuple[int, str]:
+        """Status and body of an https URL, verified against the CAs of the user's kubeconfig; `timeout` in seconds."""
         [cluster] = yaml.safe_load(self.kubeconfig.read_text())["clusters"]
         bundle = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
 
         def fetch() -> tuple[int, str]:
             context = ssl.create_default_context(cadata=bundle)
-            with urllib.request.urlopen(url, context=context, timeout=30) as response:
+            with urllib.request.urlopen(url, context=context, timeout=timeout) as response:
                 return response.status, response.read().decode()
 
         return self.lab.inside(fetch)

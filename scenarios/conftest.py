@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import time
@@ -15,12 +16,13 @@ from lab.lab import Lab
 from lab.paths import cache_dir
 from lab.release.build import Release, build_release
 from scenarios.cluster import Deployment, Installation
-from scenarios.ids import topology_of
+from scenarios.ids import TOPOLOGIES, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
-FAILED = pytest.StashKey[list[str]]()
+FAILED = pytest.StashKey[set[str]]()
+TOLD = pytest.StashKey[set[tuple[str, str]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("node0", "scenarios in the virtual bare-metal lab")
     group.addoption("--artifacts", default=str(ROOT / "artifacts"), help="where evidence goes (default: artifacts/)")
     group.addoption("--installer", help="another installer to test, for example a path of openshift-install")
+    group.addoption("--nightly", action="store_true", help="also run what is left to the nightly run")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a lab that was kept, instead of installing one")
     group.addoption(
         "--lab-keep",
@@ -37,21 +40,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A topology's name in -k means the topology: pytest would look for "ha" in "what" and "has" as well."""
+    words = "|".join(TOPOLOGIES)
+    config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioScheduling:
     """Scenarios are handed out whole, the longest first."""
     return ScenarioScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest scenario first, the same in every worker."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest scenario first, the same in every worker; nightly ones only with --nightly."""
+    if not config.getoption("--nightly"):
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if item not in nightly]
+        config.hook.pytest_deselected(items=nightly)
     reorder(items, DURATIONS.read())
 
 
-def _installed_already(lab_id: str, release: Release) -> Installation:
+def _installed_already(scenario_id: str, lab_id: str, release: Release) -> Installation:
     """The cluster of a kept lab, for --lab."""
     lab = Lab.attach(lab_id)
-    return Installation(Deployment(lab, lab.layout.root / "cluster", [], release, lab.access))
+    return Installation(Deployment(scenario_id, lab, lab.layout.root / "cluster", [], release, lab.access))
 
 
 @pytest.fixture(scope="session")
@@ -60,14 +73,28 @@ def release() -> Release:
     return build_release()
 
 
+def _new_trouble(item: pytest.Item) -> list[str]:
+    """What kernels said of themselves on the consoles of the test's lab that no test before it has been failed for."""
+    used = getattr(item, "funcargs", {})
+    subject = used.get("deployment") or used.get("installation")
+    if subject is None:
+        return []
+    told = item.session.stash.setdefault(TOLD, set())
+    lines = [f"{name}: {line}" for name, said in subject.lab.kernel_trouble().items() for line in said]
+    new = [line for line in lines if (subject.lab.id, line) not in told]
+    told.update((subject.lab.id, line) for line in new)
+    return new
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember what failed, on the test and on its module, for --lab-keep=on-failure."""
+    """A kernel that complained on its console fails the test; failed scenarios are remembered for --lab-keep."""
     report = yield
+    if report.when == "call" and report.passed and (trouble := _new_trouble(item)):
+        report.outcome = "failed"
+        report.longrepr = "kernels complained on their consoles:\n" + "\n".join(trouble)
     if report.failed:
-        for node in (item, item.parent):
-            if node is not None:
-                node.stash.setdefault(FAILED, []).append(item.nodeid)
+        item.session.stash.setdefault(FAILED, set()).add(unit_of(item.nodeid))
     return report
 
 
@@ -80,6 +107,7 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
     keep = request.config.getoption("--lab-keep")
     with Lab(topology_of(scenario_id), artifacts=artifacts, release=release) as lab:
         deployment = Deployment(
+            scenario_id=scenario_id,
             lab=lab,
             # With the lab it goes, and its keys with it: only what holds no secret is copied to the artefacts.
             directory=lab.layout.root / "cluster",
@@ -91,10 +119,9 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
         try:
             deployment.write_configs()
             yield deployment
-            failed = bool(request.node.stash.get(FAILED, []))
+            failed = scenario_id in request.session.stash.get(FAILED, set())
             if not failed:
-                unit = unit_of(f"{request.node.nodeid.split('::')[0]}::_[{scenario_id}]")
-                DURATIONS.update({unit: time.monotonic() - start})
+                DURATIONS.update({scenario_id: time.monotonic() - start})
         finally:
             lab.collect()
             deployment.keep_evidence()
@@ -109,12 +136,12 @@ def deployment(request: pytest.FixtureRequest, release: Release) -> Iterator[Dep
         yield deployed
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def installation(request: pytest.FixtureRequest, release: Release) -> Iterator[Installation]:
-    """An installed cluster, made once a module and id. Parametrise with a scenario id."""
+    """An installed cluster, made once for all tests of an id. Parametrise with a scenario id."""
     kept = request.config.getoption("--lab")
     if kept:
-        yield _installed_already(kept, release)
+        yield _installed_already(request.param, kept, release)
         return
     with _deployed(request, release) as deployed:
         yield deployed.install()

@@ -1,11 +1,13 @@
-"""Scenario ids: ``topology-stack-addressing-firmware[-variant]`` become lab topologies."""
+"""Scenario ids: ``topology-stack-addressing-firmware[-variant]`` become lab topologies and config files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import msgspec
+import pytest
 
 from lab import topology as shapes
 from lab.topology import Addressing, Firmware, Topology
@@ -14,6 +16,31 @@ TOPOLOGIES: dict[str, Callable[..., Topology]] = {"sno": shapes.sno, "compact": 
 STACKS = ("ipv4",)
 SMALL_DISK_GIB = 4
 
+# What is installed, then looked at and shaken by all tests that take an installation of that shape.
+SNO = ("sno-ipv4-static-uefi", "sno-ipv4-static-bios")
+COMPACT = (
+    "compact-ipv4-static-uefi",
+    pytest.param("compact-ipv4-dhcp-bios", marks=pytest.mark.nightly),
+    pytest.param("compact-ipv4-static-uefi-left_out", marks=pytest.mark.nightly),
+)
+HA = ("ha-ipv4-static-uefi",)
+
+
+def _same(topology: Topology) -> Topology:
+    return topology
+
+
+def _unchanged(_agent_config: dict[str, Any], _topology: Topology) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a scenario differs from its id's first four words: other machines, or another agent-config.yaml."""
+
+    machines: Callable[[Topology], Topology] = _same
+    agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
+
 
 def _small_disk(topology: Topology) -> Topology:
     """Every node's disk is smaller than the lab release asks for."""
@@ -21,11 +48,32 @@ def _small_disk(topology: Topology) -> Topology:
     return msgspec.structs.replace(topology, nodes=nodes)
 
 
-VARIANTS: dict[str, Callable[[Topology], Topology]] = {"small_disk": _small_disk}
+def _left_out(config: dict[str, Any], _topology: Topology) -> None:
+    """Neither the rendezvous IP nor any role is given: the installer and the service choose."""
+    del config["rendezvousIP"]
+    for host in config["hosts"]:
+        del host["role"]
 
 
-def topology_of(scenario_id: str) -> Topology:
-    """The topology that an id names; raises ValueError saying which word is not known."""
+def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
+    """node0 is given the name that the second host gets from DHCP."""
+    config["hosts"][0]["hostname"] = topology.nodes[1].name
+    del config["hosts"][1]["hostname"]
+
+
+VARIANTS = {
+    "small_disk": Variant(machines=_small_disk),
+    "left_out": Variant(agent_config=_left_out),
+    "same_hostname": Variant(agent_config=_same_hostname),
+    # These differ in what the test does to the lab; the word keeps their evidence apart.
+    "absent_host": Variant(),
+    "taken_vip": Variant(),
+    "power_cut": Variant(),
+    "service_killed": Variant(),
+}
+
+
+def _words(scenario_id: str) -> list[str]:
     words = scenario_id.split("-")
     if len(words) not in (4, 5):
         raise ValueError(f"scenario id {scenario_id!r}: want topology-stack-addressing-firmware[-variant]")
@@ -33,7 +81,20 @@ def topology_of(scenario_id: str) -> Topology:
     for word, known in zip(words, grammar, strict=False):
         if word not in known:
             raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(known)}")
-    topology = TOPOLOGIES[words[0]](addressing=words[2], firmware=words[3])
-    for variant in words[4:]:
-        topology = VARIANTS[variant](topology)
+    return words
+
+
+def topology_of(scenario_id: str) -> Topology:
+    """The topology that an id names; raises ValueError saying which word is not known."""
+    shape, _, addressing, firmware, *variants = _words(scenario_id)
+    topology = TOPOLOGIES[shape](addressing=addressing, firmware=firmware)
+    for variant in variants:
+        topology = VARIANTS[variant].machines(topology)
     return topology
+
+
+def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
+    """Change the topology's agent-config.yaml, decoded, as the id's variant says."""
+    topology = topology_of(scenario_id)
+    for variant in _words(scenario_id)[4:]:
+        VARIANTS[variant].agent_config(config, topology)

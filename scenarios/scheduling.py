@@ -1,7 +1,8 @@
 """How pytest-xdist hands out scenarios: one at a time, the longest first by what earlier runs took.
 
-All tests of one scenario id share one lab, so they are one unit of work. xdist's own modes give every worker two units
-at the start, which queues an hour-long install behind another while workers idle (reference/lab.md §4).
+All tests of one scenario id, in whichever file, share one installation, so they are one unit of work. xdist's own modes
+give every worker two units at the start, which queues an hour-long install behind another while workers idle
+(reference/lab.md §4).
 """
 
 from __future__ import annotations
@@ -22,13 +23,9 @@ _PARAMETER = re.compile(r"\[(?P<id>[a-z0-9_-]+)\]$")
 
 
 def unit_of(nodeid: str) -> str:
-    """The unit of work a test belongs to: its file and scenario id, or its file where it has no id.
-
-    Two files with one id install two labs: the file belongs to the unit.
-    """
-    file = nodeid.split("::", 1)[0]
+    """The unit of work a test belongs to: its scenario id, or its file where it has none."""
     match = _PARAMETER.search(nodeid)
-    return f"{file}[{match['id']}]" if match else file
+    return match["id"] if match else nodeid.split("::", 1)[0]
 
 
 def longest_first(units: Iterable[str], seconds: dict[str, float]) -> list[str]:
@@ -85,6 +82,6 @@ class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist ha
 
 
 def reorder(items: list[pytest.Item], seconds: dict[str, float]) -> None:
-    """Put the tests of the longest unit first, each unit's tests together and in their own order."""
+    """Put the tests of the longest unit first, each unit's tests together, those that change the cluster last."""
     order = {unit: place for place, unit in enumerate(longest_first({unit_of(i.nodeid) for i in items}, seconds))}
-    items.sort(key=lambda item: order[unit_of(item.nodeid)])
+    items.sort(key=lambda item: (order[unit_of(item.nodeid)], item.get_closest_marker("disruptive") is not None))

@@ -8,28 +8,28 @@ import pytest
 
 from lab.waiting import wait_until
 from scenarios.cluster import Installation
+from scenarios.ids import COMPACT, HA, SNO
 
-pytestmark = pytest.mark.parametrize(
-    "installation",
-    ["sno-ipv4-static-uefi", "sno-ipv4-static-bios"],
-    indirect=True,
-    scope="module",
-)
+every = pytest.mark.parametrize("installation", [*SNO, *COMPACT, *HA], indirect=True, scope="session")
+# What depends on one host only, and takes long, need not be seen on several.
+single = pytest.mark.parametrize("installation", SNO, indirect=True, scope="session")
 
 SERVICES = ("kubelet", "containerd", "NetworkManager", "chrony", "ssh")
-STATIC_PODS = (
+# Namespace and name, with one pod on every master and none elsewhere.
+MASTER_PODS = (
     ("openshift-etcd", "etcd"),
     ("openshift-kube-apiserver", "kube-apiserver"),
     ("openshift-kube-controller-manager", "kube-controller-manager"),
     ("openshift-machine-config-operator", "machine-config-server"),
-    ("openshift-cluster-version", "cluster-version-operator"),
-    ("openshift-ingress", "router"),
 )
+VERSION_OPERATOR = ("openshift-cluster-version", "cluster-version-operator")
+ROUTER = ("openshift-ingress", "router")
 
 
 # ---- from inside, over SSH
 
 
+@every
 def test_every_node_runs_from_its_disk_with_the_iso_still_inserted(installation: Installation):
     for name, node in installation.lab.nodes.items():
         host = node.ssh()
@@ -38,17 +38,20 @@ def test_every_node_runs_from_its_disk_with_the_iso_still_inserted(installation:
         assert node.media.inserted(), name
 
 
-def test_hostname_and_static_address_are_those_of_the_config(installation: Installation):
+@every
+def test_hostname_and_address_are_those_of_the_config(installation: Installation):
+    """Every host found its own among those of one image, by its MAC address."""
+    dhcp = installation.topology.addressing == "dhcp"
     for spec in installation.topology.nodes:
         host = installation.lab.nodes[spec.name].ssh()
         assert host.check_output("hostname") == spec.name
         links = json.loads(host.check_output("ip -json address"))
         nic = next(link for link in links if link.get("address") == spec.mac)
-        ipv4 = [a for a in nic["addr_info"] if a["family"] == "inet"]
-        assert spec.ip in [a["local"] for a in ipv4]
-        assert not any(a.get("dynamic") for a in ipv4), "the address came from DHCP, not from the NMState config"
+        [own] = [a for a in nic["addr_info"] if a["family"] == "inet" and a["local"] == spec.ip]
+        assert bool(own.get("dynamic")) is dhcp, f"{spec.name}: by DHCP instead of the NMState config, or the reverse"
 
 
+@every
 def test_services_run_and_no_unit_failed(installation: Installation):
     for name, node in installation.lab.nodes.items():
         host = node.ssh()
@@ -57,6 +60,7 @@ def test_services_run_and_no_unit_failed(installation: Installation):
         assert host.check_output("systemctl --failed --no-legend --plain") == "", name
 
 
+@every
 def test_clock_follows_the_lab(installation: Installation):
     for name, node in installation.lab.nodes.items():
         sources = node.ssh().check_output("chronyc -n sources")
@@ -66,30 +70,48 @@ def test_clock_follows_the_lab(installation: Installation):
 # ---- from outside, with everybody's own clients
 
 
-def test_kubectl_sees_the_nodes_ready_and_every_csr_issued(installation: Installation):
-    nodes = installation.kubectl_json("get", "nodes")["items"]
-    assert {n["metadata"]["name"] for n in nodes} == {spec.name for spec in installation.topology.nodes}
-    for node in nodes:
-        conditions = {c["type"]: c["status"] for c in node["status"]["conditions"]}
-        assert conditions["Ready"] == "True", node["metadata"]["name"]
+@every
+def test_kubectl_sees_every_node_ready_with_its_own_role_and_address(installation: Installation):
+    nodes = {node["metadata"]["name"]: node for node in installation.kubectl_json("get", "nodes")["items"]}
+    assert set(nodes) == {spec.name for spec in installation.topology.nodes}
+    for spec in installation.topology.nodes:
+        status, labels = nodes[spec.name]["status"], nodes[spec.name]["metadata"]["labels"]
+        assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True", spec.name
+        assert [a["address"] for a in status["addresses"] if a["type"] == "InternalIP"] == [spec.ip], spec.name
+        assert f"node-role.kubernetes.io/{spec.role}" in labels, spec.name
+        assert ("node-role.kubernetes.io/master" in labels) is (spec.role == "master"), spec.name
+
+
+@every
+def test_every_node_has_been_given_its_certificates(installation: Installation):
     csrs = installation.kubectl_json("get", "csr")["items"]
-    assert {c["spec"]["signerName"] for c in csrs} >= {
-        "kubernetes.io/kube-apiserver-client-kubelet",
-        "kubernetes.io/kubelet-serving",
-    }
     for csr in csrs:
         assert csr["status"].get("certificate"), csr["metadata"]["name"]
+    signers = [csr["spec"]["signerName"] for csr in csrs]
+    assert signers.count("kubernetes.io/kube-apiserver-client-kubelet") >= len(installation.topology.nodes)
+    serving = {c["spec"]["username"] for c in csrs if c["spec"]["signerName"] == "kubernetes.io/kubelet-serving"}
+    assert serving >= {f"system:node:{spec.name}" for spec in installation.topology.nodes}
 
 
-def test_static_pods_run_and_their_logs_can_be_read(installation: Installation):
-    for namespace, name in STATIC_PODS:
-        pods = installation.kubectl_json("-n", namespace, "get", "pods")["items"]
-        found = [p for p in pods if p["metadata"]["name"].startswith(name)]
-        assert found, f"no pod {namespace}/{name}*: {[p['metadata']['name'] for p in pods]}"
-        assert found[0]["status"]["phase"] == "Running", name
-        assert installation.kubectl("-n", namespace, "logs", "--tail=5", found[0]["metadata"]["name"]).strip(), name
+@every
+def test_pods_run_where_they_belong_and_their_logs_can_be_read(installation: Installation):
+    topology = installation.topology
+    masters = {spec.name for spec in topology.masters}
+    where = {f"{ns}/{name}": set(installation.pods(ns, name)) for ns, name in MASTER_PODS}
+    assert where == dict.fromkeys(where, masters)
+    assert set(installation.pods(*VERSION_OPERATOR)) <= masters
+    routers = set(installation.pods(*ROUTER))
+    may_route = {spec.name for spec in topology.workers or topology.masters}
+    assert routers <= may_route
+    assert len(routers) >= min(2, len(may_route)), "one router is no high availability"
+    for namespace, name in (*MASTER_PODS, VERSION_OPERATOR, ROUTER):
+        pods = installation.pods(namespace, name)
+        assert pods, f"no pod {namespace}/{name}* runs"
+        pod = next(iter(pods.values()))["metadata"]["name"]
+        assert installation.kubectl("-n", namespace, "logs", "--tail=5", pod).strip(), pod
 
 
+@every
 def test_cluster_version_and_operators_are_available(installation: Installation):
     version = installation.kubectl_json("get", "clusterversion", "version")
     conditions = {c["type"]: c["status"] for c in version["status"]["conditions"]}
@@ -105,6 +127,8 @@ def test_cluster_version_and_operators_are_available(installation: Installation)
         assert message, f"{operator['metadata']['name']} does not say what it looked at"
 
 
+@single
+@pytest.mark.disruptive
 def test_an_operator_reports_what_it_really_sees(installation: Installation):
     """Stop the router: ingress must turn unavailable, and come back."""
     host = next(iter(installation.lab.nodes.values())).ssh()
@@ -124,12 +148,14 @@ def test_an_operator_reports_what_it_really_sees(installation: Installation):
     wait_until(lambda: available() == "True", 240, "ClusterOperator ingress to see the router again", available)
 
 
+@every
 def test_console_answers(installation: Installation):
     status, body = installation.get(installation.console_url)
     assert status == 200
     assert installation.topology.cluster_name in body
 
 
+@every
 def test_official_python_client_creates_watches_and_deletes_a_configmap(installation: Installation):
     def exercise() -> list[str]:
         from kubernetes import client, watch
@@ -153,6 +179,7 @@ def test_official_python_client_creates_watches_and_deletes_a_configmap(installa
     assert installation.lab.inside(exercise) == ["ADDED", "MODIFIED", "DELETED"]
 
 
+@single
 def test_filled_maps_do_not_kill_the_api_server(installation: Installation):
     """The trap of building 1.20 with Go 1.19: the server died on the first object with a filled map."""
 
@@ -179,9 +206,11 @@ def test_filled_maps_do_not_kill_the_api_server(installation: Installation):
     assert installation.restarts("openshift-kube-apiserver") == restarts_before
 
 
-# ---- last, since it changes the machine
+# ---- last, since they change the machine
 
 
+@single
+@pytest.mark.disruptive
 def test_a_reboot_comes_back_without_running_ignition_again(installation: Installation):
     node = next(iter(installation.lab.nodes.values()))
     host = node.ssh()

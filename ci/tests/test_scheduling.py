@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,10 +17,13 @@ CONFTEST = """
 import json, os
 from scenarios.scheduling import ScenarioScheduling, reorder
 
-SECONDS = {"test_x.py[long]": 300.0, "test_x.py[middle]": 200.0, "test_x.py[short]": 100.0}
+SECONDS = {"long": 300.0, "middle": 200.0, "short": 100.0}
 
 def pytest_xdist_make_scheduler(config, log):
     return ScenarioScheduling(config, log)
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "disruptive: runs last")
 
 def pytest_collection_modifyitems(items):
     reorder(items, SECONDS)
@@ -27,25 +31,37 @@ def pytest_collection_modifyitems(items):
 TESTS = """
 import os, pytest
 
-pytestmark = pytest.mark.parametrize("unit", ["short", "middle", "long"], scope="module")
+pytestmark = pytest.mark.parametrize("unit", ["short", "middle", "long"], scope="session")
 
-def note(unit):
+def note(unit, test):
     with open(os.environ["SEEN"], "a") as seen:
-        seen.write(f"{os.environ['PYTEST_XDIST_WORKER']} {unit}\\n")
+        seen.write(f"{os.environ.get('PYTEST_XDIST_WORKER', 'alone')} {unit} {test}\\n")
 
-def test_one(unit):
-    note(unit)
+@pytest.mark.disruptive
+def test_breaks(unit):
+    note(unit, "breaks")
 
-def test_two(unit):
-    note(unit)
-
-def test_three(unit):
-    note(unit)
+def test_looks(unit):
+    note(unit, __name__)
 """
 
 
-def test_unit_is_file_and_scenario_id():
-    assert unit_of("scenarios/test_a.py::test_x[sno-ipv4-static-uefi]") == "scenarios/test_a.py[sno-ipv4-static-uefi]"
+def run(folder, *arguments):
+    """What ran where, as lines of (worker, unit, test), in a copy of the scenarios' wiring with two files."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    for name in ("test_x.py", "test_y.py"):
+        (folder / name).write_text(TESTS)
+    seen = folder / "seen"
+    env = {**os.environ, "SEEN": str(seen), "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
+    done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line.split() for line in seen.read_text().splitlines()]
+
+
+def test_unit_is_the_scenario_id_whichever_file_it_is_in():
+    assert unit_of("scenarios/test_a.py::test_x[sno-ipv4-static-uefi]") == "sno-ipv4-static-uefi"
+    assert unit_of("scenarios/test_b.py::test_x[sno-ipv4-static-uefi]") == "sno-ipv4-static-uefi"
     assert unit_of("scenarios/test_a.py::test_x") == "scenarios/test_a.py"
 
 
@@ -69,15 +85,32 @@ def test_durations_survive_damage_and_merge(tmp_path):
 
 
 def test_each_unit_runs_in_one_worker_and_the_longest_start_first(tmp_path):
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_x.py").write_text(TESTS)
-    seen = tmp_path / "seen"
-    env = {**os.environ, "SEEN": str(seen), "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", str(tmp_path)]
-    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = [line.split() for line in seen.read_text().splitlines()]
-    workers = {unit: {worker for worker, u in lines if u == unit} for unit in ("long", "middle", "short")}
+    lines = run(tmp_path, "-n", "2")
+    workers = {unit: {worker for worker, u, _ in lines if u == unit} for unit in ("long", "middle", "short")}
     assert all(len(who) == 1 for who in workers.values()), workers
     assert workers["long"] != workers["middle"], "the two longest did not start side by side"
-    assert len(lines) == 9
+    assert len(lines) == 12
+
+
+def test_what_breaks_things_comes_after_all_that_looks_in_whichever_file(tmp_path):
+    lines = run(tmp_path)
+    assert [unit for _, unit, _ in lines] == ["long"] * 4 + ["middle"] * 4 + ["short"] * 4
+    for unit in ("long", "middle", "short"):
+        assert [test for _, u, test in lines if u == unit] == ["test_x", "test_y", "breaks", "breaks"]
+
+
+@pytest.mark.parametrize("topology", ["sno", "compact", "ha"])
+def test_a_topology_is_selected_by_its_name_alone(topology):
+    argv = [sys.executable, "-m", "pytest", "scenarios", "-q", "--collect-only", "-n0", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*argv, "-k", f"not small_disk and {topology}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    units = {unit_of(line) for line in done.stdout.splitlines() if "::" in line}
+    assert units, done.stdout
+    assert all(unit.startswith(f"{topology}-") for unit in units), units
+    assert not any("small_disk" in unit for unit in units), units
