@@ -27,6 +27,11 @@ Firmware = Literal["uefi", "bios"]
 Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal"]
 
+# Memory of the presets' machines, in MiB.
+SNO_MIB = 4096
+MASTER_MIB = 4096
+WORKER_MIB = 3072
+
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
@@ -180,12 +185,12 @@ def load(name_or_path: str) -> Topology:
 
 
 def _nodes(
-    masters: int, workers: int, addressing: Addressing, firmware: Firmware, master_mib: int, worker_mib: int
+    masters: int, workers: int, addressing: Addressing, firmware: Firmware, master_mib: int = MASTER_MIB
 ) -> tuple[NodeSpec, ...]:
     # dev-scripts' habit: static hosts from .80, DHCP reservations from .20 (reference/lab.md §1.1).
     base = 80 if addressing == "static" else 20
     roles: list[tuple[str, Role, int]] = [(f"master-{i}", "master", master_mib) for i in range(masters)]
-    roles += [(f"worker-{i}", "worker", worker_mib) for i in range(workers)]
+    roles += [(f"worker-{i}", "worker", WORKER_MIB) for i in range(workers)]
     return tuple(
         NodeSpec(
             name=name,
@@ -201,18 +206,18 @@ def _nodes(
 
 def sno(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
     """One node that is everything; platform none."""
-    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, 4096, 0))
+    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, SNO_MIB))
 
 
 def compact(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
     """Three masters that take workloads too; platform baremetal."""
-    nodes = _nodes(3, 0, addressing, firmware, 4096, 0)
+    nodes = _nodes(3, 0, addressing, firmware)
     return _baremetal("compact", addressing, nodes)
 
 
 def ha(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
     """Three masters and two workers; platform baremetal."""
-    nodes = _nodes(3, 2, addressing, firmware, 4096, 3072)
+    nodes = _nodes(3, 2, addressing, firmware)
     return _baremetal("ha", addressing, nodes)
 
 

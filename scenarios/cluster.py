@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import urllib.request
@@ -191,6 +192,37 @@ class Installation:
             for pod in pods
             if pod["metadata"]["name"].startswith(prefix) and pod["status"]["phase"] == "Running"
         }
+
+    def unavailable_operators(self) -> list[str]:
+        """The ClusterOperators that are not Available."""
+        return [
+            operator["metadata"]["name"]
+            for operator in self.kubectl_json("get", "clusteroperators")["items"]
+            if not any(c["type"] == "Available" and c["status"] == "True" for c in operator["status"]["conditions"])
+        ]
+
+    def holder(self, vip: str, port: int) -> str:
+        """The node that answers for a virtual IP, by the hardware address that ARP finds for it now."""
+        self.lab.run(["ip", "neighbour", "flush", "to", vip], timeout=10)
+        self.lab.inside(lambda: socket.create_connection((vip, port), timeout=10).close())
+        [entry] = json.loads(self.lab.run(["ip", "-json", "neighbour", "show", "to", vip], timeout=10).stdout)
+        return next(spec.name for spec in self.topology.nodes if spec.mac == entry["lladdr"])
+
+    def write(self, timeout: float = 5) -> bool:
+        """Make and delete a ConfigMap through a new connection; raises what stands in the way, without a retry."""
+
+        def exercise() -> bool:
+            from kubernetes import client
+
+            with self.api_client() as connection:
+                connection.rest_client.pool_manager.connection_pool_kw["retries"] = False
+                api = client.CoreV1Api(connection)
+                body = client.V1ConfigMap(metadata=client.V1ObjectMeta(generate_name="scenario-"))
+                made = api.create_namespaced_config_map("default", body, _request_timeout=timeout)
+                api.delete_namespaced_config_map(made.metadata.name, "default", _request_timeout=timeout)
+            return True
+
+        return self.lab.inside(exercise)
 
     def restarts(self, namespace: str) -> int:
         """How often containers of a namespace's pods were restarted, in all."""

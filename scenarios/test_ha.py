@@ -1,0 +1,130 @@
+"""A cluster of several nodes goes on when it loses one, and comes back after it has lost all of them."""
+
+import json
+import time
+
+import pytest
+
+from lab.waiting import wait_until
+from scenarios.cluster import Installation
+from scenarios.ids import SHAKEN
+
+pytestmark = pytest.mark.parametrize("installation", SHAKEN, indirect=True, scope="session")
+
+API_SECONDS = 30  # from the cut of the power to the first write that succeeds
+CONSOLE_SECONDS = 60
+BACK_SECONDS = 900
+API_PORT = 6443
+HTTPS_PORT = 443
+
+
+def etcdctl(installation: Installation, *words: str):
+    """What etcdctl says in JSON, run in the pod of a member with that member's own certificate."""
+    pod = next(iter(installation.pods("openshift-etcd", "etcd").values()))
+    container = next(c for c in pod["spec"]["containers"] if c["name"] == "etcd")
+    flags = dict(w.split("=", 1) for w in [*container.get("command", []), *container.get("args", [])] if "=" in w)
+    tls = {"cacert": "--trusted-ca-file", "cert": "--peer-cert-file", "key": "--peer-key-file"}
+    options = [f"--{name}={flags[flag]}" for name, flag in tls.items()]
+    options += [f"--endpoints={flags['--advertise-client-urls']}", "--write-out=json"]
+    target = ["-n", "openshift-etcd", "exec", pod["metadata"]["name"], "-c", "etcd"]
+    return json.loads(installation.kubectl(*target, "--", "etcdctl", *options, *words))
+
+
+def etcd_is_whole(installation: Installation) -> bool:
+    """One started, voting member a master, all of which answer and follow one leader."""
+    members = etcdctl(installation, "member", "list")["members"]
+    voting = [m for m in members if m.get("name") and not m.get("isLearner")]
+    statuses = [entry["Status"] for entry in etcdctl(installation, "endpoint", "status", "--cluster")]
+    return (
+        len(voting) == len(members) == len(statuses) == len(installation.topology.masters)
+        and len({s["leader"] for s in statuses}) == 1
+        and statuses[0]["leader"] != 0
+    )
+
+
+def console_answers(installation: Installation) -> bool:
+    """Whether the console can be had through the ingress VIP, at once."""
+    return installation.get(installation.console_url, timeout=5)[0] == 200
+
+
+def lose(installation: Installation, name: str) -> None:
+    """Cut a node's power; API and console must answer within their times all the same."""
+    lab = installation.lab
+    begin = time.monotonic()
+    with lab.phase(f"API without {name}"):
+        lab.nodes[name].power.off()
+        left = API_SECONDS - (time.monotonic() - begin)
+        wait_until(installation.write, left, f"a write through the API VIP without {name}", poll=0.5)
+        took = time.monotonic() - begin
+    assert took <= API_SECONDS, f"the first write without {name} succeeded only after {took:.1f} s"
+    with lab.phase(f"console without {name}"):
+        left = CONSOLE_SECONDS - (time.monotonic() - begin)
+        wait_until(lambda: console_answers(installation), left, f"the console without {name}", poll=0.5)
+
+
+def all_is_well(installation: Installation, boots_before: dict[str, str], rebooted: set[str]) -> None:
+    """Wait until nodes that lost their power are Ready in a new boot, etcd is whole and all operators available."""
+
+    def back() -> bool:
+        boots = installation.ready_boots()
+        return set(boots) == set(boots_before) and all(boots[name] != boots_before[name] for name in rebooted)
+
+    with installation.lab.phase(f"{', '.join(sorted(rebooted))} back"):
+        wait_until(back, BACK_SECONDS, f"{rebooted} to be Ready again", installation.ready_boots)
+        wait_until(lambda: etcd_is_whole(installation), BACK_SECONDS, "etcd to be whole again")
+        wait_until(
+            lambda: installation.unavailable_operators() == [],
+            BACK_SECONDS,
+            "all operators to be Available again",
+            installation.unavailable_operators,
+        )
+
+
+def lose_and_regain(installation: Installation, name: str) -> None:
+    """One node away and back."""
+    boots = installation.ready_boots()
+    lose(installation, name)
+    installation.lab.nodes[name].power.on()
+    all_is_well(installation, boots, {name})
+
+
+def test_every_master_is_a_voting_member_of_etcd(installation: Installation):
+    assert etcd_is_whole(installation), etcdctl(installation, "member", "list")
+
+
+@pytest.mark.disruptive
+def test_the_master_that_holds_the_api_vip_may_be_lost(installation: Installation):
+    victim = installation.holder(installation.topology.api_vip, API_PORT)
+    boots = installation.ready_boots()
+    lose(installation, victim)
+    assert installation.holder(installation.topology.api_vip, API_PORT) != victim
+    installation.lab.nodes[victim].power.on()
+    all_is_well(installation, boots, {victim})
+
+
+@pytest.mark.disruptive
+def test_a_master_that_does_not_hold_the_api_vip_may_be_lost(installation: Installation):
+    holder = installation.holder(installation.topology.api_vip, API_PORT)
+    lose_and_regain(installation, next(s.name for s in installation.topology.masters if s.name != holder))
+
+
+@pytest.mark.disruptive
+def test_the_node_that_holds_the_ingress_vip_may_be_lost(installation: Installation):
+    victim = installation.holder(installation.topology.ingress_vip, HTTPS_PORT)
+    boots = installation.ready_boots()
+    lose(installation, victim)
+    assert installation.holder(installation.topology.ingress_vip, HTTPS_PORT) != victim
+    installation.lab.nodes[victim].power.on()
+    all_is_well(installation, boots, {victim})
+
+
+@pytest.mark.disruptive
+def test_the_cluster_comes_back_when_all_nodes_lose_power_at_once(installation: Installation):
+    boots = installation.ready_boots()
+    for node in installation.lab.nodes.values():
+        node.power.off()
+    for node in installation.lab.nodes.values():
+        node.power.on()
+    all_is_well(installation, boots, set(boots))
+    assert installation.write()
+    assert console_answers(installation)

@@ -1,0 +1,47 @@
+"""Faults while a cluster is being installed: each has a documented outcome, which `wait-for` tells."""
+
+import pytest
+
+from lab.waiting import wait_until
+from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, Deployment, Installation, said
+
+pytestmark = pytest.mark.nightly
+
+WAIT_FOR_FAILED = 5  # installer.md §8.3: bootstrap failed
+DISK_SECONDS = 1800
+SERVICE = "assisted-service.service"
+
+
+@pytest.mark.parametrize("deployment", ["compact-ipv4-static-uefi-power_cut"], indirect=True)
+def test_a_host_that_loses_power_while_its_disk_is_written_is_named(deployment: Deployment):
+    """It boots the image again and registers anew, which a host in installation must not (installer.md §5.2)."""
+    deployment.create_image()
+    deployment.boot()
+    victim = deployment.topology.masters[-1].name
+    deployment.disk_is_written(victim, DISK_SECONDS)
+    deployment.lab.nodes[victim].power.cycle()
+    result = deployment.wait_for("bootstrap-complete", BOOTSTRAP_SECONDS)
+    assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
+    errors = [line for line in said(result).splitlines() if "level=error" in line and victim in line]
+    assert any("unexpectedly restarted" in line for line in errors), said(result)[-3000:]
+
+
+@pytest.mark.parametrize("deployment", ["compact-ipv4-static-uefi-service_killed"], indirect=True)
+def test_an_installation_survives_the_death_of_the_service(deployment: Deployment):
+    deployment.create_image()
+    deployment.boot()
+    node0, other = deployment.topology.masters[:2]
+    deployment.disk_is_written(other.name, DISK_SECONDS)
+    host = deployment.lab.nodes[node0.name].ssh()
+    pid = host.check_output("sudo podman inspect --format '{{.State.Pid}}' assisted-service")
+    assert int(pid) > 1
+    host.check_output(f"sudo kill -KILL {pid}")
+
+    def restarts() -> int:
+        return int(host.check_output(f"systemctl show --property NRestarts --value {SERVICE}"))
+
+    wait_until(lambda: restarts() >= 1, 120, f"{SERVICE} to be started again", restarts)
+    for target, seconds in (("bootstrap-complete", BOOTSTRAP_SECONDS), ("install-complete", INSTALL_SECONDS)):
+        result = deployment.wait_for(target, seconds)
+        assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{said(result)[-4000:]}"
+    assert Installation(deployment).nodes_ready()
