@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.release.cluster import containerd, ignition, machineconfig, negotiate
-from lab.release.cluster.bootkube import WAL_TAIL, etcd_files
+from lab.release.cluster.bootkube import WAL_TAIL, etcd_data
 from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.installconfig import Mirror
 
@@ -55,7 +55,7 @@ def test_etcd_data_is_cut_behind_its_last_record(tmp_path):
     (wal / "0.wal").write_bytes(record + bytes(64 << 20))
     (wal / "0.tmp").write_bytes(bytes(64 << 20))
     (snap / "db").write_bytes(b"db" + bytes(5000))
-    files, directories = etcd_files(tmp_path)
+    files, directories = etcd_data(tmp_path)
     found = contents({"storage": {"files": files}})
     kept = found["/var/lib/etcd/member/wal/0.wal"]
     assert kept.startswith(record)

@@ -10,9 +10,10 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from lab.release.cluster import bootkube, certs, ignition, install, machineconfig, payload, staticpods, tls
+from lab.release.cluster import bootkube, certs, ignition, install, machineconfig, payload, tls
 from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.installconfig import parse
+from lab.release.cluster.pod import RESOURCES
 
 RELEASE = "release.example/n/r@sha256:" + "0" * 64
 TAGS = (
@@ -110,8 +111,9 @@ def test_errors_are_one_line(tmp_path, capsys, monkeypatch):
 
 def test_what_cannot_be_installed_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv(install.RELEASE_ENV, RELEASE)
-    (tmp_path / "install-config.yaml").write_text(yaml.safe_dump({**CONFIG, "controlPlane": {"replicas": 3}}))
-    for target in ("ignition-configs", "single-node-ignition-config"):
+    for replicas, target in ((2, "ignition-configs"), (3, "single-node-ignition-config")):
+        changed = {**CONFIG, "controlPlane": {"replicas": replicas}}
+        (tmp_path / "install-config.yaml").write_text(yaml.safe_dump(changed))
         assert install.main(["create", target, "--dir", str(tmp_path)]) == 1
         assert "controlPlane.replicas" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.ign"))
@@ -145,7 +147,7 @@ def bootstrapped(made, tmp_path_factory):
     assets = root / "opt" / "openshift"
     host = bootkube.Host(assets, root / "etc/kubernetes", root / "var/lib/etcd", "192.0.2.10", "n1", "debian")
     cluster = bootkube.load(assets, root)
-    bootkube.render(cluster, host)
+    bootkube.render(cluster, host, bootkube.machine_configs(cluster, bootkube.user_objects(cluster, assets)))
     (host.etcd_data / "member" / "snap").mkdir(parents=True)
     (host.etcd_data / "member" / "snap" / "db").write_bytes(b"db")
     return cluster, host
@@ -158,18 +160,19 @@ def test_master_ignition_is_a_whole_control_plane(bootstrapped):
     files = {f["path"]: f for f in config["storage"]["files"]}
     assert "/etc/mine" in files, "the user's MachineConfig is part of it"
     assert "/var/lib/etcd/member/snap/db" in files
-    for pod in bootkube.pods(cluster, host):
-        text = ignition.read_data_url(files[f"/etc/kubernetes/manifests/{pod.name}-pod.yaml"]["contents"]["source"])
+    folders = {"etcd": "manifests", "kube-apiserver": "manifests", "operators": "manifests-operators"}
+    for folder, pod in [(folders[s.name], p) for s in bootkube.stages(cluster, host) for p in s.pods]:
+        text = ignition.read_data_url(files[f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml"]["contents"]["source"])
         spec = yaml.safe_load(text)["spec"]
         assert spec["hostNetwork"]
         image = spec["containers"][0]["image"]
         assert image.startswith(("release.example/n/r@sha256:", RELEASE))
-        secrets = [p for p in files if p.startswith(f"{staticpods.RESOURCES}/{pod.secrets}/")]
+        secrets = [p for p in files if p.startswith(f"{RESOURCES}/{pod.secrets}/")]
         assert secrets, pod.name
         # every file that a command line names is there
         for word in spec["containers"][0]["command"]:
             for part in word.split("=")[-1].split(","):
-                if part.startswith(staticpods.RESOURCES) and Path(part).suffix:
+                if part.startswith(RESOURCES) and Path(part).suffix:
                     assert part in files, f"{pod.name}: {part}"
     assert all(files[p]["mode"] == 0o600 for p in files if p.endswith(".key") or "kubeconfig" in p)
     assert {u["name"] for u in config["systemd"]["units"]} >= {
@@ -182,7 +185,7 @@ def test_master_ignition_is_a_whole_control_plane(bootstrapped):
 def test_temporary_control_plane_runs_the_same_commands(bootstrapped):
     cluster, host = bootstrapped
     script = (host.assets / "bootstrap-manifests" / "etcd.sh").read_text()
-    pod = bootkube.pods(cluster, host)[0]
+    pod = bootkube.temporary_pods(cluster, host)[0]
     assert script.startswith("podman run")
     assert all(word in script for word in pod.command)
     assert (
@@ -192,7 +195,7 @@ def test_temporary_control_plane_runs_the_same_commands(bootstrapped):
 
 def test_serving_certificates_carry_the_names_by_which_they_are_reached(bootstrapped):
     cluster, host = bootstrapped
-    files = bootkube.secrets_of_node(cluster, host)
+    files = bootkube.static_pod_files(cluster, host, [])
 
     def names(path):
         cert = x509.load_pem_x509_certificate(files[path].encode())

@@ -23,9 +23,9 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from lab.release.cluster.conditions import stamp
-from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.installconfig import parse
+from lab.release.cluster.errors import ApiError, ClusterError
 from lab.release.cluster.kube import Kube, Object
+from lab.release.cluster.resources import read_config
 from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
 
 log = logging.getLogger(__name__)
@@ -156,7 +156,12 @@ class Approver:
                     log.warning("CSR %s is not approved: %s", name, why)
                     self._refused[name] = why
                 continue
-            self._kube.replace(approval(csr, dt.datetime.now(dt.UTC)), "approval")
+            try:
+                self._kube.replace(approval(csr, dt.datetime.now(dt.UTC)), "approval")
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                continue  # the approver of another node was first
             log.info("CSR %s of %s (%s) is approved", name, csr["spec"]["username"], csr["spec"]["signerName"])
             approved += 1
         return approved
@@ -164,11 +169,8 @@ class Approver:
 
 def expected_nodes(kube: Kube) -> int | None:
     """How many nodes the install-config asked for; None while it is not in the cluster."""
-    found = kube.get("v1", "ConfigMap", "cluster-config-v1", "kube-system")
-    if found is None:
-        return None
-    config = parse(found["data"]["install-config"], "ConfigMap kube-system/cluster-config-v1")
-    return config.control_plane_replicas + config.compute_replicas
+    config = read_config(kube)
+    return config.nodes if config else None
 
 
 def ready_event(kube: Kube) -> None:
@@ -191,16 +193,17 @@ def ready_event(kube: Kube) -> None:
     )
 
 
-def run(kube: Kube, stop: threading.Event) -> None:
-    """Approve until ``stop``; an API that is away is waited for."""
+def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path | None = None) -> None:
+    """Approve until ``stop`` is set or the file ``until`` exists; an API that is away is waited for."""
     approver: Approver | None = None
     seen = ""
-    while not stop.is_set():
+    while not stop.is_set() and not (until and until.exists()):
         try:
             if approver is None:
                 count = expected_nodes(kube)
                 if count is not None:
-                    ready_event(kube)
+                    if announce:
+                        ready_event(kube)
                     log.info("Approving the CSRs of up to %d nodes", count)
                     approver = Approver(kube, count)
             else:
@@ -216,13 +219,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="assisted-installer-controller")
     parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument(
+        "--until", type=Path, help="the bootstrap host's: end when this file is there, and do not announce"
+    )
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        run(Kube.from_kubeconfig(arguments.kubeconfig), stop)
+        kube = Kube.from_kubeconfig(arguments.kubeconfig)
+        run(kube, stop, announce=arguments.until is None, until=arguments.until)
     except ClusterError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,8 +1,9 @@
 """The worker of bootkube.sh: renders, fills the temporary API, and writes master.ign (reference/cluster.md §2).
 
-It runs in one container and takes turns with the script over stdin and stdout, one word a line: it says
+It runs in one container and takes turns with the script over stdin and stdout, one word a line. In place: it says
 `rendered` when the temporary control plane can be started, `applied` when it can be stopped, is told `stopped`, and
-says `written`.
+says `written`. For others: `rendered`, `applied` when the rest of the temporary control plane can start, `joined` when
+two nodes carry the control plane, is told `operators-stopped`, and says `released` when the API server can stop too.
 """
 
 from __future__ import annotations
@@ -12,138 +13,74 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-from lab.release.cluster import apply, ignition, kubeconfig, machineconfig, payload, staticpods, templates, tls
-from lab.release.cluster.certs import KeyPair
-from lab.release.cluster.errors import ClusterError, ConfigError
+from lab.release.cluster import (
+    apply,
+    ignition,
+    keepalived,
+    lease,
+    machineconfig,
+    payload,
+    scaling,
+    staticpods,
+    templates,
+    tls,
+)
+from lab.release.cluster.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
+from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import Config, file, unit
-from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube import Kube, Object
-from lab.release.cluster.payload import Images
+from lab.release.cluster.pod import RESOURCES, Stage, StaticPod
 
 log = logging.getLogger(__name__)
 
 API_SECONDS = 20 * 60.0  # §2.8
+JOIN_SECONDS = 60 * 60.0
 ASSETS_SECONDS = 60 * 60.0
 #: Spare zero bytes kept behind the last record of a write-ahead log, well over what a record's padding needs.
 WAL_TAIL = 4096
 
 
-@dataclass(frozen=True)
-class Host:
-    """The bootstrap host: where its assets are and how the node is called."""
-
-    assets: Path
-    kubernetes: Path
-    etcd_data: Path
-    node_ip: str
-    node_name: str
-    os_id: str
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """What the installer left in /opt/openshift."""
-
-    config: InstallConfig
-    pairs: Mapping[str, KeyPair]
-    release_image: str
-    images: Images
-
-    @property
-    def server_ca(self) -> str:
-        """What a client of the API must trust."""
-        return tls.bundle(self.pairs, tls.SERVER_CAS)
-
-    def kubeconfig(self, user: str, client: str, host: str = "localhost") -> str:
-        """A kubeconfig of one of our clients."""
-        return kubeconfig.render(
-            cluster=self.config.name,
-            server=f"https://{host}:6443",
-            ca=self.server_ca,
-            user=user,
-            client=self.pairs[client],
-        )
-
-
-def load(assets: Path, root: Path = Path("/")) -> Cluster:
-    """Read the assets and, under ``root``, the payload. Raises ConfigError, PayloadError."""
-    facts = json.loads((assets / "cluster.json").read_text())
-    images = payload.load_images(root)
-    release = str(facts["releaseImage"])
-    known = Images(images.version, {**images.tags, "cluster-version-operator": release})
-    return Cluster(parse((assets / "install-config.yaml").read_text()), tls.load(assets / "tls"), release, known)
-
-
-def secrets_of_node(cluster: Cluster, host: Host) -> dict[str, str]:
-    """Everything the static pods read, by path under static-pod-resources."""
-    pairs = cluster.pairs
-    etcd = tls.etcd_server(pairs, [host.node_ip], host.node_name)
-    found = {
-        "etcd-certs/ca.crt": pairs["etcd-signer"].cert,
-        "etcd-certs/server.crt": etcd.cert,
-        "etcd-certs/server.key": etcd.key,
-        "kube-apiserver-certs/client-ca.crt": tls.bundle(pairs, tls.CLIENT_CAS),
-        "kube-apiserver-certs/etcd-ca.crt": pairs["etcd-signer"].cert,
-        "kube-apiserver-certs/kubelet-ca.crt": pairs["kubelet-signer"].cert,
-        "kube-apiserver-certs/aggregator-ca.crt": pairs["aggregator-signer"].cert,
-        "kube-controller-manager-certs/csr-signer.crt": pairs["kubelet-signer"].cert,
-        "kube-controller-manager-certs/csr-signer.key": pairs["kubelet-signer"].key,
-        "kube-controller-manager-certs/service-account.key": pairs["service-account"].key,
-        "kube-controller-manager-certs/service-ca-bundle.crt": cluster.server_ca,
-        "machine-config-server/kubelet-ca.crt": tls.bundle(pairs, ["kube-apiserver-to-kubelet-signer"]),
-        "machine-config-server/kubeconfig-kubelet": cluster.kubeconfig(
-            "kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"
-        ),
-        "cluster-version-operator/router-ca.crt": pairs["router-ca"].cert,
-        "cluster-version-operator/root-ca.crt": pairs["root-ca"].cert,
-        "cluster-version-operator/etcd-ca.crt": pairs["etcd-signer"].cert,
-        "cluster-version-operator/etcd-client.crt": pairs["etcd-client"].cert,
-        "cluster-version-operator/etcd-client.key": pairs["etcd-client"].key,
-        "router/default.pem": pairs["router-certs"].cert + pairs["router-certs"].key,
-        "router/haproxy.cfg": templates.fill(
-            "haproxy.cfg",
-            secrets=f"{staticpods.RESOURCES}/router",
-            console_host=f"console-openshift-console.apps.{cluster.config.domain}",
-        ),
-    }
-    for target, asset in (
-        ("kube-apiserver-certs/service-network-server", "kube-apiserver-service-network-server"),
-        ("kube-apiserver-certs/localhost-server", "kube-apiserver-localhost-server"),
-        ("kube-apiserver-certs/lb-server", "kube-apiserver-lb-server"),
-        ("kube-apiserver-certs/internal-lb-server", "kube-apiserver-internal-lb-server"),
-        ("kube-apiserver-certs/etcd-client", "etcd-client"),
-        ("kube-apiserver-certs/kubelet-client", "kube-apiserver-to-kubelet-client"),
-        ("kube-apiserver-certs/aggregator-client", "aggregator-client"),
-        ("kube-apiserver-certs/service-account", "service-account"),
-        ("machine-config-server/tls", "machine-config-server"),
-    ):
-        found[f"{target}.crt"] = pairs[asset].cert
-        found[f"{target}.key"] = pairs[asset].key
-    for component, client in (
-        ("kube-controller-manager-certs", "kube-controller-manager-client"),
-        ("machine-config-server", "machine-config-server-client"),
-        ("cluster-version-operator", "cluster-version-operator-client"),
-        ("assisted-installer-controller", "assisted-installer-controller-client"),
-        ("console", "console-client"),
-    ):
-        found[f"{component}/kubeconfig"] = cluster.kubeconfig(client.removesuffix("-client"), client)
-    return found
-
-
-def pods(cluster: Cluster, host: Host) -> list[staticpods.StaticPod]:
+def stages(cluster: Cluster, host: Host) -> list[Stage]:
     """The node's static pods."""
     return staticpods.control_plane(cluster.config, cluster.release_image, host.node_ip, host.node_name)
 
 
-def render(cluster: Cluster, host: Host) -> None:
+def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
+    """The bootstrap host's own control plane, in the order in which it starts."""
+    config = cluster.config
+    if config.single_node:
+        return [staticpods.etcd(host.node_ip, host.node_name), staticpods.kube_apiserver(config, host.node_ip)]
+    return [
+        *([staticpods.keepalived()] if config.api_vips else []),
+        staticpods.etcd(host.node_ip, scaling.BOOTSTRAP_MEMBER),
+        staticpods.kube_apiserver(config, host.node_ip),
+        staticpods.kube_controller_manager(config),
+        staticpods.machine_config_server(bootstrap=True),
+        staticpods.cluster_version_operator(cluster.release_image),
+    ]
+
+
+def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -> dict[str, str]:
+    """What the temporary control plane reads, by path under static-pod-resources; in place, the node's pods as well."""
+    config = cluster.config
+    signer = cluster.pairs["etcd-signer"]
+    files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, [host.node_ip])}
+    if config.single_node:
+        return {**files, **ingress_files(cluster)}
+    files["machine-config-server/master.json"] = json.dumps(served_config(cluster, host, machines, "master"))
+    if config.api_vips:
+        files["keepalived/keepalived.conf"] = keepalived.bootstrap(config).replace(keepalived.INTERFACE, host.interface)
+    return files
+
+
+def render(cluster: Cluster, host: Host, machines: Sequence[Object]) -> None:
     """Write the static pods' files and the commands that start the temporary control plane."""
-    for name, text in secrets_of_node(cluster, host).items():
+    for name, text in static_pod_files(cluster, host, machines).items():
         tls.write_private(host.kubernetes / "static-pod-resources" / name, text)
-    for pod in pods(cluster, host)[:2]:
+    for pod in temporary_pods(cluster, host):
         script = host.assets / "bootstrap-manifests" / f"{pod.name}.sh"
         tls.write_private(script, pod.podman(cluster.images) + "\n")
 
@@ -193,7 +130,7 @@ def event(name: str) -> Object:
     }
 
 
-def etcd_files(data: Path) -> tuple[list[Config], list[Config]]:
+def etcd_data(data: Path) -> tuple[list[Config], list[Config]]:
     """Ignition files and directories of a cleanly stopped etcd's data, small.
 
     etcd fills each write-ahead log up to 64 MB with zeros in advance and reads one that ends early just as well, so the
@@ -215,22 +152,15 @@ def etcd_files(data: Path) -> tuple[list[Config], list[Config]]:
 
 def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Config:
     """The config of the node after its reboot: its pool's, and all that makes it a control plane (§2.6)."""
-    current = next(
-        o for o in objects if o["kind"] == "MachineConfig" and o["metadata"]["name"].startswith("rendered-master-")
-    )
-    resources = staticpods.RESOURCES
-    served = machineconfig.served(
-        "master",
-        current,
-        cluster.kubeconfig("kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"),
-        tls.bundle(cluster.pairs, ["kube-apiserver-to-kubelet-signer"]),
-        host.os_id,
-    )
-    files = ignition.tree(host.kubernetes / "static-pod-resources", resources)
-    files += [
-        file(f"/etc/kubernetes/manifests/{pod.name}-pod.yaml", pod.manifest(cluster.images), 0o600)
-        for pod in pods(cluster, host)
-    ]
+    served = served_config(cluster, host, objects, "master")
+    files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
+    for stage in stages(cluster, host):
+        # The script after the reboot moves these in place once there is an API for them to talk to.
+        folder = "manifests-operators" if stage.name == "operators" else "manifests"
+        files += [
+            file(f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml", pod.manifest(cluster.images), 0o600)
+            for pod in stage.pods
+        ]
     loopback = (host.assets / "auth" / "kubeconfig-loopback").read_text()
     admin = cluster.pairs["admin-kubeconfig-client"]
     secrets = {
@@ -242,37 +172,85 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
     files += [file(f"/etc/kubernetes/bootstrap-secrets/{name}", text, 0o600) for name, text in secrets.items()]
     script = templates.text("bootstrap-in-place-post-reboot.sh")
     files.append(file("/usr/local/bin/bootstrap-in-place-post-reboot.sh", script, 0o555))
+    files.append(file("/usr/local/bin/api-call.sh", templates.text("api-call.sh"), 0o555))
     files.append(file("/usr/local/bin/installer-gather.sh", templates.text("installer-gather.sh"), 0o555))
-    data, directories = etcd_files(host.etcd_data)
+    data, directories = etcd_data(host.etcd_data)
     units = [unit("bootkube.service", templates.text("bootstrap-in-place-post-reboot.service"))]
     return ignition.merge(served, ignition.config([*files, *data], units, directories))
 
 
-def run(host: Host, root: Path = Path("/")) -> None:
-    """The whole bootstrap, in step with bootkube.sh. Raises ClusterError."""
-    cluster = load(host.assets, root)
-    if not cluster.config.single_node:
-        raise ConfigError("install-config.yaml", "controlPlane.replicas", "this bootstrap serves a single node only")
-    render(cluster, host)
-    given = user_objects(cluster, host.assets)
-    machines = machine_configs(cluster, given)
-    objects = [*bootstrap_objects(root, cluster.release_image), *given, *machines]
-    print("rendered", flush=True)
+def served_config(cluster: Cluster, host: Host, objects: Sequence[Object], pool: str) -> Config:
+    """What the machine-config server gives a node of a pool during the bootstrap (§3.2)."""
+    current = next(
+        o for o in objects if o["kind"] == "MachineConfig" and o["metadata"]["name"].startswith(f"rendered-{pool}-")
+    )
+    return machineconfig.served(
+        pool,
+        current,
+        cluster.kubeconfig("kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"),
+        tls.bundle(cluster.pairs, ["kube-apiserver-to-kubelet-signer"]),
+        host.os_id,
+    )
+
+
+def say(word: str) -> None:
+    """Tell bootkube.sh that a step is done."""
+    print(word, flush=True)
+
+
+def expect(word: str) -> None:
+    """Wait for bootkube.sh's word. Raises ClusterError when it says another, or is gone."""
+    answer = sys.stdin.readline().strip()
+    if answer != word:
+        raise ClusterError(f"bootkube.sh said {answer!r} where {word!r} was due")
+
+
+def fill_api(host: Host, objects: list[Object]) -> Kube:
+    """Wait for the temporary API and create everything in it (§2.3)."""
     kube = Kube.from_kubeconfig(host.assets / "auth" / "kubeconfig-loopback")
     apply.wait_ready(kube, API_SECONDS)
     log.info("The temporary API is ready; creating %d manifests", len(objects))
     apply.create_all(kube, [event("bootstrap-success"), *objects], ASSETS_SECONDS)
     kube.create(event("bootstrap-finished"))
-    print("applied", flush=True)
-    answer = sys.stdin.readline().strip()
-    if answer != "stopped":
-        raise ClusterError(f"bootkube.sh said {answer!r} where 'stopped' was due")
+    return kube
+
+
+def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
+    """One node: its API's content goes with it onto its disk."""
+    fill_api(host, objects)
+    say("applied")
+    expect("stopped")
     text = json.dumps(master_ignition(cluster, host, machines))
     fresh = host.assets / ".master.ign.new"
     tls.write_private(fresh, text)
     fresh.rename(host.assets / "master.ign")
     log.info("Wrote master.ign, %d bytes", len(text))
-    print("written", flush=True)
+    say("written")
+
+
+def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
+    """Several nodes: serve the control plane nodes until two of them run the control plane, then let go."""
+    kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
+    say("applied")
+    scaling.wait_for_control_plane(kube, JOIN_SECONDS)
+    say("joined")
+    expect("operators-stopped")
+    # Who comes next need not wait until the leases of those who were stopped run out.
+    for namespace, name in (("openshift-cluster-version", "version"), ("kube-system", "kube-controller-manager")):
+        kube.delete(lease.API, "Lease", name, namespace)
+    say("released")
+
+
+def run(host: Host, root: Path = Path("/")) -> None:
+    """The whole bootstrap, in step with bootkube.sh. Raises ClusterError."""
+    cluster = load(host.assets, root)
+    given = user_objects(cluster, host.assets)
+    machines = machine_configs(cluster, given)
+    objects = [*bootstrap_objects(root, cluster.release_image), *given, *machines]
+    render(cluster, host, machines)
+    say("rendered")
+    way = run_in_place if cluster.config.single_node else run_for_others
+    way(cluster, host, machines, objects)
 
 
 def main() -> int:
@@ -287,6 +265,7 @@ def main() -> int:
                 node_ip=os.environ["NODE_IP"],
                 node_name=os.environ["NODE_NAME"],
                 os_id=os.environ.get("OS_ID", "debian"),
+                interface=os.environ.get("NODE_INTERFACE", ""),
             )
         )
     except ClusterError as error:

@@ -45,7 +45,11 @@ def render(inputs: Inputs) -> Config:
         "bootkube.sh": templates.fill("bootkube.sh", release_image=inputs.release_image),
         "bootstrap-service-record.sh": templates.text("bootstrap-service-record.sh"),
         "installer-gather.sh": templates.text("installer-gather.sh"),
+        "api-call.sh": templates.text("api-call.sh"),
     }
+    if not inputs.in_place:
+        scripts["approve-csr.sh"] = templates.fill("approve-csr.sh", release_image=inputs.release_image)
+        scripts["report-progress.sh"] = templates.fill("report-progress.sh", domain=inputs.config.domain)
     files = [file(f"/usr/local/bin/{name}", text, 0o555) for name, text in scripts.items()]
     files += [node_ip_script(inputs.config), *registry_files(inputs.config)]
     for folder, contents in (("manifests", inputs.manifests), ("openshift", inputs.openshift)):

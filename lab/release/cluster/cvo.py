@@ -44,9 +44,11 @@ def render(output: Path, release_image: str, root: Path) -> None:
 def start(kube: Kube, files: Path, release_image: str, root: Path, stop: threading.Event) -> None:
     """Run until ``stop``: the operators' loop in a thread, the payload's in this one. Raises PayloadError."""
     manifests = payload.load_manifests(root, release_image)
-    version = payload.load_images(root).version
+    images = payload.load_images(root)
+    images = payload.Images(images.version, {**images.tags, "cluster-version-operator": release_image})
+    version = images.version
     log.info("Release %s, %d manifests", version, len(manifests))
-    operators = Operators(kube, files, version)
+    operators = Operators(kube, files, images, release_image)
     syncer = Syncer(kube, manifests, version, release_image)
     if not syncer.lead(stop):
         return

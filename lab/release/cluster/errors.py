@@ -62,3 +62,12 @@ class WaitError(ClusterError):
         self.what = what
         self.seconds = seconds
         self.seen = seen
+
+
+class EtcdError(ClusterError):
+    """etcd refused a request, or no endpoint answered."""
+
+    def __init__(self, request: str, seen: str) -> None:
+        super().__init__(f"etcd {request}: {seen}")
+        self.request = request
+        self.seen = seen

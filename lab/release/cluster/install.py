@@ -148,9 +148,9 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
         raise ConfigError(
             "install-config.yaml", "controlPlane.replicas", "must be 1, and no workers, for a single node"
         )
-    if not single_node:
-        # bootkube.py fills a temporary API for a node that becomes the cluster itself; others cannot join it yet
-        rule = "the lab release installs single nodes only: use create single-node-ignition-config"
+    if not single_node and config.control_plane_replicas < 3:
+        # The bootstrap host becomes a control plane node itself, and leaves two behind while it does.
+        rule = "must be 3 or more; use create single-node-ignition-config for a single node"
         raise ConfigError("install-config.yaml", "controlPlane.replicas", rule)
     if not (directory / "manifests" / "cluster-config.yaml").exists():
         create_manifests(directory, assets)

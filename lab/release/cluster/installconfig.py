@@ -55,6 +55,11 @@ class InstallConfig:
         return f"{self.name}.{self.base_domain}"
 
     @property
+    def nodes(self) -> int:
+        """How many nodes the cluster is to have."""
+        return self.control_plane_replicas + self.compute_replicas
+
+    @property
     def single_node(self) -> bool:
         """One control plane node and nothing else: bootstrap in place."""
         return self.control_plane_replicas == 1 and self.compute_replicas == 0

@@ -7,11 +7,12 @@ import ipaddress
 import json
 from collections.abc import Iterable, Sequence
 
-from lab.release.cluster import containerd, ignition, templates
+from lab.release.cluster import containerd, ignition, keepalived, staticpods, templates
 from lab.release.cluster.ignition import Config, file, unit
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube import Object
 from lab.release.cluster.payload import Images
+from lab.release.cluster.pod import RESOURCES
 
 API = "machineconfiguration.openshift.io/v1"
 PREFIX = "machineconfiguration.openshift.io"
@@ -78,11 +79,26 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             unit("kubelet.service", templates.text("kubelet.service")),
         ],
     )
-    return [
+    found = [
         machine_config(f"00-{role}", role, base),
         machine_config(f"01-{role}-container-runtime", role, runtime),
         machine_config(f"01-{role}-kubelet", role, kubelet),
     ]
+    if config.api_vips:
+        found.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
+    return found
+
+
+def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
+    """keepalived as a static pod, its configuration but for the interface, which the host fills in at each start."""
+    template = f"{RESOURCES}/keepalived/keepalived.conf.tmpl"
+    manifest = staticpods.keepalived().manifest(images)
+    return ignition.config(
+        files=[
+            file(template, keepalived.node(config, role), 0o600),
+            file("/etc/kubernetes/manifests/keepalived.yaml", manifest, 0o600),
+        ]
+    )
 
 
 def rendered(pool: str, configs: Iterable[Object]) -> Object:

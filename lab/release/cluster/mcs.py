@@ -73,6 +73,21 @@ def cluster_source(kube: Kube, files: Path) -> Source:
     return read
 
 
+def bootstrap_source(files: Path) -> Source:
+    """Configs from files that bootkube left; during the bootstrap only control plane nodes are served (§3.2)."""
+
+    def read(pool: str) -> Config | None:
+        if pool not in ("master", "arbiter"):
+            raise ClusterError("refusing to serve bootstrap configuration to this pool")
+        path = files / f"{pool}.json"
+        if not path.exists():
+            return None
+        config: Config = json.loads(path.read_text())
+        return config
+
+    return read
+
+
 def _shown(address: tuple[Any, ...]) -> str:
     host = str(address[0])
     if host.startswith("::ffff:"):
@@ -176,19 +191,27 @@ class DualStackServer(ThreadingHTTPServer):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line: `start --kubeconfig F --dir D`, D holding tls.crt, tls.key and the kubelet's files."""
+    """The command line: `start --kubeconfig F --dir D` or `bootstrap --dir D`.
+
+    D holds tls.crt, tls.key, and the kubelet's files or, for the bootstrap, `<pool>.json`.
+    """
     parser = argparse.ArgumentParser(prog="machine-config-server")
-    start = parser.add_subparsers(dest="verb", required=True).add_parser("start")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    start = verbs.add_parser("start", help="serve a running cluster, from its API")
     start.add_argument("--kubeconfig", type=Path, required=True)
-    start.add_argument("--dir", type=Path, required=True)
+    for sub in (start, verbs.add_parser("bootstrap", help="serve control plane nodes, from files")):
+        sub.add_argument("--dir", type=Path, required=True)
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        kube = Kube.from_kubeconfig(arguments.kubeconfig)
+        if arguments.verb == "start":
+            source = cluster_source(Kube.from_kubeconfig(arguments.kubeconfig), arguments.dir)
+        else:
+            source = bootstrap_source(arguments.dir)
         tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         tls.minimum_version = ssl.TLSVersion.TLSv1_2
         tls.load_cert_chain(arguments.dir / "tls.crt", arguments.dir / "tls.key")
-        served = handler(cluster_source(kube, arguments.dir))
+        served = handler(source)
         servers = [DualStackServer(TLS_PORT, served, tls), DualStackServer(PLAIN_PORT, served, None)]
     except (ClusterError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -16,12 +16,15 @@ from lab.release.cluster.conditions import Finding, is_status, operator_status, 
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.machineconfig import PREFIX
+from lab.release.cluster.payload import Images
 from lab.release.cluster.probes import View
-from lab.release.cluster.resources import CONFIG, config_map
+from lab.release.cluster.resources import CONFIG, config_map, read_config
+from lab.release.cluster.scaling import Scaling, Wanted
 
 log = logging.getLogger(__name__)
 
-#: Seconds between rounds, while something is not good and when all is.
+#: Seconds between rounds: while nodes are being given their parts, while something is not good, and when all is.
+SCALING_SECONDS = 4.0
 BUSY_SECONDS = 10.0
 CALM_SECONDS = 60.0
 OPERATOR = "operator.openshift.io/v1"
@@ -37,6 +40,7 @@ def view(kube: Kube, files: Path) -> View:
         now=dt.datetime.now(dt.UTC),
         nodes=kube.list("v1", "Node"),
         pods=kube.list("v1", "Pod"),
+        config=read_config(kube),
         domain=str(dns["spec"].get("baseDomain", "")),
         apps_domain=str(ingress["spec"].get("domain", "")),
     )
@@ -115,12 +119,16 @@ def console_objects(host: str) -> list[Object]:
 class Operators:
     """The loop; `step` is one round, `run` repeats it."""
 
-    def __init__(self, kube: Kube, files: Path, version: str) -> None:
+    def __init__(self, kube: Kube, files: Path, images: Images, release_image: str) -> None:
         self._kube = kube
         self._files = files
-        self._versions = [{"name": "operator", "version": version}]
+        self._images = images
+        self._release_image = release_image
+        self._versions = [{"name": "operator", "version": images.version}]
         self._failures: dict[str, int] = {}
+        self._scaling: Scaling | None = None
         self.good = False
+        self.scaling = False
 
     def _write_status(self, obj: Object, status: Mapping[str, Any]) -> None:
         if (obj.get("status") or {}) != status:
@@ -155,6 +163,18 @@ class Operators:
         }
         self._write_status(route, {"ingress": [entry]})
 
+    def _scale(self, seen: View) -> bool:
+        """Control plane and ingress onto nodes that joined; True while that goes on. A cluster of one needs none."""
+        if seen.config is None or seen.config.single_node:
+            return False
+        if self._scaling is None:
+            self._scaling = Scaling(self._kube, self._files, Wanted(seen.config, self._images, self._release_image))
+        try:
+            return self._scaling.step(seen)
+        except (ClusterError, OSError) as error:
+            log.warning("scaling: %s", error)
+            return True
+
     def _static_pod_operators(self, seen: View) -> None:
         """etcds/cluster and kubeapiservers/cluster: which nodes run revision 1 (§2.3, §2.5)."""
         for kind, namespace in (("Etcd", "openshift-etcd"), ("KubeAPIServer", "openshift-kube-apiserver")):
@@ -168,7 +188,7 @@ class Operators:
             )
             status = dict(obj.get("status") or {})
             status["nodeStatuses"] = [{"nodeName": name, "currentRevision": 1} for name in running]
-            if kind == "Etcd":
+            if kind == "Etcd" and self._scaling is None:
                 enough = "True" if running else "False"
                 reason = "EnoughEtcdMembers" if running else "NotEnoughEtcdMembers"
                 status["conditions"] = put(
@@ -180,6 +200,7 @@ class Operators:
         """One round: nodes and pools, then every operator that exists. Raises ApiError when the API is away."""
         seen = view(self._kube, self._files)
         self._nodes(seen)
+        self.scaling = self._scale(seen)
         self._static_pod_operators(seen)
         findings: dict[str, Finding] = {}
         for listed in self._kube.list(CONFIG, "ClusterOperator"):
@@ -220,5 +241,5 @@ class Operators:
             except (KeyError, TypeError, ValueError, OSError):
                 # an object of a shape nobody expected must not end the loop that reports on the whole cluster
                 log.exception("operators: this round failed")
-            pause = CALM_SECONDS if self.good else BUSY_SECONDS
+            pause = SCALING_SECONDS if self.scaling else CALM_SECONDS if self.good else BUSY_SECONDS
             stop.wait(max(pause - (time.monotonic() - started), 2.0))

@@ -14,6 +14,7 @@ import requests
 
 from lab.release.cluster import machineconfig
 from lab.release.cluster.conditions import Finding, is_status
+from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.lease import API as LEASE_API
 from lab.release.cluster.lease import parse_time
@@ -35,6 +36,17 @@ class View:
     pods: list[Object]
     domain: str
     apps_domain: str
+    config: InstallConfig | None = None
+
+    @property
+    def routers(self) -> list[Object]:
+        """Nodes that answer for *.apps: the workers, or the control plane nodes when there are none."""
+        return [n for n in self.nodes if machineconfig.role_of(n) == "worker"] or self.masters
+
+    @property
+    def missing_masters(self) -> int:
+        """How many control plane nodes have not joined."""
+        return max((self.config.control_plane_replicas if self.config else 1) - len(self.masters), 0)
 
     @property
     def masters(self) -> list[Object]:
@@ -114,6 +126,8 @@ def etcd(view: View) -> Finding:
         status, body = _get(f"https://{address(node)}:2379/health", view.files / "etcd-ca.crt", cert)
         if status != 200 or '"health":"true"' not in body:
             bad.append(f"{node['metadata']['name']}: {body.strip()[:120]}")
+    if view.missing_masters:
+        bad.append(f"{view.missing_masters} control plane nodes have not joined")
     if bad or not view.masters:
         text = "; ".join(bad) or "no control plane node yet"
         return Finding(False, f"EtcdMembersAvailable: /health of a member is not true: {text}", "EtcdMembersUnhealthy")
@@ -128,6 +142,7 @@ def kube_apiserver(view: View) -> Finding:
         if status != 200:
             bad.append(f"{node['metadata']['name']}: {status or 'no answer'} {body.strip()[:80]}")
     ready, total = _static_pods(view, "openshift-kube-apiserver", "kube-apiserver-")
+    total += view.missing_masters
     if bad or not total or ready < total:
         text = "; ".join(bad) or f"{ready} of {total} static pods are Ready"
         return Finding(False, f"StaticPodsAvailable: /readyz and pods: {text}", "StaticPods_NotReady")
@@ -146,6 +161,7 @@ def kube_controller_manager(view: View) -> Finding:
             "StaleLease",
         )
     ready, total = _static_pods(view, "openshift-kube-controller-manager", "kube-controller-manager-")
+    total += view.missing_masters
     if not total or ready < total:
         return Finding(False, f"{ready} of {total} static pods are Ready", "StaticPods_NotReady")
     return Finding(True, f"{ready} nodes are active (lease kube-system/kube-controller-manager is renewed, pods Ready)")
@@ -201,26 +217,31 @@ def dns(view: View) -> Finding:
 def network(view: View) -> Finding:
     """Every node has pod addresses and is Ready, which it is only with a working CNI."""
     bad = [n["metadata"]["name"] for n in view.nodes if not n["spec"].get("podCIDR") or not node_ready(n)]
-    if bad or not view.nodes:
-        return Finding(
-            False, f"Nodes without pod addresses or not Ready: {', '.join(bad) or 'no node yet'}", "NodesNotReady"
-        )
+    expected = view.config.nodes if view.config else 1
+    if bad or len(view.nodes) < expected:
+        missing = f"{expected - len(view.nodes)} nodes have not joined" if not bad else ""
+        return Finding(False, f"Nodes without pod addresses or not Ready: {', '.join(bad) or missing}", "NodesNotReady")
     return Finding(True, f"{len(view.nodes)} nodes are Ready and have a podCIDR")
 
 
 def ingress(view: View) -> Finding:
     """The router says it is ready and shows a certificate of the ingress CA."""
-    status, body = _get("http://localhost:1936/healthz/ready", False)
-    if status != 200:
-        return Finding(
-            False, f"GET http://localhost:1936/healthz/ready: {status or 'no answer'} {body[:120]}", "NotReady"
-        )
+    for node in view.routers:
+        url = f"http://{address(node)}:1936/healthz/ready"
+        status, body = _get(url, False)
+        if status != 200:
+            return Finding(False, f"GET {url}: {status or 'no answer'} {body[:120]}", "NotReady")
+    if not view.routers:
+        return Finding(False, "No node has joined that could run the router", "NoNodes")
     status, body = _get(f"https://{view.console_host}/", view.files / "router-ca.crt")
     if status == 0:
         return Finding(
             False, f"GET https://{view.console_host}/: no answer that the ingress CA vouches for: {body[:120]}"
         )
-    return Finding(True, "GET :1936/healthz/ready is ok and the default certificate is one of the ingress CA")
+    return Finding(
+        True,
+        f"GET :1936/healthz/ready is ok on {len(view.routers)} nodes, and the certificate is one of the ingress CA",
+    )
 
 
 def console(view: View) -> Finding:

@@ -6,8 +6,8 @@ import base64
 from collections.abc import Mapping
 
 from lab.release.cluster.certs import KeyPair
-from lab.release.cluster.installconfig import InstallConfig
-from lab.release.cluster.kube import Object
+from lab.release.cluster.installconfig import InstallConfig, parse
+from lab.release.cluster.kube import Kube, Object
 
 CONFIG = "config.openshift.io/v1"
 
@@ -20,6 +20,14 @@ def config_map(namespace: str, name: str, data: Mapping[str, str]) -> Object:
     """A ConfigMap."""
     meta = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": dict(data)}
+
+
+def read_config(kube: Kube) -> InstallConfig | None:
+    """The install-config that the cluster was made from, without its secrets; None while it is not there."""
+    found = kube.get("v1", "ConfigMap", "cluster-config-v1", "kube-system")
+    if found is None:
+        return None
+    return parse(found["data"]["install-config"], "ConfigMap kube-system/cluster-config-v1")
 
 
 def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaque") -> Object:

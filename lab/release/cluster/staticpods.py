@@ -1,117 +1,34 @@
-"""The static pods of a control plane node, as data; from the same data the podman commands of the bootstrap host.
-
-All use the host's network: no CNI is needed for the control plane to come up.
-"""
+"""The static pods of the cluster's nodes, as data."""
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass, field
-
-import yaml
-
 from lab.release.cluster.installconfig import InstallConfig
-from lab.release.cluster.payload import Images
+from lab.release.cluster.pod import RESOURCES, Probe, Stage, StaticPod
 
-RESOURCES = "/etc/kubernetes/static-pod-resources"
 ETCD_DATA = "/var/lib/etcd"
-
-
-@dataclass(frozen=True)
-class Probe:
-    """A readiness probe: GET of a path on the host."""
-
-    path: str
-    port: int
-    scheme: str = "HTTP"
-
-    def spec(self) -> dict[str, object]:
-        """The probe in a Pod's form; slow and patient, for hosts that emulate their CPU."""
-        get = {"path": self.path, "port": self.port, "scheme": self.scheme, "host": "localhost"}
-        return {"httpGet": get, "periodSeconds": 15, "timeoutSeconds": 10, "failureThreshold": 4}
-
-
-@dataclass(frozen=True)
-class StaticPod:
-    """One container on the host's network.
-
-    ``secrets`` is the directory under RESOURCES that it sees; ``mounts`` are further host paths, path to read-only.
-    """
-
-    name: str
-    namespace: str
-    tag: str
-    command: tuple[str, ...]
-    labels: dict[str, str]
-    secrets: str
-    mounts: dict[str, bool] = field(default_factory=dict)
-    env: dict[str, str] = field(default_factory=dict)
-    readiness: Probe | None = None
-    cpu: str = "10m"
-    memory: str = "50Mi"
-    grace_seconds: int = 30
-
-    def _mounts(self) -> dict[str, bool]:
-        return {f"{RESOURCES}/{self.secrets}": True, **self.mounts}
-
-    def manifest(self, images: Images) -> str:
-        """The Pod as YAML for the kubelet's static pod directory."""
-        paths = self._mounts()
-        container: dict[str, object] = {
-            "name": self.name,
-            "image": images[self.tag],
-            "imagePullPolicy": "IfNotPresent",
-            "command": list(self.command),
-            "env": [{"name": key, "value": value} for key, value in self.env.items()],
-            "resources": {"requests": {"cpu": self.cpu, "memory": self.memory}},
-            "volumeMounts": [
-                {"name": f"host-{index}", "mountPath": path, "readOnly": read_only}
-                for index, (path, read_only) in enumerate(paths.items())
-            ],
-            "terminationMessagePolicy": "FallbackToLogsOnError",
-        }
-        if self.readiness is not None:
-            container["readinessProbe"] = self.readiness.spec()
-        pod = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": self.name, "namespace": self.namespace, "labels": self.labels},
-            "spec": {
-                "hostNetwork": True,
-                "dnsPolicy": "Default",
-                "priorityClassName": "system-node-critical",
-                "priority": 2000001000,
-                "terminationGracePeriodSeconds": self.grace_seconds,
-                "tolerations": [{"operator": "Exists"}],
-                "containers": [container],
-                "volumes": [
-                    {"name": f"host-{index}", "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
-                    for index, path in enumerate(paths)
-                ],
-            },
-        }
-        return yaml.safe_dump(pod, sort_keys=False, width=200)
-
-    def podman(self, images: Images) -> str:
-        """The same container as one shell command, for the bootstrap host."""
-        argv = ["podman", "run", "--quiet", "--detach", "--name", self.name, "--net", "host", "--authfile"]
-        argv += ["/root/.docker/config.json", "--log-driver", "journald", "--stop-timeout", str(self.grace_seconds)]
-        for path, read_only in self._mounts().items():
-            argv += ["--volume", f"{path}:{path}" + (":ro" if read_only else "")]
-        for key, value in self.env.items():
-            argv += ["--env", f"{key}={value}"]
-        argv += ["--entrypoint", self.command[0], images[self.tag], *self.command[1:]]
-        return shlex.join(argv)
 
 
 def _pair(option: str, secrets: str, name: str) -> tuple[str, str]:
     return f"--{option}-cert-file={secrets}/{name}.crt", f"--{option}-private-key-file={secrets}/{name}.key"
 
 
-def etcd(node_ip: str, hostname: str, *, existing: bool = False, peers: str = "") -> StaticPod:
-    """One etcd member. Heartbeats are stretched: under software emulation a member may stall for a second."""
+def url_host(ip: str) -> str:
+    """An address as a URL has it."""
+    return f"[{ip}]" if ":" in ip else ip
+
+
+def peer_url(node_ip: str) -> str:
+    """Where an etcd member listens for its peers."""
+    return f"https://{url_host(node_ip)}:2380"
+
+
+def etcd(node_ip: str, member: str, peers: str = "") -> StaticPod:
+    """One etcd member; with ``peers`` (``name=url,...``, itself included) it joins those, else it begins a cluster.
+
+    Heartbeats are stretched: under software emulation a member may stall for a second.
+    """
     secrets = f"{RESOURCES}/etcd-certs"
-    host = f"[{node_ip}]" if ":" in node_ip else node_ip
+    host = url_host(node_ip)
     tls = [f"--{kind}client-cert-auth=true" for kind in ("", "peer-")]
     tls += [f"--{kind}trusted-ca-file={secrets}/ca.crt" for kind in ("", "peer-")]
     tls += [f"--{kind}cert-file={secrets}/server.crt" for kind in ("", "peer-")]
@@ -122,14 +39,14 @@ def etcd(node_ip: str, hostname: str, *, existing: bool = False, peers: str = ""
         tag="etcd",
         command=(
             "etcd",
-            f"--name={hostname}",
+            f"--name={member}",
             f"--data-dir={ETCD_DATA}",
             "--listen-client-urls=https://0.0.0.0:2379",
             f"--advertise-client-urls=https://{host}:2379",
             "--listen-peer-urls=https://0.0.0.0:2380",
-            f"--initial-advertise-peer-urls=https://{host}:2380",
-            f"--initial-cluster={peers or f'{hostname}=https://{host}:2380'}",
-            f"--initial-cluster-state={'existing' if existing else 'new'}",
+            f"--initial-advertise-peer-urls={peer_url(node_ip)}",
+            f"--initial-cluster={peers or f'{member}={peer_url(node_ip)}'}",
+            f"--initial-cluster-state={'existing' if peers else 'new'}",
             "--listen-metrics-urls=http://127.0.0.1:2381",
             "--heartbeat-interval=500",
             "--election-timeout=5000",
@@ -283,14 +200,16 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
     )
 
 
-def machine_config_server() -> StaticPod:
-    """Serves machine configs on 22623 and 22624, reading them from the API."""
+def machine_config_server(bootstrap: bool = False) -> StaticPod:
+    """Serves machine configs on 22623 and 22624: from the API, or, on the bootstrap host, from files."""
     secrets = f"{RESOURCES}/machine-config-server"
+    verb = "bootstrap" if bootstrap else "start"
+    source = () if bootstrap else (f"--kubeconfig={secrets}/kubeconfig",)
     return StaticPod(
         name="machine-config-server",
         namespace="openshift-machine-config-operator",
         tag="machine-config-operator",
-        command=("/usr/bin/machine-config-server", "start", f"--dir={secrets}", f"--kubeconfig={secrets}/kubeconfig"),
+        command=("/usr/bin/machine-config-server", verb, f"--dir={secrets}", *source),
         labels={"k8s-app": "machine-config-server"},
         secrets="machine-config-server",
         readiness=Probe("/healthz", 22624),
@@ -357,15 +276,44 @@ def console() -> StaticPod:
     )
 
 
-def control_plane(config: InstallConfig, release_image: str, node_ip: str, hostname: str) -> list[StaticPod]:
-    """Every static pod of a control plane node that is also the ingress (single node and compact clusters)."""
+def keepalived() -> StaticPod:
+    """Holds the virtual IPs; its configuration was filled in on the host (reference/cluster.md §6.1)."""
+    config = f"{RESOURCES}/keepalived"
+    return StaticPod(
+        name="keepalived",
+        namespace="openshift-kni-infra",
+        tag="keepalived-ipfailover",
+        command=(
+            "/usr/sbin/keepalived",
+            "-n",
+            "-l",
+            "-P",
+            "-f",
+            f"{config}/keepalived.conf",
+            "-p",
+            "/tmp/keepalived.pid",
+        ),
+        labels={"app": "kni-infra-vrrp"},
+        secrets="keepalived",
+        privileged=True,
+    )
+
+
+def control_plane(config: InstallConfig, release_image: str, node_ip: str, member: str, peers: str = "") -> list[Stage]:
+    """Every static pod of a control plane node, by stages."""
+    rest = [machine_config_server(), cluster_version_operator(release_image), assisted_installer_controller()]
     return [
-        etcd(node_ip, hostname),
-        kube_apiserver(config, node_ip),
-        kube_controller_manager(config),
-        machine_config_server(),
-        cluster_version_operator(release_image),
-        assisted_installer_controller(),
-        router(),
-        console(),
+        Stage("etcd", [etcd(node_ip, member, peers)]),
+        Stage("kube-apiserver", [kube_apiserver(config, node_ip), kube_controller_manager(config)]),
+        Stage("operators", [*rest, *(ingress() if config.schedulable_masters else [])]),
     ]
+
+
+def worker() -> list[Stage]:
+    """Every static pod of a worker besides what its MachineConfig brings."""
+    return [Stage("operators", ingress())]
+
+
+def ingress() -> list[StaticPod]:
+    """What answers for *.apps: on workers, or on control plane nodes that are workers too."""
+    return [router(), console()]

@@ -142,10 +142,10 @@ def complete(config: InstallConfig, given: Mapping[str, KeyPair]) -> dict[str, K
     return pairs
 
 
-def etcd_server(pairs: Mapping[str, KeyPair], addresses: Sequence[str], hostname: str) -> KeyPair:
+def etcd_server(signer: KeyPair, addresses: Sequence[str], hostname: str) -> KeyPair:
     """One host's etcd certificate, for clients and peers alike."""
     names = ("localhost", "127.0.0.1", "::1", hostname, *addresses)
-    return make(Leaf("etcd-signer", f"etcd-{hostname}", ("system:etcd-servers",), names, BOTH), pairs["etcd-signer"])
+    return make(Leaf("etcd-signer", f"etcd-{hostname}", ("system:etcd-servers",), names, BOTH), signer)
 
 
 def bundle(pairs: Mapping[str, KeyPair], names: Sequence[str]) -> str:

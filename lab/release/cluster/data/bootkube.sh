@@ -1,5 +1,6 @@
 #!/bin/bash
-# Brings up a temporary etcd and kube-apiserver, fills them, and leaves /opt/openshift/master.ign.
+# Brings up a temporary etcd and kube-apiserver and fills them. In place, it then leaves /opt/openshift/master.ign; else
+# it serves the control plane nodes until two of them carry the control plane, and lets go.
 # One long-lived container does the work that needs the payload's code; it and this script take turns over a pipe, so
 # that no container start is spent on a step of a second.
 set -euo pipefail
@@ -18,8 +19,18 @@ expect() {
     fi
 }
 
+# start NAME...: containers whose commands the worker has written
+start() {
+    local name
+    for name in "$$@"; do
+        bash "bootstrap-manifests/$$name.sh" >/dev/null
+        echo "Started the temporary $$name"
+    done
+}
+
 stage_start cleanup
-podman rm --force --ignore --time 0 cluster-bootstrap kube-apiserver etcd >/dev/null
+podman rm --force --ignore --time 0 cluster-bootstrap cluster-version-operator machine-config-server \
+    kube-controller-manager kube-apiserver etcd keepalived >/dev/null
 # A run that failed half-way must not leave its state to the next one.
 rm -rf /var/lib/etcd/member master.ign bootstrap-manifests
 mkdir -p /etc/kubernetes/static-pod-resources bootstrap-manifests
@@ -43,7 +54,7 @@ coproc WORKER {
         --volume /opt/openshift:/opt/openshift --volume /etc/kubernetes:/etc/kubernetes \
         --volume /var/lib/etcd:/var/lib/etcd \
         --env "NODE_IP=$$KUBELET_NODE_IP" --env "NODE_NAME=$$(hostname | tr '[:upper:]' '[:lower:]')" \
-        --env "OS_ID=$$(. /etc/os-release && echo "$$ID")" \
+        --env "NODE_INTERFACE=$$NODE_INTERFACE" --env "OS_ID=$$(. /etc/os-release && echo "$$ID")" \
         --entrypoint python3 "$$RELEASE_IMAGE" -u -m lab.release.cluster.bootkube
 }
 worker=$$WORKER_PID
@@ -52,25 +63,52 @@ exec {from_worker}<&"$${WORKER[0]}" {to_worker}>&"$${WORKER[1]}"
 expect rendered
 stage_success
 
-stage_start cb-bootstrap
-for name in etcd kube-apiserver; do
-    bash "bootstrap-manifests/$$name.sh" >/dev/null
-    echo "Started the temporary $$name"
-done
-expect applied
-stage_success
+in_place() {
+    stage_start cb-bootstrap
+    start etcd kube-apiserver
+    expect applied
+    stage_success
 
-stage_start stop-etcd
-podman stop kube-apiserver >/dev/null
-podman stop etcd >/dev/null
-echo stopped >&"$$to_worker"
-stage_success
+    stage_start stop-etcd
+    podman stop kube-apiserver >/dev/null
+    podman stop etcd >/dev/null
+    echo stopped >&"$$to_worker"
+    stage_success
 
-stage_start master-ignition
-expect written
-wait "$$worker"
-podman rm --force --ignore kube-apiserver etcd >/dev/null
-stage_success
+    stage_start master-ignition
+    expect written
+    wait "$$worker"
+    podman rm --force --ignore kube-apiserver etcd >/dev/null
+    stage_success
+}
+
+for_others() {
+    local operators=(cluster-version-operator kube-controller-manager)
+    stage_start cb-bootstrap
+    [[ ! -e bootstrap-manifests/keepalived.sh ]] || start keepalived
+    start etcd kube-apiserver
+    expect applied
+    start machine-config-server "$${operators[@]}"
+    expect joined
+    stage_success
+
+    stage_start wait-for-ceo
+    podman stop machine-config-server >/dev/null
+    podman stop "$${operators[@]}" >/dev/null
+    echo operators-stopped >&"$$to_worker"
+    expect released
+    wait "$$worker"
+    # The API's address goes to a node at once; etcd's member stays until the cluster removes it.
+    podman stop kube-apiserver >/dev/null
+    podman rm --force --ignore keepalived machine-config-server "$${operators[@]}" kube-apiserver >/dev/null
+    stage_success
+}
+
+if [[ -e bootstrap-in-place ]]; then
+    in_place
+else
+    for_others
+fi
 
 touch .bootkube.done
 echo "bootkube.service complete"

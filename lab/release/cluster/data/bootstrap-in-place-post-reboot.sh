@@ -4,42 +4,14 @@
 set -euo pipefail
 secrets=/etc/kubernetes/bootstrap-secrets
 api=https://localhost:6443
+ca=$secrets/ca.crt cert=$secrets/admin.crt key=$secrets/admin.key
 
-# call METHOD PATH [BODY]: prints the answer's body, then its status on a line of its own
-call() {
-    curl --silent --show-error --max-time 60 --noproxy '*' --cacert "$secrets/ca.crt" --cert "$secrets/admin.crt" \
-        --key "$secrets/admin.key" --request "$1" --header 'Content-Type: application/json' \
-        ${3:+--data "$3"} --write-out '\n%{http_code}\n' "$api$2"
-}
-
-# until_call WHAT SECONDS COMMAND...: repeats until the command succeeds; says what it waits for when that changes
-until_call() {
-    local what="$1" pause="$2" seen="" last=""
-    shift 2
-    until seen="$("$@" 2>&1)"; do
-        if [[ $seen != "$last" ]]; then
-            echo "Waiting for $what: $seen"
-            last="$seen"
-        fi
-        sleep "$pause"
-    done
-    echo "Done: $what"
-}
+. /usr/local/bin/api-call.sh
 
 api_ready() {
     local answer
     answer="$(call GET /readyz)" || { echo "no answer"; return 1; }
     [[ ${answer##*$'\n'} == 200 ]] || { echo "status ${answer##*$'\n'}"; return 1; }
-}
-
-bootstrap_complete() {
-    local answer body
-    body='{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bootstrap","namespace":"kube-system"},"data":{"status":"complete"}}'
-    answer="$(call POST /api/v1/namespaces/kube-system/configmaps "$body")" || { echo "no answer"; return 1; }
-    case "${answer##*$'\n'}" in
-    201 | 409) ;;
-    *) echo "status ${answer##*$'\n'}"; return 1 ;;
-    esac
 }
 
 lease_deleted() {
@@ -59,7 +31,12 @@ condition() {
     [[ $status == True ]] || { echo "$2 is '${status:-absent}'"; return 1; }
 }
 
-until_call "the API on this node" 3 api_ready
+until_call "the API on this node" 2 api_ready
+# What needs the API to do anything starts only now: beside it, it would have taken CPU from it.
+if [[ -d /etc/kubernetes/manifests-operators ]]; then
+    mv /etc/kubernetes/manifests-operators/*.yaml /etc/kubernetes/manifests/
+    rmdir /etc/kubernetes/manifests-operators
+fi
 # The kubelet has tried and failed for as long as its own API server took to start, and by now waits up to half a minute
 # between attempts, for its certificate as for everything else. A fresh one asks at once; its pods run on meanwhile.
 if [[ ! -e /var/lib/kubelet/pki/kubelet-client-current.pem ]]; then

@@ -1,0 +1,11 @@
+#!/bin/bash
+# Approves the nodes' CSRs while the bootstrap lasts.
+set -euo pipefail
+image="$release_image"
+# bootkube.service pulls it.
+until podman image exists "$$image"; do
+    sleep 5
+done
+exec podman run --rm --replace --name approve-csr --net host --authfile /root/.docker/config.json \
+    --volume /opt/openshift:/opt/openshift:ro --entrypoint python3 "$$image" -u -m lab.release.cluster.approver \
+    --kubeconfig /opt/openshift/auth/kubeconfig-loopback --until /opt/openshift/.bootkube.done

@@ -1,0 +1,80 @@
+"""etcd's cluster API, spoken as JSON through its gRPC gateway (etcd 3.4, /v3/cluster)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+from lab.release.cluster.errors import EtcdError
+
+SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member; ``name`` is empty until it has been started."""
+
+    id: str
+    name: str
+    peer_urls: tuple[str, ...]
+    learner: bool
+
+    @property
+    def votes(self) -> bool:
+        """Started, and not a learner."""
+        return bool(self.name) and not self.learner
+
+
+class Etcd:
+    """A client of the first of ``endpoints`` (https://host:port) that answers."""
+
+    def __init__(self, endpoints: Sequence[str], ca_file: str, cert: tuple[str, str]) -> None:
+        self._endpoints = tuple(endpoints)
+        self._ca_file = ca_file
+        self._cert = cert
+
+    def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        seen = "no endpoint is known"
+        for endpoint in self._endpoints:
+            try:
+                answer = requests.post(
+                    f"{endpoint}/v3/{path}",
+                    json=body,
+                    verify=self._ca_file,
+                    cert=self._cert,
+                    timeout=SECONDS,
+                    proxies={"https": "", "http": ""},
+                )
+                content = answer.json()
+            except (requests.RequestException, ValueError, OSError) as error:
+                seen = f"{endpoint}: {error}"
+                continue
+            if answer.status_code == 200 and isinstance(content, dict):
+                return content
+            seen = f"{endpoint}: {answer.status_code} {str(content.get('error', content))[:200]}"
+            if "not supported" not in seen:  # what only a learner refuses, the next endpoint may do
+                break
+        raise EtcdError(path, seen)
+
+    def members(self) -> list[Member]:
+        """All members. Raises EtcdError."""
+        listed = self._call("cluster/member/list", {}).get("members") or []
+        return [
+            Member(str(m["ID"]), m.get("name", ""), tuple(m.get("peerURLs") or ()), bool(m.get("isLearner")))
+            for m in listed
+        ]
+
+    def add_learner(self, peer_url: str) -> None:
+        """Add a member that does not vote: until it runs, it cannot cost the others their quorum. Raises EtcdError."""
+        self._call("cluster/member/add", {"peerURLs": [peer_url], "isLearner": True})
+
+    def promote(self, member: Member) -> None:
+        """Make a learner vote. Raises EtcdError while it is behind the leader."""
+        self._call("cluster/member/promote", {"ID": member.id})
+
+    def remove(self, member: Member) -> None:
+        """Take a member out. Raises EtcdError."""
+        self._call("cluster/member/remove", {"ID": member.id})

@@ -1,0 +1,103 @@
+"""keepalived's configuration: which host holds the API and ingress addresses (reference/cluster.md §6.1).
+
+The priorities are OpenShift's: the bootstrap host 70, a control plane node 40 and 25 more while its API server is
+ready, so the API address stays at the bootstrap host until that lets go of it. Three differences, on purpose: peers are
+found by multicast, since all hosts share a segment; there is no haproxy in front of the API servers, so the two checks
+of OpenShift that tell it from the server are one; and adverts go out every 2 s, as an emulated CPU may stall for one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from lab.release.cluster.installconfig import InstallConfig
+
+#: Replaced on the host by its interface in the machine network.
+INTERFACE = "@INTERFACE@"
+BOOTSTRAP_PRIORITY = 70
+API_PRIORITY = 40
+API_READY_WEIGHT = 25
+INGRESS_PRIORITY = 20
+INGRESS_READY_WEIGHT = 10
+ADVERT_SECONDS = 2
+
+_GLOBAL = """global_defs {
+    enable_script_security
+    script_user root
+    max_auto_priority -1
+    vrrp_garp_master_refresh 60
+}
+"""
+
+
+def fletcher8(text: str) -> int:
+    """The checksum that picks virtual router ids: two four-bit sums modulo 15."""
+    low = high = 0
+    for byte in text.encode():
+        low = (low + byte) % 15
+        high = (high + low) % 15
+    return (high << 4) | low
+
+
+def router_ids(cluster: str) -> tuple[int, int]:
+    """Virtual router ids of the API's and the ingress' addresses, in 1 to 255 and not equal."""
+    api, ingress = fletcher8(f"{cluster}-api") + 1, fletcher8(f"{cluster}-ingress") + 1
+    return api, ingress + 1 if ingress == api else ingress
+
+
+def _script(name: str, command: str, seconds: int, weight: int = 0) -> str:
+    weighted = f"    weight {weight}\n" if weight else ""
+    return (
+        f'vrrp_script {name} {{\n    script "{command}"\n    interval {seconds}\n    timeout {2 * seconds}\n'
+        f"    rise 2\n    fall 3\n{weighted}}}\n"
+    )
+
+
+def _instance(kind: str, config: InstallConfig, vip: str, index: int, priority: int, checks: tuple[str, ...]) -> str:
+    router_id = router_ids(config.name)[0 if kind == "API" else 1]
+    prefix = ipaddress.ip_address(vip).max_prefixlen
+    tracked = "".join(f"        {check}\n" for check in checks)
+    scripts = f"    track_script {{\n{tracked}    }}\n" if checks else ""
+    return f"""vrrp_instance {config.name}_{kind}_{index} {{
+    state BACKUP
+    interface {INTERFACE}
+    virtual_router_id {(router_id + index - 1) % 255 + 1}
+    priority {priority}
+    advert_int {ADVERT_SECONDS}
+    authentication {{
+        auth_type PASS
+        auth_pass {config.name}_{kind.lower()}_vip
+    }}
+    virtual_ipaddress {{
+        {vip}/{prefix} dev {INTERFACE}
+    }}
+{scripts}}}
+"""
+
+
+def bootstrap(config: InstallConfig) -> str:
+    """The bootstrap host's configuration: the API's addresses, without a check."""
+    parts = [_instance("API", config, vip, i, BOOTSTRAP_PRIORITY, ()) for i, vip in enumerate(config.api_vips)]
+    return _GLOBAL + "".join(parts)
+
+
+def node(config: InstallConfig, role: str) -> str:
+    """A node's configuration: the API's addresses on control plane nodes, the ingress' where the router runs."""
+    parts = [_GLOBAL]
+    if role == "master":
+        ready = "/usr/bin/curl -o /dev/null -kfs --max-time 8 https://localhost:6443/readyz"
+        parts.append(_script("chk_ocp_both", ready, 5, API_READY_WEIGHT))
+        parts += [
+            _instance("API", config, vip, i, API_PRIORITY, ("chk_ocp_both",)) for i, vip in enumerate(config.api_vips)
+        ]
+    if role == "worker" or config.schedulable_masters:
+        alive = "/usr/bin/curl -o /dev/null -fs --max-time 4 http://localhost:1936/healthz"
+        parts += [
+            _script("chk_ingress", alive, 3),
+            _script("chk_ingress_ready", f"{alive}/ready", 3, INGRESS_READY_WEIGHT),
+        ]
+        parts += [
+            _instance("INGRESS", config, vip, i, INGRESS_PRIORITY, ("chk_ingress", "chk_ingress_ready"))
+            for i, vip in enumerate(config.ingress_vips)
+        ]
+    return "".join(parts)
