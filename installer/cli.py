@@ -114,9 +114,12 @@ def parser() -> argparse.ArgumentParser:
 
 def _create(target: str, directory: Path) -> int:
     if target == "image":
-        from installer.create.image import create_image
+        from installer.create.ahead import head_start
 
-        create_image(directory)
+        with head_start(directory) as begun:
+            from installer.create.image import create_image
+
+            create_image(directory, begun)
     else:
         from installer.create.targets import TARGETS
 
@@ -140,7 +143,8 @@ def _graph(output_file: str) -> int:
 def _version() -> int:
     from importlib.metadata import version
 
-    from installer.create.payload import DEFAULT_RELEASE, RELEASE_OVERRIDE
+    from installer.create.cache import RELEASE_OVERRIDE
+    from installer.create.payload import DEFAULT_RELEASE
 
     print(f"node0 {version('node0')}")
     print(f"release image {os.environ.get(RELEASE_OVERRIDE) or DEFAULT_RELEASE}")

@@ -16,6 +16,7 @@ from installer.create.payload import architecture
 from installer.create.persist import fill_folder
 from installer.errors import EmbedTooBig, IsoError
 from installer.image import cpio
+from installer.image.copy import Ahead
 from installer.image.embed import CONFIG_NAME, kargs_area, kargs_patches
 from installer.image.grow import embed_ignition
 from installer.image.iso9660 import Iso
@@ -79,10 +80,11 @@ def write_iso(
     minimal: Minimal | None,
     hint: str,
     directory: Path,
+    ahead: Ahead | None = None,
 ) -> None:
     """Write the agent ISO: `base` with a config and further kernel arguments, in one pass. Raises IsoError.
 
-    For a minimal one, boot-artifacts/ of `directory` gets the root file system.
+    For a minimal one, boot-artifacts/ of `directory` gets the root file system. `ahead`: a copy that was begun before.
     """
     with base.open("rb") as file:
         overlay = Overlay(file)
@@ -97,7 +99,7 @@ def write_iso(
         if minimal is not None:
             name = minimal.url.rpartition("/")[2]
             fill_folder(directory / BOOT_ARTIFACTS, lambda folder: extract_rootfs(Overlay(file), base, folder / name))
-        log.debug("base ISO copied by %s", overlay.save(target))
+        log.debug("base ISO copied by %s", overlay.save(target, ahead=ahead))
 
 
 def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, tail: bytes = b"") -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from pathlib import Path
 
 from filelock import FileLock
 
+from installer.create import cache
 from installer.errors import ReleaseError
 from installer.release import Release
 
@@ -16,11 +16,6 @@ log = logging.getLogger(__name__)
 
 TAG = "machine-os-images"
 CHUNK = 1 << 22
-
-
-def cache_dir() -> Path:
-    """$XDG_CACHE_HOME/agent/image_cache, else ~/.cache/agent/image_cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent/image_cache"
 
 
 def _sha256(path: Path) -> str:
@@ -31,30 +26,27 @@ def _sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _is_whole(iso: Path, stamp: Path) -> bool:
-    """Whether the cached ISO is the one that was verified when it was stored: same size and time as then.
-
-    Hashing it again would cost more than everything else that `create image` does.
-    """
-    try:
-        status = iso.stat()
-        return stamp.read_text() == f"{status.st_size} {status.st_mtime_ns}"
-    except OSError:
-        return False
-
-
 def base_iso(release: Release, architecture: str = "x86_64") -> Path:
     """The live ISO of the payload for an architecture (uname's name), from the cache when it is there.
 
     Raises ReleaseError when the payload has none or it does not match the payload's checksum.
     """
     image = release.image_for(TAG)
+    try:
+        return _cached(release, image, architecture)
+    except OSError as error:
+        place = cache.folder_of(image)
+        raise ReleaseError(image, f"cannot keep the base ISO in {place}: {error.strerror or error}") from error
+
+
+def _cached(release: Release, image: str, architecture: str) -> Path:
     name = f"coreos-{architecture}.iso"
-    folder = cache_dir() / image.rpartition(":")[2][:16]
-    iso, stamp = folder / name, folder / f".{name}.verified"
+    folder = cache.folder_of(image)
+    iso = folder / name
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
-        if _is_whole(iso, stamp):
+        if cache.is_whole(iso):
+            cache.remember(release.pullspec, architecture, iso)
             log.info("Using cached Base ISO %s", iso)
             return iso
         log.info("Extracting base ISO from release payload")
@@ -68,7 +60,7 @@ def base_iso(release: Release, architecture: str = "x86_64") -> Path:
             partial.replace(iso)
         finally:
             partial.unlink(missing_ok=True)
-        status = iso.stat()
-        stamp.write_text(f"{status.st_size} {status.st_mtime_ns}")
+        cache.stamp_of(iso).write_text(cache.stamp(iso))
+        cache.remember(release.pullspec, architecture, iso)
         log.info("Base ISO obtained from release and cached at [%s]", iso)
     return iso

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from installer.config.types import InstallConfig
 from installer.create import payload
 from installer.create.gather import Gathered
-from installer.create.hosts import host_files
 from installer.create.secrets import Secrets
-from installer.ignition.live import LiveInputs
+from installer.ignition.live import HostFiles, LiveInputs
 from installer.manifests import cluster
 from installer.release import registries_conf
 
@@ -55,8 +54,15 @@ def manifest_files(gathered: Gathered, install: InstallConfig, image: str, versi
     return cluster.cluster_manifests(cluster.Inputs(install, inputs.ntp_sources, inputs.hosts, image, version))
 
 
-def live_inputs(gathered: Gathered, image: str, version: str, images: Mapping[str, str], made: Secrets) -> LiveInputs:
-    """All that goes into the live host's Ignition config. Raises ConfigError for network configs that are wrong."""
+def live_inputs(
+    gathered: Gathered,
+    hosts: Sequence[HostFiles],
+    image: str,
+    version: str,
+    images: Mapping[str, str],
+    made: Secrets,
+) -> LiveInputs:
+    """All that goes into the live host's Ignition config; `hosts` are the files of the gathered hosts."""
     inputs = gathered.inputs
     install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
     manifests = manifest_files(gathered, install, image, version)
@@ -81,7 +87,7 @@ def live_inputs(gathered: Gathered, image: str, version: str, images: Mapping[st
         password_hash=made.password_hash,
         manifests=manifests,
         extra_manifests=inputs.extra_manifests,
-        hosts=host_files(inputs.hosts),
+        hosts=hosts,
         registries_conf=registries,
         ca_bundle=install.additional_trust_bundle,
         ntp_sources=inputs.ntp_sources,

@@ -11,14 +11,13 @@ from pathlib import Path
 from installer.config.fielderror import aggregate, forbidden
 from installer.config.types import InstallConfig
 from installer.create import base_iso
+from installer.create.cache import RELEASE_OVERRIDE, os_override
 from installer.errors import AssetError, ConfigError, ReleaseError, ReleaseNotByDigest
 from installer.release import DigestSource, RegistryAccess, Release
 from installer.release.access import NEVER_CONTACT
 
 log = logging.getLogger(__name__)
 
-RELEASE_OVERRIDE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
-OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
 # Where this build's own release would be: a lab release, which only a mirror can answer for.
 DEFAULT_RELEASE = "release.node0.example/node0/lab-release:latest"
 TARGET = "Agent Installer ISO"
@@ -74,14 +73,11 @@ def read_payload(config: InstallConfig, tags: Iterable[str]) -> Payload:
 
 
 def _iso(config: InstallConfig, release: Release) -> Path:
-    override = os.environ.get(OS_OVERRIDE, "").strip()
-    if not override:
+    override = os_override()
+    if override is None:
         return base_iso.base_iso(release, architecture(config))
     log.warning("Found override for OS Image (%s). Please be warned, this is not advised", override)
-    path = Path(override.removeprefix("file://"))
-    if not path.is_file():
-        raise ConfigError(f"{OS_OVERRIDE}: {path} is not a file")
-    return path
+    return override
 
 
 def _check_architecture(config: InstallConfig, release: Release) -> None:

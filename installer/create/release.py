@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from installer.config.types import InstallConfig
 from installer.create import payload
+from installer.create.cache import RELEASE_OVERRIDE
 from installer.errors import AssetError, ReleaseError
 from installer.release import RegistryAccess, Release
 
 
 def expected_release() -> str:
     """The release image's pullspec, without the warning about an override, which reading it will give."""
-    return os.environ.get(payload.RELEASE_OVERRIDE, "").strip() or payload.DEFAULT_RELEASE
+    return os.environ.get(RELEASE_OVERRIDE, "").strip() or payload.DEFAULT_RELEASE
 
 
 def read_release(config: InstallConfig, tags: Iterable[str], target: str) -> tuple[str, str, dict[str, str]]:

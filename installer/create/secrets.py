@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.config.state import AUTH, CREDENTIALS, State
-from installer.credentials import access, certificates, tokens
+from installer.credentials import access, begun, certificates, tokens
+from installer.credentials.begun import Begun
 from installer.credentials.certificates import Pair
 from installer.credentials.tokens import Tokens
 from installer.errors import StateError
@@ -44,22 +45,29 @@ def _plain(pair: Pair) -> dict[str, str]:
     return {"certificate": pair.certificate.decode(), "key": pair.key.decode()}
 
 
-def make(state: State, address: str, name: str, domain: str) -> Secrets:
-    """The state's secrets, or new ones where there are none; certificates follow a changed address or name."""
+def known(state: State) -> bool:
+    """Whether the state has secrets, so that none are to be made."""
+    return bool(state.get(CREDENTIALS) and state.get(AUTH))
+
+
+def make(state: State, address: str, name: str, domain: str, begun_already: Begun | None = None) -> Secrets:
+    """The state's secrets, or new ones where there are none; certificates follow a changed address or name.
+
+    `begun_already`: the making of new ones, if somebody saw to it before. Raises StateError for a damaged state.
+    """
     saved, auth = state.get(CREDENTIALS), state.get(AUTH)
     cluster = f"{name}.{domain.rstrip('.')}"
-    if not saved or not auth:
-        signers = access.make_signers()
-        password = access.kubeadmin_password()
-        service_ca = certificates.authority("node0-service-ca", unit="node0")
+    if not known(state):
+        made = begun_already.made() if begun_already is not None else begun.make()
+        service_ca = certificates.authority("node0-service-ca")
         return Secrets(
-            signers=signers,
+            signers=made.signers,
             service_ca=service_ca,
             service=_service(service_ca, address),
             tokens=tokens.make_tokens(),
-            password=password,
-            password_hash=access.password_hash(password),
-            kubeconfig=access.kubeconfig(name, domain, signers),
+            password=made.password,
+            password_hash=made.password_hash,
+            kubeconfig=access.kubeconfig(name, domain, made.signers),
             address=address,
             cluster=cluster,
         )
@@ -78,7 +86,7 @@ def make(state: State, address: str, name: str, domain: str) -> Secrets:
             address=address,
             cluster=cluster,
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise StateError(f"failed to load state file {state.path}: damaged credentials ({error!r})") from error
 
 

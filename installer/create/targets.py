@@ -14,7 +14,7 @@ from installer.create.hosts import host_files
 from installer.create.live import kernel_arguments, live_inputs, manifest_files, with_rendezvous_in_no_proxy
 from installer.create.persist import fill_folder, persist
 from installer.create.release import read_release
-from installer.credentials import access
+from installer.credentials import begun
 from installer.errors import StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.manifests import mirror, read
@@ -79,11 +79,11 @@ def pxe_files(directory: Path) -> None:
     target = "Agent Installer PXE Files"
     gathered = gather(directory, target)
     inputs = gathered.inputs
-    host_files(inputs.hosts)
+    hosts = host_files(inputs.hosts)
     found = payload.read_payload(inputs.install, IMAGE_VARIABLES.values())
     state = State.load(directory)
     made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
-    ignition = live_config(live_inputs(gathered, found.image, found.version, found.components, made))
+    ignition = live_config(live_inputs(gathered, hosts, found.image, found.version, found.components, made))
     architecture = payload.architecture(inputs.install)
     url = inputs.agent.boot_artifacts_base_url
     folder = directory / artifacts.BOOT_ARTIFACTS
@@ -108,11 +108,11 @@ def config_image(directory: Path) -> None:
     target = "Agent Config ISO"
     gathered = gather(directory, target)
     inputs = gathered.inputs
-    host_files(inputs.hosts)
+    hosts = host_files(inputs.hosts)
     image, version, components = read_release(inputs.install, IMAGE_VARIABLES.values(), target)
     state = State.load(directory)
     made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
-    ignition = live_config(live_inputs(gathered, image, version, components, made))
+    ignition = live_config(live_inputs(gathered, hosts, image, version, components, made))
     write_config_image(directory / FILE, ignition)
     persist(directory, state, gathered, made)
     log.info("%s", created_in("config-image", directory, ["auth/kubeconfig", "auth/kubeadmin-password"]))
@@ -130,9 +130,9 @@ def certificates(directory: Path) -> None:
         except (KeyError, TypeError, AttributeError) as error:
             raise StateError(f"failed to load state file {state.path}: damaged credentials ({error!r})") from error
     else:
-        pairs = {n: (p.certificate.decode(), p.key.decode()) for n, p in access.make_signers().items()}
-        password = access.kubeadmin_password()
-        hashed = access.password_hash(password)
+        made = begun.make()
+        pairs = {n: (p.certificate.decode(), p.key.decode()) for n, p in made.signers.items()}
+        password, hashed = made.password, made.password_hash
     for name, (certificate, key) in pairs.items():
         files |= {f"tls/{name}.crt": certificate.encode(), f"tls/{name}.key": key.encode()}
     files |= {"tls/kubeadmin-password": password.encode(), "tls/kubeadmin-password.hash": hashed.encode()}

@@ -7,10 +7,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-import bcrypt
 import yaml
 
-from installer.credentials.certificates import SERVING_SIGNERS, SIGNERS, Pair, authority, leaf
+from installer.credentials.certificates import SERVING_SIGNERS, Pair, leaf
 
 # No l, O, 0 or 1: people type this.
 ALPHABET = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23456789"
@@ -23,13 +22,10 @@ def kubeadmin_password() -> str:
 
 
 def password_hash(password: str) -> str:
-    """Its bcrypt hash at cost 10, as Go's default is."""
+    """Its bcrypt hash at cost 10, as Go's default is; other threads run meanwhile."""
+    import bcrypt
+
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
-
-
-def make_signers() -> dict[str, Pair]:
-    """The four signers that the cluster's certificates will chain to."""
-    return {name: authority(name) for name in SIGNERS}
 
 
 def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair]) -> str:

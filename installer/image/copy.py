@@ -1,25 +1,28 @@
-"""Copying an image as fast as the file system can, and patching the copy: whole at its name, or not there at all."""
+"""Copying an image as fast as the file system can: whole at its name, or not there at all."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import itertools
 import os
-from collections.abc import Iterable
+import threading
 from pathlib import Path
-
-from installer.errors import IsoError
-from installer.image.embed import Patch
 
 # linux/fs.h: _IOW(0x94, 9, int)
 _FICLONE = 0x40049409
-_CHUNK = 1 << 30
+# So long until a copy that nobody wants any more is given up.
+_CHUNK = 1 << 26
+_numbers = itertools.count()
 _NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
 
-def clone(source: int, target: int) -> str:
-    """Copy all of one open file to an empty other; returns how: "reflink", "copy_file_range" or "sendfile"."""
+def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
+    """Copy all of one open file to an empty other; returns how: "reflink", "copy_file_range" or "sendfile".
+
+    Raises OSError; InterruptedError once `stop` is set.
+    """
     try:
         fcntl.ioctl(target, _FICLONE, source)
         return "reflink"
@@ -27,12 +30,14 @@ def clone(source: int, target: int) -> str:
         if error.errno not in _NOT_HERE:
             raise
     size = os.fstat(source).st_size
-    # Known before a gigabyte has been written, and kept in one piece.
+    # Known before a gigabyte has been written, and kept in one piece; with its place known, writing is faster too.
     with contextlib.suppress(OSError):
         os.posix_fallocate(target, 0, size)
     how = "copy_file_range"
     done = 0
     while done < size:
+        if stop is not None and stop.is_set():
+            raise InterruptedError(errno.EINTR, "the copy was given up")
         try:
             if how == "copy_file_range":
                 count = os.copy_file_range(source, target, min(_CHUNK, size - done), done, done)
@@ -52,27 +57,80 @@ def clone(source: int, target: int) -> str:
     return how
 
 
-def copy_patched(base: Path, dest: Path, patches: Iterable[Patch], mode: int = 0o600) -> str:
-    """Make `dest` the copy of `base` with `patches` written over it; returns how it was copied.
+class Partial:
+    """A new file under a hidden name beside `dest`, until `commit` gives it that name. Raises OSError.
 
-    The copy holds the cluster's secrets, hence its mode. It is made under a temporary name beside `dest`.
+    What is written may hold the cluster's secrets, hence the mode.
     """
-    partial = dest.with_name(f".{dest.name}.{os.getpid()}.partial")
-    try:
-        with base.open("rb") as source:
-            target = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
-            try:
-                how = clone(source.fileno(), target)
-                for patch in patches:
-                    os.pwrite(target, patch.data, patch.offset)
-                size = os.fstat(target).st_size
-            finally:
-                os.close(target)
-            if size != os.fstat(source.fileno()).st_size:
-                raise IsoError(dest, f"the copy of {base} has {size} bytes")
-        partial.replace(dest)
-    except OSError as error:
-        raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    return how
+
+    def __init__(self, dest: Path, mode: int = 0o600) -> None:
+        self.path = dest.with_name(f".{dest.name}.{os.getpid()}-{next(_numbers)}.partial")
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
+
+    def commit(self, dest: Path) -> None:
+        """Close it and put it at `dest`, in the same directory."""
+        self._close()
+        self.path.replace(dest)
+
+    def discard(self) -> None:
+        """Close and remove it, unless it was committed."""
+        with contextlib.suppress(OSError):
+            self._close()
+        self.path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+
+
+class Ahead:
+    """A copy of `base` beside `dest`, made by a thread of its own while its maker does something else.
+
+    A context: what was not taken with `finish` when it ends is given up and leaves nothing behind.
+    """
+
+    def __init__(self, base: Path, dest: Path, mode: int = 0o600) -> None:
+        self._how = ""
+        self._error: OSError | None = None
+        self._stop = threading.Event()
+        self._source = os.open(base, os.O_RDONLY)
+        try:
+            self.partial = Partial(dest, mode)
+        except OSError:
+            os.close(self._source)
+            raise
+        self._before = os.fstat(self._source)
+        self._thread: threading.Thread | None = threading.Thread(target=self._run, daemon=True, name="copy")
+        self._thread.start()
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.give_up()
+
+    def give_up(self) -> None:
+        """End it, and remove what it has written, unless that was committed."""
+        self._stop.set()
+        self._wait()
+        self.partial.discard()
+
+    def _run(self) -> None:
+        try:
+            self._how = clone(self._source, self.partial.fd, self._stop)
+        except OSError as error:
+            self._error = error
+
+    def _wait(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            os.close(self._source)
+
+    def finish(self, fd: int) -> tuple[Partial, str] | None:
+        """The copy, when it is complete, and how it was made; None if it is not of the open file `fd` as it is now."""
+        now, before = os.fstat(fd), self._before
+        self._wait()
+        same = os.path.samestat(now, before) and (now.st_size, now.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+        return (self.partial, self._how) if same and self._error is None else None

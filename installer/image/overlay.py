@@ -6,7 +6,6 @@ memory, and never written twice.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import typing
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from installer.errors import IsoError
-from installer.image.copy import clone
+from installer.image.copy import Ahead, Partial, clone
 from installer.image.embed import Patch
 from installer.image.iso9660 import Iso
 
@@ -183,29 +182,35 @@ class Overlay(io.RawIOBase):
         except OSError as error:
             raise IsoError(path, f"cannot change the image: {error.strerror or error}") from error
 
-    def save(self, dest: Path, mode: int = 0o600) -> str:
-        """Write the changed image as `dest`, whole or not at all; returns how it was copied. Raises IsoError."""
-        partial = dest.with_name(f".{dest.name}.{os.getpid()}.partial")
+    def save(self, dest: Path, mode: int = 0o600, ahead: Ahead | None = None) -> str:
+        """Write the changed image as `dest`, whole or not at all; returns how it was copied. Raises IsoError.
+
+        `ahead`: a copy of the base that was begun before.
+        """
+        partial: Partial | None = None
         try:
-            fd = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
-            try:
+            found = ahead.finish(self.base.fileno()) if ahead is not None and self.in_place_possible else None
+            if ahead is not None and found is None:
+                ahead.give_up()
+            if found is not None:
+                partial, how = found
+            else:
+                partial, how = Partial(dest, mode), "segments"
                 if self.in_place_possible:
-                    how = clone(self.base.fileno(), fd)
-                    self._patch_file(fd)
+                    how = clone(self.base.fileno(), partial.fd)
                 else:
-                    how = "segments"
-                    self.stream(fd)
-                size = os.fstat(fd).st_size
-            finally:
-                os.close(fd)
+                    self.stream(partial.fd)
+            if self.in_place_possible:
+                self._patch_file(partial.fd)
+            size = os.fstat(partial.fd).st_size
             if size != self.size:
                 raise IsoError(dest, f"the copy has {size} bytes in place of {self.size}")
-            partial.replace(dest)
+            partial.commit(dest)
         except OSError as error:
             raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
         finally:
-            with contextlib.suppress(OSError):
-                partial.unlink()
+            if partial is not None:
+                partial.discard()
         return how
 
     def stream(self, fd: int) -> None:

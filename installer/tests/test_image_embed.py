@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from installer.errors import EmbedTooBig, IsoError, NoEmbedArea, NotIso9660
 from installer.image import cpio
-from installer.image.copy import copy_patched
 from installer.image.embed import (
-    Patch,
     current_kargs,
     embedded_ignition,
     ignition_area,
@@ -23,6 +21,7 @@ from installer.image.embed import (
     kargs_patches,
 )
 from installer.image.iso9660 import SYSTEM_AREA, Iso
+from installer.image.overlay import Overlay
 
 KARGS = "coreos.liveiso=vol ignition.firstboot"
 
@@ -64,7 +63,11 @@ def test_embed_round_trip(tmp_path, flags):
         assert iso.file("many/entry-with-a-long-name-119.txt") in (b"119", None)
         config = b'{"ignition":{"version":"3.2.0"}}'
         patches = [ignition_patch(iso, config), *kargs_patches(iso, ("fips=1",))]
-    copy_patched(base, out, patches)
+    with base.open("rb") as file:
+        overlay = Overlay(file)
+        overlay.apply(patches)
+        assert overlay.in_place_possible
+        overlay.save(out)
     with out.open("rb") as file:
         iso = Iso(file, out)
         area = kargs_area(iso)
@@ -188,9 +191,3 @@ def test_cpio_is_what_cpio_reads(tmp_path):
     subprocess.run(["cpio", "-i", "-d", "--quiet"], input=cpio.pack({"a/b": b"x", "c": b""}), cwd=tmp_path, check=True)
     assert (tmp_path / "a/b").read_bytes() == b"x"
     assert (tmp_path / "c").read_bytes() == b""
-
-
-def test_nothing_left_when_the_copy_fails(tmp_path):
-    with pytest.raises(IsoError):
-        copy_patched(tmp_path / "absent", tmp_path / "out", [Patch(0, b"x")])
-    assert list(tmp_path.iterdir()) == []

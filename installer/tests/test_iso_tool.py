@@ -1,123 +1,25 @@
 """`node0 iso` on every layout that CoreOS live ISOs have had (reference/installer.md §3.4), made here by xorriso."""
 
-import base64
 import json
 import random
 import shutil
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from installer import cli
 from installer.create.artifacts import write_pxe
 from installer.errors import EmbedTooBig, IsoError
 from installer.image.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
-from installer.image.grow import embed_ignition, grown_length
+from installer.image.grow import embed_ignition
 from installer.image.iso9660 import SECTOR, SYSTEM_AREA
 from installer.image.overlay import Overlay
 from installer.image.reset import reset_image
+from installer.tests.iso_kit import BIG, KARGS, LAYOUTS, SMALL, build, config_of, needs_xorriso, place
 
-pytestmark = pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
-
-KARGS = "coreos.liveiso=vol-1 ignition.firstboot ignition.platform.id=metal"
-AREA = 262144
-SMALL = b'{"ignition":{"version":"3.2.0"}}'
-
-
-def config_of(size):
-    noise = base64.b64encode(random.Random(size).randbytes(size)).decode()
-    return json.dumps({"ignition": {"version": "3.2.0"}, "noise": noise}).encode()
-
-
-BIG = config_of(600_000)
-
-# name: (what igninfo.json says, kargs areas: None, "header", or what each entry of kargs.json adds, header, Joliet)
-LAYOUTS = {
-    "2020-09": ("none", None, True, False),
-    "2021-01": ("none", "header", True, False),
-    "2021-12": ("none", "both", True, False),
-    "2022-02": ("none", {}, False, True),
-    "2023-03.x86_64": ({"file": "images/ignition.img"}, {}, False, False),
-    "2023-03.s390x": ({"file": "images/cdboot.img", "offset": 132096, "length": AREA}, None, False, False),
-    "2023-07.x86_64": ({"file": "images/ignition.img"}, {"pad": "#", "end": "\n"}, False, True),
-    "2023-07.s390x": (
-        {"file": "images/cdboot.img", "offset": 132096, "length": AREA},
-        {"pad": "\0", "end": "\0"},
-        False,
-        False,
-    ),
-    "own-length": ({"file": "images/ignition.img", "offset": 4096, "length": AREA - 4096}, {}, False, True),
-}
-
-
-def place(iso, path):
-    found = iso.find(path)
-    assert found is not None
-    return found
-
-
-def kargs_text(size, entry):
-    return (KARGS + entry.get("end", "\n")).ljust(size, entry.get("pad", "#"))
-
-
-def build(tmp: Path, name: str, rootfs: int = 40_000) -> Path:
-    info, kargs, header, joliet = LAYOUTS[name]
-    root = tmp / "root"
-    for folder in ("images/pxeboot", "coreos", "EFI/redhat", "isolinux"):
-        (root / folder).mkdir(parents=True)
-    s390 = name.endswith("s390x")
-    (root / "images/pxeboot/vmlinuz").write_bytes(b"kernel" * 1000)
-    (root / "images/pxeboot/initrd.img").write_bytes(b"initrd" * 500)
-    (root / "images/pxeboot/rootfs.img").write_bytes(random.Random(1).randbytes(rootfs))
-    (root / "isolinux/zlast.c32").write_bytes(b"behind" * 100)
-    size = 896 if s390 else 1139
-    entry = kargs if isinstance(kargs, dict) else {}
-    head = "menuentry { linux /images/pxeboot/vmlinuz "
-    grub, isolinux = ((h + kargs_text(size, entry) + "\n}\n") for h in (head, "append x=1 "))
-    (root / "EFI/redhat/grub.cfg").write_text(grub)
-    (root / "isolinux/isolinux.cfg").write_text(isolinux)
-    if s390:
-        boot = bytearray(random.Random(2).randbytes(66688)) + kargs_text(size, entry).encode()
-        boot = boot.ljust(132096, b"x") + bytes(AREA) + b"tail" * 50
-        (root / "images/cdboot.img").write_bytes(boot)
-        (root / "images/initrd.addrsize").write_bytes(struct.pack(">QQ", 0x2000000, 3000))
-        (root / "generic.ins").write_text("images/kernel.img 0\nimages/initrd.img 0x2\nimages/initrd.addrsize 0x1\n")
-    else:
-        (root / "images/ignition.img").write_bytes(bytes(AREA))
-    if info != "none":
-        (root / "coreos/igninfo.json").write_text(json.dumps(info))
-    if isinstance(kargs, dict) or kargs == "both":
-        files = [{"path": "images/cdboot.img", "offset": 66688, **entry}]
-        if not s390:
-            files = [
-                {"path": "EFI/redhat/grub.cfg", "offset": len(head), **entry},
-                {"path": "isolinux/isolinux.cfg", "offset": 11, **entry},
-            ]
-        (root / "coreos/kargs.json").write_text(json.dumps({"default": KARGS, "size": size, "files": files}))
-    if header:
-        (root / "isolinux/default.krg").write_text(kargs_text(size, entry))
-    (root / "coreos/features.json").write_text('{"installer-config": true}')
-    iso = tmp / "base.iso"
-    flags = ["-J", "-R"] if joliet else ["-iso-level", "1"]
-    command = ["xorriso", "-as", "mkisofs", "-quiet", "-V", "vol-1", *flags, "-o", str(iso), str(root)]
-    subprocess.run(command, check=True, capture_output=True)
-    if header:
-        data = bytearray(iso.read_bytes())
-        with iso.open("rb") as file:
-            found = Overlay(file).iso(iso)
-            names = ("images/ignition.img", "isolinux/default.krg", "EFI/redhat/grub.cfg", "isolinux/isolinux.cfg")
-            area, default, one, two = (place(found, name) for name in names)
-        struct.pack_into("<8sQQ", data, SYSTEM_AREA - 24, b"coreiso+", area.offset, area.length)
-        if kargs is not None:
-            places = (default.offset, one.offset + len(head), two.offset + 11, 0, 0, 0, 0)
-            struct.pack_into("<8s8Q", data, SYSTEM_AREA - 96, b"coreKarg", size, *places)
-        iso.write_bytes(data)
-    return iso
+pytestmark = needs_xorriso
 
 
 @pytest.fixture(scope="module")
@@ -208,16 +110,6 @@ def test_growing_twice_and_shrinking_back(bases, tmp_path):
             assert embedded_ignition(Overlay(file).iso(out)) == config_of(size)
     assert node0("reset", out) == 0
     assert out.read_bytes() == base.read_bytes()
-
-
-@given(st.integers(1, 1 << 20), st.integers(0, 1 << 22))
-def test_grown_length_leaves_a_quarter_free(area, content):
-    length = grown_length(area, content)
-    chunk = (area + 3) // 4
-    assert length >= area
-    assert length - content >= chunk or length == area
-    assert length == area or length % chunk == 0
-    assert length - content < 2 * chunk or length == area
 
 
 def test_stream_to_standard_output(bases, tmp_path):
@@ -347,56 +239,6 @@ def test_minimal(bases, name, tmp_path):
     assert node0("minimal", "--rootfs-url", url, "-o", tmp_path / "x", out) == 1
     listing = subprocess.run(["xorriso", "-indev", str(out), "-find"], capture_output=True, check=True, text=True)
     assert "rootfs" not in listing.stdout.lower()
-
-
-operations = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), st.integers(0, 400), st.binary(max_size=60)),
-        st.tuples(st.just("zero"), st.integers(0, 400), st.integers(0, 60)),
-        st.tuples(st.just("truncate"), st.integers(0, 500)),
-        st.tuples(st.just("move"), st.integers(0, 400), st.integers(0, 200), st.integers(0, 60)),
-    ),
-    max_size=12,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.binary(min_size=1, max_size=300), operations)
-def test_overlay_is_a_byte_array(tmp_path_factory, data, steps):
-    folder = tmp_path_factory.getbasetemp() / "overlay"
-    folder.mkdir(exist_ok=True)
-    base, out = folder / "base", folder / "out"
-    base.write_bytes(data)
-    want = bytearray(data)
-    with base.open("rb") as file:
-        overlay = Overlay(file)
-        for step in steps:
-            match step:
-                case ("write", at, content) if content:
-                    want.extend(bytes(max(0, at - len(want))))
-                    want[at : at + len(content)] = content
-                    overlay.write_at(at, content)
-                case ("zero", at, length) if length:
-                    want.extend(bytes(max(0, at - len(want))))
-                    want[at : at + length] = bytes(length)
-                    overlay.zero(at, length)
-                case ("truncate", size):
-                    want = want[:size].ljust(size, b"\0")
-                    overlay.truncate(size)
-                case ("move", at, source, length):
-                    content = bytes(want[source : source + length])
-                    if content:
-                        want.extend(bytes(max(0, at - len(want))))
-                        want[at : at + len(content)] = content
-                        overlay.move(at, source, length)
-        assert overlay.size == len(want)
-        overlay.seek(0)
-        assert overlay.read() == want
-        overlay.save(out)
-        assert out.read_bytes() == want
-        if overlay.in_place_possible:
-            overlay.save_in_place(base)
-            assert base.read_bytes() == want
 
 
 def test_too_big_without_a_place_to_grow(bases):

@@ -19,9 +19,9 @@ from installer.image import cpio
 from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
 from installer.tests.inputs_kit import AGENT, SNO, text
+from installer.tests.iso_kit import KARGS, build
 from installer.tests.registry_kit import MISSING, registry
 from installer.tests.test_create_image import COMPONENTS, content
-from installer.tests.test_iso_tool import KARGS, build
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
@@ -324,7 +324,8 @@ def test_agent_config_template(tmp_path, capsys):
     assert set(template) >= {"rendezvousIP", "bootArtifactsBaseURL", "minimalISO", "additionalNTPSources", "hosts"}
 
 
-def test_graph(tmp_path, capsys):
+def test_graph(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the log goes to the asset directory, which is this one without --dir
     assert main(["agent", "graph"]) == 0
     out = capsys.readouterr().out
     assert out == dot()

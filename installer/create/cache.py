@@ -1,0 +1,86 @@
+"""Where base ISOs are kept between runs, and which one a release had the last time. Light: it is read first of all.
+
+`<cache>/<digest of the image>/coreos-<arch>.iso` with a stamp beside it; `<cache>/<digest of the release>.<arch>` is a
+link to it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from installer.errors import ConfigError
+
+RELEASE_OVERRIDE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
+OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
+_SHORT = 16
+
+
+def cache_dir() -> Path:
+    """$XDG_CACHE_HOME/agent/image_cache, else ~/.cache/agent/image_cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent/image_cache"
+
+
+def folder_of(image: str) -> Path:
+    """The folder of the base ISOs in an image, which is given by digest."""
+    return cache_dir() / image.rpartition(":")[2][:_SHORT]
+
+
+def stamp_of(iso: Path) -> Path:
+    """The file that says which content of the ISO was verified."""
+    return iso.with_name(f".{iso.name}.verified")
+
+
+def stamp(iso: Path) -> str:
+    """What stands in the stamp of an ISO that has not changed since: its size and time. Raises OSError.
+
+    Hashing it again would cost more than everything else that `create image` does.
+    """
+    status = iso.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
+
+
+def is_whole(iso: Path) -> bool:
+    """Whether the cached ISO is the one that was verified when it was stored."""
+    try:
+        return stamp_of(iso).read_text() == stamp(iso)
+    except OSError:
+        return False
+
+
+def remember(release: str, architecture: str, iso: Path) -> None:
+    """Note for `likely` which ISO a release by digest has. Raises OSError."""
+    link = cache_dir() / f"{release.rpartition(':')[2][:_SHORT]}.{architecture}"
+    target = os.path.relpath(iso, link.parent)
+    if not re.search(r"@sha256:[0-9a-f]{64}$", release) or (link.is_symlink() and os.readlink(link) == target):
+        return
+    partial = link.with_name(f".{link.name}.{os.getpid()}")
+    partial.unlink(missing_ok=True)
+    partial.symlink_to(target)
+    partial.replace(link)
+
+
+def likely() -> Path | None:
+    """The base ISO that this run will probably use, judged by the environment alone; None when nothing is known."""
+    if os.environ.get(OS_OVERRIDE, "").strip():
+        try:
+            return os_override()
+        except ConfigError:
+            return None
+    release = os.environ.get(RELEASE_OVERRIDE, "").strip()
+    if not re.search(r"@sha256:[0-9a-f]{64}$", release):
+        return None
+    links = list(cache_dir().glob(f"{release.rpartition(':')[2][:_SHORT]}.*"))
+    return links[0].resolve() if len(links) == 1 and is_whole(links[0].resolve()) else None
+
+
+def os_override() -> Path | None:
+    """The base ISO of the environment, None without one. Raises ConfigError if it is not a file."""
+    override = os.environ.get(OS_OVERRIDE, "").strip()
+    if not override:
+        return None
+    path = Path(override.removeprefix("file://"))
+    if not path.is_file():
+        raise ConfigError(f"{OS_OVERRIDE}: {path} is not a file")
+    return path

@@ -1,0 +1,53 @@
+"""What takes time to make and depends on no input, begun in threads while the inputs are read."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from types import TracebackType
+
+from installer.credentials.certificates import SIGNERS, Pair, signer
+
+
+@dataclass(frozen=True)
+class Made:
+    """The four signers by name, kubeadmin's password and its hash."""
+
+    signers: dict[str, Pair] = field(repr=False)
+    password: str = field(repr=False)
+    password_hash: str = field(repr=False)
+
+
+def _password() -> tuple[str, str]:
+    from installer.credentials import access
+
+    password = access.kubeadmin_password()
+    return password, access.password_hash(password)
+
+
+class Begun:
+    """Signers and password in the making; a context, which at its end gives up what nobody has asked for."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self._pool = ThreadPoolExecutor(threads, "credentials")
+        self._signers: dict[str, Future[Pair]] = {name: self._pool.submit(signer, name) for name in SIGNERS}
+        self._password: Future[tuple[str, str]] = self._pool.submit(_password)
+
+    def __enter__(self) -> Begun:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def made(self) -> Made:
+        """What was made, when it is."""
+        password, hashed = self._password.result()
+        return Made({name: future.result() for name, future in self._signers.items()}, password, hashed)
+
+
+def make() -> Made:
+    """Begin, and wait for it."""
+    with Begun() as begun:
+        return begun.made()
