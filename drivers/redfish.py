@@ -7,7 +7,7 @@ was done (so media are read back), boot targets that are remembered for good wha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlparse
@@ -146,23 +146,26 @@ class System:
 
     def _drive(self, system: Any) -> Any:
         """The virtual CD drive, under the System or, on older BMCs, under its Manager."""
-        owners = [system]
-        try:
-            owners += system.managers
-        except sushy.exceptions.SushyError:
-            owners = [system]
-        for owner in owners:
+        for owner in self._owners(system):
             try:
                 media = owner.virtual_media
-                media.refresh(force=True)
-                members = media.get_members()
+                members = media.members_identities
             except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):
                 continue
-            for device in members:
+            # One by one, since every look is a request and the CD mostly comes first.
+            for identity in members:
+                device = media.get_member(identity)
                 kinds = device.media_types or []
                 if sushy.VIRTUAL_MEDIA_CD in kinds or sushy.VIRTUAL_MEDIA_DVD in kinds:
                     return device
         raise NotFoundError("it has no virtual CD drive", machine=self.name)
+
+    def _owners(self, system: Any) -> Iterator[Any]:
+        yield system
+        try:
+            yield from system.managers
+        except sushy.exceptions.SushyError:
+            return
 
     def inserted(self) -> str | None:
         """The URL of the image in the drive."""
@@ -176,19 +179,20 @@ class System:
     def insert(self, url: str) -> None:
         """InsertMedia, and a look whether it worked."""
 
-        def act(system: Any) -> None:
+        def act(system: Any) -> str | None:
             drive = self._drive(system)
             if drive.inserted:
                 drive.eject_media()
             drive.insert_media(url)
+            drive.refresh(force=True)
+            return str(drive.image) if drive.inserted else None
 
         try:
-            self._call(act, f"insert {url}")
+            seen = self._call(act, f"insert {url}")
         except (ConnectionFailedError, NotFoundError):
             raise
         except DriverError as error:
             raise MediaError(str(error)) from error
-        seen = self.inserted()
         if seen != url:
             raise MediaError(f"the BMC took {url}, but its drive holds {seen or 'nothing'}", machine=self.name)
 

@@ -1,8 +1,9 @@
 """The lab's BMCs: `python -m lab.bmc CONFIG` runs sushy-tools' emulator with three of its habits changed.
 
-- One image for all: stock, every InsertMedia downloads the ISO and copies it again into the pool, twice its size for
-  each machine, and leaves the pool's copy behind at the end (reference/lab.md §3.3, B1 and B2). Here an image is
-  downloaded once per version (URL, ETag, Last-Modified, length), and each machine gets hard links to it.
+- One image for all: stock, every InsertMedia downloads the ISO in small pieces and copies it again into the pool, twice
+  its size for each machine, and leaves the pool's copy behind at the end (reference/lab.md §3.3, B1 and B2). Here an
+  image is downloaded once per version (URL, ETag, Last-Modified, length), and each machine gets hard links to it. One
+  that the lab's own HTTP server has is not even copied: who makes a new image has to make a new file, as node0 does.
 - An inserted CD is bootable, after the disks: stock, it has no place in the boot order unless the client sets one, and
   then it stands before the disk even after an installation. Here it comes last: an empty disk falls through to
   it, an installed disk wins. A client that sets a boot target still gets it.
@@ -11,6 +12,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -20,18 +22,39 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
 from xml.etree import ElementTree
 
 import flask
 import requests
+from sushy_tools import error
 from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
+_CHUNK = 1 << 20
+_ANSWER_SECONDS = 60.0
+_AS_IT_IS = {"Accept-Encoding": "identity"}
+_VERSION_HEADERS = ("ETag", "Last-Modified", "Content-Length")
 _SECRETS = re.compile("password", re.IGNORECASE)
+
+
+def _store(source: Any, target: Path, size: int) -> None:
+    """Write a download to `target`, whole or not at all; `size` in bytes, -1 when it was not announced."""
+    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part:
+        try:
+            shutil.copyfileobj(source, part, _CHUNK)
+            part.flush()
+            got = os.fstat(part.fileno()).st_size
+            if size not in (-1, got):
+                raise OSError(f"{got} of {size} bytes came")
+            os.replace(part.name, target)
+        except BaseException:
+            os.unlink(part.name)
+            raise
 
 
 class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
@@ -52,16 +75,49 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         return name, str(link)
 
     def _fetch_once(self, url: str, verify: Any) -> Path:
-        head = requests.head(url, verify=verify, timeout=30, allow_redirects=True)
-        stamp = "\n".join([url, *(head.headers.get(h, "") for h in ("ETag", "Last-Modified", "Content-Length"))])
-        folder = Path(tempfile.gettempdir()) / "images" / hashlib.sha256(stamp.encode()).hexdigest()
-        shared = folder / "image"
-        if head.ok and shared.exists():
+        """The image at `url`, downloaded unless its answer says that it is a version that is here already."""
+        images = Path(tempfile.gettempdir()) / "images"
+        images.mkdir(exist_ok=True)
+        ask = partial(requests.request, url=url, verify=verify, timeout=_ANSWER_SECONDS, headers=_AS_IT_IS)
+        try:
+            if self._is_local(url):
+                with ask("HEAD") as head:
+                    head.raise_for_status()
+                linked = self._linked(url, images / "local")
+                if linked is not None:
+                    return linked
+            with ask("GET", stream=True) as answer:
+                answer.raise_for_status()
+                stamp = "\n".join([url, *(answer.headers.get(h, "") for h in _VERSION_HEADERS)])
+                shared = images / hashlib.sha256(stamp.encode()).hexdigest()
+                if not shared.exists():
+                    _store(answer.raw, shared, int(answer.headers.get("Content-Length", -1)))
+        except requests.HTTPError as failure:
+            status = failure.response.status_code
+            code = 502 if status >= 500 else 400
+            raise error.FishyError(f"the server of {url} answered {status}", code=code) from failure
+        except (requests.RequestException, OSError) as failure:
+            raise error.FishyError(f"{url} cannot be fetched: {failure}", code=502) from failure
+        return shared
+
+    def _is_local(self, url: str) -> bool:
+        return url.startswith(f"{self._config['NODE0_HTTP_URL']}/")
+
+    def _linked(self, url: str, folder: Path) -> Path | None:
+        """A link to the file that the lab's HTTP server has at `url`; None when it is on another file system."""
+        name = unquote(urlparse(url).path).lstrip("/")
+        source = (Path(self._config["NODE0_HTTP_ROOT"]) / name).resolve()
+        folder.mkdir(exist_ok=True)
+        shared = folder / hashlib.sha256(url.encode()).hexdigest()
+        if shared.exists() and shared.samefile(source):
             return shared
-        _, fetched = super()._get_image(url, None, verify, None)
-        folder.mkdir(parents=True, exist_ok=True)
-        os.replace(fetched, shared)
-        os.rmdir(os.path.dirname(fetched))
+        shared.unlink(missing_ok=True)
+        try:
+            os.link(source, shared)
+        except OSError as failure:
+            if failure.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK):
+                return None
+            raise
         return shared
 
     def eject_image(self, identity: str, device: str) -> None:

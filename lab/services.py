@@ -187,6 +187,8 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
         "SUSHY_EMULATOR_LIBVIRT_URI": "qemu:///system",
         "SUSHY_EMULATOR_STATE_DIR": str(root / "bmc/state"),
         "SUSHY_EMULATOR_STORAGE_POOL": POOL,
+        "NODE0_HTTP_URL": layout.http_url,
+        "NODE0_HTTP_ROOT": str(layout.www),
         "NODE0_BMC_REQUESTS": str(layout.log / "bmc-requests.jsonl"),
     }
     config = root / "bmc/emulator.conf"

@@ -36,13 +36,14 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=["image", "builds", "floor", "install", []],
-        help="image: create image against cp; builds: warm builds; floor: steps of an install alone; "
-        "install: floor and a whole install, with their ratio (default: image builds)",
+        choices=["image", "builds", "media", "floor", "install", []],
+        help="image: create image against cp; builds: warm builds; media: inserts through Redfish; "
+        "floor: steps of an install alone; install: floor and a whole install, with their ratio "
+        "(default: image builds media)",
     )
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     args = parser.parse_args()
-    what = args.what or ["image", "builds"]
+    what = args.what or ["image", "builds", "media"]
     if "image" in what:
         from ci.bench import image
 
@@ -51,6 +52,10 @@ def main() -> None:
         from ci.bench import builds
 
         builds.run(cold=args.cold)
+    if "media" in what:
+        from ci.bench import media
+
+        media.run()
     if "floor" in what or "install" in what:
         from ci.bench import floor
 

@@ -147,9 +147,10 @@ def test_a_machine_boots_what_the_bmc_inserts(tmp_path, tiny_iso):
         node.boot_image(tiny_iso)
         node.console.wait_for("hello from the CD", 60)
         assert node.boot.first() is BootDevice.DISK
-        # One copy for any number of machines: the shared image, the BMC's link and the pool's link are one file.
+        # Not one copy for any number of machines: the image, the shared one, the BMC's and the pool's are one file.
         [volume] = lab.layout.pool.iterdir()
-        assert volume.stat().st_nlink == 3
+        assert volume.samefile(tiny_iso)
+        assert volume.stat().st_nlink == 4
         node.media.eject()
         assert list(lab.layout.pool.iterdir()) == []
         node.power.cycle()
@@ -160,6 +161,26 @@ def test_a_machine_boots_what_the_bmc_inserts(tmp_path, tiny_iso):
         node.power.off()
         assert node.power.state() is PowerState.OFF
         assert node.screen is not None
+
+
+def test_one_image_for_three_machines_costs_neither_time_nor_disk(tmp_path):
+    image = tmp_path / "big.iso"
+    with image.open("wb") as file:
+        file.truncate(10**9)
+    with Lab(small(topology.compact()), artifacts=tmp_path / "a") as lab:
+        begin = time.monotonic()
+        for node in lab.nodes.values():
+            node.media.insert(image)
+        assert time.monotonic() - begin < 5
+        volumes = list(lab.layout.pool.iterdir())
+        assert len(volumes) == 3
+        assert all(volume.samefile(image) for volume in volumes)
+        fresh = tmp_path / "fresh"
+        fresh.write_bytes(b"another image")
+        fresh.replace(image)
+        node.media.insert(image)
+        assert sum(volume.samefile(image) for volume in lab.layout.pool.iterdir()) == 1
+    assert image.read_bytes() == b"another image"
 
 
 def test_two_labs_with_the_same_addresses(tmp_path):
