@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-from installer.agent import network
+from installer.agent import arp, network
 from installer.agent.errors import CommandError, StepError
 from installer.agent.hostsys import HostSystem
 
 # chronyc's marks for the state of a source.
 NTP_STATES = {"*": "synced", "+": "combined", "-": "not_combined", "?": "unreachable", "x": "error", "~": "variable"}
 LARGEST_SCAN = 1024
-PROBES_AT_ONCE = 32
+UNSPECIFIED = "0.0.0.0"
 PING_COUNT = 10
 
 
@@ -65,11 +63,12 @@ def domains(host: HostSystem, args: dict[str, Any]) -> str:
         return json.dumps({"resolutions": list(pool.map(lambda name: _lookup(host, name), names))})
 
 
-def _arping(host: HostSystem, nic: str, address: str, count: int = 2) -> str:
-    """MAC address that answers for ``address`` on ``nic``, or empty."""
-    output = host.run("arping", "-c", str(count), "-w", "5", "-I", nic, address, check=False, timeout=20)
-    match = re.search(r"\[([0-9A-Fa-f:]{17})\]", output)
-    return match[1].lower() if match else ""
+def _scan(nic: str, source: str, addresses: list[str]) -> dict[str, str]:
+    """Address to MAC of those that answer on ``nic``. Raises StepError when the interface cannot be used."""
+    try:
+        return arp.scan(nic, source, addresses)
+    except OSError as error:
+        raise StepError(f"ARP on {nic}: {error}") from None
 
 
 def _neighbour(host: HostSystem, nic: str, address: str) -> str:
@@ -96,11 +95,15 @@ def _l2(host: HostSystem, nics: list[Any], address: str, mac: str) -> list[dict[
         local = [text for text in own if ip_address(address) in ip_network(text, strict=False)]
         if not local:
             continue
-        seen = _arping(host, nic.name, address) if version == 4 else _neighbour(host, nic.name, address)
+        own_address = local[0].split("/")[0]
+        if version == 4:
+            seen = _scan(nic.name, own_address, [address]).get(address, "")
+        else:
+            seen = _neighbour(host, nic.name, address)
         checks.append(
             {
                 "outgoing_nic": nic.name,
-                "outgoing_ip_address": local[0].split("/")[0],
+                "outgoing_ip_address": own_address,
                 "remote_ip_address": address,
                 "remote_mac": seen,
                 # Another machine that answers with this address is not the peer.
@@ -181,10 +184,8 @@ def free_addresses(host: HostSystem, args: list[str]) -> str:
         nic = _nic_of(host, cidr)
         own = {text.split("/")[0] for item in network.interfaces(host) for text in item.ipv4_addresses}
         addresses = [str(address) for address in net.hosts() if str(address) not in own]
-        with ThreadPoolExecutor(PROBES_AT_ONCE) as pool:
-            answers: Iterable[str] = pool.map(partial(_arping, host, nic, count=1), addresses)
-            free = [address for address, mac in zip(addresses, answers, strict=True) if not mac]
-        result.append({"network": cidr, "free_addresses": free})
+        taken = _scan(nic, UNSPECIFIED, addresses)
+        result.append({"network": cidr, "free_addresses": [a for a in addresses if a not in taken]})
     return json.dumps(result)
 
 
@@ -206,7 +207,10 @@ def verify_vips(host: HostSystem, args: list[dict[str, Any]]) -> str:
         if not near:
             state = "unverified"
         else:
-            probe = _arping if version == 4 else _neighbour
-            state = "failed" if any(probe(host, nic, address) for nic in near) else "succeeded"
+
+            def answers(nic: str, address: str = address, version: int = version) -> bool:
+                return bool(_scan(nic, UNSPECIFIED, [address]) if version == 4 else _neighbour(host, nic, address))
+
+            state = "failed" if any(answers(nic) for nic in near) else "succeeded"
         result.append({"vip": address, "vip_type": item["vip_type"], "verification": state})
     return json.dumps(result)

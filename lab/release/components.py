@@ -32,7 +32,7 @@ PACKAGES: Mapping[str, Packages] = {
 }
 
 # Thresholds of the lab's machines (installer.md §5.4 has the product's): two emulated CPUs, sparse 20 GB disks, and a
-# host whose disks and bridges are shared by every VM.
+# host whose disks, bridges and CPUs are shared by every VM.
 _LAB_HARDWARE = {
     "master": (2, 2048, 10, 1000, 10),
     "arbiter": (2, 2048, 10, 1000, 10),
@@ -50,7 +50,7 @@ def hardware_requirements() -> str:
             "cpu_cores": cores,
             "ram_mib": ram_mib,
             "disk_size_gb": disk_gb,
-            "installation_disk_speed_threshold_ms": 1000,
+            "installation_disk_speed_threshold_ms": 10_000,
         }
         if latency_ms is not None and loss_percent is not None:
             limits |= {"network_latency_threshold_ms": latency_ms, "packet_loss_percentage": loss_percent}
