@@ -124,7 +124,7 @@ def world(tmp_path, signer):
     members = Members(tmp_path, signer)
     members.start(staticpods.etcd(ips[0], scaling.BOOTSTRAP_MEMBER), scaling.BOOTSTRAP_MEMBER, ips[0])
     operator = scaling.Scaling(api, files, scaling.Wanted(CONFIG, IMAGES, "r"))
-    endpoints = [f"https://{ip}:2379" for ip in ips]
+    endpoints = [f"https://{ip}:2379" for ip in reversed(ips)]  # the one that will be removed comes last
     operator._etcd = lambda view: Etcd(
         endpoints, str(files / "etcd-ca.crt"), (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
     )
