@@ -7,7 +7,7 @@ import re
 
 from installer.rendezvous import disks
 from installer.rendezvous.enums import HostStatus, Result, Role
-from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, HostView, hostname_of, load_json, same_image
+from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, HostView, load_json, same_image
 from installer.rendezvous.inventory import Inventory
 
 Verdict = tuple[Result, str]
@@ -98,11 +98,10 @@ def role_memory(view: HostView, inventory: Inventory) -> Verdict:
 
 def hostname_unique(view: HostView, inventory: Inventory) -> Verdict:
     """Is no other host called the same?"""
-    same = [
-        peer.id for peer, other in view.peers if peer.id != view.host.id and hostname_of(peer, other) == view.hostname
-    ]
-    if same:
-        return BAD, f"Hostname {view.hostname} is not unique in the cluster: also used by host {', '.join(same)}"
+    others = [name for name in view.peers.names.get(view.hostname, ()) if name != view.host.id]
+    if others:
+        mine, theirs = view.peers.told(view.host.id), ", ".join(view.peers.told(name) for name in others)
+        return BAD, f"Hostname {view.hostname} is not unique in the cluster: host {mine} and host {theirs} have it"
     return OK, f"Hostname {view.hostname} is unique in cluster"
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from installer.rendezvous import connectivity, networks
-from installer.rendezvous.clock import age
-from installer.rendezvous.enums import HostStatus, Result, Role
+from installer.rendezvous import connectivity, networks, registries
+from installer.rendezvous.enums import ClusterStatus, HostStatus, Result, Role
 from installer.rendezvous.hostview import HostView, load_json
 from installer.rendezvous.inventory import Inventory
 
@@ -25,8 +24,10 @@ def domain_of(view: HostView) -> str:
 def connected(view: HostView) -> Verdict:
     """Has the agent called in lately?"""
     if not view.connected:
-        silent = age(view.host.checked_in_at, view.at)
-        return BAD, f"Host is disconnected: the agent has not called in for {silent:.0f} s"
+        return (
+            BAD,
+            f"Host is disconnected: the agent has not called in since {view.host.checked_in_at or 'it was made'}",
+        )
     return OK, "Host is connected"
 
 
@@ -54,6 +55,14 @@ def belongs_to_machine_cidr(view: HostView, inventory: Inventory) -> Verdict:
 
 def ignition_downloadable(view: HostView) -> Verdict:
     """Day-2 hosts must have fetched their ignition; on day 1 there is none to fetch yet."""
+    if view.cluster.status is not ClusterStatus.ADDING_HOSTS:
+        return OK, "Ignition is downloadable: it is made when the installation starts"
+    answer = load_json(view.host.api_vip_connectivity)
+    if answer is None:
+        return PENDING, "Ignition has not been asked for yet"
+    if not answer.get("is_success"):
+        reason = answer.get("download_error") or "no answer"
+        return BAD, f"Ignition is not downloadable from {answer.get('url') or 'the cluster'}: {reason}"
     return OK, "Ignition is downloadable"
 
 
@@ -122,15 +131,19 @@ def _l3_check(view: HostView, limit: float | None, key: str, what: str, unit: st
         return PENDING, f"{what} is not checked while the host has no role"
     reports = _peer_reports(view)
     if not reports:
-        return PENDING, "Missing connectivity report"
-    worst: dict[str, float] = {}
-    for peer in reports:
-        for link in peer.get("l3_connectivity") or []:
-            if link.get("successful"):
-                worst[peer["host_id"]] = max(worst.get(peer["host_id"], 0.0), float(link.get(key, 0)))
-    bad = [f"{name} ({value:.2f} {unit})" for name, value in worst.items() if value > limit]
+        return PENDING, f"{what} is not known: no connectivity report yet"
+    bad = []
+    for report in reports:
+        peer = view.peers.by_id.get(str(report.get("host_id")))
+        # Each role has limits of its own: what another role's host may have says nothing about this one.
+        if peer is None or (peer.suggested_role if peer.role is Role.AUTO else peer.role) is not view.role:
+            continue
+        links = [link for link in report.get("l3_connectivity") or [] if link.get("successful")]
+        worst = max((float(link.get(key) or 0) for link in links), default=0.0)
+        if worst > limit:
+            bad.append(f"{view.peers.told(peer.id)} ({worst:.2f} {unit})")
     if bad:
-        return BAD, f"{what} to {', '.join(bad)} exceeds the limit of {limit} {unit} for role {view.role}"
+        return BAD, f"{what} to {', '.join(bad)} exceeds the limit of {limit:g} {unit} for role {view.role}"
     return OK, f"{what} requirement has been satisfied"
 
 
@@ -180,7 +193,28 @@ def domain(record: str) -> Callable[[HostView], Verdict]:
 
 def release_domain(view: HostView) -> Verdict:
     """Does the registry's name resolve? (warning; with mirrors nobody needs it)"""
-    return OK, "Release domain name resolution is not required: images come by digest from configured registries"
+    name = registries.release_domain(view.settings.registries_conf, _release(view))
+    if not name:
+        return OK, "Release domain name resolution is not required: the release comes from a mirror or by address"
+    answer = _resolution(view, name)
+    if answer is None:
+        return PENDING, f"DNS resolution of the release's registry {name} has not been checked yet"
+    if not _addresses(answer):
+        return BAD, f"Couldn't resolve the release's registry {name} on the host"
+    return OK, f"Domain name {name} resolves to {', '.join(_addresses(answer))}"
+
+
+def _release(view: HostView) -> str:
+    return view.cluster.ocp_release_image or view.settings.release_image
+
+
+def names_to_resolve(view: HostView) -> list[str]:
+    """The names that some validation of this host waits for; without any, nobody has to ask the DNS."""
+    names = []
+    if view.cluster.user_managed_networking and not view.cluster.is_sno:
+        names += [record.format(domain_of(view)) for record in (*RECORDS.values(), WILDCARD_PROBE)]
+    release = registries.release_domain(view.settings.registries_conf, _release(view))
+    return [*names, release] if release else names
 
 
 def no_wildcard(view: HostView) -> Verdict:
@@ -208,14 +242,11 @@ def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
 
 def no_ip_collisions(view: HostView, inventory: Inventory) -> Verdict:
     """Does nobody else in the cluster use the host's addresses?"""
-    mine = {str(item.ip) for item in networks.interfaces_of(inventory) if not item.ip.is_link_local}
     clashes = []
-    for peer, other in view.peers:
-        if peer.id != view.host.id and other is not None:
-            theirs = {
-                str(item.ip) for item in networks.interfaces_of(other) if networks.in_any(item.ip, view.machine_cidrs)
-            }
-            clashes += [f"{address} (host {peer.id})" for address in sorted(mine & theirs)]
+    for item in networks.interfaces_of(inventory):
+        others = [name for name in view.peers.addresses.get(str(item.ip), ()) if name != view.host.id]
+        if others and networks.in_any(item.ip, view.machine_cidrs):
+            clashes += [f"{item.ip} (also host {view.peers.told(name)})" for name in others]
     if clashes:
         return BAD, f"Collisions detected for host addresses: {', '.join(clashes)}"
     return OK, "No IP collisions were detected by host"

@@ -10,12 +10,22 @@ from typing import NamedTuple
 from installer.rendezvous import networks
 from installer.rendezvous.enums import HostStatus, Result, Role
 from installer.rendezvous.host_states import OPERATORS
+from installer.rendezvous.host_validations import ignored, overridden
 from installer.rendezvous.hostview import load_json
 from installer.rendezvous.inventory import Inventory
 from installer.rendezvous.model import Cluster, Host
+from installer.rendezvous.settings import Settings
 
 Verdict = tuple[Result, str]
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
+# Without these no install-config can be written.
+NOT_IGNORABLE = frozenset(
+    {
+        *("machine-cidr-defined", "cluster-cidr-defined", "service-cidr-defined", "dns-domain-defined"),
+        *("pull-secret-set", "api-vips-defined", "ingress-vips-defined", "all-hosts-are-ready-to-install"),
+        "sufficient-masters-count",
+    }
+)
 NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN", "CiscoACI", "Cilium", "Calico", "None")
 READY_HOST = (
     HostStatus.KNOWN,
@@ -29,10 +39,17 @@ READY_HOST = (
 
 @dataclass(frozen=True)
 class ClusterView:
-    """The cluster with its hosts."""
+    """The cluster with its hosts, and how many manifests the user has given."""
 
     cluster: Cluster
     hosts: Sequence[tuple[Host, Inventory | None]]
+    settings: Settings
+    manifests: int = 0
+
+    @property
+    def own_load_balancer(self) -> bool:
+        """The user's own load balancer holds the VIPs: they may lie anywhere, and are in use by it."""
+        return (self.cluster.load_balancer or {}).get("type") == "user-managed"
 
     def cidrs(self, which: str) -> list[str]:
         """CIDRs of ``machine``, ``cluster`` or ``service`` networks."""
@@ -98,19 +115,55 @@ def _vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
     return check
 
 
+def _told(host: Host) -> str:
+    return host.requested_hostname or host.id
+
+
+def _vip_in_use(vip: str, view: ClusterView) -> str | None:
+    """Who says that a VIP is taken, empty when somebody looked and found it free, None while nobody has looked.
+
+    verify-vips asks for this one address; a scan for free addresses that covered it counts as well.
+    """
+    looked = False
+    for host, inventory in view.hosts:
+        if inventory and any(str(item.ip) == vip for item in networks.interfaces_of(inventory)):
+            return f"by host {_told(host)}"
+    for host, _ in view.hosts:
+        for item in load_json(host.verified_vips) or []:
+            if item.get("vip") == vip and item.get("verification") == "failed":
+                return f"as host {_told(host)} sees"
+            looked = looked or (item.get("vip") == vip and item.get("verification") == "succeeded")
+    if looked:
+        return ""
+    for host, _ in view.hosts:
+        for item in load_json(host.free_addresses) or []:
+            if item.get("network") and networks.in_any(ip_address(vip), [str(item["network"])]):
+                if vip not in (item.get("free_addresses") or []):
+                    return f"as host {_told(host)} sees"
+                looked = True
+    return "" if looked else None
+
+
 def _vips_valid(which: str) -> Callable[[ClusterView], Verdict]:
     def check(view: ClusterView) -> Verdict:
         if view.cluster.user_managed_networking or view.cluster.is_sno:
             return OK, f"{which.capitalize()} virtual IPs are not required: User Managed Networking"
+        if view.own_load_balancer:
+            return OK, f"{which} vips {', '.join(view.vips(which))} are the user's own load balancer's"
+        open_vips = []
+        other = "ingress" if which == "api" else "api"
         for vip in view.vips(which):
             if not networks.in_any(ip_address(vip), view.cidrs("machine")):
                 return BAD, f"{which} vip {vip} does not belong to machine network {', '.join(view.cidrs('machine'))}"
-            for host, inventory in view.hosts:
-                if inventory and any(str(item.ip) == vip for item in networks.interfaces_of(inventory)):
-                    return BAD, f"{which} vip {vip} is already in use by host {host.requested_hostname or host.id}"
-                checks = load_json(host.verified_vips) or []
-                if any(item.get("vip") == vip and item.get("verification") == "failed" for item in checks):
-                    return BAD, f"{which} vip {vip} is already in use in cluster machine network"
+            if vip in view.vips(other):
+                return BAD, f"api and ingress vips must differ: both are {vip}"
+            user = _vip_in_use(vip, view)
+            if user:
+                return BAD, f"{which} vip {vip} is already in use in the machine network, {user}"
+            if user is None and not {"verify-vips", "free-network-addresses"} <= view.settings.disabled_steps:
+                open_vips.append(vip)
+        if open_vips:
+            return PENDING, f"{which} vips {', '.join(open_vips)} have not been verified to be free yet"
         return OK, f"{which} vips {', '.join(view.vips(which))} belong to the machine network and are not in use"
 
     return check
@@ -155,6 +208,20 @@ def _pull_secret(view: ClusterView) -> Verdict:
 
 
 def _ntp(view: ClusterView) -> Verdict:
+    """Hosts whose clocks differ by more than the limit cannot trust each other's certificates."""
+    gaps = {
+        _told(host): host.clock_gap
+        for host, _ in view.hosts
+        if host.clock_gap is not None and host.status is not HostStatus.DISCONNECTED
+    }
+    limit = view.settings.max_clock_gap
+    if gaps and max(gaps.values()) - min(gaps.values()) > limit:
+        ahead, behind = max(gaps, key=lambda name: gaps[name]), min(gaps, key=lambda name: gaps[name])
+        minutes = (gaps[ahead] - gaps[behind]) / 60
+        return BAD, (
+            f"Hosts' clocks are not synchronized: {ahead} is {minutes:.1f} minutes ahead of {behind}, at most "
+            f"{limit / 60:.0f} allowed; configure an NTP server or set the clocks"
+        )
     return OK, "No NTP problems found"
 
 
@@ -168,10 +235,25 @@ def _network_type(view: ClusterView) -> Verdict:
 
 
 def _calculated(view: ClusterView) -> Verdict:
-    return OK, "Machine CIDR was given by the user"
+    """Where VIPs are held, the machine network must be the very subnet that the hosts have there."""
+    if view.cluster.user_managed_networking or view.cluster.is_sno or view.own_load_balancer:
+        return OK, "The machine network needs not be calculated: nothing moves between hosts"
+    given = [ip_network(cidr, strict=False) for cidr in view.cidrs("machine")]
+    for host, inventory in view.hosts:
+        for item in networks.interfaces_of(inventory) if inventory else ():
+            for vip in (*view.vips("api"), *view.vips("ingress")):
+                if ip_address(vip) in item.network and item.network not in given:
+                    return BAD, (
+                        f"Machine network {', '.join(view.cidrs('machine')) or 'none'} is not the subnet of VIP {vip}: "
+                        f"host {_told(host)} has {item.network} there"
+                    )
+    return OK, "The machine network is the hosts' subnet"
 
 
 def _manifests(view: ClusterView) -> Verdict:
+    external = (view.cluster.platform.get("external") or {}).get("cloud_controller_manager")
+    if view.cluster.platform.get("type") == "external" and external == "External" and not view.manifests:
+        return BAD, "An external cloud controller manager needs its manifests: none were given"
     return OK, "Custom manifest requirements are satisfied"
 
 
@@ -184,11 +266,12 @@ def _platform(view: ClusterView) -> Verdict:
 
 def _operator(name: str) -> Callable[[ClusterView], Verdict]:
     plain = name.removesuffix("-requirements-satisfied")
+    absent = OK, f"{plain} is not requested"
 
     def check(view: ClusterView) -> Verdict:
-        if plain in {str(item.get("name", "")) for item in view.cluster.olm_operators}:
+        if any(item.get("name") == plain for item in view.cluster.olm_operators):
             return BAD, f"Operator {plain} cannot be installed by this service"
-        return OK, f"{plain} is not requested"
+        return absent
 
     return check
 
@@ -229,5 +312,6 @@ TABLE: tuple[Validation, ...] = (
 
 
 def evaluate(view: ClusterView) -> dict[str, tuple[str, Result, str]]:
-    """Verdicts by id: (category, result, message)."""
-    return {line.id: (line.category, *line.check(view)) for line in TABLE}
+    """Verdicts by id: (category, result, message). Ignored validations turn a failure into ``disabled``."""
+    skipped = ignored(view.cluster.ignored_cluster_validations)
+    return {line.id: (line.category, *overridden(line.id, *line.check(view), skipped, NOT_IGNORABLE)) for line in TABLE}

@@ -65,6 +65,7 @@ def make(
         severity=severity.format(**fields),
         message=message.format(**fields),
         event_time=now_text(),
+        category="user",
         cluster_id=cluster.id if cluster else host.cluster_id if host else infra_env.cluster_id if infra_env else None,
         host_id=host.id if host else None,
         infra_env_id=infra_env.id if infra_env else host.infra_env_id if host else None,

@@ -5,17 +5,21 @@ A function gets the view and the inventory (None only where the table says so) a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from installer.rendezvous import checks_hardware as hw
 from installer.rendezvous import checks_network as net
-from installer.rendezvous.enums import Result
+from installer.rendezvous.enums import GOOD, Result
 from installer.rendezvous.host_states import OPERATORS
-from installer.rendezvous.hostview import HostView
+from installer.rendezvous.hostview import HostView, load_json
 from installer.rendezvous.inventory import Inventory
 
 Verdict = tuple[Result, str]
+# Without these nothing can be installed at all, whatever the user says.
+NOT_IGNORABLE = frozenset(
+    {"connected", "has-inventory", "machine-cidr-defined", "hostname-unique", "hostname-valid", "media-connected"}
+)
 
 
 class Validation(NamedTuple):
@@ -29,12 +33,12 @@ class Validation(NamedTuple):
 
 def _operator(name: str) -> Callable[[HostView], Verdict]:
     plain = name.removesuffix("-requirements-satisfied")
+    absent = Result.SUCCESS, f"{plain} is not requested"
 
     def check(view: HostView) -> Verdict:
-        wanted = {str(item.get("name", "")) for item in view.cluster.olm_operators}
-        if plain in wanted:
+        if any(item.get("name") == plain for item in view.cluster.olm_operators):
             return Result.FAILURE, f"Operator {plain} cannot be installed by this service"
-        return Result.SUCCESS, f"{plain} is not requested"
+        return absent
 
     return check
 
@@ -86,6 +90,7 @@ TABLE: tuple[Validation, ...] = (
 def evaluate(view: HostView) -> dict[str, tuple[str, Result, str]]:
     """Verdicts by id: (category, result, message). Ignored validations turn a failure into ``disabled``."""
     verdicts: dict[str, tuple[str, Result, str]] = {}
+    skipped = ignored(view.cluster.ignored_host_validations)
     for line in TABLE:
         result: Result
         if not line.needs_inventory:
@@ -94,11 +99,25 @@ def evaluate(view: HostView) -> dict[str, tuple[str, Result, str]]:
             result, message = Result.PENDING, "Missing inventory"
         else:
             result, message = line.check(view, view.inventory)  # type: ignore[call-arg]
-        verdicts[line.id] = (line.category, result, message)
+        verdicts[line.id] = (line.category, *overridden(line.id, result, message, skipped, NOT_IGNORABLE))
     return verdicts
 
 
-def as_info(verdicts: dict[str, tuple[str, Result, str]]) -> dict[str, list[dict[str, str]]]:
+def ignored(text: str) -> frozenset[str]:
+    """Ids from a cluster's ``ignored_*_validations``: a JSON list in text, ``["all"]`` for every one."""
+    return frozenset(str(item) for item in load_json(text) or ()) if text else frozenset()
+
+
+def overridden(
+    name: str, result: Result, message: str, skipped: frozenset[str], never: frozenset[str]
+) -> tuple[Result, str]:
+    """A failing or open verdict that the user chose to ignore is ``disabled``; some cannot be ignored."""
+    if not skipped or result in GOOD or name in never or not skipped & {name, "all"}:
+        return result, message
+    return Result.DISABLED, f"Ignored by the user: {message}"
+
+
+def as_info(verdicts: Mapping[str, tuple[str, Result, str]]) -> dict[str, list[dict[str, str]]]:
     """The shape of ``validations_info``: lists by category."""
     info: dict[str, list[dict[str, str]]] = {}
     for name, (category, result, message) in verdicts.items():

@@ -78,26 +78,49 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
 def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: str, timestamp: int) -> dict[str, Any]:
     """One poll: notes that the agent lives and gives the steps that are due. ``timestamp``: its clock, s, 0 unknown."""
     store = engine.store
-    with store.change():
-        at = engine.clock()
+    at = engine.clock()
+    before = store.host(infra_env_id, host_id)
+    gap = timestamp - at.timestamp() if timestamp else before.clock_gap
+    host = replace(
+        before,
+        checked_in_at=to_text(at),
+        timestamp=timestamp,
+        clock_gap=gap,
+        discovery_agent_version=agent_version or before.discovery_agent_version,
+    )
+    if _matters(engine, before, host):
+        with store.change():
+            store.put_host(host)
+            if host.cluster_id:
+                engine.settle(host.cluster_id)
         host = store.host(infra_env_id, host_id)
-        gap = timestamp - at.timestamp() if timestamp else host.clock_gap
-        host = replace(
-            host,
-            checked_in_at=to_text(at),
-            timestamp=timestamp,
-            clock_gap=gap,
-            discovery_agent_version=agent_version or host.discovery_agent_version,
-        )
-        store.put_host(host)
-        if host.cluster_id:
-            engine.settle(host.cluster_id)
-        host = store.host(infra_env_id, host_id)
-        plan = steps.plan(engine.view(host))
+    else:
+        # Most polls tell only that the host is still there: nothing to write, nothing to judge.
+        store.note_check_in(host)
+    if not host.cluster_id:
+        return steps.encode(steps.UNBOUND)
+    plan = steps.plan(engine.view(host))
+    if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
-        if sent:
-            store.put_host(replace(host, sent_steps={**host.sent_steps, **sent}))
+        args = {kind.value: steps.mark(values) for kind, values in plan.steps}
+        with store.change():
+            store.put_host(replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args}))
     return steps.encode(plan)
+
+
+def _matters(engine: Engine, before: Host, after: Host) -> bool:
+    """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
+    if before.discovery_agent_version != after.discovery_agent_version or before.cluster_id is None:
+        return True
+    if before.status is HostStatus.DISCONNECTED or not engine.view(before).connected:
+        return True
+    limit = engine.settings.max_clock_gap
+    gaps = [None if gap is None else round(gap / 6) if abs(gap) > limit / 2 else 0 for gap in _gaps(before, after)]
+    return gaps[0] != gaps[1]
+
+
+def _gaps(*hosts: Host) -> list[float | None]:
+    return [host.clock_gap for host in hosts]
 
 
 def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -24,8 +25,9 @@ FORBIDDEN_HOSTNAMES = frozenset(
 )
 
 
+@lru_cache(1024)
 def load_json(text: str) -> Any:
-    """Parsed JSON, or None for empty or broken text."""
+    """Parsed JSON, or None for empty or broken text. The result is shared: it must not be changed."""
     try:
         return json.loads(text) if text else None
     except ValueError:
@@ -41,10 +43,14 @@ def same_image(first: str, second: str) -> bool:
 
 def inventory_of(host: Host) -> inv.Inventory | None:
     """The host's inventory, or None when it has none that can be read."""
-    if not host.inventory:
-        return None
+    return _decoded(host.inventory) if host.inventory else None
+
+
+# An inventory is looked at far more often than it changes.
+@lru_cache(4096)
+def _decoded(text: str) -> inv.Inventory | None:
     try:
-        return inv.decode(host.inventory)
+        return inv.decode(text)
     except msgspec.MsgspecError:
         return None
 
@@ -52,6 +58,51 @@ def inventory_of(host: Host) -> inv.Inventory | None:
 def hostname_of(host: Host, inventory: inv.Inventory | None) -> str:
     """The name that the host will have: the user's choice, else what it calls itself."""
     return host.user_hostname or (inventory.hostname if inventory else "") or host.requested_hostname
+
+
+class Members:
+    """All hosts of a cluster with their inventories, and who has which name and address."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._pairs = [(host, inventory_of(host)) for host in hosts]
+
+    def __iter__(self) -> Iterator[tuple[Host, inv.Inventory | None]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Host]:
+        """Hosts by their ids."""
+        return {host.id: host for host, _ in self._pairs}
+
+    @cached_property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        """Ids of the hosts by hostname."""
+        found: dict[str, list[str]] = {}
+        for host, inventory in self._pairs:
+            found.setdefault(hostname_of(host, inventory), []).append(host.id)
+        return found
+
+    @cached_property
+    def addresses(self) -> Mapping[str, Sequence[str]]:
+        """Ids of the hosts by address, link-local ones left out."""
+        found: dict[str, list[str]] = {}
+        for host, inventory in self._pairs:
+            for item in networks.interfaces_of(inventory) if inventory else ():
+                if not item.ip.is_link_local and host.id not in found.setdefault(str(item.ip), []):
+                    found[str(item.ip)].append(host.id)
+        return found
+
+    def told(self, host_id: str) -> str:
+        """A host as a user knows it: its name, and the first MAC to tell two of one name apart."""
+        host = self.by_id.get(host_id)
+        if host is None:
+            return host_id
+        inventory = inventory_of(host)
+        macs = [nic.mac_address for nic in inventory.interfaces if nic.mac_address] if inventory else []
+        return f"{hostname_of(host, inventory) or host_id}" + (f" (MAC {macs[0]})" if macs else "")
 
 
 @dataclass(frozen=True)
@@ -62,7 +113,7 @@ class HostView:
     inventory: inv.Inventory | None
     cluster: Cluster
     infra_env: InfraEnv | None
-    peers: Sequence[tuple[Host, inv.Inventory | None]]
+    peers: Members
     requirements: Mapping[str, Requirements]
     settings: Settings
     at: datetime

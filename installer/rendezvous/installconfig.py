@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from installer.rendezvous.enums import Role
 from installer.rendezvous.errors import PrepareError
 from installer.rendezvous.hostview import load_json
 from installer.rendezvous.model import Cluster, Host, InfraEnv, JsonMap
+from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
-
-
-def digest_sources(registries_conf: Path) -> list[JsonMap]:
-    """imageDigestSources from containers-registries.conf(5) version 2: every registry that has mirrors."""
-    if not registries_conf.is_file():
-        return []
-    try:
-        data = tomllib.loads(registries_conf.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise PrepareError(str(registries_conf), f"not TOML: {error}") from None
-    sources = []
-    for registry in data.get("registry", []):
-        source = registry.get("location") or registry.get("prefix")
-        mirrors = [mirror["location"] for mirror in registry.get("mirror", []) if mirror.get("location")]
-        if source and mirrors:
-            item: JsonMap = {"source": source, "mirrors": mirrors}
-            if registry.get("blocked"):
-                item["sourcePolicy"] = "NeverContactSource"
-            sources.append(item)
-    return sources
 
 
 def trust_bundle(infra_env: InfraEnv | None, settings: Settings, mirrored: bool) -> str:

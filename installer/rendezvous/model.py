@@ -68,10 +68,11 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     registered_at: str | None = None
     created_at: str = ""
     updated_at: str = ""
-    # Inside only: when each step was last handed out in this status, the user's own choices, verified VIPs,
+    # Inside only: when each step was last handed out in this status, what about, the user's own choices, verified VIPs,
     # the clock gap (host minus service, seconds) seen at the last poll, the last failing step's text,
     # the outcome of the check and the question whether the wrong-boot text was given already.
     sent_steps: dict[str, str] = {}
+    sent_args: dict[str, str] = {}
     user_hostname: str = ""
     user_disk: bool = False
     verified_vips: str = ""
@@ -176,14 +177,14 @@ class InfraEnv(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: str = ""
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened; ``props`` is JSON."""
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that happened; ``props`` is JSON. Stored as the API shows it: what is empty is left out."""
 
     name: str
     severity: str
     message: str
     event_time: str
-    category: str = "user"
+    category: str
     cluster_id: str | None = None
     host_id: str | None = None
     infra_env_id: str | None = None
@@ -202,6 +203,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 _PRIVATE = {
     "pull_secret",
     "sent_steps",
+    "sent_args",
     "user_hostname",
     "user_disk",
     "verified_vips",

@@ -16,6 +16,7 @@ from installer.rendezvous import hostignition, installconfig
 from installer.rendezvous.enums import Role
 from installer.rendezvous.errors import PrepareError
 from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
+from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 
 BINARY = "usr/bin/openshift-install"
@@ -64,7 +65,7 @@ def fetch_installer(job: Job, dest: Path) -> Path:
     from installer.release.access import RegistryAccess
     from installer.release.payload import Release
 
-    sources = installconfig.digest_sources(job.settings.registries_conf)
+    sources = digest_sources(job.settings.registries_conf)
     conf = job.settings.registries_conf if job.settings.registries_conf.is_file() else None
     bundle = installconfig.trust_bundle(job.infra_env, job.settings, bool(sources))
     try:

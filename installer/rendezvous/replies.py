@@ -101,8 +101,8 @@ def _tang(engine: Engine, host: Host, output: str) -> Host:
 
 def _set_speed(engine: Engine, host: Host, path: str, speed: dict[str, Any]) -> Host:
     known = load_json(host.disks_info) or {}
-    known[path] = {**known.get(path, {}), "path": path, "disk_speed": speed}
-    return replace(host, disks_info=json.dumps(known))
+    mine = {**known.get(path, {}), "path": path, "disk_speed": speed}
+    return replace(host, disks_info=json.dumps({**known, path: mine}))
 
 
 def _disk_speed(engine: Engine, host: Host, output: str) -> Host:

@@ -6,6 +6,7 @@ The table's seconds say how often a step is repeated. The agent calls in more of
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
@@ -14,10 +15,11 @@ from typing import Any
 import msgspec
 
 from installer.rendezvous import networks
-from installer.rendezvous.checks_network import RECORDS, WILDCARD_PROBE, domain_of
+from installer.rendezvous.checks_network import names_to_resolve
 from installer.rendezvous.clock import age
 from installer.rendezvous.enums import HostStatus, Role, StepType
 from installer.rendezvous.hostview import HostView, load_json, same_image
+from installer.rendezvous.model import Cluster
 
 T = StepType
 H = HostStatus
@@ -53,6 +55,10 @@ TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
 DEFAULT: tuple[tuple[StepType, ...], int, str] = ((), 60, "continue")
 # Steps that are handed out once in a status; the others are repeated.
 ONCE = frozenset({T.INSTALL, T.LOGS, T.STOP, T.DISK_SPEED, T.IMAGES, T.FREE_ADDRESSES})
+# These are asked for again as soon as what they are asked about has changed, though not more often than every few
+# seconds while hosts come in one after the other.
+ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAINS, T.TANG})
+LEAST_PAUSE = 10
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
 
 Args = list[str]
@@ -81,9 +87,15 @@ def _connectivity(view: HostView) -> Args | None:
     return [_dump(peers)] if peers else None
 
 
+def has_vips(cluster: Cluster) -> bool:
+    """Will the cluster's own hosts hold virtual addresses?"""
+    own = (cluster.load_balancer or {}).get("type") == "user-managed"
+    return not (cluster.is_sno or cluster.user_managed_networking or own)
+
+
 def _free_addresses(view: HostView) -> Args | None:
     # Asked only where VIPs have to be found free: SNO and user-managed networking have none.
-    if view.inventory is None or view.cluster.is_sno or view.cluster.user_managed_networking:
+    if view.inventory is None or not has_vips(view.cluster):
         return None
     cidrs = [cidr for cidr in view.machine_cidrs if ":" not in cidr and networks.belongs(view.inventory, cidr)]
     return [_dump(cidrs)] if cidrs else None
@@ -98,13 +110,13 @@ def _ntp(view: HostView) -> Args | None:
 def _domains(view: HostView) -> Args | None:
     if not view.cluster.name or not view.cluster.base_dns_domain:
         return None
-    domain = domain_of(view)
-    names = [*(record.format(domain) for record in RECORDS.values()), WILDCARD_PROBE.format(domain)]
-    return [_dump({"domains": [{"domain_name": name} for name in names]})]
+    # Each name costs programs on every host every minute: only those that a validation waits for.
+    names = names_to_resolve(view)
+    return [_dump({"domains": [{"domain_name": name} for name in names]})] if names else None
 
 
 def _verify_vips(view: HostView) -> Args | None:
-    if view.cluster.is_sno or view.cluster.user_managed_networking:
+    if not has_vips(view.cluster):
         return None
     vips = [{"vip": item["ip"], "vip_type": "api"} for item in view.cluster.api_vips]
     vips += [{"vip": item["ip"], "vip_type": "ingress"} for item in view.cluster.ingress_vips]
@@ -223,6 +235,19 @@ class Plan(msgspec.Struct, frozen=True):
     post: str
 
 
+UNBOUND = Plan([], 60, "continue")
+
+
+def mark(args: Args) -> str:
+    """A short name for a step's arguments."""
+    return hashlib.sha256("\0".join(args).encode()).hexdigest()[:12]
+
+
+def changed(view: HostView, kind: StepType, args: Args) -> bool:
+    """Was this step handed out with other arguments the last time?"""
+    return view.host.sent_args.get(kind.value, "") != mark(args)
+
+
 def plan(view: HostView) -> Plan:
     """Steps that are due for a host now."""
     settings = view.settings
@@ -240,6 +265,8 @@ def plan(view: HostView) -> Plan:
         wait = ONCE_RETRY.get(kind, period) if kind in ONCE else period
         if kind in ONCE and kind not in ONCE_RETRY:
             wait = 10**9
+        if kind in ON_CHANGE and changed(view, kind, args):
+            wait = LEAST_PAUSE
         if age(view.host.sent_steps.get(kind.value), view.at) >= wait:
             due.append((kind, args))
     return Plan(due, 0 if post == "exit" else min(settings.poll_seconds, period), post)

@@ -1,4 +1,7 @@
-"""The service's one store: SQLite in WAL mode, one transaction a change, whole again after SIGKILL."""
+"""The service's one store: SQLite in WAL mode, one transaction a change, whole again after SIGKILL.
+
+What is read often (clusters, infra-envs, hosts) is also kept decoded in memory: the process is the file's only user.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -26,7 +28,7 @@ CREATE TABLE IF NOT EXISTS files (cluster_id TEXT NOT NULL, name TEXT NOT NULL, 
     PRIMARY KEY (cluster_id, name));
 """
 
-_T = TypeVar("_T", Cluster, InfraEnv)
+Key = tuple[str, str]
 
 
 class Store:
@@ -40,6 +42,37 @@ class Store:
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(_SCHEMA)
         self._depth = 0
+        # Counts every kept change of a cluster and what belongs to it; check-ins alone do not count.
+        self._versions: dict[str, int] = {}
+        self._load()
+
+    def _load(self) -> None:
+        rows = self._db.execute("SELECT doc FROM clusters ORDER BY rowid")
+        clusters = {item.id: item for item in (msgspec.json.decode(row[0], type=Cluster) for row in rows)}
+        rows = self._db.execute("SELECT doc FROM infra_envs ORDER BY rowid")
+        infra_envs = {item.id: item for item in (msgspec.json.decode(row[0], type=InfraEnv) for row in rows)}
+        rows = self._db.execute("SELECT doc FROM hosts ORDER BY seq")
+        hosts = [msgspec.json.decode(row[0], type=Host) for row in rows]
+        self._restore(clusters, infra_envs, {(host.infra_env_id, host.id): host for host in hosts})
+
+    def _restore(self, clusters: dict[str, Cluster], infra_envs: dict[str, InfraEnv], hosts: dict[Key, Host]) -> None:
+        self._clusters, self._infra_envs = clusters, infra_envs
+        self._hosts: dict[Key, Host] = {}
+        self._of_cluster: dict[str | None, dict[Key, Host]] = {}
+        self._of_infra_env: dict[str, dict[Key, Host]] = {}
+        for host in hosts.values():
+            self._index(host)
+        for cluster_id in clusters:
+            self._touch(cluster_id)
+
+    def _index(self, host: Host) -> None:
+        key = (host.infra_env_id, host.id)
+        known = self._hosts.get(key)
+        if known is not None and known.cluster_id != host.cluster_id:
+            self._of_cluster[known.cluster_id].pop(key, None)
+        self._hosts[key] = host
+        self._of_cluster.setdefault(host.cluster_id, {})[key] = host
+        self._of_infra_env.setdefault(host.infra_env_id, {})[key] = host
 
     def close(self) -> None:
         """Close the database; the WAL is folded in."""
@@ -50,12 +83,15 @@ class Store:
         """All writes within are one transaction: kept together, or dropped together on an exception."""
         if self._depth:
             raise RuntimeError("a change is already under way")
+        # Check-ins live in memory only, so what was there before is put back from memory, not read again.
+        before = (dict(self._clusters), dict(self._infra_envs), dict(self._hosts))
         self._db.execute("BEGIN IMMEDIATE")
         self._depth = 1
         try:
             yield
         except BaseException:
             self._db.execute("ROLLBACK")
+            self._restore(*before)
             raise
         else:
             self._db.execute("COMMIT")
@@ -67,41 +103,49 @@ class Store:
             raise RuntimeError("a write outside of a change")
         self._db.execute(sql, values)
 
-    # clusters and infra-envs
+    def _touch(self, cluster_id: str | None) -> None:
+        if cluster_id is not None:
+            self._versions[cluster_id] = self._versions.get(cluster_id, 0) + 1
 
-    def _all(self, table: str, kind: type[_T]) -> list[_T]:
-        rows = self._db.execute(f"SELECT doc FROM {table} ORDER BY rowid")
-        return [msgspec.json.decode(row[0], type=kind) for row in rows]
+    def version(self, cluster_id: str) -> int:
+        """Grows with every change of the cluster, its hosts, infra-envs or manifests; starts anew with the process."""
+        return self._versions.get(cluster_id, 0)
+
+    # clusters and infra-envs
 
     def clusters(self) -> list[Cluster]:
         """All clusters, oldest first."""
-        return self._all("clusters", Cluster)
+        return list(self._clusters.values())
 
     def infra_envs(self) -> list[InfraEnv]:
         """All infra-envs, oldest first."""
-        return self._all("infra_envs", InfraEnv)
+        return list(self._infra_envs.values())
 
     def cluster(self, cluster_id: str) -> Cluster:
         """One cluster. Raises NotFound."""
-        row = self._db.execute("SELECT doc FROM clusters WHERE id=?", (cluster_id,)).fetchone()
-        if row is None:
+        found = self._clusters.get(cluster_id)
+        if found is None:
             raise NotFound(f"cluster {cluster_id} was not found")
-        return msgspec.json.decode(row[0], type=Cluster)
+        return found
 
     def infra_env(self, infra_env_id: str) -> InfraEnv:
         """One infra-env. Raises NotFound."""
-        row = self._db.execute("SELECT doc FROM infra_envs WHERE id=?", (infra_env_id,)).fetchone()
-        if row is None:
+        found = self._infra_envs.get(infra_env_id)
+        if found is None:
             raise NotFound(f"infra-env {infra_env_id} was not found")
-        return msgspec.json.decode(row[0], type=InfraEnv)
+        return found
 
     def put_cluster(self, cluster: Cluster) -> None:
         """Insert or replace."""
+        if self._depth and self._clusters.get(cluster.id) == cluster:
+            return
         self._write(
             "INSERT INTO clusters VALUES (?,?) ON CONFLICT(id) DO UPDATE SET doc=excluded.doc",
             cluster.id,
             msgspec.json.encode(cluster),
         )
+        self._clusters[cluster.id] = cluster
+        self._touch(cluster.id)
 
     def put_infra_env(self, infra_env: InfraEnv) -> None:
         """Insert or replace."""
@@ -110,35 +154,41 @@ class Store:
             infra_env.id,
             msgspec.json.encode(infra_env),
         )
+        self._infra_envs[infra_env.id] = infra_env
+        self._touch(infra_env.cluster_id)
 
     def delete_cluster(self, cluster_id: str) -> None:
-        """Remove a cluster with its manifests and files."""
+        """Remove a cluster with its manifests and files; its hosts and infra-envs belong to none any more."""
         for table, key in (("clusters", "id"), ("manifests", "cluster_id"), ("files", "cluster_id")):
             self._write(f"DELETE FROM {table} WHERE {key}=?", cluster_id)
+        self._clusters.pop(cluster_id, None)
+        self._versions.pop(cluster_id, None)
 
     def delete_infra_env(self, infra_env_id: str) -> None:
         """Remove an infra-env and its hosts."""
         self._write("DELETE FROM infra_envs WHERE id=?", infra_env_id)
         self._write("DELETE FROM hosts WHERE infra_env_id=?", infra_env_id)
+        gone = self._infra_envs.pop(infra_env_id, None)
+        for key, host in self._of_infra_env.pop(infra_env_id, {}).items():
+            del self._hosts[key]
+            self._of_cluster[host.cluster_id].pop(key, None)
+            self._touch(host.cluster_id)
+        self._touch(gone.cluster_id if gone else None)
 
     # hosts
 
     def hosts(self, infra_env_id: str | None = None, cluster_id: str | None = None) -> list[Host]:
         """Hosts in order of registration, of one infra-env or cluster when given."""
-        rows = self._db.execute("SELECT doc FROM hosts ORDER BY seq")
-        found = [msgspec.json.decode(row[0], type=Host) for row in rows]
-        return [
-            host
-            for host in found
-            if (infra_env_id is None or host.infra_env_id == infra_env_id)
-            and (cluster_id is None or host.cluster_id == cluster_id)
-        ]
+        if cluster_id is not None:
+            found = self._of_cluster.get(cluster_id, {}).values()
+            return [host for host in found if infra_env_id is None or host.infra_env_id == infra_env_id]
+        if infra_env_id is not None:
+            return list(self._of_infra_env.get(infra_env_id, {}).values())
+        return list(self._hosts.values())
 
     def find_host(self, infra_env_id: str, host_id: str) -> Host | None:
         """One host, or None."""
-        row = self._db.execute("SELECT doc FROM hosts WHERE infra_env_id=? AND id=?", (infra_env_id, host_id))
-        found = row.fetchone()
-        return None if found is None else msgspec.json.decode(found[0], type=Host)
+        return self._hosts.get((infra_env_id, host_id))
 
     def host(self, infra_env_id: str, host_id: str) -> Host:
         """One host. Raises NotFound."""
@@ -149,6 +199,9 @@ class Store:
 
     def put_host(self, host: Host) -> None:
         """Insert or replace; the place in the order stays."""
+        known = self._hosts.get((host.infra_env_id, host.id))
+        if self._depth and known == host:
+            return
         self._write(
             "INSERT INTO hosts VALUES (?,?,(SELECT COALESCE(MAX(seq),0)+1 FROM hosts),?) "
             "ON CONFLICT(infra_env_id, id) DO UPDATE SET doc=excluded.doc",
@@ -156,10 +209,27 @@ class Store:
             host.id,
             msgspec.json.encode(host),
         )
+        self._index(host)
+        self._touch(host.cluster_id)
+        if known is not None and known.cluster_id != host.cluster_id:
+            self._touch(known.cluster_id)
+
+    def note_check_in(self, host: Host) -> None:
+        """Remember that a host called in: in memory only, as it says nothing that outlives this process.
+
+        A restarted service counts silence from its own start, and the next change of the host writes it all the same.
+        """
+        self._index(host)
 
     def delete_host(self, infra_env_id: str, host_id: str) -> None:
         """Remove a host."""
         self._write("DELETE FROM hosts WHERE infra_env_id=? AND id=?", infra_env_id, host_id)
+        key = (infra_env_id, host_id)
+        host = self._hosts.pop(key, None)
+        if host is not None:
+            self._of_cluster[host.cluster_id].pop(key, None)
+            self._of_infra_env[infra_env_id].pop(key, None)
+            self._touch(host.cluster_id)
 
     # events
 
@@ -181,6 +251,14 @@ class Store:
             msgspec.json.decode(row[0], type=Event) for row in self._db.execute("SELECT doc FROM events ORDER BY seq")
         ]
 
+    def select_events(self, where: str, values: list[object]) -> list[tuple[int, bytes]]:
+        """(number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
+        return list(self._db.execute(f"SELECT seq, doc FROM events {where}", values))
+
+    def count_events(self, where: str, values: list[object]) -> dict[str, int]:
+        """How many events of each severity the condition holds for."""
+        return dict(self._db.execute(f"SELECT severity, COUNT(*) FROM events {where} GROUP BY severity", values))
+
     # manifests and files
 
     def manifests(self, cluster_id: str) -> list[Manifest]:
@@ -199,12 +277,19 @@ class Store:
             manifest.file_name,
             msgspec.msgpack.encode(manifest),
         )
+        self._touch(cluster_id)
 
     def delete_manifest(self, cluster_id: str, folder: str, file_name: str) -> None:
         """Remove a manifest."""
         self._write(
             "DELETE FROM manifests WHERE cluster_id=? AND folder=? AND file_name=?", cluster_id, folder, file_name
         )
+        self._touch(cluster_id)
+
+    def file_names(self, cluster_id: str) -> list[str]:
+        """Names of the generated files of a cluster."""
+        rows = self._db.execute("SELECT name FROM files WHERE cluster_id=? ORDER BY name", (cluster_id,))
+        return [str(row[0]) for row in rows]
 
     def file(self, cluster_id: str, name: str) -> bytes:
         """Content of a generated file. Raises NotFound."""
