@@ -51,7 +51,8 @@ def main(argv: list[str] | None = None) -> int:
         logging.warning("PULL_SECRET_TOKEN is empty: the service will refuse this agent")
     insecure = args.insecure.lower() == "true"
     try:
-        client = RestClient(args.url, token, Scheme.AGENT, Path(args.cacert) if args.cacert else None, insecure)
+        ca_file = Path(args.cacert) if args.cacert else None
+        client = RestClient(args.url, token, Scheme.AGENT, ca_file, insecure, keep_alive=True)
     except ClientError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1

@@ -59,7 +59,9 @@ class Agent:
         self._interval = interval
         self._sleep = sleep
         self._dedupe = Deduper()
-        self._running: set[str] = set()
+        # Arguments of the step that runs, and the step that comes after it, by type.
+        self._running: dict[str, list[str]] = {}
+        self._waiting: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
         agent = context.agent
         self._hosts = f"/infra-envs/{agent.infra_env_id}/hosts"
@@ -70,6 +72,8 @@ class Agent:
         """Register until the service takes this host. Raises Refused when it never will."""
         agent = self._context.agent
         body = {"host_id": agent.host_id, "discovery_agent_version": agent.agent_image}
+        # Registering makes the service forget what it knew of this host.
+        self._dedupe.flush()
         while True:
             try:
                 self._context.client.call("POST", self._hosts, body, headers=self._headers)
@@ -103,26 +107,36 @@ class Agent:
                 pause = min(pause * FACTOR, MAX_BACKOFF)
 
     def start(self, step: dict[str, Any]) -> threading.Thread | None:
-        """Run one instruction in its own thread; None when it is dropped."""
+        """Run one instruction in its own thread; None when it is dropped or has to wait."""
         kind, identity = str(step.get("step_type", "")), str(step.get("step_id", ""))
-        with self._lock:
-            # Asked for again while one runs (a slow host, or `install` after the service's restart): one is enough.
-            if kind in self._running:
-                log.info("step %s is dropped: one of its kind is running", identity)
-                return None
-            self._running.add(kind)
         args = [str(item) for item in step.get("args") or []]
+        with self._lock:
+            if kind in self._running:
+                # The same again (a slow host, or `install` after the service's restart): one is enough. With other
+                # arguments it is another question, of which the last one counts.
+                if self._running[kind] == args:
+                    log.info("step %s is dropped: the same is running", identity)
+                else:
+                    self._waiting[kind] = step
+                return None
+            self._running[kind] = args
         thread = threading.Thread(target=self._work, args=(kind, identity, args), name=identity, daemon=True)
         thread.start()
         return thread
 
     def _work(self, kind: str, identity: str, args: list[str]) -> None:
-        started = time.monotonic()
         try:
-            code, output, error = steps.run(self._context, kind, args)
+            self._answer(kind, identity, args)
         finally:
             with self._lock:
-                self._running.discard(kind)
+                del self._running[kind]
+                following = self._waiting.pop(kind, None)
+            if following is not None:
+                self.start(following)
+
+    def _answer(self, kind: str, identity: str, args: list[str]) -> None:
+        started = time.monotonic()
+        code, output, error = steps.run(self._context, kind, args)
         log.info("step %s ended with %d after %.1f s %s", identity, code, time.monotonic() - started, error[:500])
         if code == 0 and not self._dedupe.is_new(kind, output):
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address, ip_network
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from installer.agent import arp, network
 from installer.agent.errors import CommandError, StepError
 from installer.agent.hostsys import HostSystem
+from installer.rendezvous.inventory import Interface
 
 # chronyc's marks for the state of a source.
 NTP_STATES = {"*": "synced", "+": "combined", "-": "not_combined", "?": "unreachable", "x": "error", "~": "variable"}
@@ -46,29 +48,42 @@ def ntp(host: HostSystem, args: dict[str, Any]) -> str:
     return json.dumps({"ntp_sources": parse_sources(text)})
 
 
-def _lookup(host: HostSystem, name: str) -> dict[str, Any]:
-    found: dict[str, list[str]] = {"ipv4_addresses": [], "ipv6_addresses": []}
-    for database, key in (("ahostsv4", "ipv4_addresses"), ("ahostsv6", "ipv6_addresses")):
-        for line in host.run("getent", database, name, check=False, timeout=30).splitlines():
+# One program that enters the host's namespaces for all names, instead of two for each.
+LOOKUP = 'for name; do echo "= $name"; getent ahosts "$name"; done; true'
+
+
+def parse_lookups(text: str) -> dict[str, list[str]]:
+    """Addresses by name from LOOKUP's output; each address once."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in text.splitlines():
+        if line.startswith("= "):
+            name = line[2:]
+            found.setdefault(name, [])
+        elif line.split() and name:
             address = line.split()[0]
-            if address not in found[key] and not address.lower().startswith("::ffff:"):
-                found[key].append(address)
-    return {"domain_name": name, **found, "cnames": []}
+            if address not in found[name] and not address.lower().startswith("::ffff:"):
+                found[name].append(address)
+    return found
 
 
 def domains(host: HostSystem, args: dict[str, Any]) -> str:
     """Addresses of each name, by the host's own resolver."""
     names = [str(item["domain_name"]) for item in args.get("domains") or []]
-    with ThreadPoolExecutor(4) as pool:
-        return json.dumps({"resolutions": list(pool.map(lambda name: _lookup(host, name), names))})
-
-
-def _scan(nic: str, source: str, addresses: list[str]) -> dict[str, str]:
-    """Address to MAC of those that answer on ``nic``. Raises StepError when the interface cannot be used."""
-    try:
-        return arp.scan(nic, source, addresses)
-    except OSError as error:
-        raise StepError(f"ARP on {nic}: {error}") from None
+    found = parse_lookups(host.run("sh", "-c", LOOKUP, "sh", *names, check=False, timeout=120)) if names else {}
+    return json.dumps(
+        {
+            "resolutions": [
+                {
+                    "domain_name": name,
+                    "ipv4_addresses": [text for text in found.get(name, []) if ":" not in text],
+                    "ipv6_addresses": [text for text in found.get(name, []) if ":" in text],
+                    "cnames": [],
+                }
+                for name in names
+            ]
+        }
+    )
 
 
 def _neighbour(host: HostSystem, nic: str, address: str) -> str:
@@ -87,30 +102,57 @@ def parse_ping(output: str) -> tuple[float, float]:
     return float(rtt[1]) if rtt else 0.0, float(loss[1]) if loss else 100.0
 
 
-def _l2(host: HostSystem, nics: list[Any], address: str, mac: str) -> list[dict[str, Any]]:
-    checks = []
+def _local(nic: Interface, address: str) -> str:
+    """The interface's own address in the network of ``address``, empty when it has none."""
     version = ip_address(address).version
-    for nic in nics:
-        own = nic.ipv4_addresses if version == 4 else nic.ipv6_addresses
-        local = [text for text in own if ip_address(address) in ip_network(text, strict=False)]
-        if not local:
-            continue
-        own_address = local[0].split("/")[0]
-        if version == 4:
-            seen = _scan(nic.name, own_address, [address]).get(address, "")
-        else:
-            seen = _neighbour(host, nic.name, address)
-        checks.append(
-            {
-                "outgoing_nic": nic.name,
-                "outgoing_ip_address": own_address,
-                "remote_ip_address": address,
-                "remote_mac": seen,
-                # Another machine that answers with this address is not the peer.
-                "successful": bool(seen) and seen == mac.lower(),
-            }
-        )
-    return checks
+    own = nic.ipv4_addresses if version == 4 else nic.ipv6_addresses
+    return next((text.split("/")[0] for text in own if ip_address(address) in ip_network(text, strict=False)), "")
+
+
+def _neighbours(
+    host: HostSystem, nics: list[Interface], addresses: Iterable[str], silently: bool = False
+) -> dict[tuple[str, str], str]:
+    """MAC, empty for silence, by (interface, address) for each address that lies in a network of an interface.
+
+    ``silently``: with probes that enter this host into nobody's cache. Raises StepError.
+    """
+    every = list(dict.fromkeys(addresses))
+
+    def ask(nic: Interface) -> dict[tuple[str, str], str]:
+        found: dict[tuple[str, str], str] = {}
+        by_source: dict[str, list[str]] = {}
+        for address in every:
+            source = _local(nic, address)
+            if source and ":" in address:
+                found[nic.name, address] = _neighbour(host, nic.name, address)
+            elif source:
+                found[nic.name, address] = ""
+                by_source.setdefault(UNSPECIFIED if silently else source, []).append(address)
+        for source, targets in by_source.items():
+            try:
+                answers = arp.scan(nic.name, source, targets, rounds=3)
+            except OSError as error:
+                raise StepError(f"ARP on {nic.name}: {error}") from None
+            found |= {(nic.name, address): mac for address, mac in answers.items()}
+        return found
+
+    with ThreadPoolExecutor(4) as pool:
+        return {pair: mac for found in pool.map(ask, nics) for pair, mac in found.items()}
+
+
+def _l2(nics: list[Interface], seen: Mapping[tuple[str, str], str], address: str, mac: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "outgoing_nic": nic.name,
+            "outgoing_ip_address": _local(nic, address),
+            "remote_ip_address": address,
+            "remote_mac": seen[nic.name, address],
+            # Another machine that answers with this address is not the peer.
+            "successful": bool(mac) and seen[nic.name, address] == mac.lower(),
+        }
+        for nic in nics
+        if (nic.name, address) in seen
+    ]
 
 
 def _l3(host: HostSystem, address: str) -> dict[str, Any]:
@@ -128,12 +170,11 @@ def _l3(host: HostSystem, address: str) -> dict[str, Any]:
     }
 
 
-def _mtu(host: HostSystem, nics: list[Any], address: str) -> list[dict[str, Any]]:
+def _mtu(host: HostSystem, nics: list[Interface], address: str) -> list[dict[str, Any]]:
     version = ip_address(address).version
     reports = []
     for nic in nics:
-        own = nic.ipv4_addresses if version == 4 else nic.ipv6_addresses
-        if not nic.mtu or not any(ip_address(address) in ip_network(text, strict=False) for text in own):
+        if not nic.mtu or not _local(nic, address):
             continue
         size = nic.mtu - (28 if version == 4 else 48)
         output = host.run(
@@ -149,68 +190,58 @@ def _mtu(host: HostSystem, nics: list[Any], address: str) -> list[dict[str, Any]
 def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
     """Layers 2 and 3 and packet size to every address of every peer."""
     nics = network.interfaces(host)
-
-    def check(peer: dict[str, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = {"host_id": peer["host_id"]}
-        l2: list[Any] = []
-        l3: list[Any] = []
-        mtu: list[Any] = []
-        for nic in peer.get("nics") or []:
-            for address in nic.get("ip_addresses") or []:
-                l2 += _l2(host, nics, address, str(nic.get("mac", "")))
-                l3.append(_l3(host, address))
-                mtu += _mtu(host, nics, address)
-        return {**result, "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": mtu}
-
+    pairs = [
+        (str(nic.get("mac") or ""), str(address))
+        for peer in args
+        for nic in peer.get("nics") or []
+        for address in nic.get("ip_addresses") or []
+    ]
     with ThreadPoolExecutor(8) as pool:
-        return json.dumps({"remote_hosts": list(pool.map(check, args))})
-
-
-def _nic_of(host: HostSystem, cidr: str) -> str:
-    net = ip_network(cidr, strict=False)
-    for nic in network.interfaces(host):
-        if any(ip_address(text.split("/")[0]) in net for text in nic.ipv4_addresses):
-            return nic.name
-    raise StepError(f"no interface has an address in {cidr}")
+        pings = {address: pool.submit(_l3, host, address) for _, address in pairs}
+        sizes = {address: pool.submit(_mtu, host, nics, address) for _, address in pairs}
+        seen = _neighbours(host, nics, (address for _, address in pairs))
+        hosts = []
+        for peer in args:
+            l2: list[Any] = []
+            l3: list[Any] = []
+            mtu: list[Any] = []
+            for nic in peer.get("nics") or []:
+                for address in nic.get("ip_addresses") or []:
+                    l2 += _l2(nics, seen, address, str(nic.get("mac") or ""))
+                    l3.append(pings[address].result())
+                    mtu += sizes[address].result()
+            hosts.append({"host_id": peer["host_id"], "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": mtu})
+    return json.dumps({"remote_hosts": hosts})
 
 
 def free_addresses(host: HostSystem, args: list[str]) -> str:
     """Addresses of each network that nobody answers for (ARP)."""
+    nics = network.interfaces(host)
+    own = {text.split("/")[0] for nic in nics for text in nic.ipv4_addresses}
     result = []
     for cidr in args:
         net = ip_network(cidr, strict=False)
         if net.num_addresses > LARGEST_SCAN:
             raise StepError(f"{cidr} has {net.num_addresses} addresses, at most {LARGEST_SCAN} are scanned")
-        nic = _nic_of(host, cidr)
-        own = {text.split("/")[0] for item in network.interfaces(host) for text in item.ipv4_addresses}
         addresses = [str(address) for address in net.hosts() if str(address) not in own]
-        taken = _scan(nic, UNSPECIFIED, addresses)
-        result.append({"network": cidr, "free_addresses": [a for a in addresses if a not in taken]})
+        seen = _neighbours(host, nics, addresses, silently=True)
+        if not seen:
+            raise StepError(f"no interface has an address in {cidr}")
+        taken = {address for (_, address), mac in seen.items() if mac}
+        result.append({"network": cidr, "free_addresses": [text for text in addresses if text not in taken]})
     return json.dumps(result)
 
 
 def verify_vips(host: HostSystem, args: list[dict[str, Any]]) -> str:
     """Is each VIP still unused?"""
     nics = network.interfaces(host)
+    own = {text.split("/")[0] for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)}
+    vips = [str(item["vip"]) for item in args]
+    seen = _neighbours(host, nics, (vip for vip in vips if vip not in own), silently=True)
     result = []
-    for item in args:
-        address = str(item["vip"])
-        version = ip_address(address).version
-        near = [
-            nic.name
-            for nic in nics
-            if any(
-                ip_address(address) in ip_network(text, strict=False)
-                for text in (nic.ipv4_addresses if version == 4 else nic.ipv6_addresses)
-            )
-        ]
-        if not near:
-            state = "unverified"
-        else:
-
-            def answers(nic: str, address: str = address, version: int = version) -> bool:
-                return bool(_scan(nic, UNSPECIFIED, [address]) if version == 4 else _neighbour(host, nic, address))
-
-            state = "failed" if any(answers(nic) for nic in near) else "succeeded"
-        result.append({"vip": address, "vip_type": item["vip_type"], "verification": state})
+    for item, vip in zip(args, vips, strict=True):
+        near = [mac for (_, address), mac in seen.items() if address == vip]
+        taken = vip in own or any(near)
+        state = "failed" if taken else "succeeded" if near else "unverified"
+        result.append({"vip": vip, "vip_type": item["vip_type"], "verification": state})
     return json.dumps(result)

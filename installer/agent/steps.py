@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from installer.agent import containers, diskspeed, inventory, logs, media, netchecks
+from installer.agent import containers, diskspeed, inventory, logs, media, netchecks, webchecks
 from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, MediaLost, StepError
 from installer.agent.hostsys import HostSystem
+from installer.agent.media import Watch
 from installer.rendezvous.restclient import RestClient
 
 
@@ -21,6 +22,7 @@ class StepContext:
     host: HostSystem
     agent: AgentContext
     client: RestClient
+    media: Watch = field(default_factory=Watch)
 
 
 Step = Callable[[StepContext, list[str]], str]
@@ -48,6 +50,8 @@ TABLE: Mapping[str, Step] = {
     "verify-vips": lambda ctx, args: netchecks.verify_vips(ctx.host, _json(args, list)),
     "installation-disk-speed-check": lambda ctx, args: diskspeed.disk_speed(ctx.host, _json(args, dict)),
     "container-image-availability": lambda ctx, args: containers.availability(ctx.host, _json(args, dict)),
+    "tang-connectivity-check": lambda ctx, args: webchecks.tang(_json(args, dict)),
+    "api-vip-connectivity-check": lambda ctx, args: webchecks.ignition(_json(args, dict)),
     "install": lambda ctx, args: containers.install(ctx.host, _json(args, dict), ctx.agent),
     "logs-gather": lambda ctx, args: logs.gather(ctx.host, _json(args, dict), ctx.client),
     "stop-installation": lambda ctx, args: containers.stop_installation(ctx.host),
@@ -60,7 +64,7 @@ def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str
     if step is None:
         return -1, "", f"step type {kind} is not known to this agent"
     try:
-        media.check(context.host)
+        context.media.check(context.host)
         return 0, step(context, args), ""
     except MediaLost as error:
         return error.exit_code, "", error.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,10 +17,14 @@ from installer.rendezvous.errors import ClientError
 
 BASE = "/api/assisted-install/v2"
 CHUNK = 256 * 1024
+STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
 
 class RestClient:
-    """Calls of one service with one token. Not shared between threads: each call opens its own connection."""
+    """Calls of one service with one token, from any thread.
+
+    With ``keep_alive`` one idle connection is kept for the next call: a handshake costs more than most calls.
+    """
 
     def __init__(
         self,
@@ -29,6 +34,7 @@ class RestClient:
         ca_file: Path | None = None,
         insecure: bool = False,
         timeout: float = 60.0,
+        keep_alive: bool = False,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -36,6 +42,9 @@ class RestClient:
         self._host, self._port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
         self._context: ssl.SSLContext | None = None
         self._timeout = timeout
+        self._keep_alive = keep_alive
+        self._idle: http.client.HTTPConnection | None = None
+        self._lock = threading.Lock()
         self._headers = {HEADERS[scheme]: token} if token else {}
         if parts.scheme == "https":
             try:
@@ -51,21 +60,66 @@ class RestClient:
             return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
         return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
 
+    def _take(self) -> http.client.HTTPConnection | None:
+        with self._lock:
+            connection, self._idle = self._idle, None
+        return connection
+
+    def _give_back(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            if self._keep_alive and self._idle is None:
+                self._idle = connection
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Drop the idle connection."""
+        connection = self._take()
+        if connection is not None:
+            connection.close()
+
     def _send(
         self, method: str, path: str, body: Any, headers: Mapping[str, str], use: Callable[[Any], Any]
     ) -> tuple[int, Any]:
-        connection = self._connect()
         what = f"{method} {path.split('?')[0]}"
+        kept = self._take()
+        if kept is not None:
+            try:
+                return self._talk(kept, what, method, path, body, headers, use)
+            except STALE:
+                # The service closed it while it lay idle, before it saw this request: once more on a new one.
+                pass
+            except (OSError, http.client.HTTPException) as error:
+                raise ClientError(what, None, f"{type(error).__name__}: {error}") from None
+        try:
+            return self._talk(self._connect(), what, method, path, body, headers, use)
+        except (OSError, http.client.HTTPException) as error:
+            raise ClientError(what, None, f"{type(error).__name__}: {error}") from None
+
+    def _talk(
+        self,
+        connection: http.client.HTTPConnection,
+        what: str,
+        method: str,
+        path: str,
+        body: Any,
+        headers: Mapping[str, str],
+        use: Callable[[Any], Any],
+    ) -> tuple[int, Any]:
         try:
             connection.request(method, path, body=body, headers={**self._headers, **headers})
             response = connection.getresponse()
             if response.status >= 300:
                 raise ClientError(what, response.status, _reason(response.read()))
-            return response.status, use(response)
-        except (OSError, http.client.HTTPException) as error:
-            raise ClientError(what, None, f"{type(error).__name__}: {error}") from None
-        finally:
+            result = use(response)
+        except BaseException:
             connection.close()
+            raise
+        if response.isclosed() and not response.will_close:
+            self._give_back(connection)
+        else:
+            connection.close()
+        return response.status, result
 
     def call(
         self,

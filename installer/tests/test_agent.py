@@ -6,6 +6,7 @@ import io
 import json
 import re
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.agent import blockdev, containers, diskspeed, hardware, hostid, logs, media, netchecks, network, steps
+from installer.agent import (
+    blockdev,
+    containers,
+    diskspeed,
+    hardware,
+    hostid,
+    logs,
+    media,
+    netchecks,
+    network,
+    steps,
+)
 from installer.agent import inventory as agent_inventory
 from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, Refused, StepError
@@ -21,6 +33,7 @@ from installer.agent.hostsys import HostSystem
 from installer.agent.loop import Agent, Deduper
 from installer.rendezvous import inventory as inv
 from installer.rendezvous.errors import ClientError
+from installer.tests.rendezvous_kit import wait_for
 
 HERE = HostSystem(Path("/"))
 
@@ -189,17 +202,24 @@ def test_percentile_is_one_of_the_values(values: list[float], share: float) -> N
 
 
 def test_media(tmp_path: Path) -> None:
-    media.check(HostSystem(tmp_path))
+    host = HostSystem(tmp_path)
+    media.check(host)
     (tmp_path / "run/media/iso").mkdir(parents=True)
-
-    class Gone(Scripted):
-        def run(self, *args: str, timeout: float = 60.0, check: bool = True, stdin: str | None = None) -> str:
-            if args[0] == "dd":
-                return HERE.run("cat", "/nonexistent")
-            return "/dev/sr0\n"
-
+    mountinfo = tmp_path / "proc/1/mountinfo"
+    mountinfo.parent.mkdir(parents=True)
+    mountinfo.write_text("36 25 11:0 / /run/media/iso ro,nodev shared:9 - iso9660 /dev/sr0 ro\n")
     with pytest.raises(MediaLost, match="/dev/sr0"):
-        media.check(Gone(tmp_path))
+        media.check(host)
+    device = tmp_path / "dev/sr0"
+    device.parent.mkdir()
+    device.write_bytes(b"\0" * 4096)
+    watch = media.Watch(every=3600)
+    watch.check(host)
+    device.write_bytes(b"")
+    with pytest.raises(MediaLost, match="empty"):
+        media.check(host)
+    # What was good a moment ago is not asked about for every step; one that failed asks all the same.
+    watch.check(host)
 
 
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
@@ -274,6 +294,43 @@ def test_unknown_step_and_bad_arguments_are_answered() -> None:
     assert steps.run(context, "domain-resolution", ["{"])[0] == -1
     assert steps.run(context, "domain-resolution", ["[]"])[0] == -1
     assert steps.run(context, "install", ["{}"]) == (-1, "", "install request has no role")
+
+
+def test_a_question_that_changed_while_it_was_answered_is_answered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = FakeClient()
+    agent = agent_with(client)
+    going, seen = threading.Event(), []
+
+    def slow(context: Any, kind: str, args: list[str]) -> tuple[int, str, str]:
+        seen.append(args)
+        assert going.wait(10)
+        return 0, str(args), ""
+
+    monkeypatch.setattr(steps, "run", slow)
+    first = agent.start({"step_type": "connectivity-check", "step_id": "1", "args": ["a"]})
+    assert first is not None
+    for args in (["a"], ["b"], ["c"]):
+        assert agent.start({"step_type": "connectivity-check", "step_id": "x", "args": args}) is None
+    going.set()
+    wait_for("the last question to be answered", lambda: len(client.calls) == 2, 10)
+    assert seen == [["a"], ["c"]]
+
+
+def test_registration_forgets_what_was_sent() -> None:
+    client = FakeClient()
+    agent = agent_with(client)
+    step = {"step_type": "domain-resolution", "step_id": "d", "args": ['{"domains": []}']}
+    for _ in range(2):
+        agent.register()
+        thread = agent.start(step)
+        assert thread is not None
+        thread.join(10)
+    assert [method for method, _ in client.calls] == ["POST"] * 4
+
+
+def test_lookups() -> None:
+    text = "= a.example\n192.0.2.1 STREAM a.example\n192.0.2.1 DGRAM\n2001:db8::1 STREAM\n= b.example\n"
+    assert netchecks.parse_lookups(text) == {"a.example": ["192.0.2.1", "2001:db8::1"], "b.example": []}
 
 
 def test_same_answer_is_sent_once() -> None:
