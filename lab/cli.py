@@ -11,20 +11,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from drivers.errors import DriverError
-from lab import budget, records, topology
+from lab import budget, deploy_command, records, topology
 from lab.errors import LabError, PreflightError, UnknownLabError
 from lab.lab import HasStorage, Lab
 from lab.namespaces import enter_argv
 from lab.node import Node
 from lab.paths import budget_file
 from lab.processes import alive
-from lab.terminal import converse
+from lab.terminal import converse, describe
 
 _DOWN_SECONDS = 60.0
 _EPILOG = """\
 A lab is one process with namespaces of its own: its network, names and addresses exist for it only, and when it ends,
 nothing of it is left. A first look around:
 
+  node0-lab deploy DIR               install the cluster of DIR/install-config.yaml and DIR/agent-config.yaml in a lab
   node0-lab up sno --iso my.iso      bring up one machine and boot it from an ISO, through its BMC
   node0-lab ls                       which labs run, and their machines
   node0-lab console master-0         its serial line (leave with Ctrl-])
@@ -58,6 +59,10 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--release", action="store_true", help="serve the lab release (built when needed) in the registry")
     up.add_argument("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
     up.add_argument("--wait", type=float, default=600, metavar="S", help="wait this long for memory (default: 600)")
+    deploy = command(
+        "deploy", deploy_command.run, "install somebody's cluster, in a lab that is made from its config files"
+    )
+    deploy_command.add_arguments(deploy)
     command("ls", _ls, "list the labs that run, and their machines")
     node = "the machine's name, for example master-0"
     ssh = command("ssh", _ssh, "a shell on a machine, or one command")
@@ -138,7 +143,7 @@ def _up(arguments: argparse.Namespace) -> int:
         lab.stop()
         raise
     print(f"lab {lab.id} is up after {time.monotonic() - begin:.1f} s")
-    _describe(records.read(lab.id))
+    describe(records.read(lab.id))
     print(f"  BMC       {lab.layout.bmc_url} (user and password: {lab.layout.secrets})")
     print(f"  registry  {lab.layout.registry}")
     print(f"  files     {lab.layout.root}")
@@ -147,19 +152,13 @@ def _up(arguments: argparse.Namespace) -> int:
         return 0
 
 
-def _describe(record: records.Record) -> None:
-    for node in record.topology.nodes:
-        size = f"{node.vcpu} vCPU {node.memory_mib} MiB {node.disk_gib} GiB {node.firmware}"
-        print(f"  {node.name:<10} {node.ip:<16} {node.mac}  {size}  {record.machines.get(node.name, '')}")
-
-
 def _ls(_arguments: argparse.Namespace) -> int:
     running = [r for r in records.all_labs() if r.runs]
     for record in running:
         age = int(time.time() - record.created)
         owner = "kept" if not alive(*record.owner) else f"pid {record.owner[0]}"
         print(f"{record.id}  {record.topology.name}, up {age // 60} min {age % 60} s, {owner}")
-        _describe(record)
+        describe(record)
     held = sum(e.mib for e in budget.Ledger(budget_file(), budget.capacity_mib()).entries())
     print(f"{len(running)} lab(s); memory: {held} of {budget.capacity_mib()} MiB taken")
     return 0

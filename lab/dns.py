@@ -42,10 +42,10 @@ def dnsmasq_config(topology: Topology, *, interface: str, leases: Path, log: Pat
     lines += [f"host-record={name},{address}" for name, address in records(topology)]
     lines += [f"address=/apps.{topology.cluster_domain}/{address}" for address in topology.ingress_addresses]
     if topology.addressing == "dhcp":
-        hosts = list(topology.network.hosts())
+        network = topology.network
         lines += [
             # Reservations only get their own address; strangers and spare NICs get one from the upper half.
-            f"dhcp-range={hosts[len(hosts) // 2]},{hosts[-2]},{topology.network.netmask},1h",
+            f"dhcp-range={network[network.num_addresses // 2]},{network[-3]},{topology.network.netmask},1h",
             f"dhcp-leasefile={leases}",
             "dhcp-authoritative",
             "log-dhcp",

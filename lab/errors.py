@@ -9,6 +9,7 @@
     ├── UnknownLabError       no lab of that name is recorded
     ├── UnknownNodeError      the topology has no node of that name
     ├── CommandTimeoutError   a command that ran inside the lab outlived its deadline
+    ├── InstallFailedError    the installer that a lab was to run ended with an error
     └── WaitTimeout           what was waited for did not come; says what was last seen
         └── NodeUnreachableError  a node did not answer over SSH in time
 
@@ -29,6 +30,7 @@ class TopologyError(LabError):
     """A topology is malformed."""
 
     def __init__(self, source: str, message: str) -> None:
+        message = " ".join(message.split())  # one line, whatever a value holds
         super().__init__(f"{source}: {message}")
         self.source = source
         self.message = message
@@ -84,6 +86,16 @@ class CommandTimeoutError(LabError):
         super().__init__(f"{argv[0]} did not end within {timeout:g} s; its last lines:\n{tail}")
         self.argv = tuple(argv)
         self.timeout = timeout
+        self.tail = tail
+
+
+class InstallFailedError(LabError):
+    """The installer ended with an error; `code` is its exit code."""
+
+    def __init__(self, what: str, code: int, tail: str) -> None:
+        super().__init__(f"{what} ended with {code}:\n{tail}")
+        self.what = what
+        self.code = code
         self.tail = tail
 
 

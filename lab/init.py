@@ -72,7 +72,7 @@ def _isolate(plan: Plan) -> None:
         "link set lo up",
         # No spanning tree, no forwarding delay: a port passes frames as soon as it is up.
         f"link add {bridge} type bridge stp_state 0 forward_delay 0",
-        f"addr add {plan.bridge_address} dev {bridge}",
+        *(f"addr add {address} dev {bridge}" for address in plan.bridge_addresses),
         f"link set {bridge} up",
     ):
         subprocess.run(["ip", *line.split()], check=True, capture_output=True, text=True)

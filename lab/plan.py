@@ -26,7 +26,7 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole lab: what is bind-mounted where, the bridge with its address, the services in order of start.
+    """A whole lab: what is bind-mounted where, the bridge with its addresses, the services in order of start.
 
     `owner` is the process with which the lab ends (pid and start time in clock ticks); None when it is to stay.
     """
@@ -34,7 +34,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     state: str
     bridge: str
-    bridge_address: str
+    bridge_addresses: tuple[str, ...]
     mounts: tuple[tuple[str, str], ...]
     services: tuple[Service, ...]
     owner: tuple[int, int] | None

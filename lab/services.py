@@ -76,7 +76,10 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         id=lab_id,
         state=str(layout.root),
         bridge=BRIDGE,
-        bridge_address=f"{topology.gateway}/{topology.network.prefixlen}",
+        bridge_addresses=(
+            f"{topology.gateway}/{topology.network.prefixlen}",
+            *(f"{alias}/32" for alias in topology.aliases),
+        ),
         mounts=_mounts(layout),
         services=services,
         owner=owner,
@@ -138,7 +141,7 @@ def _chronyd(layout: Layout) -> Service:
     config = layout.root / "chrony.conf"
     # -x below: it serves the host's clock as it is, and never touches it.
     config.write_text(
-        f"local stratum 8\nallow {topology.machine_network}\nbindaddress {topology.gateway}\ncmdport 0\n"
+        f"local stratum 8\nallow {topology.machine_network}\ncmdport 0\n"
         f"bindcmdaddress /\npidfile {layout.root / 'chronyd.pid'}\n"
     )
     argv = ("chronyd", "-d", "-x", "-u", "root", "-f", str(config))

@@ -1,4 +1,4 @@
-"""A person at a serial line: the terminal joined to a UNIX socket until Ctrl-]."""
+"""What a person at a terminal sees: a lab's machines, and a serial line until Ctrl-]."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 import termios
 import tty
 from pathlib import Path
+
+from lab.records import Record
 
 _LEAVE = b"\x1d"
 
@@ -41,3 +43,10 @@ def converse(path: Path, recent: bytes = b"") -> int:
     finally:
         if before is not None:
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+def describe(record: Record) -> None:
+    """Print a line for each machine of a lab."""
+    for node in record.topology.nodes:
+        size = f"{node.vcpu} vCPU {node.memory_mib} MiB {node.disk_gib} GiB {node.firmware}"
+        print(f"  {node.name:<10} {node.ip:<16} {node.mac}  {size}  {record.machines.get(node.name, '')}")

@@ -68,8 +68,8 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A cluster's machines and its network. The first address of `machine_network` is the lab itself: gateway, DNS,
-    NTP, registry, BMC and HTTP server."""
+    """A cluster's machines and its network. `address` (default: the first of `machine_network`) is the lab itself:
+    gateway, DNS, NTP, registry, BMC and HTTP server; at the `aliases`, anywhere, it is a gateway, DNS and NTP too."""
 
     name: str
     nodes: tuple[NodeSpec, ...]
@@ -80,6 +80,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     machine_network: str = "192.168.111.0/24"
     api_vip: str | None = None
     ingress_vip: str | None = None
+    address: str | None = None
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _demand(bool(_LABEL.match(self.name)), f"name {self.name!r} is not a DNS label")
@@ -94,11 +96,13 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         else:
             _demand(None not in vips, "platform baremetal needs api_vip and ingress_vip")
         addresses = [*(n.ip for n in self.nodes), *(v for v in vips if v is not None)]
-        for address in addresses:
+        for address in [*addresses, self.gateway]:
             _demand(ipaddress.ip_address(address) in network, f"address {address} is outside machine_network {network}")
         _unique("node name", (n.name for n in self.nodes))
         _unique("mac", (n.mac for n in self.nodes))
-        _unique("address", [self.gateway, *addresses])
+        _unique("address", [self.gateway, *addresses, *self.aliases])
+        for alias in self.aliases:
+            ipaddress.IPv4Address(alias)
 
     @property
     def network(self) -> ipaddress.IPv4Network:
@@ -108,7 +112,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     @property
     def gateway(self) -> str:
         """The lab's own address on the machine network."""
-        return str(next(self.network.hosts()))
+        return self.address or str(next(self.network.hosts()))
 
     @property
     def cluster_domain(self) -> str:

@@ -1,0 +1,83 @@
+"""`node0-lab deploy DIR`, as a person sees it: options, progress, and how to go on."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+
+from lab import records
+from lab.deploy import Deployment, default_installer, read
+from lab.derive import derive
+from lab.lab import Lab
+from lab.terminal import describe
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    add = parser.add_argument
+    add("directory", type=Path, help="with install-config.yaml and agent-config.yaml; it is not changed")
+    add("--iso", type=Path, help="boot this ready image instead of making one; the files still say which machines")
+    add("--installer", metavar="PATH", help="the installer to run (default: node0)")
+    add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
+    add("--memory", type=int, metavar="MIB", help="of each machine (default: as in the presets)")
+    add("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
+    add("--wait", type=float, default=600, metavar="S", help="wait this long for memory (default: 600)")
+    add(
+        "--lab-keep",
+        choices=("always", "on-failure", "never"),
+        default="always",
+        help="when the lab stays after the installation (default: always)",
+    )
+
+
+class _Elapsed(logging.Formatter):
+    """Minutes and seconds since the start before every line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        minutes, seconds = divmod(int(record.relativeCreated / 1000), 60)
+        return f"[{minutes:02d}:{seconds:02d}] {super().format(record)}"
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Install, and say how to go on; 0 when the cluster is installed. Raises LabError, DriverError, OSError."""
+    install, agent = read(arguments.directory)
+    if arguments.iso is not None and not arguments.iso.is_file():
+        raise FileNotFoundError(f"{arguments.iso}: no such image")
+    shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Elapsed("%(message)s"))
+    logging.getLogger().setLevel(logging.INFO)
+    from lab.release.build import build_release
+
+    release = build_release()
+    lab = Lab(shape, arguments.artifacts, release, wait_for_memory=arguments.wait)
+    installer = [arguments.installer] if arguments.installer else default_installer()
+    with lab:
+        work = Deployment(lab, installer, release.pullspec)
+        describe(records.read(lab.id))
+        done = False
+        try:
+            work.prepare(arguments.directory, adapt=arguments.iso is None)
+            work.boot(arguments.iso or work.create_image())
+            if work.kubeconfig.exists():
+                work.wait()
+            done = True
+        finally:
+            lab.collect()
+            if arguments.lab_keep == "always" or (arguments.lab_keep == "on-failure" and not done):
+                lab.keep()
+                _tell_how_to_go_on(work, installed=done and work.kubeconfig.exists())
+            print(f"evidence   {lab.artifacts}")
+    return 0
+
+
+def _tell_how_to_go_on(work: Deployment, *, installed: bool) -> None:
+    which = f"--lab {work.lab.id}"
+    if installed:
+        print(
+            f"console    {work.console_url} (user kubeadmin, password in {work.kubeconfig.parent}/kubeadmin-password)"
+        )
+        print(f"kubectl    node0-lab exec {which} -- kubectl --kubeconfig {work.kubeconfig} get nodes")
+    print(f"shell      node0-lab ssh {which} {next(iter(work.lab.nodes))}")
+    print(f"end it     node0-lab down {which}")

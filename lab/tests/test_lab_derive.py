@@ -1,0 +1,243 @@
+"""Which lab somebody's config files lead to, and what the lab adds to them."""
+
+import copy
+import ipaddress
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab import topology
+from lab.configs import Access, agent_config, install_config, write_configs
+from lab.deploy import adapt_agent_config, adapt_install_config, read
+from lab.derive import derive
+from lab.errors import TopologyError
+from lab.topology import NodeSpec, Topology
+
+ACCESS = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA", "ssh-ed25519 LAB", "release.x/y", "lab:5000/y")
+
+
+def files(shape):
+    return install_config(shape, ACCESS), agent_config(shape)
+
+
+@st.composite
+def clusters(draw):
+    """Topologies in all the variety that the two files can tell."""
+    network = ipaddress.IPv4Network(draw(st.sampled_from(["10.1.2.0/24", "172.20.0.0/16", "192.168.8.64/26"])))
+    masters, workers = draw(st.sampled_from([(1, 0), (3, 0), (3, 2), (4, 1), (5, 0)]))
+    addressing = draw(st.sampled_from(["static", "dhcp"]))
+    platform = "none" if masters == 1 else draw(st.sampled_from(["none", "baremetal"]))
+    count = masters + workers
+    places = draw(
+        st.lists(st.integers(2, network.num_addresses - 2), min_size=count + 2, max_size=count + 2, unique=True)
+    )
+    macs = draw(st.lists(st.integers(0, 255), min_size=count, max_size=count, unique=True))
+    ips = [str(network[place]) for place in places]
+    roles = ["master"] * masters + ["worker"] * workers
+    vips = {"api_vip": ips[count], "ingress_vip": ips[count + 1]} if platform == "baremetal" else {}
+    return Topology(
+        name="drawn",
+        cluster_name="drawn",
+        base_domain=draw(st.sampled_from(["example.com", "a.b.c"])),
+        machine_network=str(network),
+        addressing=addressing,
+        platform=platform,
+        nodes=tuple(
+            NodeSpec(name=f"{role}-{i}", role=role, mac=f"52:54:00:aa:bb:{mac:02x}", ip=ip)
+            for i, (role, mac, ip) in enumerate(zip(roles, macs, ips, strict=False))
+        ),
+        **vips,
+    )
+
+
+@given(clusters())
+def test_the_files_of_a_topology_lead_back_to_it(drawn):
+    found = derive(*files(drawn), memory_mib=4096)
+    keep = ("name", "role", "mac") + (("ip",) if drawn.addressing == "static" else ())
+    assert [[getattr(n, k) for k in keep] for n in found.nodes] == [[getattr(n, k) for k in keep] for n in drawn.nodes]
+    same = ("cluster_domain", "machine_network", "addressing", "platform", "api_vip", "ingress_vip", "rendezvous_ip")
+    assert {k: getattr(found, k) for k in same} == {k: getattr(drawn, k) for k in same}
+    if drawn.addressing == "static":
+        assert found.gateway == drawn.gateway
+    assert topology.load_text(found.dump()) == found
+
+
+@given(clusters(), st.data())
+def test_hosts_that_are_not_listed_are_made_and_get_what_is_free(drawn, data):
+    install, agent = files(drawn)
+    agent["hosts"] = data.draw(st.lists(st.sampled_from(agent["hosts"]), unique_by=lambda h: h["hostname"]))
+    if data.draw(st.booleans()):
+        for host in agent["hosts"]:
+            host.pop("role", None)
+            host.pop("hostname", None)
+    found = derive(install, agent)
+    assert len(found.masters) == len(drawn.masters)
+    assert len(found.workers) == len(drawn.workers)
+    assert {n.mac for n in found.nodes} >= {h["interfaces"][0]["macAddress"] for h in agent["hosts"]}
+    # Topology itself holds that addresses are unique and within the network.
+    listed = {
+        h["networkConfig"]["interfaces"][0]["ipv4"]["address"][0]["ip"] for h in agent["hosts"] if "networkConfig" in h
+    }
+    assert listed <= {n.ip for n in found.nodes}
+
+
+def test_a_gateway_and_servers_elsewhere_are_the_labs():
+    install, agent = files(topology.compact())
+    for host in agent["hosts"]:
+        host["networkConfig"]["routes"]["config"][0]["next-hop-address"] = "192.168.111.254"
+        host["networkConfig"]["dns-resolver"]["config"]["server"] = ["192.168.111.53", "8.8.8.8", "fd00::1"]
+    agent["hosts"][0]["networkConfig"]["interfaces"][0]["ipv4"]["address"][0]["ip"] = "192.168.111.1"
+    agent["rendezvousIP"] = "192.168.111.1"
+    found = derive(install, agent)
+    assert found.gateway == "192.168.111.254"
+    assert found.aliases == ("192.168.111.53", "8.8.8.8")
+    assert found.rendezvous_ip == "192.168.111.1"
+
+
+def test_defaults_are_openshifts():
+    install = {"metadata": {"name": "c"}, "baseDomain": "d.e", "platform": {"none": {}}}
+    found = derive(install, {"rendezvousIP": "10.0.7.7"})
+    assert (len(found.masters), len(found.workers), found.machine_network) == (3, 3, "10.0.0.0/16")
+    assert (found.addressing, found.rendezvous_ip) == ("dhcp", "10.0.7.7")
+    assert [n.memory_mib for n in found.nodes] == [topology.MASTER_MIB] * 3 + [topology.WORKER_MIB] * 3
+
+
+def test_hosts_of_the_baremetal_platform_count_when_agent_config_has_none():
+    install, agent = files(topology.compact())
+    install["platform"]["baremetal"]["hosts"] = [
+        {
+            "name": h["hostname"],
+            "role": h["role"],
+            "bootMACAddress": h["interfaces"][0]["macAddress"].upper(),
+            "networkConfig": h["networkConfig"],
+        }
+        for h in agent.pop("hosts")
+    ]
+    assert [n.mac for n in derive(install, agent).nodes] == [n.mac for n in topology.compact().nodes]
+    assert derive(install, agent).addressing == "static"
+
+
+def test_a_disk_is_as_large_as_the_hints_want():
+    install, agent = files(topology.sno())
+    agent["hosts"][0]["rootDeviceHints"] = {"minSizeGigabytes": 120}
+    assert derive(install, agent, firmware="bios").nodes[0].disk_gib > 120
+    assert derive(install, agent, firmware="bios").nodes[0].firmware == "bios"
+
+
+def put(where, value):
+    """A change of one place in the two files: "install" or "agent", then keys and indices."""
+
+    def change(documents):
+        here = documents
+        for step in where[:-1]:
+            here = here[step]
+        here[where[-1]] = value
+
+    return change
+
+
+HOST = ("agent", "hosts", 0)
+NMSTATE = (*HOST, "networkConfig", "interfaces", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put(("install", "platform"), {"vsphere": {}}), r"install-config.yaml: platform: .* not vsphere"),
+        (put(("install", "platform"), {}), r"platform: .* not nothing"),
+        (put(("install", "platform"), []), r"platform: must be a mapping, is list"),
+        (put(("install", "platform", "baremetal", "apiVIPs"), ["1.1.1.1", "::1"]), r"apiVIPs: .* exactly one address"),
+        (put(("install", "networking", "machineNetwork"), [{"cidr": "fd00::/64"}]), r"machineNetwork: .* IPv4"),
+        (put(("install", "networking", "machineNetwork"), [{}, {}]), r"machineNetwork: the lab has one network, 2"),
+        (put(("install", "networking", "machineNetwork", 0, "cidr"), "10.0.0.0/24"), r"outside machine_network"),
+        (put(("install", "controlPlane", "architecture"), "arm64"), r"controlPlane.architecture: .* not arm64"),
+        (put(("install", "controlPlane", "replicas"), 2), r"agent-config.yaml: hosts: 3 are masters, .* has 2"),
+        (put(("install", "controlPlane", "replicas"), "3"), r"controlPlane.replicas: must be a number"),
+        (put(("install", "metadata"), {}), r"name '' is not a DNS label"),
+        (put(("agent", "hosts"), {}), r"agent-config.yaml: hosts: must be a list, is dict"),
+        (put((*HOST, "role"), "king"), r"hosts\[0\].role: 'king' is not one of master, arbiter, worker"),
+        (put((*HOST, "interfaces"), [{}, {}]), r"hosts\[0\].interfaces: .* one network card, not 2"),
+        (put((*HOST, "rootDeviceHints"), {"deviceName": "/dev/sda"}), r"rootDeviceHints.deviceName: .* not /dev/sda"),
+        (put((*HOST, "rootDeviceHints"), {"wwn": "1"}), r"rootDeviceHints.wwn: the lab's disks cannot be told by it"),
+        (put((*NMSTATE, "type"), "bond"), r"hosts\[0\].networkConfig: eth0 is a bond"),
+        (put((*NMSTATE, "ipv4", "address"), [{"ip": "1.1.1.1"}, {"ip": "2.2.2.2"}]), r"one address, not 1.1.1.1, 2.2"),
+        (put((*HOST, "hostname"), "master-1.other.domain"), r"node name master-1 is used more than once"),
+    ],
+)
+def test_what_the_lab_cannot_be_is_one_line(change, message):
+    install, agent = files(topology.compact())
+    documents = {"install": copy.deepcopy(install), "agent": copy.deepcopy(agent)}
+    change(documents)
+    with pytest.raises(TopologyError, match=message) as caught:
+        derive(documents["install"], documents["agent"])
+    assert "\n" not in str(caught.value)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.data())
+def test_whatever_is_in_the_files_is_a_lab_or_a_line(data):
+    documents = dict(zip(("install", "agent"), map(copy.deepcopy, files(topology.ha())), strict=True))
+    here, path = documents, data.draw(st.lists(st.integers(0, 30), min_size=2, max_size=9))
+    for step in path:
+        keys = list(range(len(here))) if isinstance(here, list) else list(here)
+        if not keys:
+            break
+        key = keys[step % len(keys)]
+        if not isinstance(here[key], (list, dict)) or data.draw(st.integers(0, 3)) == 0:
+            here[key] = data.draw(ANYTHING)
+            break
+        here = here[key]
+    assert outcome(documents)
+
+
+def outcome(documents):
+    """Whether it is a lab, or one line."""
+    if not all(isinstance(document, dict) for document in documents.values()):
+        return True  # `read` has refused it
+    try:
+        return bool(derive(documents["install"], documents["agent"]).nodes)
+    except TopologyError as error:
+        return "\n" not in str(error)
+
+
+def test_the_labs_needs_stand_beside_the_users_own():
+    own = {
+        "pullSecret": '{"auths": {"quay.io": {"auth": "cXVheQ=="}}}',
+        "additionalTrustBundle": "OWN CA\n",
+        "sshKey": "ssh-rsa OWN",
+        "imageContentSources": [{"source": "a", "mirrors": ["b"]}],
+        "fips": False,
+    }
+    found = adapt_install_config(own, ACCESS)
+    assert set(json.loads(found["pullSecret"])["auths"]) == {"quay.io", "lab:5000"}
+    assert found["additionalTrustBundle"].split("\n") == ["OWN CA", "LAB CA"]
+    assert found["sshKey"].split("\n") == ["ssh-rsa OWN", "ssh-ed25519 LAB"]
+    assert [entry["source"] for entry in found["imageContentSources"]] == ["a", "release.x/y"]
+    assert "imageDigestSources" not in found
+    assert adapt_install_config({}, ACCESS)["imageDigestSources"] == [
+        {"source": "release.x/y", "mirrors": ["lab:5000/y"]}
+    ]
+    assert adapt_agent_config({"additionalNTPSources": ["a"]}, "b")["additionalNTPSources"] == ["a", "b"]
+    assert adapt_agent_config({"additionalNTPSources": ["b"]}, "b")["additionalNTPSources"] == ["b"]
+    with pytest.raises(TopologyError, match="pullSecret: not a dockerconfigjson"):
+        adapt_install_config({"pullSecret": "["}, ACCESS)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    with pytest.raises(TopologyError, match=r"install-config.yaml: No such file or directory"):
+        read(tmp_path)
+    write_configs(tmp_path, topology.sno(), ACCESS)
+    assert read(tmp_path)[1] == yaml.safe_load((tmp_path / "agent-config.yaml").read_text())
+    (tmp_path / "agent-config.yaml").write_text("a: [\n")
+    with pytest.raises(TopologyError, match=r"agent-config.yaml: while parsing") as caught:
+        read(tmp_path)
+    assert "\n" not in str(caught.value)
