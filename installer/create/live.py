@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from installer.config.document import dump
 from installer.config.types import InstallConfig
 from installer.create import payload
 from installer.create.gather import Gathered
@@ -88,6 +89,7 @@ def live_inputs(
         manifests=manifests,
         extra_manifests=inputs.extra_manifests,
         hosts=hosts,
+        fencing_credentials=fencing_yaml(install),
         registries_conf=registries,
         ca_bundle=install.additional_trust_bundle,
         ntp_sources=inputs.ntp_sources,
@@ -96,6 +98,23 @@ def live_inputs(
         arbiters=install.arbiters,
         workers=install.workers,
     )
+
+
+def fencing_yaml(config: InstallConfig) -> str:
+    """fencing-credentials.yaml of two nodes that fence each other (reference §2.1); empty without."""
+    pool = config.control_plane
+    entries = []
+    for entry in pool.fencing.credentials if pool and pool.fencing else ():
+        given = {
+            "hostname": entry.host_name,
+            "macaddress": entry.mac_address,
+            "address": entry.address,
+            "username": entry.username,
+            "password": entry.password,
+            "certificateVerification": entry.certificate_verification,
+        }
+        entries.append({name: value for name, value in given.items() if value})
+    return dump({"credentials": entries}) if entries else ""
 
 
 def own_state(gathered: Gathered, made: Secrets) -> dict[str, Any]:
@@ -110,6 +129,7 @@ def own_state(gathered: Gathered, made: Secrets) -> dict[str, Any]:
         "platform": install.platform.name,
         "expectedHosts": {
             "names": [host.hostname for host in gathered.inputs.hosts],
+            "macAddresses": [[nic.mac_address for nic in host.interfaces] for host in gathered.inputs.hosts],
             "controlPlane": install.masters,
             "arbiters": install.arbiters,
             "workers": install.workers,

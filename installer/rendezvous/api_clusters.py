@@ -8,17 +8,16 @@ import msgspec
 from aiohttp import web
 
 from installer.rendezvous import clusters, events
-from installer.rendezvous.app import Service, body_of, reply
+from installer.rendezvous.app import Service, body_of
 from installer.rendezvous.checks_hardware import HOSTNAME
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.enums import HostStatus
 from installer.rendezvous.errors import BadRequest, NotFound
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.model import Cluster, to_rest
+from installer.rendezvous.views import reply, tagged, unchanged
 
 Response = web.StreamResponse
 replace = msgspec.structs.replace
-ENABLED = tuple(status for status in HostStatus if status is not HostStatus.DISABLED)
 
 
 def _cluster(service: Service, request: web.Request) -> Cluster:
@@ -26,19 +25,8 @@ def _cluster(service: Service, request: web.Request) -> Cluster:
 
 
 def shown(service: Service, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
-    """A cluster as the API shows it, with counts and, if asked for, its hosts."""
-    data = to_rest(cluster)
-    hosts = [_with_stages(service, host, cluster) for host in service.engine.store.hosts(cluster_id=cluster.id)]
-    data["total_host_count"] = len(hosts)
-    data["enabled_host_count"] = sum(1 for host in hosts if host["status"] in ENABLED)
-    data["ready_host_count"] = sum(1 for host in hosts if host["status"] == HostStatus.KNOWN)
-    data["schedulable_masters_forced_true"] = sum(1 for host in hosts if host["role"] == "worker") < 2
-    data["hosts"] = hosts if with_hosts else []
-    return data
-
-
-def _with_stages(service: Service, host: Any, cluster: Cluster) -> dict[str, Any]:
-    return {**to_rest(host), "progress_stages": list(service.engine.stages(host, cluster))}
+    """A cluster as the API shows it."""
+    return service.views.cluster(cluster, with_hosts)
 
 
 async def register(service: Service, request: web.Request) -> Response:
@@ -54,8 +42,12 @@ async def list_all(service: Service, request: web.Request) -> Response:
 
 async def get(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}"""
-    with_hosts = request.query.get("exclude-hosts", "").lower() != "true"
-    return reply(shown(service, _cluster(service, request), with_hosts))
+    cluster = _cluster(service, request)
+    # By the specification a header; a query is taken as well.
+    excluded = request.headers.get("exclude-hosts") or request.query.get("exclude-hosts", "")
+    etag = service.views.etag(cluster.id)
+    with_hosts = excluded.lower() != "true"
+    return unchanged(request, etag) or tagged(reply(shown(service, cluster, with_hosts)), etag)
 
 
 async def update(service: Service, request: web.Request) -> Response:
@@ -73,7 +65,7 @@ async def delete(service: Service, request: web.Request) -> Response:
 async def hosts(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/hosts"""
     cluster = _cluster(service, request)
-    found = [_with_stages(service, host, cluster) for host in service.engine.store.hosts(cluster_id=cluster.id)]
+    found = [service.views.host_map(host) for host in service.engine.store.hosts(cluster_id=cluster.id)]
     for key in ("role", "status"):
         wanted = request.query.get(key)
         found = [host for host in found if wanted is None or host[key] == wanted]

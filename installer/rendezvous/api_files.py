@@ -12,10 +12,11 @@ import msgspec
 from aiohttp import web
 
 from installer.rendezvous import events
-from installer.rendezvous.app import Service, reply
+from installer.rendezvous.app import Service
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.enums import Role
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
+from installer.rendezvous.views import reply
 
 Response = web.StreamResponse
 replace = msgspec.structs.replace

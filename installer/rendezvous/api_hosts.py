@@ -10,10 +10,11 @@ import msgspec
 from aiohttp import web
 
 from installer.rendezvous import hosts, replies
-from installer.rendezvous.app import Service, body_of, reply
+from installer.rendezvous.app import Service, body_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.errors import BadRequest, Conflict
-from installer.rendezvous.model import Host, to_rest
+from installer.rendezvous.model import Host
+from installer.rendezvous.views import reply, tagged, unchanged
 
 Response = web.StreamResponse
 RETRY_SECONDS = 30
@@ -23,11 +24,8 @@ def _ids(request: web.Request) -> tuple[str, str]:
     return request.match_info["infra_env_id"], request.match_info["host_id"]
 
 
-def _shown(service: Service, host: Host) -> dict[str, Any]:
-    data = to_rest(host)
-    if host.cluster_id:
-        data["progress_stages"] = list(service.engine.stages(host, service.engine.store.cluster(host.cluster_id)))
-    return data
+def _shown(service: Service, host: Host) -> msgspec.Raw:
+    return service.views.host(host)
 
 
 async def register(service: Service, request: web.Request) -> Response:
@@ -42,13 +40,19 @@ async def register(service: Service, request: web.Request) -> Response:
     host = hosts.register(service.engine, infra_env_id, host_id, version)
     args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": version or service.settings.agent_image}
     command = {"command": "", "args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
-    return reply({**_shown(service, host), "next_step_runner_command": command}, 201)
+    return reply({**service.views.host_map(host), "next_step_runner_command": command}, 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts"""
     infra_env = service.engine.store.infra_env(request.match_info["infra_env_id"])
-    return reply([_shown(service, host) for host in service.engine.store.hosts(infra_env_id=infra_env.id)])
+    etag = service.views.etag(infra_env.cluster_id)
+    answer = unchanged(request, etag)
+    if answer is not None:
+        return answer
+    return tagged(
+        reply([_shown(service, host) for host in service.engine.store.hosts(infra_env_id=infra_env.id)]), etag
+    )
 
 
 async def get(service: Service, request: web.Request) -> Response:
@@ -140,43 +144,3 @@ async def update_ignition(service: Service, request: web.Request) -> Response:
         except PrepareError as error:
             raise BadRequest(str(error)) from None
     return reply(_shown(service, _set(service, request, ignition_config_overrides=config)), 201)
-
-
-def _number(request: web.Request, name: str) -> int | None:
-    text = request.query.get(name)
-    if text is None:
-        return None
-    if not text.lstrip("-").isdigit():
-        raise BadRequest(f"{name} must be a number")
-    return int(text)
-
-
-async def events(service: Service, request: web.Request) -> Response:
-    """GET /events: filters cluster_id, host_id, host_ids, infra_env_id, severities, message, categories; paging."""
-    query = request.query
-    found = service.engine.store.events()
-    for key in ("cluster_id", "host_id", "infra_env_id"):
-        wanted = query.get(key)
-        if not wanted:
-            continue
-        if key == "infra_env_id":
-            # An event of the cluster belongs to the infra-env that the cluster's hosts come from.
-            owner = service.engine.store.infra_env(wanted).cluster_id
-            found = [e for e in found if e.infra_env_id == wanted or (e.infra_env_id is None and e.cluster_id == owner)]
-        else:
-            found = [event for event in found if getattr(event, key) == wanted]
-    many = {"severities": "severity", "categories": "category", "host_ids": "host_id"}
-    for key, attribute in many.items():
-        values = {value for text in query.getall(key, []) for value in text.split(",") if value}
-        if values:
-            found = [event for event in found if getattr(event, attribute) in values]
-    if query.get("message"):
-        found = [event for event in found if query["message"].lower() in event.message.lower()]
-    total = len(found)
-    if query.get("order", "ascending").startswith("desc"):
-        found = found[::-1]
-    offset, limit = _number(request, "offset") or 0, _number(request, "limit")
-    found = found[offset:] if limit is None or limit < 0 else found[offset : offset + limit]
-    answer = reply([to_rest(event) for event in found])
-    answer.headers["Event-Count"] = str(total)
-    return answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,6 +16,7 @@ from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus
 from installer.rendezvous.errors import BadRequest, PrepareError, RendezvousError, ServiceError, Unauthorized
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.views import Views, reply
 
 BASE = "/api/assisted-install"
 log = logging.getLogger("assisted-service")
@@ -34,6 +34,7 @@ class Service:
         self.settings = settings
         self.auth = auth
         self.generate = generate
+        self.views = Views(engine)
         self.preparing: dict[str, asyncio.Task[None]] = {}
 
     def start_preparations(self) -> None:
@@ -66,8 +67,9 @@ class Service:
     def tick(self) -> None:
         """One round of the monitor: time alone may change a state."""
         for cluster in self.engine.store.clusters():
-            with self.engine.store.change():
-                self.engine.settle(cluster.id)
+            if not self.engine.is_calm(cluster.id):
+                with self.engine.store.change():
+                    self.engine.settle(cluster.id)
         self.start_preparations()
 
     async def monitor(self) -> None:
@@ -100,11 +102,6 @@ async def body_of(request: web.Request) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRequest("body must be a JSON object")
     return value
-
-
-def reply(value: Any, status: int = 200) -> web.Response:
-    """A JSON answer."""
-    return web.json_response(value, status=status, dumps=lambda data: json.dumps(data, separators=(",", ":")))
 
 
 def _wrap(service: Service, handler: Handler, schemes: frozenset[Scheme]) -> Callable[[web.Request], Any]:

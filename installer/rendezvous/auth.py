@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+import time
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -21,6 +23,7 @@ class Scheme(StrEnum):
     WATCHER = "watcherAuth"
 
 
+REMEMBERED = 256
 HEADERS: Mapping[Scheme, str] = {
     Scheme.AGENT: "X-Secret-Key",
     Scheme.USER: "Authorization",
@@ -34,6 +37,9 @@ class Authenticator:
     def __init__(self, auth_type: str, public_key_base64: str) -> None:
         self._open = auth_type == "none"
         self._key = b""
+        # (scheme, expiry) by the token's digest: a signature's check costs more than all else of a request, and the
+        # same three tokens come with every one.
+        self._known: dict[bytes, tuple[str, float]] = {}
         if self._open:
             return
         if auth_type != "agent-installer-local":
@@ -63,12 +69,24 @@ class Authenticator:
         raise Unauthorized(problem)
 
     def _scheme_of(self, token: str) -> str:
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._known.get(digest)
+        if known is None:
+            known = self._verified(token)
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[digest] = known
+        if time.time() >= known[1]:
+            raise Unauthorized("the token has expired")
+        return known[0]
+
+    def _verified(self, token: str) -> tuple[str, float]:
         import jwt
 
         try:
             claims = jwt.decode(token, self._key, algorithms=["ES256"])
         except jwt.ExpiredSignatureError:
             raise Unauthorized("the token has expired") from None
-        except jwt.InvalidTokenError as error:
+        except (jwt.InvalidTokenError, ValueError) as error:
             raise Unauthorized(f"the token is not valid: {error}") from None
-        return str(claims.get("auth_scheme", ""))
+        return str(claims.get("auth_scheme", "")), float(claims.get("exp", "inf"))

@@ -231,11 +231,15 @@ class Engine:
 
     # together
 
+    def is_calm(self, cluster_id: str) -> bool:
+        """Has nothing been stored, and nothing run out of time, since the cluster was settled the last time?"""
+        calm = self._calm.get(cluster_id)
+        return calm is not None and calm[0] == self.store.version(cluster_id) and self.clock() < calm[1]
+
     def settle(self, cluster_id: str) -> Cluster:
         """Refresh the hosts and the cluster until nothing moves any more; at once when nothing can have moved."""
         cluster = self.store.cluster(cluster_id)
-        calm = self._calm.get(cluster_id)
-        if calm is not None and calm[0] == self.store.version(cluster_id) and self.clock() < calm[1]:
+        if self.is_calm(cluster_id):
             return cluster
         for _ in range(MAX_ROUNDS):
             self.assign_roles(cluster)

@@ -73,6 +73,11 @@ def make(
     )
 
 
+def plain(text: str) -> str:
+    """One line of a text that somebody else wrote: no line breaks, no control characters, at most 2000 characters."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:2000]
+
+
 def host_severity(status: str) -> str:
     """Severity of a change into this host status."""
     if status in ("error", "preparing-failed"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from installer.rendezvous import api_clusters as ac
+from installer.rendezvous import api_events as ae
 from installer.rendezvous import api_files as af
 from installer.rendezvous import api_hosts as ah
 from installer.rendezvous.app import AGENT, USER, WATCHER, Handler, Service
@@ -67,7 +68,8 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("GET", H + "/ignition", _by(USER), ah.get_ignition),
     ("PATCH", H + "/ignition", _by(USER), ah.update_ignition),
     ("GET", "/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition", _by(USER, AGENT), af.host_ignition),
-    ("GET", "/events", _by(USER, WATCHER), ah.events),
+    ("GET", "/events", _by(USER, WATCHER), ae.list_all),
+    ("POST", "/events", _by(AGENT), ae.trigger),
     ("GET", "/component-versions", _by(USER), ac.component_versions),
 )
 

@@ -209,6 +209,38 @@ def test_missing(names, count, present, lines):
         assert line.startswith(start)
 
 
+MACS = (("master-0", frozenset({"52:54:00:00:00:01"})), ("", frozenset({"52:54:00:00:00:02", "52:54:00:00:00:03"})))
+
+
+def test_missing_hosts_are_known_by_their_macs():
+    expected = Expected(("master-0",), 3, False, MACS)
+    renamed = host("localhost", macs=frozenset({"52:54:00:00:00:01"}))
+    assert decide.missing(expected, [renamed]) == (
+        "Host with MAC address 52:54:00:00:00:02, 52:54:00:00:00:03 never registered "
+        "(1 of 3 expected hosts registered)",
+        "1 host(s) that the configuration does not describe never registered (1 of 3 expected hosts registered)",
+    )
+    stranger = host("x", macs=frozenset({"52:54:00:00:00:99"}))
+    assert decide.missing(expected, [stranger])[0].startswith("Host master-0 with MAC address 52:54:00:00:00:01 never")
+
+
+def test_hosts_that_nobody_expects_are_named():
+    expected = Expected(("master-0",), 1, True, MACS[:1])
+    known, stranger = host("m", macs=frozenset({"52:54:00:00:00:01"})), host("x", macs=frozenset({"52:54:00:00:00:99"}))
+    assert decide.surplus(expected, [known]) == ()
+    assert decide.surplus(expected, [known, stranger]) == (
+        "2 hosts registered, the configuration has replicas for 1; not described by the configuration: "
+        "x (52:54:00:00:00:99)",
+    )
+    assert "registered: a (id-a), b (id-b)" in decide.surplus(Expected((), 1, True), [host("a"), host("b")])[0]
+
+
+def test_the_host_that_is_cut_off_is_read_before_those_that_miss_it():
+    outside = Check("belongs-to-machine-cidr", "failure", "no address in 192.168.111.0/24")
+    hosts = [host("a", "insufficient", MAJORITY), host("b", "insufficient", MAJORITY, outside)]
+    assert decide.causes(CLUSTER, hosts)[0].startswith("Host b validation belongs-to-machine-cidr failed")
+
+
 def test_friendly_covers_the_reference():
     for status in (
         "adding-hosts",
@@ -238,16 +270,17 @@ def test_host_name_falls_back_to_the_inventory():
     assert host_of({"id": "1", "inventory": "broken"}).name == "1"
 
 
-def test_events_come_once_each_in_order(caplog):
+def test_events_are_told_in_order_by_severity(caplog):
     caplog.set_level(logging.INFO, "installer.waitfor")
     one, two = (
         {"event_time": "t", "name": "n", "severity": s, "message": m} for s, m in (("info", "a"), ("error", "b"))
     )
     reporter = Reporter()
     assert reporter.new_events([one, two])
-    assert not reporter.new_events([one, two])
-    assert reporter.new_events([one, two, one])
+    assert not reporter.new_events([])
+    assert reporter.new_events([one])
     assert [(r.levelname, r.message) for r in caplog.records] == [("INFO", "a"), ("WARNING", "b"), ("INFO", "a")]
+    assert reporter.events == [one, two, one]
 
 
 def test_validation_lines(caplog):

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -106,11 +106,19 @@ class World:
     def now(self) -> Moment:
         return self.moments[self.index]
 
+    def log(self) -> list[dict[str, Any]]:
+        """All events up to now, each once: a log only grows."""
+        found: list[dict[str, Any]] = []
+        for moment in self.moments[: self.index + 1]:
+            found += [item for item in moment.events if item not in found]
+        return found
+
     def rest(self, path: str, headers: Any) -> tuple[int, Any]:
         if headers.get("Watcher-Authorization") != TOKEN:
             self.refused.append(path)
             return 401, {"code": 401, "message": "token is unknown"}
-        path = path.removeprefix("/api/assisted-install/v2")
+        path, _, query = path.removeprefix("/api/assisted-install/v2").partition("?")
+        offset = int(parse_qs(query).get("offset", ["0"])[0])
         moment = self.now
         if moment.cluster is None:
             return 0, None
@@ -119,7 +127,7 @@ class World:
             "/clusters": (200, [{"id": "c"}]),
             "/clusters/c": (200, {"id": "c", "pull_secret": "very secret", **moment.cluster}),
             "/infra-envs/ie/hosts": (200, moment.hosts),
-            "/events": (200, moment.events),
+            "/events": (200, self.log()[offset:]),
             "/clusters/c/logs": (200, self.archive) if self.archive else (404, {"reason": "no logs"}),
         }.get(path, (404, {"code": "404", "reason": f"no {path}"}))
 
@@ -148,7 +156,10 @@ def server(ask: Any, cert: str, key: str, folder: Any, client_ca: str = "") -> T
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            status, body = ask(urlsplit(self.path).path.rstrip("/"), self.headers)
+            found = urlsplit(self.path)
+            status, body = ask(
+                f"{found.path.rstrip('/')}?{found.query}" if found.query else found.path.rstrip("/"), self.headers
+            )
             if status == 0:
                 self.close_connection = True
                 return

@@ -36,8 +36,11 @@ class Bootstrap:
         self.hosts: tuple[HostSeen, ...] = ()
         self.raw_cluster: dict[str, Any] = {}
         self.raw_hosts: list[dict[str, Any]] = []
-        self.started = self.lost_since = self.noticed = time.monotonic()
+        # Ids of the infra-env and the cluster, once there is exactly one cluster.
+        self.ids: tuple[str, str] | None = None
+        self.started = self.lost_since = self.noticed = self.changed = time.monotonic()
         self.ready_since: float | None = None
+        self.registered_since: float | None = None
 
     def wait(self, limit: float) -> None:
         """Returns when the bootstrap is complete. Raises BootstrapFailed; ``limit`` in seconds from now."""
@@ -51,7 +54,9 @@ class Bootstrap:
                     f"bootstrap process timed out after {duration(limit)}: {self._last_seen()}",
                     decide.missing(self.inputs.expected, self.hosts) if self.rest_seen else (),
                 )
-            time.sleep(min(self.settings.interval, deadline - now))
+            quiet = now - self.changed >= self.settings.quiet_after and self.ready_since is None
+            interval = max(self.settings.interval, self.settings.interval_quiet) if quiet else self.settings.interval
+            time.sleep(min(interval, deadline - now))
 
     def _evaluate(self) -> bool:
         """One look at both APIs; True when the bootstrap is complete."""
@@ -92,8 +97,14 @@ class Bootstrap:
 
     def _look_at_rest(self) -> bool:
         try:
-            infra_envs = self.rest.infra_envs()
+            infra_envs = [] if self.ids else self.rest.infra_envs()
+            if self.ids:
+                # Also tells whether the service lives; what is asked for besides has mostly not changed.
+                self._take_events(self.ids[0])
         except RestError as error:
+            if error.status == 404:
+                # Another cluster's service, or one that lost its memory: look anew.
+                self.ids = None
             self.rest_state = str(error)
             refused = isinstance(error, ServiceUntrusted) or error.status in (401, 403)
             # These do not go away by waiting: the host at that address was booted from another image.
@@ -104,26 +115,44 @@ class Bootstrap:
         self.report.once("rest", "", logging.DEBUG)
         if not self.rest_seen:
             self.rest_seen = True
+            self.changed = time.monotonic()
             log.debug("The rendezvous service answers")
         try:
             self._follow(infra_envs)
         except RestError as error:
+            if error.status == 404:
+                self.ids = None
             self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {error}")
         return True
 
+    def _take_events(self, infra_env: str) -> None:
+        if self.report.new_events(self.rest.events(infra_env, len(self.report.events))):
+            self.changed = time.monotonic()
+            self.evidence.put("events.json", self.report.events)
+
     def _follow(self, infra_envs: list[dict[str, Any]]) -> None:
         """MonitorStatusFromAssistedService of the reference. Raises BootstrapFailed, RestError."""
-        if infra_envs and self.report.new_events(self.rest.events(str(infra_envs[0].get("id")))):
-            self.evidence.put("events.json", self.report.events)
-        clusters = self.rest.clusters()
-        if len(clusters) != 1:
-            self.report.once(
-                "metadata", f"cluster metadata cannot be retrieved yet: {len(clusters)} clusters are known"
-            )
+        if self.ids is None:
+            if infra_envs:
+                self._take_events(str(infra_envs[0].get("id")))
+            clusters = self.rest.clusters()
+            if len(clusters) != 1:
+                self.report.once(
+                    "metadata", f"cluster metadata cannot be retrieved yet: {len(clusters)} clusters are known"
+                )
+                return
+            cluster_id = str(clusters[0].get("id"))
+            self.report.once("metadata", "")
+            if infra_envs:
+                self.ids = (str(infra_envs[0].get("id")), cluster_id)
+        else:
+            cluster_id = self.ids[1]
+        before = (self.raw_cluster, self.raw_hosts)
+        self.raw_cluster = self.rest.cluster(cluster_id)
+        self.raw_hosts = self.rest.hosts(self.ids[0]) if self.ids else []
+        if before == (self.raw_cluster, self.raw_hosts):
+            self._judge(self.cluster or cluster_of(self.raw_cluster), self.hosts)
             return
-        self.report.once("metadata", "")
-        self.raw_cluster = self.rest.cluster(str(clusters[0].get("id")))
-        self.raw_hosts = self.rest.hosts(str(infra_envs[0].get("id"))) if infra_envs else []
         self.cluster = cluster = cluster_of(self.raw_cluster)
         self.hosts = hosts = tuple(host_of(raw) for raw in self.raw_hosts)
         self.report.status(cluster, hosts)
@@ -141,6 +170,7 @@ class Bootstrap:
             )
         now = time.monotonic()
         expected = self.inputs.expected
+        self._tell_missing(cluster, hosts, now)
         if self.settle.observe(decide.stuck(cluster, hosts, expected), now):
             raise BootstrapFailed(
                 f"bootstrap process returned error: the installation cannot start: {cluster.status_info}",
@@ -154,8 +184,18 @@ class Bootstrap:
             raise BootstrapFailed(
                 "bootstrap process returned error: failed to progress after all hosts available: the cluster has been "
                 f"ready for {duration(round(now - self.ready_since))}: {cluster.status_info}",
-                decide.causes(cluster, hosts),
+                (*decide.surplus(expected, hosts), *decide.causes(cluster, hosts)),
             )
+
+    def _tell_missing(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...], now: float) -> None:
+        """Expected hosts that have not registered long after the first one did."""
+        if not hosts or cluster.status not in decide.BEFORE_INSTALL:
+            self.registered_since = None
+        elif self.registered_since is None:
+            self.registered_since = now
+        elif now - self.registered_since >= self.settings.missing_after:
+            for index, line in enumerate(decide.missing(self.inputs.expected, hosts)):
+                self.report.once(f"missing {index}", line, logging.WARNING)
 
     def _nobody(self) -> None:
         """Neither API answers: before anything was seen, at the reboot of node0, or for a bad reason."""
@@ -231,7 +271,7 @@ class Bootstrap:
             time.sleep(self.settings.interval)
             try:
                 infra_env = str(self.rest.infra_envs()[0].get("id"))
-                self.report.new_events(self.rest.events(infra_env))
+                self._take_events(infra_env)
                 self.raw_hosts = self.rest.hosts(infra_env)
             except (RestError, IndexError) as error:
                 self.report.once("uploads", f"cannot look for uploaded logs: {error}", logging.DEBUG)

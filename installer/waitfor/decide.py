@@ -131,16 +131,31 @@ class Settle:
         return now - self._since >= (self.period if lasting(fingerprint) else self.period_remeasured)
 
 
+# What other hosts' troubles bring about is read last: a host that is cut off fails these, and so do its peers.
+CONSEQUENCES = frozenset(
+    {
+        MAJORITY,
+        "sufficient-network-latency-requirement-for-role",
+        "sufficient-packet-loss-requirement-for-role",
+        ALL_READY,
+        "sufficient-masters-count",
+    }
+)
+
+
 def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
-    """One line per host and failing validation, then one per failing validation of the cluster."""
+    """One line per host and failing validation, then one per failing validation of the cluster; causes first."""
     lines = []
     for host in hosts:
         found = failing(host)
-        lines += [f"Host {host.name} validation {check.id} failed: {check.message}" for check in found]
+        lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in found]
         if not found and host.status == "insufficient":
-            lines.append(f"Host {host.name} is insufficient: {host.status_info}")
-    lines += [f"Cluster validation {check.id} failed: {check.message}" for check in cluster_failing(cluster)]
-    return tuple(lines)
+            lines.append(("", f"Host {host.name} is insufficient: {host.status_info}"))
+    lines += [
+        (check.id, f"Cluster validation {check.id} failed: {check.message}") for check in cluster_failing(cluster)
+    ]
+    lines.sort(key=lambda line: line[0] in CONSEQUENCES)
+    return tuple(text for _, text in lines)
 
 
 def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
@@ -155,20 +170,41 @@ def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
 
 
 def missing(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
-    """One line per expected host that never registered: by name where it has one, the others by number."""
+    """One line per expected host that never registered: by MAC or name where it has one, the others by number."""
     short = expected.count - len(hosts)
     if short <= 0:
         return ()
     tally = f"{len(hosts)} of {expected.count} expected hosts registered"
+    seen = {mac for host in hosts for mac in host.macs}
     present = {host.name for host in hosts}
-    names = [name for name in expected.names if name not in present and name.split(".")[0] not in present]
-    if len(names) > short:
-        # Hosts that did register under other names (DHCP, say) may be among those looked for.
-        return (f"{short} of these hosts never registered ({tally}): {', '.join(names)}",)
-    lines = [f"Host {name} never registered ({tally})" for name in names]
-    if short > len(names):
-        lines.append(f"{short - len(names)} host(s) without a configured hostname never registered ({tally})")
+    if expected.macs and seen:
+        # What no registered host's network cards answer to, whatever the hosts call themselves.
+        lines = [
+            f"Host {name + ' ' if name else ''}with MAC address {', '.join(sorted(macs))} never registered ({tally})"
+            for name, macs in expected.macs
+            if macs and not macs & seen
+        ][:short]
+    else:
+        names = [name for name in expected.names if name not in present and name.split(".")[0] not in present]
+        if len(names) > short:
+            # Hosts that did register under other names (DHCP, say) may be among those looked for.
+            return (f"{short} of these hosts never registered ({tally}): {', '.join(names)}",)
+        lines = [f"Host {name} never registered ({tally})" for name in names]
+    if short > len(lines):
+        what = "that the configuration does not describe" if expected.macs else "without a configured hostname"
+        lines.append(f"{short - len(lines)} host(s) {what} never registered ({tally})")
     return tuple(lines)
+
+
+def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
+    """One line when more hosts have registered than the configuration has replicas; names the strangers."""
+    if len(hosts) <= expected.count:
+        return ()
+    known = {mac for _, macs in expected.macs for mac in macs}
+    strangers = [host for host in hosts if known and not host.macs & known] or list(hosts)
+    names = ", ".join(f"{host.name} ({', '.join(sorted(host.macs)) or host.id})" for host in strangers)
+    which = "not described by the configuration" if known and len(strangers) < len(hosts) else "registered"
+    return (f"{len(hosts)} hosts registered, the configuration has replicas for {expected.count}; {which}: {names}",)
 
 
 def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:

@@ -37,6 +37,7 @@ class HostSeen:
     role: str = ""
     checks: tuple[Check, ...] = ()
     logs_sent: bool = False
+    macs: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,12 @@ def checks_of(raw: object) -> tuple[Check, ...]:
 def host_of(raw: Json) -> HostSeen:
     """A host of GET /v2/infra-envs/{id}/hosts; its name is the requested one, else the inventory's, else its id."""
     identity = str(raw.get("id") or "")
-    name = str(raw.get("requested_hostname") or "") or _inventory_hostname(raw.get("inventory")) or identity
+    inventory = _inventory(raw.get("inventory"))
+    name = str(raw.get("requested_hostname") or "") or str(inventory.get("hostname") or "") or identity
     progress = raw.get("progress")
     role = str(raw.get("role") or "")
+    nics = inventory.get("interfaces")
+    macs = [nic.get("mac_address") for nic in nics if isinstance(nic, Mapping)] if isinstance(nics, list) else []
     return HostSeen(
         id=identity,
         name=name,
@@ -82,15 +86,16 @@ def host_of(raw: Json) -> HostSeen:
         role=str(raw.get("suggested_role") or "") if role in ("", "auto-assign") else role,
         checks=checks_of(raw.get("validations_info")),
         logs_sent=bool(raw.get("logs_collected_at")) or raw.get("logs_info") in ("completed", "timeout"),
+        macs=frozenset(str(mac).lower() for mac in macs if mac),
     )
 
 
-def _inventory_hostname(raw: object) -> str:
+def _inventory(raw: object) -> Json:
     try:
-        inventory = json.loads(raw) if isinstance(raw, str) and raw else raw
+        found = json.loads(raw) if isinstance(raw, str) and raw else raw
     except ValueError:
-        return ""
-    return str(inventory.get("hostname") or "") if isinstance(inventory, Mapping) else ""
+        return {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def cluster_of(raw: Json) -> ClusterSeen:

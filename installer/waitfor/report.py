@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ class Reporter:
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self._event_counts: Counter[tuple[str, ...]] = Counter()
         self._said: dict[str, str] = {}
         self._checks: dict[tuple[str, str], Check] = {}
         self._status = ""
@@ -31,23 +29,12 @@ class Reporter:
         self._said[topic] = text
 
     def new_events(self, events: Sequence[dict[str, Any]]) -> bool:
-        """Logs events not seen before, in the order given; gives whether there were any.
-
-        Two events may be alike in all fields, so alike ones are counted rather than looked up.
-        """
-        counts: Counter[tuple[str, ...]] = Counter()
-        fresh = False
+        """Logs and keeps events that came after all before; gives whether there were any."""
         for event in events:
-            key = tuple(str(event.get(name) or "") for name in ("event_time", "name", "host_id", "severity", "message"))
-            counts[key] += 1
-            if counts[key] <= self._event_counts[key]:
-                continue
-            self._event_counts[key] += 1
             self.events.append(event)
-            fresh = True
             text = str(event.get("message") or event.get("name") or "")
             log.log(logging.INFO if event.get("severity") == "info" else logging.WARNING, text)
-        return fresh
+        return bool(events)
 
     def validations(self, cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> None:
         """Logs validations that are new or whose message changed."""

@@ -35,6 +35,8 @@ class RestClient:
         # machine network, and exactly one CA is trusted.
         self._session.trust_env = False
         self._session.headers["Watcher-Authorization"] = token
+        # (ETag, answer) by path: a state that has not changed is neither sent nor read again.
+        self._seen: dict[str, tuple[str, Any]] = {}
         self._ca = tempfile.NamedTemporaryFile("w", prefix="node0-ca-", suffix=".pem")  # noqa: SIM115
         self._ca.write(ca_pem)
         self._ca.flush()
@@ -44,11 +46,14 @@ class RestClient:
         self._session.close()
         self._ca.close()
 
-    def _get(self, path: str, params: Mapping[str, str] | None = None, *, stream: bool = False) -> requests.Response:
+    def _get(
+        self, path: str, params: Mapping[str, str] | None = None, *, stream: bool = False, etag: str = ""
+    ) -> requests.Response:
         try:
             answer = self._session.get(
                 self.url + path,
                 params=params,
+                headers={"If-None-Match": etag} if etag else None,
                 timeout=self._timeout,
                 verify=self._ca.name,
                 stream=stream,
@@ -58,17 +63,23 @@ class RestClient:
             raise ServiceUntrusted(f"TLS with {self.url} failed: {innermost(error)}") from error
         except requests.exceptions.RequestException as error:
             raise RestError(f"{self.url} does not answer: {innermost(error)}") from error
-        if answer.status_code != 200:
+        if answer.status_code != 200 and not (etag and answer.status_code == 304):
             with answer:
                 raise RestError(f"GET {path}: {answer.status_code} {_reason(answer)}", answer.status_code)
         return answer
 
     def _json(self, path: str, params: Mapping[str, str] | None = None) -> Any:
-        answer = self._get(path, params)
+        known = None if params else self._seen.get(path)
+        answer = self._get(path, params, etag=known[0] if known else "")
+        if known and answer.status_code == 304:
+            return known[1]
         try:
-            return answer.json()
+            value = answer.json()
         except ValueError as error:
             raise RestError(f"GET {path}: the answer is not JSON", answer.status_code) from error
+        if not params and answer.headers.get("ETag"):
+            self._seen[path] = (answer.headers["ETag"], value)
+        return value
 
     def _list(self, path: str, params: Mapping[str, str] | None = None) -> list[Json]:
         items = self._json(path, params)
@@ -77,7 +88,7 @@ class RestClient:
         return items
 
     def infra_envs(self) -> list[Json]:
-        """All infra-envs; also the probe for life."""
+        """All infra-envs."""
         return self._list("/infra-envs")
 
     def clusters(self) -> list[Json]:
@@ -95,9 +106,10 @@ class RestClient:
         """Hosts that registered with the infra-env."""
         return self._list(f"/infra-envs/{infra_env_id}/hosts")
 
-    def events(self, infra_env_id: str) -> list[Json]:
-        """All events of the infra-env, the oldest first."""
-        return self._list("/events", {"infra_env_id": infra_env_id, "order": "ascending"})
+    def events(self, infra_env_id: str, offset: int = 0) -> list[Json]:
+        """Events of the infra-env after the first ``offset``, the oldest first; also the probe for life."""
+        query = {"infra_env_id": infra_env_id, "order": "ascending"}
+        return self._list("/events", query | ({"offset": str(offset)} if offset else {}))
 
     def download_logs(self, cluster_id: str, target: Path) -> int:
         """Streams the cluster's log archive (tar.gz) to ``target``; gives its size in bytes."""

@@ -12,6 +12,9 @@ class Settings:
     rest_port: int = 8090
     ssh_port: int = 22
     interval: float = 2.0
+    # While nothing changes: each look costs the hosts' processors, which have an installation to do.
+    interval_quiet: float = 5.0
+    quiet_after: float = 15.0
     connect_timeout: float = 3.0
     read_timeout: float = 10.0
     bootstrap: float = 3600.0
@@ -27,6 +30,9 @@ class Settings:
     settle_remeasured: float = 75.0
     ready_limit: float = 60.0
     notice_every: float = 30.0
+    # A host that boots more slowly than the others is no news; one that never registers must be told long before the
+    # time-out.
+    missing_after: float = 300.0
     unreachable_after: float = 120.0
     lost_after: float = 30.0
     logs_wait: float = 120.0

@@ -16,11 +16,16 @@ STATE_KEY = "node0"
 
 @dataclass(frozen=True)
 class Expected:
-    """Hosts that the configuration promises. ``names``: hostnames that the user gave, empty texts left out."""
+    """Hosts that the configuration promises. ``names``: hostnames that the user gave, empty texts left out.
+
+    ``macs``: the MAC addresses (lower case) of each host that the configuration describes, with its name or an empty
+    text; ``count`` may be larger.
+    """
 
     names: tuple[str, ...]
     count: int
     single_node: bool
+    macs: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,10 +67,13 @@ def _expected(part: dict[str, Any]) -> Expected:
     try:
         control_plane, arbiters, workers = (int(hosts.get(key) or 0) for key in ("controlPlane", "arbiters", "workers"))
         names = [str(name or "") for name in hosts.get("names") or ()]
+        given = hosts.get("macAddresses") or []
+        macs = [frozenset(str(mac).lower() for mac in found) for found in given]
     except (TypeError, ValueError) as error:
         raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts cannot be read: {error}") from error
     count = control_plane + arbiters + workers
-    return Expected(tuple(name for name in names if name), count or len(names), count == 1)
+    described = tuple(zip(names, macs, strict=False)) if len(macs) == len(names) else ()
+    return Expected(tuple(name for name in names if name), count or len(names), count == 1, described)
 
 
 def _read(path: Path, what: str) -> str:

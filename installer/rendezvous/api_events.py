@@ -1,0 +1,106 @@
+"""Handlers of events: listed by the database, sent as they are stored (installer.md §5.7)."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from installer.rendezvous import events as catalogue
+from installer.rendezvous.app import Service, body_of
+from installer.rendezvous.errors import BadRequest
+from installer.rendezvous.model import Event
+
+Response = web.StreamResponse
+SEVERITIES = ("info", "warning", "error", "critical")
+LARGEST = 100_000
+
+
+def _number(request: web.Request, name: str, least: int) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        number = int(text)
+    except ValueError:
+        raise BadRequest(f"{name} must be a number, not {text!r}") from None
+    if number < least:
+        raise BadRequest(f"{name} must be {least} or more, not {number}")
+    return number
+
+
+def _many(request: web.Request, name: str) -> list[str]:
+    return [value for text in request.query.getall(name, []) for value in text.split(",") if value]
+
+
+def condition(service: Service, request: web.Request) -> tuple[str, list[object]]:
+    """WHERE clause and values for the filters of a request. Raises BadRequest or NotFound."""
+    query = request.query
+    parts: list[str] = []
+    values: list[object] = []
+    for key in ("cluster_id", "host_id"):
+        if query.get(key):
+            parts.append(f"{key}=?")
+            values.append(query[key])
+    wanted = query.get("infra_env_id")
+    if wanted:
+        # An event of the cluster belongs to the infra-env that the cluster's hosts come from.
+        parts.append("(infra_env_id=? OR (infra_env_id IS NULL AND cluster_id=?))")
+        values += [wanted, service.engine.store.infra_env(wanted).cluster_id]
+    for key, column in (("severities", "severity"), ("categories", "category"), ("host_ids", "host_id")):
+        chosen = _many(request, key)
+        if key == "severities" and set(chosen) - set(SEVERITIES):
+            raise BadRequest(f"severities must be of {', '.join(SEVERITIES)}")
+        if chosen:
+            parts.append(f"{column} IN ({','.join('?' * len(chosen))})")
+            values += chosen
+    if query.get("cluster_level", "").lower() == "true":
+        parts.append("host_id IS NULL")
+    if query.get("message"):
+        parts.append("json_extract(CAST(doc AS TEXT), '$.message') LIKE ? ESCAPE '!'")
+        escaped = query["message"].replace("!", "!!").replace("%", "!%").replace("_", "!_")
+        values.append(f"%{escaped}%")
+    return ("WHERE " + " AND ".join(parts) if parts else ""), values
+
+
+async def list_all(service: Service, request: web.Request) -> Response:
+    """GET /events: filters and paging; headers tell how many there are in all, and of each severity."""
+    offset, limit = _number(request, "offset", 0) or 0, _number(request, "limit", -1)
+    order = request.query.get("order", "ascending")
+    if order not in ("ascending", "descending"):
+        raise BadRequest(f"order must be ascending or descending, not {order!r}")
+    where, values = condition(service, request)
+    store = service.engine.store
+    counts = store.count_events(where, values)
+    direction = "ASC" if order == "ascending" else "DESC"
+    rest = f"{where} ORDER BY seq {direction} LIMIT ? OFFSET ?"
+    rows = store.select_events(rest, [*values, LARGEST if limit is None or limit < 0 else limit, offset])
+    answer = web.Response(body=b"[" + b",".join(bytes(doc) for _, doc in rows) + b"]", content_type="application/json")
+    for severity in SEVERITIES:
+        answer.headers[f"Severity-Count-{severity.capitalize()}"] = str(counts.get(severity, 0))
+    answer.headers["Event-Count"] = str(sum(counts.values()))
+    return answer
+
+
+async def trigger(service: Service, request: web.Request) -> Response:
+    """POST /events: a host's own event (the orchestrator's, a controller's)."""
+    body = await body_of(request)
+    for key in ("name", "severity", "message", "event_time", "cluster_id"):
+        if key != "name" and not body.get(key):
+            raise BadRequest(f"{key} is required")
+    if body["severity"] not in SEVERITIES:
+        raise BadRequest(f"severity must be of {', '.join(SEVERITIES)}")
+    store = service.engine.store
+    cluster = store.cluster(str(body["cluster_id"]))
+    event = Event(
+        name=str(body.get("name") or "event"),
+        severity=str(body["severity"]),
+        message=catalogue.plain(str(body["message"])),
+        event_time=str(body["event_time"]),
+        category="metrics" if body.get("category") == "metrics" else "user",
+        cluster_id=cluster.id,
+        host_id=str(body["host_id"]) if body.get("host_id") else None,
+        infra_env_id=str(body["infra_env_id"]) if body.get("infra_env_id") else None,
+        props=str(body.get("props") or ""),
+    )
+    with store.change():
+        store.add_event(event)
+    return web.Response(status=201)
