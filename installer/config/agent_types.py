@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.config.decode import key
-from installer.config.types import Bmc, ObjectMeta, RootDeviceHints
+from installer.config.platform_types import Bmc, RootDeviceHints
+from installer.config.types import ObjectMeta
 
 
 @dataclass(frozen=True)

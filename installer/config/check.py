@@ -99,6 +99,16 @@ def redacted_pull_secret(value: str) -> str:
     return f"<auths of {hosts}>" if hosts else "<no auths>"
 
 
+def without_password(url: str) -> str:
+    """A URL as an error message may show it."""
+    return re.sub(r"(?<=//)([^/@:]*):[^/@]*@", r"\1:***@", url)
+
+
+def without_private_key(text: str) -> str:
+    """PEM text as an error message may show it: not at all if somebody put a key into it."""
+    return "<not shown: it holds a private key>" if "PRIVATE KEY" in text else text
+
+
 def ssh_key(line: str) -> str | None:
     """One line of authorized_keys, options allowed."""
     from cryptography.exceptions import UnsupportedAlgorithm

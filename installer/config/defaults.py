@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 from dataclasses import replace
 
+from installer.config import check, vsphere
 from installer.config.fielderror import FieldError, invalid
-from installer.config.types import (
-    BareMetalPlatform,
-    ClusterNetworkEntry,
-    InstallConfig,
-    MachineNetworkEntry,
-    MachinePool,
-    Networking,
-)
-
-log = logging.getLogger(__name__)
+from installer.config.platform_types import BareMetalPlatform, VipPlatform
+from installer.config.types import ClusterNetworkEntry, InstallConfig, MachineNetworkEntry, MachinePool, Networking
 
 DEFAULT_ARCHITECTURE = "amd64"
 OVN = "OVNKubernetes"
 _KNOWN_NETWORK_TYPES = (OVN, "OpenShiftSDN", "Kuryr")
 _UPCONVERTED = ("v1beta3", "v1beta4")
+PROVISIONING_CIDR = "172.22.0.0/24"
+# Addresses of a provisioning network that has room for a DHCP range from the 10th on.
+_SMALLEST = 16
 
 
 def _networking(networking: Networking) -> Networking:
@@ -54,7 +49,7 @@ def _networking(networking: Networking) -> Networking:
     )
 
 
-def _vips(platform: BareMetalPlatform, errors: list[FieldError]) -> BareMetalPlatform:
+def _vips(name: str, platform: VipPlatform, errors: list[FieldError]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for path, one, many in (
         ("apiVIPs", platform.api_vip, platform.api_vips),
@@ -64,12 +59,26 @@ def _vips(platform: BareMetalPlatform, errors: list[FieldError]) -> BareMetalPla
         if one and many and one not in many:
             errors.append(
                 invalid(
-                    f"platform.baremetal.{path}",
+                    f"platform.{name}.{path}",
                     one,
                     f"differs from the deprecated singular field, which must be one of {path} or absent",
                 )
             )
-    return replace(platform, api_vips=found["apiVIPs"], ingress_vips=found["ingressVIPs"])
+    return {"api_vips": found["apiVIPs"], "ingress_vips": found["ingressVIPs"]}
+
+
+def _baremetal(platform: BareMetalPlatform, errors: list[FieldError]) -> BareMetalPlatform:
+    vips = _vips("baremetal", platform, errors)
+    platform = replace(platform, api_vips=vips["api_vips"], ingress_vips=vips["ingress_vips"])
+    if platform.provisioning_dhcp_external and not platform.provisioning_network:
+        platform = replace(platform, provisioning_network="Unmanaged")
+    old = platform.provisioning_host_ip
+    if old and not platform.cluster_provisioning_ip:
+        platform = replace(platform, cluster_provisioning_ip=old)
+    if old and old != platform.cluster_provisioning_ip:
+        text = "provisioningHostIP is deprecated; only clusterProvisioningIP needs to be specified"
+        errors.append(invalid("platform.baremetal.provisioningHostIP", old, text))
+    return platform
 
 
 def upconvert(config: InstallConfig) -> tuple[InstallConfig, list[FieldError]]:
@@ -79,10 +88,18 @@ def upconvert(config: InstallConfig) -> tuple[InstallConfig, list[FieldError]]:
         config = replace(config, api_version="v1")
     if config.networking is not None:
         config = replace(config, networking=_networking(config.networking))
-    if config.platform.baremetal is not None:
-        baremetal = _vips(config.platform.baremetal, errors)
-        config = replace(config, platform=replace(config.platform, baremetal=baremetal))
-    return config, errors
+    platform = config.platform
+    if platform.baremetal is not None:
+        platform = replace(platform, baremetal=_baremetal(platform.baremetal, errors))
+    if platform.vsphere is not None:
+        vips = _vips("vsphere", platform.vsphere, errors)
+        plain = replace(platform.vsphere, api_vips=vips["api_vips"], ingress_vips=vips["ingress_vips"])
+        platform = replace(platform, vsphere=vsphere.upconvert(plain))
+    if platform.nutanix is not None:
+        vips = _vips("nutanix", platform.nutanix, errors)
+        nutanix = replace(platform.nutanix, api_vips=vips["api_vips"], ingress_vips=vips["ingress_vips"])
+        platform = replace(platform, nutanix=nutanix)
+    return replace(config, platform=platform), errors
 
 
 def _pool(pool: MachinePool | None, name: str, replicas: int) -> MachinePool:
@@ -116,44 +133,34 @@ def apply(config: InstallConfig) -> InstallConfig:
     if config.arbiter is not None:
         config = replace(config, arbiter=_pool(config.arbiter, "arbiter", 0))
     if config.platform.baremetal is not None:
-        baremetal = config.platform.baremetal
-        baremetal = replace(baremetal, provisioning_network=baremetal.provisioning_network or "Managed")
+        baremetal = _provisioning(config.platform.baremetal)
         config = replace(config, platform=replace(config.platform, baremetal=baremetal))
+    if config.platform.nutanix is not None and not config.credentials_mode:
+        config = replace(config, credentials_mode="Manual")
     return config
+
+
+def _provisioning(platform: BareMetalPlatform) -> BareMetalPlatform:
+    """The provisioning network's CIDR, addresses and DHCP range, where there is such a network."""
+    platform = replace(platform, provisioning_network=platform.provisioning_network or "Managed")
+    if platform.provisioning_network == "Disabled":
+        return platform
+    platform = replace(platform, provisioning_network_cidr=platform.provisioning_network_cidr or PROVISIONING_CIDR)
+    net = check.network(platform.provisioning_network_cidr)
+    if net is None or net.num_addresses < _SMALLEST:
+        return platform
+    dhcp = platform.provisioning_dhcp_range
+    if platform.provisioning_network == "Managed":
+        dhcp = dhcp or f"{net[10]},{net[-2]}"
+    return replace(
+        platform,
+        bootstrap_provisioning_ip=platform.bootstrap_provisioning_ip or str(net[2]),
+        cluster_provisioning_ip=platform.cluster_provisioning_ip or str(net[3]),
+        provisioning_dhcp_range=dhcp,
+    )
 
 
 def _host_prefix(entry: ClusterNetworkEntry) -> ClusterNetworkEntry:
     if entry.host_prefix is not None:
         return entry
     return replace(entry, host_prefix=64 if ":" in entry.cidr else 23)
-
-
-def ignored(config: InstallConfig) -> list[str]:
-    """What is set and has no effect with the agent installer: one `<path>: <value> is ignored` each."""
-    notes: list[str] = []
-
-    def note(path: str, value: object, default: object = "") -> None:
-        if value not in (None, "", (), {}, default):
-            notes.append(f"{path}: {value} is ignored")
-
-    note("publish", config.publish, "External")
-    note("credentialsMode", config.credentials_mode)
-    if config.bootstrap_in_place is not None:
-        note("bootstrapInPlace.installationDisk", config.bootstrap_in_place.installation_disk)
-    for path, pool in [("controlPlane", config.control_plane)] + [
-        (f"compute[{index}]", pool) for index, pool in enumerate(config.compute)
-    ]:
-        if pool is not None:
-            note(f"{path}.platform", pool.platform)
-            note(f"{path}.hyperthreading", pool.hyperthreading, "Enabled")
-    baremetal = config.platform.baremetal
-    if baremetal is not None:
-        note("platform.baremetal.externalBridge", baremetal.external_bridge)
-        note("platform.baremetal.provisioningBridge", baremetal.provisioning_bridge)
-        note("platform.baremetal.defaultMachinePlatform", baremetal.default_machine_platform)
-        for index, host in enumerate(baremetal.hosts):
-            note(f"platform.baremetal.hosts[{index}].bootMode", host.boot_mode, "UEFI")
-    if isinstance(config.platform.vsphere, dict):
-        for name in ("clusterOSImage", "defaultMachinePlatform", "diskType", "loadBalancer", "hosts"):
-            note(f"platform.vsphere.{name}", config.platform.vsphere.get(name))
-    return notes

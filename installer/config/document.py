@@ -123,7 +123,7 @@ def dump(data: Any) -> str:
     return str(yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=1 << 20))
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """SafeDumper that never writes anchors and shows texts of several lines as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from installer.config import defaults, rules, rules_agent
+import yaml
+
+from installer.config import defaults, notes, prerelease, rules, rules_agent
 from installer.config.agent_types import AgentConfig, Host
 from installer.config.decode import decode
 from installer.config.document import YamlError, compose, dump, load_all
@@ -22,6 +25,7 @@ log = logging.getLogger(__name__)
 INSTALL_CONFIG_FILE = "install-config.yaml"
 AGENT_CONFIG_FILE = "agent-config.yaml"
 MANIFESTS_DIR = "openshift"
+OLD_DIR = "cluster-manifests"
 
 _LABELS = {INSTALL_CONFIG: "Install Config", AGENT_CONFIG: "Agent Config", EXTRA_MANIFESTS: "Extra Manifests"}
 
@@ -58,10 +62,9 @@ def parse_install_config(text: str) -> InstallConfig:
     if config.api_version != "v1":
         problem = invalid("apiVersion", config.api_version, 'install-config version must be "v1"')
         raise_if_any("invalid install-config configuration", [problem])
-    for note in defaults.ignored(config):
-        log.warning(note)
-    config = defaults.apply(config)
+    given, config = config, defaults.apply(config)
     errors += rules.run(config)
+    notes.log_all(given, config)
     log.info(
         "Configuration has %d master replicas, %d arbiter replicas, and %d worker replicas",
         config.masters,
@@ -73,15 +76,19 @@ def parse_install_config(text: str) -> InstallConfig:
 
 
 def parse_agent_config(text: str) -> AgentConfig:
-    """Decode and validate an agent-config, its hosts apart."""
-    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "")
+    """Decode and validate an agent-config, its hosts apart. Raises ConfigError."""
+    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", prerelease.current_form)
     raise_if_any("invalid Agent Config configuration", list(rules_agent.agent_config(config)), AGENT_CONFIG_FILE)
     return config
 
 
-def _decode(text: str, cls: type[T], file: str, wrap: str) -> T:
+def _decode(
+    text: str, cls: type[T], file: str, wrap: str, convert: Callable[[yaml.Node], yaml.Node] | None = None
+) -> T:
     try:
         node = compose(text)
+        if node is not None and convert is not None:
+            node = convert(node)
     except YamlError as error:
         raise ConfigError(f"{wrap}failed to unmarshal {file}: {error}", file=file) from error
     if node is None:
@@ -109,6 +116,14 @@ def resolve_hosts(install: InstallConfig, agent: AgentConfig) -> tuple[Host, ...
         log.warning(warning)
     raise_if_any("invalid Hosts configuration", errors, AGENT_CONFIG_FILE)
     return hosts
+
+
+def _near(directory: Path) -> str:
+    """The first description of this installer had its users put the configs where now the manifests are."""
+    misplaced = [name for name in (INSTALL_CONFIG_FILE, AGENT_CONFIG_FILE) if (directory / OLD_DIR / name).exists()]
+    if not misplaced:
+        return ""
+    return f"; {' and '.join(f'{OLD_DIR}/{name}' for name in misplaced)} must be moved to {directory} to be read"
 
 
 def _read(directory: Path, name: str) -> bytes | None:
@@ -175,7 +190,9 @@ def load_inputs(directory: Path, target: str) -> Inputs:
         if not given and asset == INSTALL_CONFIG:
             raise AssetError(
                 f'failed to fetch {target}: failed to load asset "{label}"',
-                ConfigError(f"missing configuration or manifest file: {directory / name} does not exist"),
+                ConfigError(
+                    f"missing configuration or manifest file: {directory / name} does not exist{_near(directory)}"
+                ),
             )
         found[asset] = given
     manifests = _extra_manifests(directory)

@@ -9,7 +9,7 @@ from typing import Any
 from installer.config import check
 from installer.config.agent_types import AgentConfig, Host, Interface
 from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
-from installer.config.types import BareMetalPlatform, RootDeviceHints
+from installer.config.platform_types import BareMetalPlatform, RootDeviceHints
 from installer.errors import ConfigError
 
 API_VERSION = "v1beta1"

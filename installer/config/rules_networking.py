@@ -102,7 +102,7 @@ def service_network(config: InstallConfig) -> Iterator[FieldError]:
 
 @rule("13", "networking.clusterNetwork")
 def cluster_network(config: InstallConfig) -> Iterator[FieldError]:
-    """Real networks apart from all others, and host prefixes that fit them (rule 14)."""
+    """Real networks apart from all others."""
     net = _net(config)
     before = [
         (f"cluster network must not overlap with machine network {index}:", entry.cidr)
@@ -112,35 +112,36 @@ def cluster_network(config: InstallConfig) -> Iterator[FieldError]:
         (f"cluster network must not overlap with service network {index}:", value)
         for index, value in enumerate(net.service_network)
     ]
-    prefixes: set[int] = set()
     for index, entry in enumerate(net.cluster_network):
-        path = f"networking.clusterNetwork[{index}]"
+        path = f"networking.clusterNetwork[{index}].cidr"
         if problem := check.cidr(entry.cidr):
-            yield invalid(f"{path}.cidr", entry.cidr, problem)
-        yield from _earlier(f"{path}.cidr", entry.cidr, before)
-        yield from _ovn_overlap(net, f"{path}.cidr", entry.cidr)
+            yield invalid(path, entry.cidr, problem)
+        yield from _earlier(path, entry.cidr, before)
+        yield from _ovn_overlap(net, path, entry.cidr)
         before.append((f"cluster network must not overlap with cluster network {index}:", entry.cidr))
-        found, prefix = check.network(entry.cidr), entry.host_prefix or 0
+
+
+@rule("14", "networking.clusterNetwork[].hostPrefix")
+def host_prefixes(config: InstallConfig) -> Iterator[FieldError]:
+    """Such that a node's network fits into the cluster's; one value for all of IPv4, 64 for IPv6."""
+    prefixes: set[int] = set()
+    for index, entry in enumerate(_net(config).cluster_network):
+        path, prefix = f"networking.clusterNetwork[{index}].hostPrefix", entry.host_prefix or 0
+        found = check.network(entry.cidr)
         if prefix < 0:
-            yield invalid(f"{path}.hostPrefix", prefix, "hostPrefix must be positive")
+            yield invalid(path, prefix, "hostPrefix must be positive")
         elif found is not None and prefix < found.prefixlen:
-            yield invalid(
-                f"{path}.hostPrefix",
-                prefix,
-                f"cluster network host subnetwork prefix must not be larger size than CIDR {entry.cidr}",
-            )
+            text = "cluster network host subnetwork prefix must not be larger size than CIDR"
+            yield invalid(path, prefix, f"{text} {entry.cidr}")
         elif found is not None and found.version == 6 and prefix != 64:
-            yield invalid(
-                f"{path}.hostPrefix", prefix, "cluster network host subnetwork prefix must be 64 for IPv6 networks"
-            )
+            yield invalid(path, prefix, "cluster network host subnetwork prefix must be 64 for IPv6 networks")
+        elif found is not None and prefix > found.max_prefixlen:
+            yield invalid(path, prefix, f"must not be longer than {found.max_prefixlen}")
         if found is not None and found.version == 4:
             prefixes.add(prefix)
             if len(prefixes) > 1:
-                yield invalid(
-                    f"{path}.hostPrefix",
-                    prefix,
-                    "cluster network host subnetwork prefix must be the same value for IPv4",
-                )
+                text = "cluster network host subnetwork prefix must be the same value for IPv4 networks"
+                yield invalid(path, prefix, text)
 
 
 def _families(values: list[str]) -> list[int]:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, unsupported
 from installer.config.rules import rule
-from installer.config.types import InstallConfig
+from installer.config.types import ImageSource, InstallConfig
 
 POLICIES = ("AllowContactingSource", "NeverContactSource")
 
 
 @rule("46", "proxy")
 def proxy(config: InstallConfig) -> Iterator[FieldError]:
-    """At least one proxy, of the right scheme (47), and a list of exceptions (48)."""
+    """At least one."""
+    if config.proxy is not None and not config.proxy.http_proxy and not config.proxy.https_proxy:
+        yield required("proxy", "must include httpProxy or httpsProxy")
+
+
+@rule("47", "proxy.{httpProxy,httpsProxy}")
+def proxy_urls(config: InstallConfig) -> Iterator[FieldError]:
+    """URIs of the right scheme, outside the cluster's own networks; passwords in them are not shown."""
     if config.proxy is None:
         return
-    if not config.proxy.http_proxy and not config.proxy.https_proxy:
-        yield required("proxy", "must include httpProxy or httpsProxy")
     for name, value, schemes in (
         ("httpProxy", config.proxy.http_proxy, ("http",)),
         ("httpsProxy", config.proxy.https_proxy, ("http", "https")),
@@ -29,12 +33,11 @@ def proxy(config: InstallConfig) -> Iterator[FieldError]:
             continue
         path = f"proxy.{name}"
         if problem := check.uri(value, schemes):
-            yield invalid(path, value, problem)
+            yield invalid(path, check.without_password(value), problem)
             continue
         if urlsplit(value).scheme not in schemes:
             yield unsupported(path, urlsplit(value).scheme, schemes)
         yield from _inside(config, path, value)
-    yield from _no_proxy(config.proxy.no_proxy)
 
 
 def _inside(config: InstallConfig, path: str, value: str) -> Iterator[FieldError]:
@@ -43,52 +46,71 @@ def _inside(config: InstallConfig, path: str, value: str) -> Iterator[FieldError
         return
     lists = [("cluster networks", entry.cidr) for entry in config.networking.cluster_network]
     lists += [("service networks", item) for item in config.networking.service_network]
+    ovn = config.networking.ovn_kubernetes_config
+    if ovn is not None and ovn.ipv4 is not None:
+        lists.append(("ovn-kubernetes IPv4 InternalJoinSubnet", ovn.ipv4.internal_join_subnet))
     for name, item in lists:
         network = check.network(item)
         if network is not None and host in network:
-            yield invalid(path, value, f"proxy value is part of the {name} {item}")
+            yield invalid(path, check.without_password(value), f"proxy value is part of the {name} {item}")
 
 
-def _no_proxy(value: str) -> Iterator[FieldError]:
+@rule("48", "proxy.noProxy")
+def no_proxy(config: InstallConfig) -> Iterator[FieldError]:
+    """Addresses, networks and domains, without blanks; or everything."""
+    value = config.proxy.no_proxy if config.proxy else ""
     if not value or value == "*":
         return
     if " " in value:
         yield invalid("proxy.noProxy", value, "noProxy must not have spaces")
-        return
-    for item in value.split(","):
-        plain = item.removeprefix(".")
-        if check.address(item) is None and check.network(item) is None and check.domain(plain.lower()):
-            yield invalid(
-                "proxy.noProxy",
-                value,
-                f"each element of noProxy must be a IP, CIDR or domain without wildcard "
-                f"characters, which is violated by element {item!r}",
+    for index, item in enumerate(value.split(",")):
+        plain = item.strip()
+        if (
+            check.address(plain) is None
+            and check.network(plain) is None
+            and check.domain(plain.removeprefix(".").lower())
+        ):
+            text = (
+                "each element of noProxy must be a IP, CIDR or domain without wildcard characters, which is violated by"
             )
+            yield invalid("proxy.noProxy", value, f'{text} element {index} "{item}"')
 
 
-@rule("49", "imageDigestSources")
-def mirrors(config: InstallConfig) -> Iterator[FieldError]:
-    """Repositories, never references; policies (50); one spelling only (51)."""
+def _lists(config: InstallConfig) -> Iterator[tuple[str, ImageSource]]:
     for name, sources in (
         ("imageContentSources", config.image_content_sources),
         ("imageDigestSources", config.image_digest_sources),
     ):
         for index, source in enumerate(sources):
-            path = f"{name}[{index}]"
-            if problem := check.repository(source.source):
-                yield invalid(f"{path}.source", source.source, problem)
-            for number, mirror in enumerate(source.mirrors):
-                if problem := check.repository(mirror):
-                    yield invalid(f"{path}.mirrors[{number}]", mirror, problem)
-            if source.source_policy and source.source_policy not in POLICIES:
-                yield invalid(f"{path}.sourcePolicy", source.source_policy, f"supported values: {', '.join(POLICIES)}")
-            elif source.source_policy and not source.mirrors:
-                yield invalid(
-                    f"{path}.sourcePolicy", source.source_policy, "sourcePolicy cannot be set without mirrors"
-                )
+            yield f"{name}[{index}]", source
+
+
+@rule("49", "imageContentSources, imageDigestSources")
+def mirrors(config: InstallConfig) -> Iterator[FieldError]:
+    """Repositories, never references."""
+    for path, source in _lists(config):
+        if problem := check.repository(source.source):
+            yield invalid(f"{path}.source", source.source, problem)
+        for number, mirror in enumerate(source.mirrors):
+            if problem := check.repository(mirror):
+                yield invalid(f"{path}.mirrors[{number}]", mirror, problem)
+
+
+@rule("50", "imageDigestSources[].sourcePolicy")
+def source_policies(config: InstallConfig) -> Iterator[FieldError]:
+    """One of two, and only where there are mirrors."""
+    for path, source in _lists(config):
+        policy = source.source_policy
+        if policy and policy not in POLICIES:
+            yield invalid(f"{path}.sourcePolicy", policy, f"supported values: {', '.join(POLICIES)}")
+        elif policy and not source.mirrors:
+            yield invalid(f"{path}.sourcePolicy", policy, "sourcePolicy cannot be set without mirrors")
+
+
+@rule("51", "imageContentSources")
+def one_spelling(config: InstallConfig) -> Iterator[FieldError]:
+    """Only one of the two kinds."""
     if config.image_content_sources and config.image_digest_sources:
-        yield invalid(
-            "imageContentSources",
-            [re.sub(r"\s", "", source.source) for source in config.image_content_sources],
-            "cannot set imageContentSources and imageDigestSources at the same time",
-        )
+        shown = [source.source for source in config.image_content_sources]
+        text = "cannot set imageContentSources and imageDigestSources at the same time"
+        yield invalid("imageContentSources", shown, text)

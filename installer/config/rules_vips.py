@@ -3,59 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, too_many
+from installer.config.platform_types import VipPlatform
 from installer.config.rules import rule
 from installer.config.types import InstallConfig
 
 
-def vips(config: InstallConfig) -> tuple[list[str], list[str], bool]:
-    """(API VIPs, ingress VIPs, load balancer is the user's) of a platform that has VIPs."""
-    if (baremetal := config.platform.baremetal) is not None:
-        user = baremetal.load_balancer is not None and baremetal.load_balancer.type == "UserManaged"
-        return list(baremetal.api_vips), list(baremetal.ingress_vips), user
-    raw: Any = config.platform.vsphere or config.platform.nutanix
-    if not isinstance(raw, dict):
-        return [], [], False
-    found = [
-        [str(item) for item in (raw.get(many) or ([raw[one]] if raw.get(one) else []))]
-        for many, one in (("apiVIPs", "apiVIP"), ("ingressVIPs", "ingressVIP"))
-    ]
-    balancer = raw.get("loadBalancer")
-    return found[0], found[1], isinstance(balancer, dict) and balancer.get("type") == "UserManaged"
-
-
 @rule("18", "platform.<p>.apiVIPs")
-def virtual_addresses(config: InstallConfig) -> Iterator[FieldError]:
-    """Both kinds given, apart from each other, in the machine networks, one of each family at most."""
-    platform = config.platform.name
-    if platform not in ("baremetal", "vsphere", "nutanix"):
+def api_vips(config: InstallConfig) -> Iterator[FieldError]:
+    """At least one, apart from the ingress', in the machine networks, one of each family at most."""
+    platform = config.platform.with_vips
+    if platform is not None:
+        yield from _vips(config, platform, "apiVIPs", "API", platform.api_vips, platform.ingress_vips)
+
+
+@rule("19", "platform.<p>.ingressVIPs")
+def ingress_vips(config: InstallConfig) -> Iterator[FieldError]:
+    """The same for the ingress."""
+    platform = config.platform.with_vips
+    if platform is not None:
+        yield from _vips(config, platform, "ingressVIPs", "Ingress", platform.ingress_vips, platform.api_vips)
+
+
+def _vips(
+    config: InstallConfig,
+    platform: VipPlatform,
+    name: str,
+    kind: str,
+    mine: tuple[str, ...],
+    others: tuple[str, ...],
+) -> Iterator[FieldError]:
+    path = f"platform.{config.platform.name}.{name}"
+    user_managed = platform.load_balancer is not None and platform.load_balancer.type == "UserManaged"
+    if not mine:
+        yield required(path, f"must specify at least one VIP for the {kind}")
+        if others:
+            other = "Ingress" if kind == "API" else "API"
+            yield required(path, f"must specify VIP for {kind}, when VIP for {other} is set")
         return
-    api, ingress, user_managed = vips(config)
-    for name, mine, others in (("apiVIPs", api, ingress), ("ingressVIPs", ingress, api)):
-        path = f"platform.{platform}.{name}"
-        kind = "API" if name == "apiVIPs" else "Ingress"
-        if not mine:
-            yield required(path, f"must specify at least one VIP for the {kind}")
-            continue
-        if len(mine) > 2:
-            yield too_many(path, len(mine), 2)
-        yield from _each(config, path, mine, [] if user_managed else others, user_managed)
-        families = [found.version for value in mine if (found := check.address(value)) is not None]
-        if len(mine) == 2 and sorted(families) != [4, 6]:
-            yield invalid(
-                path,
-                mine,
-                "If two API VIPs are given, one must be an IPv4 address, the other an IPv6".replace("API", kind),
-            )
-        if families:
-            yield from _primary(config, path, mine[0], families[0])
+    if len(mine) > 2:
+        yield too_many(path, len(mine), 2)
+    yield from _each(config, path, kind, mine, () if user_managed else others, user_managed)
+    families = [found.version for value in mine if (found := check.address(value)) is not None]
+    if len(mine) == 2 and sorted(families) != [4, 6]:
+        text = f"If two {kind} VIPs are given, one must be an IPv4 address, the other an IPv6"
+        yield invalid(path, list(mine), text)
+    if families:
+        yield from _primary(config, path, mine[0], families[0])
 
 
 def _each(
-    config: InstallConfig, path: str, mine: list[str], others: list[str], user_managed: bool
+    config: InstallConfig,
+    path: str,
+    kind: str,
+    mine: tuple[str, ...],
+    others: tuple[str, ...],
+    user_managed: bool,
 ) -> Iterator[FieldError]:
     networks = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
     for value in mine:
@@ -64,7 +69,8 @@ def _each(
             yield invalid(path, value, f'"{value}" is not a valid IP')
             continue
         if any(found == check.address(other) for other in others):
-            yield invalid(path, value, "VIP for API must not be one of the Ingress VIPs")
+            other = "Ingress" if kind == "API" else "API"
+            yield invalid(path, value, f"VIP for {kind} must not be one of the {other} VIPs")
         known = [net for net in map(check.network, networks) if net is not None]
         if not user_managed and known and not any(found in net for net in known):
             yield invalid(

@@ -6,10 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.config.decode import key
-
-# Platforms that install-config knows and the agent installer does not support (rule 21).
-OTHER_PLATFORMS = ("aws", "azure", "gcp", "ibmcloud", "openstack", "ovirt", "powervs")
-AGENT_PLATFORMS = ("baremetal", "vsphere", "nutanix", "none", "external")
+from installer.config.platform_types import Platform
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,24 @@ class Fencing:
 
 
 @dataclass(frozen=True)
+class DiskPlace:
+    """Which disk, and for a user's own where it is mounted."""
+
+    platform_disk_id: str = key("platformDiskID", default="")
+    mount_path: str = ""
+
+
+@dataclass(frozen=True)
+class DiskSetup:
+    """One of a pool's further disks: type is etcd, swap or user-defined, and the field of that name is set."""
+
+    type: str = ""
+    user_defined: DiskPlace | None = None
+    etcd: DiskPlace | None = None
+    swap: DiskPlace | None = None
+
+
+@dataclass(frozen=True)
 class MachinePool:
     """controlPlane, arbiter, or one of compute."""
 
@@ -52,7 +67,7 @@ class MachinePool:
     hyperthreading: str = ""
     platform: Any = None
     fencing: Fencing | None = None
-    disk_setup: Any = None
+    disk_setup: tuple[DiskSetup, ...] = ()
     management: Any = None
 
 
@@ -103,128 +118,6 @@ class Networking:
 
 
 @dataclass(frozen=True)
-class RootDeviceHints:
-    """Which disk to install to; all given hints must match (reference §1.3)."""
-
-    device_name: str = ""
-    hctl: str = ""
-    model: str = ""
-    vendor: str = ""
-    serial_number: str = ""
-    min_size_gigabytes: int | None = None
-    wwn: str = ""
-    wwn_with_extension: str = ""
-    wwn_vendor_extension: str = ""
-    rotational: bool | None = None
-
-
-@dataclass(frozen=True)
-class Bmc:
-    """A host's baseboard management controller."""
-
-    address: str = ""
-    username: str = ""
-    password: str = ""
-    disable_certificate_verification: bool | None = None
-
-
-@dataclass(frozen=True)
-class BareMetalHost:
-    """platform.baremetal.hosts[]: the agent installer uses them only where agent-config has none."""
-
-    name: str = ""
-    role: str = ""
-    bmc: Bmc | None = None
-    boot_mac_address: str = key("bootMACAddress", default="")
-    boot_mode: str = ""
-    hardware_profile: str = ""
-    root_device_hints: RootDeviceHints | None = None
-    network_config: Any = None
-
-
-@dataclass(frozen=True)
-class LoadBalancer:
-    """platform.<p>.loadBalancer."""
-
-    type: str = ""
-
-
-@dataclass(frozen=True)
-class BareMetalPlatform:
-    """platform.baremetal."""
-
-    api_vips: tuple[str, ...] = key("apiVIPs", default=())
-    ingress_vips: tuple[str, ...] = key("ingressVIPs", default=())
-    api_vip: str = key("apiVIP", default="")
-    ingress_vip: str = key("ingressVIP", default="")
-    hosts: tuple[BareMetalHost, ...] = ()
-    load_balancer: LoadBalancer | None = None
-    dns_records_type: str = ""
-    provisioning_network: str = ""
-    provisioning_network_cidr: str = key("provisioningNetworkCIDR", default="")
-    provisioning_network_interface: str = ""
-    provisioning_dhcp_external: bool | None = key("provisioningDHCPExternal", default=None)
-    provisioning_dhcp_range: str = key("provisioningDHCPRange", default="")
-    provisioning_bridge: str = ""
-    provisioning_mac_address: str = key("provisioningMACAddress", default="")
-    cluster_provisioning_ip: str = key("clusterProvisioningIP", default="")
-    bootstrap_provisioning_ip: str = key("bootstrapProvisioningIP", default="")
-    provisioning_host_ip: str = key("provisioningHostIP", default="")
-    bootstrap_external_static_ip: str = key("bootstrapExternalStaticIP", default="")
-    bootstrap_external_static_gateway: str = ""
-    bootstrap_external_static_dns: str = key("bootstrapExternalStaticDNS", default="")
-    external_bridge: str = ""
-    external_mac_address: str = key("externalMACAddress", default="")
-    libvirt_uri: str = key("libvirtURI", default="")
-    bootstrap_os_image: str = key("bootstrapOSImage", default="")
-    cluster_os_image: str = key("clusterOSImage", default="")
-    default_machine_platform: Any = None
-    additional_ntp_servers: tuple[str, ...] = key("additionalNTPServers", default=())
-    bmc_verify_ca: str = key("bmcVerifyCA", default="")
-
-
-@dataclass(frozen=True)
-class NonePlatform:
-    """platform.none: {}."""
-
-
-@dataclass(frozen=True)
-class ExternalPlatform:
-    """platform.external."""
-
-    platform_name: str = ""
-    cloud_controller_manager: str = ""
-
-
-@dataclass(frozen=True)
-class Platform:
-    """platform: exactly one is set. vsphere and nutanix stay plain data, their rules read them as such."""
-
-    none: NonePlatform | None = None
-    baremetal: BareMetalPlatform | None = None
-    external: ExternalPlatform | None = None
-    vsphere: Any = None
-    nutanix: Any = None
-    aws: Any = None
-    azure: Any = None
-    gcp: Any = None
-    ibmcloud: Any = None
-    openstack: Any = None
-    ovirt: Any = None
-    powervs: Any = None
-
-    def names(self) -> tuple[str, ...]:
-        """The platforms that are set."""
-        return tuple(name for name in (*AGENT_PLATFORMS, *OTHER_PLATFORMS) if getattr(self, name) is not None)
-
-    @property
-    def name(self) -> str:
-        """The platform's name, empty unless exactly one is set."""
-        names = self.names()
-        return names[0] if len(names) == 1 else ""
-
-
-@dataclass(frozen=True)
 class ImageSource:
     """One entry of imageDigestSources or of the deprecated imageContentSources."""
 
@@ -248,6 +141,14 @@ class Capabilities:
 
     baseline_capability_set: str = ""
     additional_enabled_capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OperatorPublishingStrategy:
+    """operatorPublishingStrategy: only with publish: Mixed, which is for clouds."""
+
+    ingress: str = ""
+    apiserver: str = ""
 
 
 @dataclass(frozen=True)
@@ -278,7 +179,7 @@ class InstallConfig:
     image_content_sources: tuple[ImageSource, ...] = ()
     image_digest_sources: tuple[ImageSource, ...] = ()
     publish: str = ""
-    operator_publishing_strategy: Any = None
+    operator_publishing_strategy: OperatorPublishingStrategy | None = None
     fips: bool = False
     cpu_partitioning_mode: str = key("cpuPartitioningMode", default="")
     credentials_mode: str = ""

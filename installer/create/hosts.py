@@ -8,7 +8,7 @@ from dataclasses import fields
 from installer.config.agent_types import Host
 from installer.config.decode import camel
 from installer.config.document import dump
-from installer.config.types import RootDeviceHints
+from installer.config.platform_types import RootDeviceHints
 from installer.errors import ConfigError, NetworkConfigError
 from installer.ignition.live import HostFiles
 

@@ -74,6 +74,7 @@ class LiveInputs:
     manifests: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     extra_manifests: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     hosts: Sequence[HostFiles] = ()
+    fencing_credentials: str = field(default="", repr=False)
     registries_conf: str = ""
     ca_bundle: str = ""
     ntp_sources: tuple[str, ...] = ()
@@ -156,6 +157,9 @@ def _host_files(inputs: LiveInputs) -> list[File]:
             files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname))
         for name, text in host.network.items():
             files.append(File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600))
+    if inputs.fencing_credentials:
+        path = "/etc/assisted/hostconfig/fencing-credentials.yaml"
+        files.append(File.text(path, inputs.fencing_credentials, 0o600))
     return files
 
 

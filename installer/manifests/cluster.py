@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from installer.config.agent_types import Host
+from installer.config.document import dump
 from installer.config.types import InstallConfig
+from installer.manifests.overrides import ANNOTATION, NATIVE_NETWORK_TYPES, overrides
 
 HIVE = "hive.openshift.io/v1"
 ACI_API = "extensions.hive.openshift.io/v1beta1"
 AGENT_API = "agent-install.openshift.io/v1beta1"
-OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 LABEL = "infraenvs.agent-install.openshift.io"
 
 PLATFORM_TYPES = {
@@ -29,7 +28,6 @@ PLATFORM_TYPES = {
     "external": "External",
 }
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "": "x86_64"}
-NATIVE_NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN")
 
 
 @dataclass(frozen=True)
@@ -56,32 +54,6 @@ def _metadata(inputs: Inputs, name: str, **extra: Any) -> dict[str, Any]:
 def image_set_name(version: str) -> str:
     """Name of the ClusterImageSet of a version."""
     return f"openshift-{version}"
-
-
-def overrides(config: InstallConfig) -> dict[str, Any]:
-    """What the service cannot know from the objects themselves: merged into the install-config it writes."""
-    found: dict[str, Any] = {}
-    if config.fips:
-        found["fips"] = True
-    if config.capabilities:
-        capabilities: dict[str, Any] = {}
-        if config.capabilities.baseline_capability_set:
-            capabilities["baselineCapabilitySet"] = config.capabilities.baseline_capability_set
-        if config.capabilities.additional_enabled_capabilities:
-            capabilities["additionalEnabledCapabilities"] = list(config.capabilities.additional_enabled_capabilities)
-        if capabilities:
-            found["capabilities"] = capabilities
-    plain: dict[str, Any] = {
-        "cpuPartitioningMode": config.cpu_partitioning_mode,
-        "additionalTrustBundlePolicy": config.additional_trust_bundle_policy,
-        "featureSet": config.feature_set,
-        "featureGates": list(config.feature_gates),
-    }
-    found |= {key: value for key, value in plain.items() if value and value not in ("None", "Proxyonly")}
-    network_type = config.networking.network_type if config.networking else ""
-    if network_type and network_type not in NATIVE_NETWORK_TYPES:
-        found["networking"] = {"networkType": network_type}
-    return found
 
 
 def _proxy(config: InstallConfig) -> dict[str, str]:
@@ -125,9 +97,11 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
         spec["sshPublicKey"] = config.ssh_key.strip()
     if _proxy(config):
         spec["proxy"] = _proxy(config)
+    with_vips = config.platform.with_vips
+    if with_vips is not None:
+        spec |= {"apiVIPs": list(with_vips.api_vips), "ingressVIPs": list(with_vips.ingress_vips)}
     baremetal = config.platform.baremetal
     if baremetal is not None:
-        spec |= {"apiVIPs": list(baremetal.api_vips), "ingressVIPs": list(baremetal.ingress_vips)}
         spec |= {"apiVIP": baremetal.api_vips[0], "ingressVIP": baremetal.ingress_vips[0]}
         if baremetal.load_balancer and baremetal.load_balancer.type:
             spec["loadBalancer"] = {"type": baremetal.load_balancer.type}
@@ -138,9 +112,9 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
             "cloudControllerManager": external.cloud_controller_manager,
         }
     metadata = _metadata(inputs, inputs.name)
-    changed = overrides(config)
+    changed = overrides(config, inputs.hosts)
     if changed:
-        metadata["annotations"] = {OVERRIDES: json.dumps(changed, separators=(",", ":"), sort_keys=True)}
+        metadata["annotations"] = {ANNOTATION: json.dumps(changed, separators=(",", ":"), sort_keys=True)}
     return {"apiVersion": ACI_API, "kind": "AgentClusterInstall", "metadata": metadata, "spec": spec}
 
 
@@ -226,7 +200,7 @@ def pull_secret(inputs: Inputs) -> dict[str, Any]:
 
 
 def _yaml(*documents: dict[str, Any]) -> bytes:
-    parts = [yaml.safe_dump(document, sort_keys=False) for document in documents]
+    parts = [dump(document) for document in documents]
     return "---\n".join([*parts, ""] if len(parts) > 1 else parts).encode()
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.config.decode import key
-from installer.config.types import ClusterNetworkEntry, LoadBalancer, MachineNetworkEntry, ObjectMeta, Proxy
+from installer.config.platform_types import LoadBalancer
+from installer.config.types import ClusterNetworkEntry, MachineNetworkEntry, ObjectMeta, Proxy
 
 
 @dataclass(frozen=True)

@@ -8,19 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from installer.config.agent_types import Host, Interface
-from installer.config.types import (
+from installer.config.platform_types import (
     BareMetalPlatform,
     ExternalPlatform,
-    ImageSource,
-    InstallConfig,
-    MachinePool,
-    Networking,
     NonePlatform,
-    ObjectMeta,
+    NutanixPlatform,
     Platform,
+    VSpherePlatform,
 )
+from installer.config.types import ImageSource, InstallConfig, MachinePool, Networking, ObjectMeta
 from installer.errors import ConfigError
-from installer.manifests.cluster import OVERRIDES
+from installer.manifests.overrides import ANNOTATION
 from installer.manifests.read import INSTALL, ClusterManifests
 
 # uname's names -> those of install-config.
@@ -29,15 +27,15 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "": "amd64"}
 
 def overrides(manifests: ClusterManifests) -> dict[str, Any]:
     """The install-config overrides of the AgentClusterInstall. Raises ConfigError if they are no JSON object."""
-    text = (manifests.install.metadata.annotations or {}).get(OVERRIDES, "")
+    text = (manifests.install.metadata.annotations or {}).get(ANNOTATION, "")
     if not text:
         return {}
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"invalid {OVERRIDES} annotation in {INSTALL}: {error}", file=INSTALL) from error
+        raise ConfigError(f"invalid {ANNOTATION} annotation in {INSTALL}: {error}", file=INSTALL) from error
     if not isinstance(value, dict):
-        raise ConfigError(f"invalid {OVERRIDES} annotation in {INSTALL}: not a JSON object", file=INSTALL)
+        raise ConfigError(f"invalid {ANNOTATION} annotation in {INSTALL}: not a JSON object", file=INSTALL)
     return value
 
 
@@ -58,8 +56,9 @@ def _platform(manifests: ClusterManifests) -> Platform:
     ingress = spec.ingress_vips or ((spec.ingress_vip,) if spec.ingress_vip else ())
     if name == "BareMetal":
         return Platform(baremetal=BareMetalPlatform(api, ingress, load_balancer=spec.load_balancer))
-    plain = {"apiVIPs": list(api), "ingressVIPs": list(ingress)}
-    return Platform(vsphere=plain) if name == "VSphere" else Platform(nutanix=plain)
+    if name == "VSphere":
+        return Platform(vsphere=VSpherePlatform(api, ingress))
+    return Platform(nutanix=NutanixPlatform(api, ingress))
 
 
 def install_config(manifests: ClusterManifests, sources: tuple[ImageSource, ...], bundle: str) -> InstallConfig:

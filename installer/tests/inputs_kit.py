@@ -26,6 +26,85 @@ COMPACT: dict[str, Any] = {
     "controlPlane": {"name": "master", "replicas": 3},
     "platform": {"baremetal": {"apiVIPs": ["192.168.111.5"], "ingressVIPs": ["192.168.111.4"]}},
 }
+# Valid ones of the other platforms and topologies.
+VSPHERE: dict[str, Any] = {
+    **COMPACT,
+    "platform": {
+        "vsphere": {
+            "apiVIPs": ["192.168.111.5"],
+            "ingressVIPs": ["192.168.111.4"],
+            "vcenters": [{"server": "vc.example", "user": "u", "password": "s3cr3t", "datacenters": ["dc1"]}],
+            "failureDomains": [
+                {
+                    "name": "fd1",
+                    "region": "r1",
+                    "zone": "z1",
+                    "server": "vc.example",
+                    "topology": {
+                        "datacenter": "dc1",
+                        "computeCluster": "/dc1/host/c1",
+                        "networks": ["net"],
+                        "datastore": "/dc1/datastore/ds",
+                        "resourcePool": "/dc1/host/c1/Resources/p",
+                        "folder": "/dc1/vm/f",
+                    },
+                }
+            ],
+        }
+    },
+}
+NUTANIX: dict[str, Any] = {
+    **COMPACT,
+    "platform": {
+        "nutanix": {
+            "apiVIPs": ["192.168.111.5"],
+            "ingressVIPs": ["192.168.111.4"],
+            "prismCentral": {
+                "endpoint": {"address": "pc.example", "port": 9440},
+                "username": "u",
+                "password": "s3cr3t",
+            },
+            "prismElements": [{"uuid": "e-1", "endpoint": {"address": "10.1.1.1", "port": 9440}, "name": "pe"}],
+            "subnetUUIDs": ["s-1"],
+        }
+    },
+}
+EXTERNAL: dict[str, Any] = {
+    **COMPACT,
+    "platform": {"external": {"platformName": "oci", "cloudControllerManager": "External"}},
+}
+ARBITER: dict[str, Any] = {
+    **COMPACT,
+    "controlPlane": {"name": "master", "replicas": 2},
+    "arbiter": {"name": "arbiter", "replicas": 1},
+}
+FENCED: dict[str, Any] = {
+    **COMPACT,
+    "featureSet": "TechPreviewNoUpgrade",
+    "controlPlane": {
+        "name": "master",
+        "replicas": 2,
+        "fencing": {
+            "credentials": [
+                {
+                    "hostName": f"master-{n}",
+                    "username": "u",
+                    "password": "s3cr3t",
+                    "address": f"redfish+https://10.9.0.{n}/x",
+                }
+                for n in (1, 2)
+            ]
+        },
+    },
+}
+DUAL_STACK: dict[str, Any] = {
+    **COMPACT,
+    "networking": {
+        "machineNetwork": [{"cidr": "192.168.111.0/24"}, {"cidr": "fd2e:6f44:5dd8::/64"}],
+        "serviceNetwork": ["172.30.0.0/16", "fd02::/112"],
+        "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}, {"cidr": "fd01::/48", "hostPrefix": 64}],
+    },
+}
 AGENT: dict[str, Any] = {
     "apiVersion": "v1beta1",
     "kind": "AgentConfig",

@@ -177,3 +177,51 @@ def test_damaged_state_is_one_line(tmp_path, content):
     (tmp_path / ".openshift_install_state.json").write_text(content)
     with pytest.raises(InstallerError, match="failed to load state file"):
         load_inputs(tmp_path, TARGET)
+
+
+PRERELEASE = """\
+kind: AgentConfig
+metadata:
+  name: kni22
+spec:
+  rendezvousIP: 192.168.111.80
+  hosts:
+  - hostname: master-0
+    interfaces: [{name: eth0, macAddress: "52:54:00:6e:30:00"}]
+"""
+
+
+def test_the_form_before_the_first_release(caplog):
+    with caplog.at_level(logging.WARNING, "installer"):
+        logging.getLogger("installer").propagate = True
+        config = parse_agent_config(PRERELEASE)
+    assert "deprecated" in caplog.text
+    assert (config.rendezvous_ip, config.metadata.name, config.hosts[0].hostname) == (
+        "192.168.111.80",
+        "kni22",
+        "master-0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (PRERELEASE + "hosts: []\n", 'line 6: key "hosts" is both in spec and outside'),
+        (PRERELEASE.replace("hostname", "hostnam"), 'line 7: unknown field "hostnam" in hosts[0]'),
+        ("kind: AgentConfig\nspec: 5\n", 'line 2: unknown field "spec"'),
+        ("apiVersion: v1beta1\n" + PRERELEASE, 'line 5: unknown field "spec"'),
+        ("rendezvousIP: 1.2.3.4\n", "apiVersion: Required value"),
+    ],
+)
+def test_not_quite_the_form_before_the_first_release(source, problem):
+    with pytest.raises(InstallerError) as caught:
+        parse_agent_config(source)
+    assert problem in str(caught.value)
+
+
+def test_configs_where_the_first_description_put_them(tmp_path):
+    (tmp_path / "cluster-manifests").mkdir()
+    for name in ("install-config.yaml", "agent-config.yaml"):
+        (tmp_path / "cluster-manifests" / name).write_text("x: 1")
+    with pytest.raises(InstallerError, match=r"cluster-manifests/agent-config\.yaml must be moved to"):
+        load_inputs(tmp_path, TARGET)

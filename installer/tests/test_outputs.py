@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from installer.cli import main
+from installer.config.rules_general import SKIP_FIPS_CHECK
 from installer.create.config_image import PATHS
 from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in
@@ -210,7 +211,8 @@ def test_pxe_files(directory, lab, capsys):
     assert sorted(path.name for path in boot.iterdir()) == files[:-1]
 
 
-def test_minimal_iso(directory, lab, capsys):
+def test_minimal_iso(directory, lab, capsys, monkeypatch):
+    monkeypatch.setenv(SKIP_FIPS_CHECK, "1")
     inputs(directory, lab[0], {"fips": True, "sshKey": ""}, {"minimalISO": True, "bootArtifactsBaseURL": URL})
     assert create("image", directory) == 0
     err = capsys.readouterr().err

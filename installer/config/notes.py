@@ -1,0 +1,115 @@
+"""What is not wrong with an install-config, and worth a line: fields without effect, deprecated ones (§1.1)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import fields
+
+from installer.config.decode import camel
+from installer.config.platform_types import BareMetalPlatform, NutanixPlatform, VSpherePlatform
+from installer.config.types import InstallConfig
+
+log = logging.getLogger(__name__)
+
+
+def log_all(given: InstallConfig, complete: InstallConfig) -> None:
+    """Log them: `given` is the config as it was written, `complete` with its defaults."""
+    for note in ignored(given):
+        log.warning(note)
+    for note in silently_ignored(given):
+        log.debug(note)
+    if complete.image_content_sources:
+        log.warning("imageContentSources is deprecated, please use ImageDigestSources")
+    for host in missing_credentials(complete):
+        log.warning('Mirror registry "%s" is not found in pullSecret', host)
+
+
+def _note(path: str, value: object, default: object = "") -> Iterator[str]:
+    if value not in (None, "", (), [], {}, default):
+        yield f"{path}: {_shown(value)} is ignored"
+
+
+def _shown(value: object) -> object:
+    # Fields of plain data may hold anything, secrets too: only scalars are shown.
+    return value if isinstance(value, str | int | float | bool) else "what is given"
+
+
+def ignored(config: InstallConfig) -> Iterator[str]:
+    """What is set and has no effect with the agent installer, each as `<path>: <value> is ignored`."""
+    for path, pool in [("controlPlane", config.control_plane)] + [
+        (f"compute[{index}]", pool) for index, pool in enumerate(config.compute)
+    ]:
+        if pool is not None:
+            yield from _note(f"{path}.hyperthreading", pool.hyperthreading, "Enabled")
+            yield from _note(f"{path}.platform", pool.platform)
+    platform = config.platform
+    if platform.baremetal is not None:
+        yield from _ignored_baremetal(platform.baremetal)
+    if platform.vsphere is not None:
+        yield from _ignored_vsphere(platform.vsphere)
+    if platform.nutanix is not None:
+        yield from _ignored_nutanix(platform.nutanix)
+    yield from _note("publish", config.publish, "External")
+    yield from _note("credentialsMode", config.credentials_mode)
+    if config.bootstrap_in_place is not None:
+        yield from _note("bootstrapInPlace.installationDisk", config.bootstrap_in_place.installation_disk)
+
+
+def _ignored_baremetal(platform: BareMetalPlatform) -> Iterator[str]:
+    path = "platform.baremetal"
+    yield from _note(f"{path}.externalBridge", platform.external_bridge, "baremetal")
+    yield from _note(f"{path}.provisioningBridge", platform.provisioning_bridge, "provisioning")
+    for index, host in enumerate(platform.hosts):
+        yield from _note(f"{path}.hosts[{index}].bootMode", host.boot_mode, "UEFI")
+    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
+    for name, value in (
+        ("bootstrapOSImage", platform.bootstrap_os_image),
+        ("clusterOSImage", platform.cluster_os_image),
+    ):
+        if value:
+            yield f"{path}.{name} is no longer required"
+
+
+def _ignored_vsphere(platform: VSpherePlatform) -> Iterator[str]:
+    path = "platform.vsphere"
+    yield from _note(f"{path}.clusterOSImage", platform.cluster_os_image)
+    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
+    yield from _note(f"{path}.diskType", platform.disk_type)
+    yield from _note(f"{path}.loadBalancer", platform.load_balancer and platform.load_balancer.type)
+    yield from _note(f"{path}.hosts", platform.hosts)
+
+
+def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:
+    path = "platform.nutanix"
+    yield from _note(f"{path}.clusterOSImage", platform.cluster_os_image)
+    yield from _note(f"{path}.preloadedOSImageName", platform.preloaded_os_image_name)
+    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
+    yield from _note(f"{path}.loadBalancer", platform.load_balancer and platform.load_balancer.type)
+    yield from _note(f"{path}.prismAPICallTimeout", platform.prism_api_call_timeout)
+    yield from _note(f"{path}.failureDomains", platform.failure_domains)
+
+
+def silently_ignored(config: InstallConfig) -> Iterator[str]:
+    """What is ignored and nobody misses: said at debug only."""
+    platform = config.platform.baremetal
+    if platform is None:
+        return
+    for field in fields(platform):
+        name = field.name
+        if name in ("libvirt_uri", "bootstrap_provisioning_ip") or name.startswith("bootstrap_external_static"):
+            key = str(field.metadata.get("key", camel(name)))
+            yield from _note(f"platform.baremetal.{key}", getattr(platform, name))
+
+
+def missing_credentials(config: InstallConfig) -> list[str]:
+    """Registries of mirrors that the pull secret has no entry for (rule 57), in alphabetical order."""
+    try:
+        auths = json.loads(config.pull_secret)["auths"]
+    except (ValueError, KeyError, TypeError):
+        return []  # rule 45 has more to say
+    if not isinstance(auths, dict):
+        return []
+    hosts = {mirror.partition("/")[0] for source in config.sources for mirror in source.mirrors}
+    return sorted(host for host in hosts - set(auths) if host)

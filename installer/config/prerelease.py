@@ -1,0 +1,40 @@
+"""agent-config.yaml as it was before the installer's first release: no apiVersion, and all fields under `spec`."""
+
+from __future__ import annotations
+
+import logging
+
+import yaml
+
+from installer.config.document import YamlError, is_null
+
+log = logging.getLogger(__name__)
+
+# What the first release called the fields that it had moved out of `spec`.
+_API_VERSION = "v1alpha1"
+_STR = "tag:yaml.org,2002:str"
+
+
+def current_form(root: yaml.Node) -> yaml.Node:
+    """A document in today's form, with a warning if it was not. Raises YamlError for a field in both places."""
+    if not isinstance(root, yaml.MappingNode):
+        return root
+    fields = {key.value: (key, value) for key, value in root.value}
+    if "apiVersion" in fields or "spec" not in fields:
+        return root
+    at, spec = fields.pop("spec")
+    if not isinstance(spec, yaml.MappingNode) and not is_null(spec):
+        return root  # no form of this file has such a spec: said as an unknown field
+    log.warning(
+        "agent-config.yaml has no apiVersion, and its fields are under spec: that form is deprecated; write "
+        "apiVersion: v1beta1 and move the fields of spec to the top"
+    )
+    moved = spec.value if isinstance(spec, yaml.MappingNode) else []
+    for key, _ in moved:
+        if key.value in fields:
+            raise YamlError(key.start_mark.line + 1, f'key "{key.value}" is both in spec and outside')
+    version = (
+        yaml.ScalarNode(_STR, "apiVersion", at.start_mark, at.end_mark),
+        yaml.ScalarNode(_STR, _API_VERSION, at.start_mark, at.end_mark),
+    )
+    return yaml.MappingNode(root.tag, [version, *fields.values(), *moved], root.start_mark, root.end_mark)

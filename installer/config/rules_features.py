@@ -1,0 +1,152 @@
+"""Rules 54 to 56, and fields that a feature gate protects: what the cluster has, and what it may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from installer.config import gates
+from installer.config.fielderror import FieldError, forbidden, invalid, unsupported
+from installer.config.rules import rule
+from installer.config.types import DiskSetup, InstallConfig
+
+# Which capabilities a set has, by what each release added to the one before (openshift/api, ClusterVersion).
+_ADDED = {
+    "None": (),
+    "v4.11": ("MachineAPI", "baremetal", "marketplace", "openshift-samples"),
+    "v4.12": ("CSISnapshot", "Console", "Insights", "Storage"),
+    "v4.13": ("NodeTuning",),
+    "v4.14": ("Build", "DeploymentConfig", "ImageRegistry"),
+    "v4.15": ("CloudCredential", "OperatorLifecycleManager"),
+    "v4.16": ("CloudControllerManager", "Ingress"),
+    "v4.17": (),
+    "v4.18": ("OperatorLifecycleManagerV1",),
+    "vCurrent": (),
+}
+CAPABILITY_SETS = tuple(_ADDED)
+CAPABILITIES = tuple(sorted(name for names in _ADDED.values() for name in names))
+_NO_CLOUD = ("none", "baremetal")
+OS_STREAMS = ("rhel-9", "rhel-10")
+_DISK_ID = 12
+
+
+def capability_set(name: str) -> set[str]:
+    """The capabilities of a set; of one that there is not, those of the current one."""
+    found: set[str] = set()
+    for each, added in _ADDED.items():
+        found.update(added)
+        if each == name:
+            break
+    return found
+
+
+@rule("54", "capabilities")
+def capabilities(config: InstallConfig) -> Iterator[FieldError]:
+    """Known names, and those that others or the platform need."""
+    given = config.capabilities
+    if given is None:
+        return
+    base, extra = given.baseline_capability_set or "vCurrent", given.additional_enabled_capabilities
+    if base not in CAPABILITY_SETS:
+        yield unsupported("capabilities.baselineCapabilitySet", base, CAPABILITY_SETS)
+    for index, item in enumerate(extra):
+        if item not in CAPABILITIES:
+            yield unsupported(f"capabilities.additionalEnabledCapabilities[{index}]", item, CAPABILITIES)
+    on, name = capability_set(base) | set(extra), config.platform.name
+    path, shown = "additionalEnabledCapabilities", list(extra)
+    if "marketplace" in on and "OperatorLifecycleManager" not in on:
+        yield invalid(path, shown, "the marketplace capability requires the OperatorLifecycleManager capability")
+    if name == "baremetal" and base == "None" and "baremetal" not in on:
+        yield invalid(path, shown, "platform baremetal requires the baremetal capability")
+    whole = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": shown}
+    if "CloudCredential" not in on and name and name not in _NO_CLOUD:
+        text = "disabling CloudCredential capability available only for baremetal platforms"
+        yield invalid("capabilities", whole, text)
+    if "CloudControllerManager" not in on:
+        external = config.platform.external
+        if name and name not in (*_NO_CLOUD, "external"):
+            text = (
+                "is only supported on the Baremetal, None, or External platform with cloudControllerManager value none"
+            )
+            yield invalid("capabilities", whole, f"disabling CloudControllerManager {text}")
+        elif external is not None and external.cloud_controller_manager == "External":
+            text = "on External platform supported only with cloudControllerManager value none"
+            yield invalid("capabilities", whole, f"disabling CloudControllerManager {text}")
+    if "Ingress" not in on:
+        yield invalid("capabilities", whole, "the Ingress capability is required")
+
+
+@rule("55", "featureSet")
+def features(config: InstallConfig) -> Iterator[FieldError]:
+    """Known sets; gates only with CustomNoUpgrade, as Name=bool; gated fields only with their gates."""
+    wrong = False
+    if config.feature_set not in gates.FEATURE_SETS:
+        wrong = True
+        yield unsupported("featureSet", config.feature_set, [item for item in gates.FEATURE_SETS if item])
+    if config.feature_gates and config.feature_set != gates.CUSTOM:
+        wrong = True
+        yield forbidden("featureGates", "featureGates can only be used with the CustomNoUpgrade feature set")
+    for index, gate in enumerate(config.feature_gates):
+        name, equals, value = gate.partition("=")
+        if not name or not equals or value not in gates.TRUE | gates.FALSE:
+            wrong = True
+            yield invalid(f"featureGates[{index}]", gate, "must match the format <feature-name>=<bool>")
+    if not wrong:  # with them wrong, nobody knows which gates are on
+        yield from _gated(config)
+
+
+def _gated(config: InstallConfig) -> Iterator[FieldError]:
+    platform, pool = config.platform, config.control_plane
+    with_vips = platform.with_vips
+    external_dns = with_vips is not None and with_vips.dns_records_type == "External"
+    disks = pool is not None and bool(pool.disk_setup)
+    for path, used, gate in (
+        (f"platform.{platform.name}.dnsRecordsType", external_dns, gates.DNS_RECORDS),
+        ("controlPlane.diskSetup", disks, gates.DISK_SETUP),
+        ("compute.diskSetup", any(pool.disk_setup for pool in config.compute), gates.DISK_SETUP),
+        ("osImageStream", bool(config.os_image_stream), gates.OS_STREAMS),
+    ):
+        if used and not gates.enabled(config, gate):
+            yield forbidden(path, gates.forbidden_text(gate))
+
+
+@rule("56", "osImageStream")
+def os_image_stream(config: InstallConfig) -> Iterator[FieldError]:
+    """One of two."""
+    if config.os_image_stream and config.os_image_stream not in OS_STREAMS:
+        text = f"Unsupported OS Image Stream. Supported values are: {', '.join(OS_STREAMS)}"
+        yield forbidden("osImageStream", text)
+
+
+@rule("cpu", "cpuPartitioningMode")
+def cpu_partitioning(config: InstallConfig) -> Iterator[FieldError]:
+    """None or AllNodes."""
+    if config.cpu_partitioning_mode not in ("", "None", "AllNodes"):
+        yield unsupported("cpuPartitioningMode", config.cpu_partitioning_mode, ("None", "AllNodes"))
+
+
+@rule("disks", "diskSetup")
+def disk_setup(config: InstallConfig) -> Iterator[FieldError]:
+    """Each entry has what its type says; etcd and swap once at most, etcd on the control plane."""
+    pools = [("controlPlane", config.control_plane)] + [(f"compute[{i}]", p) for i, p in enumerate(config.compute)]
+    for path, pool in pools:
+        seen: set[str] = set()
+        for index, entry in enumerate(pool.disk_setup if pool else ()):
+            yield from _disk(f"{path}.diskSetup[{index}]", entry, seen, path == "controlPlane")
+
+
+def _disk(path: str, entry: DiskSetup, seen: set[str], control_plane: bool) -> Iterator[FieldError]:
+    place = {"etcd": entry.etcd, "swap": entry.swap, "user-defined": entry.user_defined}
+    if entry.type not in place:
+        yield unsupported(f"{path}.type", entry.type, tuple(place))
+        return
+    given = place[entry.type]
+    if given is None:
+        yield invalid(path, entry.type, f"{entry.type} configuration must be created")
+    elif entry.type == "user-defined" and len(given.platform_disk_id) > _DISK_ID:
+        text = f"cannot be longer than {_DISK_ID} characters"
+        yield invalid(f"{path}.userDefined.platformDiskID", given.platform_disk_id, text)
+    if entry.type == "etcd" and not control_plane:
+        yield invalid(path, entry.type, "cannot specify etcd on worker machine pools")
+    if entry.type in seen and entry.type != "user-defined":
+        yield invalid(path, entry.type, f"only one {entry.type} disk is possible")
+    seen.add(entry.type)

@@ -1,0 +1,122 @@
+"""What the service cannot know from the manifests: the AgentClusterInstall's install-config overrides (§2.1).
+
+They are merged into the install-config that the service writes for the cluster's own installer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from installer.config.agent_types import Host
+from installer.config.decode import camel
+from installer.config.platform_types import BareMetalPlatform, NutanixPlatform, VSpherePlatform
+from installer.config.types import InstallConfig
+
+ANNOTATION = "agent-install.openshift.io/install-config-overrides"
+NATIVE_NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN")
+_PROVISIONING = (
+    "cluster_provisioning_ip",
+    "provisioning_network",
+    "provisioning_network_interface",
+    "provisioning_network_cidr",
+    "provisioning_dhcp_range",
+)
+# What the agent installer does not do with Nutanix, and says so (config.notes), and what was upconverted.
+_NOT_NUTANIX = (
+    "api_vip",
+    "ingress_vip",
+    "cluster_os_image",
+    "preloaded_os_image_name",
+    "default_machine_platform",
+    "load_balancer",
+    "failure_domains",
+    "prism_api_call_timeout",
+)
+
+
+def plain(value: Any, leave_out: Sequence[str] = ()) -> Any:
+    """Types of the configs as plain data under the names that YAML has for them, empty fields left out."""
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    found = {}
+    for field in fields(value):
+        content = plain(getattr(value, field.name))
+        if field.name not in leave_out and content not in (None, "", (), [], {}):
+            found[str(field.metadata.get("key", camel(field.name)))] = content
+    return found
+
+
+def overrides(config: InstallConfig, hosts: Sequence[Host] = ()) -> dict[str, Any]:
+    """The overrides of an install-config with these hosts, empty where there is nothing to override."""
+    found: dict[str, Any] = {}
+    if config.fips:
+        found["fips"] = True
+    if config.capabilities:
+        found["capabilities"] = plain(config.capabilities)
+    given: dict[str, Any] = {
+        "cpuPartitioningMode": config.cpu_partitioning_mode,
+        "additionalTrustBundlePolicy": config.additional_trust_bundle_policy,
+        "featureSet": config.feature_set,
+        "featureGates": list(config.feature_gates),
+    }
+    found |= {key: value for key, value in given.items() if value and value not in ("None", "Proxyonly")}
+    network_type = config.networking.network_type if config.networking else ""
+    if network_type and network_type not in NATIVE_NETWORK_TYPES:
+        found["networking"] = {"networkType": network_type}
+    platform = _platform(config, hosts)
+    if platform:
+        found["platform"] = platform
+    return {name: value for name, value in found.items() if value not in ({}, [])}
+
+
+def _platform(config: InstallConfig, hosts: Sequence[Host]) -> dict[str, Any]:
+    platform = config.platform
+    if platform.baremetal is not None:
+        return _named("baremetal", _baremetal(platform.baremetal, hosts))
+    if platform.vsphere is not None:
+        return _named("vsphere", _vsphere(platform.vsphere))
+    if platform.nutanix is not None:
+        return {"nutanix": _nutanix(platform.nutanix)}
+    if platform.external is not None:
+        return {"external": plain(platform.external)}
+    return {}
+
+
+def _named(name: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {name: content} if content else {}
+
+
+def _baremetal(platform: BareMetalPlatform, hosts: Sequence[Host]) -> dict[str, Any]:
+    """The BMCs, and the provisioning network that only they are for."""
+    with_bmc = [host for host in hosts if host.bmc and (host.bmc.address or host.bmc.username or host.bmc.password)]
+    if not with_bmc:
+        return {}
+    entries = []
+    for host in with_bmc:
+        mac = host.interfaces[0].mac_address if host.interfaces else ""
+        entry = {"name": host.hostname, "role": host.role, "bootMACAddress": mac, "bmc": plain(host.bmc)}
+        entries.append({name: value for name, value in entry.items() if value})
+    wanted = [field.name for field in fields(platform) if field.name not in _PROVISIONING]
+    return {"hosts": entries, **plain(platform, wanted)}
+
+
+def _vsphere(platform: VSpherePlatform) -> dict[str, Any]:
+    """Two VIPs of a kind, and the vCenters with their failure domains if there are credentials."""
+    found: dict[str, Any] = {}
+    if len(platform.api_vips) > 1:
+        found |= {"apiVIPs": list(platform.api_vips), "ingressVIPs": list(platform.ingress_vips)}
+    vcenters = [plain(vcenter) for vcenter in platform.vcenters if vcenter.given]
+    if vcenters:
+        found["vcenters"] = vcenters
+        if platform.failure_domains:
+            found["failureDomains"] = plain(platform.failure_domains)
+    return found
+
+
+def _nutanix(platform: NutanixPlatform) -> dict[str, Any]:
+    content: dict[str, Any] = plain(platform, _NOT_NUTANIX)
+    return content
