@@ -1,7 +1,7 @@
-"""The machine's memory, shared by all labs on it: a ledger under flock.
+"""What the machine has, shared by all labs on it: a ledger of memory, vCPUs and disk under flock.
 
 Each entry belongs to a live process (pid and start time); those of dead ones are dropped by whoever looks next. A lab
-that asks for more than there will ever be fails at once; one that must wait says so and waits.
+that asks for more than there will ever be fails at once; one that must wait says so and waits its turn.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,39 +26,78 @@ log = logging.getLogger(__name__)
 RESERVE_MIB = 1024
 LAB_OVERHEAD_MIB = 256
 GUEST_OVERHEAD_MIB = 384
+# Guests idle most of the time, and one that waits for its turn is slow, not broken.
+VCPUS_PER_CPU = 10
+# Disks are sparse: this is what an installed machine of the lab release has written, with room to spare.
+GUEST_DISK_GIB = 3
 _POLL_SECONDS = 1.0
 _REPEAT_SECONDS = 60.0
 
 
+class Amount(msgspec.Struct, frozen=True):
+    """Memory in MiB, virtual CPUs, and disk in GiB."""
+
+    mib: int = 0
+    vcpu: int = 0
+    disk_gib: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.mib + other.mib, self.vcpu + other.vcpu, self.disk_gib + other.disk_gib)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.mib - other.mib, self.vcpu - other.vcpu, self.disk_gib - other.disk_gib)
+
+    def __str__(self) -> str:
+        return f"{self.mib} MiB of memory, {self.vcpu} vCPU, {self.disk_gib} GiB of disk"
+
+    def short(self, free: Amount) -> list[str]:
+        """Of what `free` does not have enough for this."""
+        wanted = (("memory", self.mib > free.mib), ("vCPUs", self.vcpu > free.vcpu))
+        return [name for name, lacks in (*wanted, ("disk", self.disk_gib > free.disk_gib)) if lacks]
+
+
 class Entry(msgspec.Struct, frozen=True):
-    """What one lab holds."""
+    """What one lab holds or, while `waiting`, would like to hold."""
 
     lab: str
     mib: int
     pid: int
     started: int
+    vcpu: int = 0
+    disk_gib: int = 0
+    waiting: bool = False
+
+    @property
+    def amount(self) -> Amount:
+        """How much."""
+        return Amount(self.mib, self.vcpu, self.disk_gib)
 
 
-def capacity_mib() -> int:
-    """What labs may use in all, in MiB: the machine's memory less a reserve, or $NODE0_BUDGET_MIB."""
-    chosen = os.environ.get("NODE0_BUDGET_MIB")
-    if chosen:
-        return int(chosen)
-    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
-    return max(total - RESERVE_MIB, 0)
+def capacity(labs: Path) -> Amount:
+    """What labs may use in all: the machine's memory less a reserve, its CPUs several times over, and of the file
+    system of `labs` what is free or theirs. $NODE0_BUDGET_MIB and $NODE0_BUDGET_VCPU say otherwise."""
+    memory = (os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20) - RESERVE_MIB
+    cpus = len(os.sched_getaffinity(0)) * VCPUS_PER_CPU
+    theirs = sum(disk.stat().st_blocks * 512 for disk in labs.glob("*/disks/*"))
+    return Amount(
+        int(os.environ.get("NODE0_BUDGET_MIB") or max(memory, 0)),
+        int(os.environ.get("NODE0_BUDGET_VCPU") or cpus),
+        (shutil.disk_usage(labs).free + theirs) >> 30,
+    )
 
 
-def need_mib(guests: int, guest_memory_mib: int) -> int:
-    """What a lab of that many guests with that much memory in all takes, in MiB."""
-    return LAB_OVERHEAD_MIB + guests * GUEST_OVERHEAD_MIB + guest_memory_mib
+def need(guests: int, memory_mib: int, vcpu: int) -> Amount:
+    """What a lab takes of that many guests, with that much memory and that many vCPUs in all."""
+    memory = LAB_OVERHEAD_MIB + guests * GUEST_OVERHEAD_MIB + memory_mib
+    return Amount(memory, vcpu, guests * GUEST_DISK_GIB)
 
 
 class Ledger:
     """The ledger in one file."""
 
-    def __init__(self, path: Path, capacity: int) -> None:
+    def __init__(self, path: Path, capacity: Amount) -> None:
         self._path = path
-        self._capacity = capacity
+        self.capacity = capacity
 
     @contextmanager
     def _open(self) -> Iterator[list[Entry]]:
@@ -78,44 +118,68 @@ class Ledger:
             file.flush()
 
     def entries(self) -> list[Entry]:
-        """Who holds what now."""
+        """Who holds what now, and who waits for what, the longest first."""
         with self._open() as entries:
             return list(entries)
 
-    def try_take(self, lab: str, mib: int, owner: tuple[int, int]) -> list[Entry] | None:
-        """Take `mib` for a lab, or return the entries in the way."""
-        with self._open() as entries:
-            if sum(e.mib for e in entries) + mib > self._capacity:
-                return list(entries)
-            entries.append(Entry(lab, mib, *owner))
-            return None
+    def free(self, entries: list[Entry]) -> Amount:
+        """What these entries leave."""
+        return self.capacity - sum((e.amount for e in entries if not e.waiting), Amount())
 
-    def take(self, lab: str, mib: int, owner: tuple[int, int], timeout: float) -> None:
-        """Take `mib` for a lab, waiting for at most `timeout` seconds. Raises BudgetError."""
-        if mib > self._capacity:
+    def try_take(self, lab: str, wanted: Amount, owner: tuple[int, int]) -> list[Entry] | None:
+        """Take `wanted` for a lab, or note that it waits and return the other entries.
+
+        Who came first has the first choice; who came later may take what is left when that does not do for the first.
+        """
+        with self._open() as entries:
+            others = [e for e in entries if e.lab != lab]
+            queue = [e.lab for e in entries if e.waiting]
+            free = self.free(others)
+            ahead = queue[: queue.index(lab)] if lab in queue else queue
+            fits_ahead = any(not e.amount.short(free) for e in others if e.lab in ahead)
+            waits = bool(wanted.short(free)) or fits_ahead
+            entry = Entry(lab, wanted.mib, *owner, wanted.vcpu, wanted.disk_gib, waiting=waits)
+            if waits and lab in queue:
+                return others
+            entries[:] = [*others, entry]
+            return others if waits else None
+
+    def take(self, lab: str, wanted: Amount, owner: tuple[int, int], timeout: float) -> None:
+        """Take `wanted` for a lab, waiting for at most `timeout` seconds. Raises BudgetError."""
+        if lacking := wanted.short(self.capacity):
             raise BudgetError(
-                f"lab {lab} needs {mib} MiB of memory, this machine has {self._capacity} MiB for labs in all",
-                wanted_mib=mib,
-                capacity_mib=self._capacity,
+                f"lab {lab} needs {wanted}; this machine has {self.capacity} for labs in all: too little "
+                f"{' and '.join(lacking)}",
+                wanted_mib=wanted.mib,
+                capacity_mib=self.capacity.mib,
             )
         deadline = time.monotonic() + timeout
         said = -_REPEAT_SECONDS
-        while (others := self.try_take(lab, mib, owner)) is not None:
-            now = time.monotonic()
-            free = self._capacity - sum(e.mib for e in others)
-            holders = ", ".join(f"{e.lab} {e.mib} MiB (pid {e.pid})" for e in others)
-            line = f"lab {lab} waits for memory: needs {mib} MiB, free {free} MiB; held by {holders}"
-            if now > deadline:
-                raise BudgetError(f"{line}; gave up after {timeout:g} s", wanted_mib=mib, capacity_mib=self._capacity)
-            if now - said >= _REPEAT_SECONDS:
-                log.warning("%s", line)
-                said = now
-            time.sleep(_POLL_SECONDS)
+        try:
+            while (others := self.try_take(lab, wanted, owner)) is not None:
+                now = time.monotonic()
+                free = self.free(others)
+                line = (
+                    f"lab {lab} waits for {' and '.join(wanted.short(free)) or 'its turn'}: needs {wanted}; free {free}"
+                )
+                line += "; held by " + ", ".join(f"{e.lab} {e.mib} MiB (pid {e.pid})" for e in others if not e.waiting)
+                if now > deadline:
+                    raise BudgetError(
+                        f"{line}; gave up after {timeout:g} s", wanted_mib=wanted.mib, capacity_mib=self.capacity.mib
+                    )
+                if now - said >= _REPEAT_SECONDS:
+                    log.warning("%s", line)
+                    said = now
+                time.sleep(_POLL_SECONDS)
+        except BaseException:
+            self.give_back(lab)
+            raise
 
     def hand_over(self, lab: str, owner: tuple[int, int]) -> None:
         """The entry of a lab belongs to another process from now on."""
+        pid, started = owner
         with self._open() as entries:
-            entries[:] = [Entry(e.lab, e.mib, *owner) if e.lab == lab else e for e in entries]
+            entries[:] = [msgspec.structs.replace(e, pid=pid, started=started) if e.lab == lab else e for e in entries]
 
     def give_back(self, lab: str) -> None:
         """Drop the entry of a lab."""

@@ -16,7 +16,7 @@ from lab.errors import LabError, PreflightError, UnknownLabError
 from lab.lab import HasStorage, Lab
 from lab.namespaces import enter_argv
 from lab.node import Node
-from lab.paths import budget_file
+from lab.paths import budget_file, labs_dir
 from lab.processes import alive
 from lab.terminal import converse, describe
 
@@ -156,11 +156,15 @@ def _ls(_arguments: argparse.Namespace) -> int:
     running = [r for r in records.all_labs() if r.runs]
     for record in running:
         age = int(time.time() - record.created)
-        owner = "kept" if not alive(*record.owner) else f"pid {record.owner[0]}"
+        owner = "kept" if record.kept or not alive(*record.owner) else f"pid {record.owner[0]}"
         print(f"{record.id}  {record.topology.name}, up {age // 60} min {age % 60} s, {owner}")
         describe(record)
-    held = sum(e.mib for e in budget.Ledger(budget_file(), budget.capacity_mib()).entries())
-    print(f"{len(running)} lab(s); memory: {held} of {budget.capacity_mib()} MiB taken")
+    ledger = budget.Ledger(budget_file(), budget.capacity(labs_dir()))
+    entries = ledger.entries()
+    for entry in entries:
+        if entry.waiting:
+            print(f"{entry.lab}  waits for {entry.amount} (pid {entry.pid})")
+    print(f"{len(running)} lab(s); free: {ledger.free(entries)}")
     return 0
 
 

@@ -47,6 +47,10 @@ _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
 
 
+def _ledger() -> budget.Ledger:
+    return budget.Ledger(budget_file(), budget.capacity(labs_dir()))
+
+
 class HasStorage(Protocol):
     """What a lab needs of a release: the storage directory of a registry that holds it."""
 
@@ -96,6 +100,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._keep:
+            self._let_go()
             self._hang_up()
         else:
             self.stop()
@@ -120,9 +125,11 @@ class Lab(AbstractContextManager["Lab"]):
         for line in records.reap():
             log.warning("%s", line)
         preflight.check(self.topology, labs_dir(), self.id)
-        ledger = budget.Ledger(budget_file(), budget.capacity_mib())
-        need = budget.need_mib(len(self.topology.nodes), self.topology.memory_mib)
-        ledger.take(self.id, need, me(), self._wait_for_memory)
+        ledger = _ledger()
+        nodes = self.topology.nodes
+        need = budget.need(len(nodes), self.topology.memory_mib, sum(node.vcpu for node in nodes))
+        with self.phase("wait for the machine"):
+            ledger.take(self.id, need, me(), self._wait_for_memory)
         self.artifacts.mkdir(parents=True, exist_ok=True)
         with self.phase("lab up"):
             try:
@@ -213,14 +220,17 @@ class Lab(AbstractContextManager["Lab"]):
         if self._record is None or self._record.supervisor is None:
             raise LabGoneError("the lab has not been started")
         os.kill(self._record.supervisor[0], signal.SIGUSR1)
-        if self._supervisor is not None:
-            # It outlives this process on purpose: Popen is not to complain about it.
-            self._supervisor.returncode = 0
-            self._supervisor = None
+        self._let_go()
         self._record = msgspec.structs.replace(self._record, kept=True)
         self._record.save()
         self._keep = True
         log.warning("lab %s is kept: node0-lab ls | ssh | console | down %s", self.id, self.id)
+
+    def _let_go(self) -> None:
+        """The supervisor outlives this process on purpose: Popen is not to complain about it."""
+        if self._supervisor is not None:
+            self._supervisor.returncode = 0
+            self._supervisor = None
 
     def _hang_up(self) -> None:
         if self._hypervisor is not None:
@@ -247,7 +257,7 @@ class Lab(AbstractContextManager["Lab"]):
             shutil.rmtree(self.layout.root, ignore_errors=True)
             self._record = None
             log.info("lab %s is down after %.1f s", self.id, time.monotonic() - begin)
-        budget.Ledger(budget_file(), budget.capacity_mib()).give_back(self.id)
+        _ledger().give_back(self.id)
 
     # -- what it offers --------------------------------------------------------------------------------------------
 

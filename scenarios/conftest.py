@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
+from lab import budget
+from lab import topology as shapes
 from lab.lab import Lab
-from lab.paths import cache_dir
+from lab.paths import cache_dir, labs_dir
 from lab.release.build import Release, build_release
 from scenarios.cluster import Deployment, Installation
 from scenarios.ids import TOPOLOGIES, topology_of
@@ -44,6 +47,30 @@ def pytest_configure(config: pytest.Config) -> None:
     """A topology's name in -k means the topology: pytest would look for "ha" in "what" and "has" as well."""
     words = "|".join(TOPOLOGIES)
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
+
+    logging.getLogger("lab.budget").addHandler(_Aloud(config))
+
+
+class _Aloud(logging.Handler):
+    """What a lab waits for is said at once, past pytest's capture and from xdist's workers as well."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__(logging.WARNING)
+        self._config = config
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print it."""
+        capture = self._config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(f"\n{self.format(record)}", file=sys.stderr, flush=True)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """With -n auto, as many workers as single-node labs have room: those that do not fit wait for the ledger."""
+    small = shapes.sno()
+    one = budget.need(1, small.memory_mib, small.nodes[0].vcpu)
+    room = budget.capacity(labs_dir())
+    return max(1, min(room.mib // one.mib, room.vcpu // one.vcpu))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioScheduling:

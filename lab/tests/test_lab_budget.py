@@ -1,57 +1,63 @@
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lab.budget import Ledger, need_mib
+from lab.budget import Amount, Ledger, capacity, need
 from lab.errors import BudgetError
 from lab.processes import me, start_time
 
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger(tmp_path / "budget.json", 1000)
+    return Ledger(tmp_path / "budget.json", Amount(1000, 8, 8))
 
 
 def test_what_is_taken_is_given_back(ledger):
-    ledger.take("a", 600, me(), 0)
-    with pytest.raises(BudgetError, match=r"needs 500 MiB, free 400 MiB; held by a 600 MiB"):
-        ledger.take("b", 500, me(), 0)
+    ledger.take("a", Amount(600), me(), 0)
+    with pytest.raises(BudgetError, match=r"waits for memory: needs 500 MiB.*; free 400 MiB.*; held by a 600 MiB"):
+        ledger.take("b", Amount(500), me(), 0)
     ledger.give_back("a")
-    ledger.take("b", 500, me(), 0)
+    ledger.take("b", Amount(500), me(), 0)
     assert [e.lab for e in ledger.entries()] == ["b"]
 
 
 def test_more_than_there_is_fails_at_once(ledger):
-    with pytest.raises(BudgetError, match="has 1000 MiB for labs in all"):
-        ledger.take("a", 1001, me(), 3600)
+    with pytest.raises(BudgetError, match=r"has 1000 MiB .* for labs in all: too little memory"):
+        ledger.take("a", Amount(1001), me(), 3600)
 
 
 def test_a_dead_owner_owns_nothing(ledger):
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    ledger.take("a", 900, (child.pid, start_time(child.pid)), 0)
-    assert ledger.try_take("b", 900, me()) is not None
+    ledger.take("a", Amount(900), (child.pid, start_time(child.pid)), 0)
+    assert ledger.try_take("b", Amount(900), me()) is not None
     child.communicate(b"\n")
-    assert ledger.try_take("b", 900, me()) is None
+    assert ledger.try_take("b", Amount(900), me()) is None
 
 
 def test_a_reused_pid_is_another_owner(ledger):
     pid, started = me()
-    ledger.take("a", 900, (pid, started - 1), 0)
+    ledger.take("a", Amount(900), (pid, started - 1), 0)
     assert ledger.entries() == []
 
 
 def test_waiting_says_so_and_ends_when_memory_comes(ledger, caplog):
-    ledger.take("a", 900, me(), 0)
+    ledger.take("a", Amount(900), me(), 0)
     threading.Timer(0.3, lambda: ledger.give_back("a")).start()
-    ledger.take("b", 900, me(), 30)
-    assert "lab b waits for memory: needs 900 MiB, free 100 MiB; held by a 900 MiB" in caplog.text
+    ledger.take("b", Amount(900), me(), 30)
+    assert "lab b waits for memory: needs 900 MiB" in caplog.text
+    assert "; free 100 MiB" in caplog.text
+    assert "; held by a 900 MiB (pid " in caplog.text
 
 
 def test_handing_over_keeps_the_amount(ledger):
-    ledger.take("a", 900, me(), 0)
+    ledger.take("a", Amount(900), me(), 0)
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     ledger.hand_over("a", (child.pid, start_time(child.pid)))
     assert [(e.mib, e.pid) for e in ledger.entries()] == [(900, child.pid)]
@@ -60,15 +66,15 @@ def test_handing_over_keeps_the_amount(ledger):
 
 def test_a_damaged_ledger_is_started_anew(tmp_path):
     (tmp_path / "budget.json").write_text("{")
-    Ledger(tmp_path / "budget.json", 10).take("a", 1, me(), 0)
+    Ledger(tmp_path / "budget.json", Amount(10)).take("a", Amount(1), me(), 0)
 
 
 def test_processes_never_take_more_than_there_is(tmp_path):
     code = (
         "import sys, pathlib, time\n"
-        "from lab.budget import Ledger\nfrom lab.processes import me\n"
-        "ledger = Ledger(pathlib.Path(sys.argv[1]), 1000)\n"
-        "print(ledger.try_take(sys.argv[2], 300, me()) is None, flush=True)\ninput()\n"
+        "from lab.budget import Amount, Ledger\nfrom lab.processes import me\n"
+        "ledger = Ledger(pathlib.Path(sys.argv[1]), Amount(1000))\n"
+        "print(ledger.try_take(sys.argv[2], Amount(300), me()) is None, flush=True)\ninput()\n"
     )
     begin = time.monotonic()
     children = [
@@ -88,5 +94,62 @@ def test_processes_never_take_more_than_there_is(tmp_path):
 
 
 def test_overheads_are_counted():
-    assert need_mib(1, 4096) > 4096
-    assert need_mib(5, 100) - need_mib(4, 100) == need_mib(1, 100) - need_mib(0, 100)
+    assert need(1, 4096, 2).mib > 4096
+    assert need(5, 100, 10) - need(4, 100, 8) == need(1, 100, 2) - need(0, 100, 0)
+
+
+@pytest.mark.parametrize(("wanted", "lacking"), [(Amount(1, 9), "vCPUs"), (Amount(1, 1, 9), "disk")])
+def test_cpus_and_disk_count_too(ledger, wanted, lacking):
+    with pytest.raises(BudgetError, match=f"too little {lacking}$"):
+        ledger.take("a", wanted, me(), 3600)
+    ledger.take("a", Amount(1, 4, 4), me(), 0)
+    with pytest.raises(BudgetError, match=f"lab b waits for {lacking}: "):
+        ledger.take("b", wanted - Amount(0, 3, 0) if lacking == "vCPUs" else wanted - Amount(0, 0, 3), me(), 0)
+
+
+def test_who_waits_is_in_the_ledger_and_holds_nothing(ledger):
+    ledger.take("a", Amount(900), me(), 0)
+    assert ledger.try_take("big", Amount(500), me()) is not None
+    assert [(e.lab, e.waiting) for e in ledger.entries()] == [("a", False), ("big", True)]
+    assert ledger.free(ledger.entries()) == Amount(100, 8, 8)
+    with pytest.raises(BudgetError):
+        ledger.take("impatient", Amount(500), me(), 0)
+    assert [e.lab for e in ledger.entries()] == ["a", "big"], "who gave up waits no longer"
+
+
+def test_the_first_in_the_queue_has_the_first_choice(ledger):
+    ledger.take("a", Amount(900), me(), 0)
+    assert ledger.try_take("first", Amount(500), me()) is not None
+    assert ledger.try_take("second", Amount(600), me()) is not None
+    assert ledger.try_take("small", Amount(100), me()) is None, "what does not do for the first is free for others"
+    ledger.give_back("small")
+    ledger.give_back("a")
+    assert ledger.try_take("second", Amount(600), me()) is not None
+    assert ledger.try_take("first", Amount(500), me()) is None
+    assert ledger.try_take("second", Amount(600), me()) is not None
+    ledger.give_back("first")
+    assert ledger.try_take("second", Amount(600), me()) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(1, 1200), st.integers(1, 10), st.booleans())))
+def test_never_more_is_held_than_there_is(steps):
+    with tempfile.TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "budget.json", Amount(1000, 8, 8))
+        for lab, mib, vcpu, leave in steps:
+            if leave:
+                ledger.give_back(lab)
+            elif not any(e.lab == lab and not e.waiting for e in ledger.entries()):
+                ledger.try_take(lab, Amount(mib, vcpu), me())
+            entries = ledger.entries()
+            assert not Amount().short(ledger.free(entries))
+            assert len({e.lab for e in entries}) == len(entries)
+
+
+def test_capacity_is_the_machines_or_what_was_said(tmp_path, monkeypatch):
+    labs = tmp_path / "labs"
+    (labs / "x/disks").mkdir(parents=True)
+    assert 0 < capacity(labs).mib < 1 << 30
+    assert capacity(labs).vcpu > 0
+    monkeypatch.setenv("NODE0_BUDGET_MIB", "5")
+    monkeypatch.setenv("NODE0_BUDGET_VCPU", "6")
+    assert capacity(labs) - Amount(0, 0, capacity(labs).disk_gib) == Amount(5, 6, 0)
