@@ -17,6 +17,7 @@ needs_xorriso = pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorr
 
 KARGS = "coreos.liveiso=vol-1 ignition.firstboot ignition.platform.id=metal"
 AREA = 262144
+_CHUNK = 1 << 26
 SMALL = b'{"ignition":{"version":"3.2.0"}}'
 
 
@@ -64,7 +65,10 @@ def build(tmp: Path, name: str, rootfs: int = 40_000) -> Path:
     s390 = name.endswith("s390x")
     (root / "images/pxeboot/vmlinuz").write_bytes(b"kernel" * 1000)
     (root / "images/pxeboot/initrd.img").write_bytes(b"initrd" * 500)
-    (root / "images/pxeboot/rootfs.img").write_bytes(random.Random(1).randbytes(rootfs))
+    with (root / "images/pxeboot/rootfs.img").open("wb") as out:
+        source = random.Random(1)
+        for done in range(0, rootfs, _CHUNK):
+            out.write(source.randbytes(min(_CHUNK, rootfs - done)))
     (root / "isolinux/zlast.c32").write_bytes(b"behind" * 100)
     size = 896 if s390 else 1139
     entry = kargs if isinstance(kargs, dict) else {}
