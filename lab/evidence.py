@@ -7,6 +7,7 @@ services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, super
 nodes/NAME/*                journal, containers, addresses, disks: over SSH, when it answers
 phases.json                 phases with durations
 missing.txt                 what could not be had, and why
+index.html                  all of it on one page (lab.report)
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
+from lab import report
 from lab.errors import LabError
 
 if TYPE_CHECKING:
@@ -136,5 +138,6 @@ def collect(lab: Lab, target: Path) -> list[str]:
     if trouble:
         (target / "kernel-trouble.txt").write_text(trouble)
     (target / "missing.txt").write_text("".join(line + "\n" for line in work.missing))
+    report.write(target)
     log.info("evidence is in %s%s", target, f"; {len(work.missing)} item(s) could not be had" if work.missing else "")
     return work.missing

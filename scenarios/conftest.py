@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
@@ -18,6 +19,7 @@ from lab import topology as shapes
 from lab.lab import Lab
 from lab.paths import cache_dir, labs_dir
 from lab.release.build import Release, build_release
+from lab.report import TESTS, write
 from scenarios.cluster import Deployment, Installation
 from scenarios.ids import TOPOLOGIES, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
@@ -25,6 +27,7 @@ from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
+_MESSAGE_LINES = 5
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
 
 
@@ -49,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
 
     logging.getLogger("lab.budget").addHandler(_Aloud(config))
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Results(Path(config.getoption("--artifacts"))))
 
 
 class _Aloud(logging.Handler):
@@ -123,6 +128,32 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed:
         item.session.stash.setdefault(FAILED, set()).add(unit_of(item.nodeid))
     return report
+
+
+class _Results:
+    """Outcomes of tests, scenario by scenario, kept beside the evidence; only where pytest's reports come together."""
+
+    def __init__(self, artifacts: Path) -> None:
+        self._artifacts = artifacts
+        self._seen: dict[str, dict[str, dict[str, object]]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the call of a test, and whatever failed around it."""
+        if report.when != "call" and report.passed:
+            return
+        unit, name = unit_of(report.nodeid), report.nodeid.rpartition("::")[2].partition("[")[0]
+        entry = {"name": name, "outcome": report.outcome, "seconds": round(report.duration, 3)}
+        if report.failed:
+            entry["message"] = "\n".join(str(report.longrepr).strip().splitlines()[-_MESSAGE_LINES:])
+        self._seen.setdefault(unit, {})[f"{name} {report.when}" if report.when != "call" else name] = entry
+        folder = self._artifacts / unit
+        if folder.is_dir():
+            (folder / TESTS).write_text(json.dumps(list(self._seen[unit].values()), indent=1))
+
+    def pytest_sessionfinish(self) -> None:
+        """One page for all."""
+        if self._seen:
+            write(self._artifacts)
 
 
 @contextmanager

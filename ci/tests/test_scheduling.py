@@ -114,3 +114,35 @@ def test_a_topology_is_selected_by_its_name_alone(topology):
     assert units, done.stdout
     assert all(unit.startswith(f"{topology}-") for unit in units), units
     assert not any("small_disk" in unit for unit in units), units
+
+
+TROUBLE = """
+import pytest
+from types import SimpleNamespace
+
+CONSOLE = []
+
+@pytest.fixture
+def deployment():
+    return SimpleNamespace(lab=SimpleNamespace(id="x", kernel_trouble=lambda: {"master-0": list(CONSOLE)}))
+
+def test_before(deployment):
+    pass
+
+def test_during(deployment):
+    CONSOLE.append("kernel BUG at mm/slub.c:1")
+
+def test_after(deployment):
+    pass
+"""
+
+
+def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(tmp_path):
+    (tmp_path / "conftest.py").write_text("from scenarios.conftest import pytest_runtest_makereport\n")
+    (tmp_path / "test_x.py").write_text(TROUBLE)
+    argv = [sys.executable, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert "1 failed, 2 passed" in done.stdout, done.stdout
+    assert "FAILED test_x.py::test_during" in done.stdout
+    assert "master-0: kernel BUG at mm/slub.c:1" in done.stdout

@@ -1,0 +1,157 @@
+"""One page for a run: what was tried, how it ended, how long each phase took, and where the evidence is.
+
+`index.html` stands in the artefacts' directory and needs nothing but the files beside it. What it tells comes from
+phases.json, from tests.json (outcomes of tests, when there were any), and from which files exist.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+PAGE = "index.html"
+TESTS = "tests.json"
+_BAR_EM = 24.0
+_MANY = 12
+# Title, then which files below the run's directory that no title before it has.
+_EVIDENCE = (
+    ("the installer's commands", ("commands/*wait-for*.log", "commands/*create-image*.log")),
+    ("other commands", ("commands/*.log",)),
+    ("events and hosts, as the service told them", ("installer/logs/**/*", "installer/*.log")),
+    ("consoles", ("console/*.timed.log", "console/*.txt", "console/*.log")),
+    ("kernels' complaints", ("kernel-trouble.txt",)),
+    ("nodes, from inside", ("nodes/*/*",)),
+    ("the lab's services", ("services/*",)),
+    ("machines", ("libvirt/*",)),
+    ("not to be had", ("missing.txt",)),
+)
+_STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222}
+table{border-collapse:collapse;margin:.5rem 0 1rem}
+td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}
+h2{margin:2rem 0 .3rem;border-top:1px solid #ccc;padding-top:1rem}.s{text-align:right;font-variant-numeric:tabular-nums}
+.passed{color:#176b2c}.failed,.error{color:#b3261e;font-weight:600}.running,.skipped{color:#8a5a00}
+.bar{display:inline-block;height:.7em;background:#8fb2d9}.bar.failed{background:#e0928c}pre{white-space:pre-wrap;margin:0}
+img{max-height:9rem;border:1px solid #ccc;margin-right:.5rem}details{margin:.2rem 0}a{color:#0b57a4}
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one directory of artefacts holds; entries as in phases.json and tests.json."""
+
+    name: str
+    folder: Path
+    phases: Sequence[dict[str, Any]]
+    tests: Sequence[dict[str, Any]]
+
+    @property
+    def outcome(self) -> str:
+        """failed, running (or ended before it could say more), or passed."""
+        outcomes = {str(entry.get("outcome")) for entry in (*self.phases, *self.tests)}
+        # Where tests were run, they are the judges: they may have wanted a phase to fail.
+        if self.tests:
+            outcomes = {str(entry.get("outcome")) for entry in self.tests}
+        return next((o for o in ("failed", "running") if o in outcomes), "passed")
+
+    @property
+    def seconds(self) -> float:
+        """How long its phases took in all."""
+        return sum(float(entry.get("seconds") or 0) for entry in self.phases if not entry.get("depth"))
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return []
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+
+
+def runs(root: Path) -> list[Run]:
+    """The runs below a directory, or the one that it is itself; by name."""
+    folders = [root] if (root / "phases.json").exists() else sorted(p.parent for p in root.glob("*/phases.json"))
+    return [Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS)) for f in folders]
+
+
+def _link(path: Path, root: Path, text: str) -> str:
+    return f'<a href="{quote(str(path.relative_to(root)))}">{escape(text)}</a>'
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}" if seconds >= 60 else f"{seconds:.1f} s"
+
+
+def _told(text: Any) -> str:
+    return f"<pre>{escape(str(text))}</pre>" if text else ""
+
+
+def _phases(run: Run) -> Iterable[str]:
+    scale = _BAR_EM / max([run.seconds, *(float(entry.get("seconds") or 0) for entry in run.phases), 0.001])
+    yield "<table><tr><th>phase<th class=s>took<th><th>"
+    for entry in run.phases:
+        seconds, outcome = float(entry.get("seconds") or 0), escape(str(entry.get("outcome")))
+        indent = "&nbsp;" * 4 * int(entry.get("depth") or 0)
+        bar = f'<span class="bar {outcome}" style="width:{seconds * scale:.2f}em"></span>'
+        yield f"<tr><td>{indent}{escape(str(entry.get('name')))}<td class=s>{_clock(seconds)}<td>{bar}"
+        yield f'<td class="{outcome}">{"" if outcome == "passed" else outcome}{_told(entry.get("error"))}'
+    yield "</table>"
+
+
+def _tests(run: Run) -> Iterable[str]:
+    if not run.tests:
+        return
+    yield "<table><tr><th>test<th class=s>took<th>"
+    for entry in run.tests:
+        outcome = escape(str(entry.get("outcome")))
+        yield f"<tr><td>{escape(str(entry.get('name')))}<td class=s>{_clock(float(entry.get('seconds') or 0))}"
+        yield f'<td class="{outcome}">{outcome}{_told(entry.get("message"))}'
+    yield "</table>"
+
+
+def _evidence(run: Run, root: Path) -> Iterable[str]:
+    for picture in sorted(run.folder.glob("screens/*.png")):
+        source = quote(str(picture.relative_to(root)))
+        yield f'<a href="{source}"><img src="{source}" alt="screen of {escape(picture.stem)}"></a>'
+    shown: set[Path] = set()
+    for title, patterns in _EVIDENCE:
+        found = dict.fromkeys(p for pattern in patterns for p in sorted(run.folder.glob(pattern)) if p.is_file())
+        files = [path for path in found if path.stat().st_size and path not in shown]
+        shown.update(files)
+        if files:
+            links = " · ".join(_link(path, root, str(path.relative_to(run.folder))) for path in files)
+            is_open = " open" if len(files) <= _MANY else ""
+            yield f"<details{is_open}><summary>{escape(title)}</summary>{links}</details>"
+
+
+def page(root: Path, found: Sequence[Run]) -> str:
+    """The page for these runs, with links relative to `root`."""
+    lines = ["<!doctype html><html lang=en><meta charset=utf-8>", f"<title>{escape(root.absolute().name)}</title>"]
+    lines += [f"<style>{_STYLE}</style><h1>{escape(root.absolute().name)}</h1>"]
+    if len(found) > 1:
+        lines.append("<table><tr><th>scenario<th>outcome<th class=s>took")
+        for run in found:
+            lines.append(f'<tr><td><a href="#{quote(run.name)}">{escape(run.name)}</a>')
+            lines.append(f'<td class="{run.outcome}">{run.outcome}<td class=s>{_clock(run.seconds)}')
+        lines.append("</table>")
+    for run in found:
+        lines.append(
+            f'<h2 id="{escape(run.name)}">{escape(run.name)}: <span class="{run.outcome}">{run.outcome}</span></h2>'
+        )
+        lines += [*_tests(run), *_phases(run), *_evidence(run, root)]
+    return "\n".join(lines) + "\n"
+
+
+def write(root: Path) -> Path | None:
+    """Write ROOT/index.html for what is there; None when there is nothing."""
+    found = runs(root)
+    if not found:
+        return None
+    fresh = root / f".{PAGE}.new"
+    fresh.write_text(page(root, found))
+    return fresh.replace(root / PAGE)

@@ -1,0 +1,106 @@
+"""The page of a run: everything in it, nothing of it believed."""
+
+import json
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+
+from lab import report
+
+EVIL = "<script>alert('x')</script> & \"quotes\""
+
+
+class Page(HTMLParser):
+    """What a browser would see."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.text = " ".join(self.words)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.links += [value for key, value in attrs if key in ("href", "src")]
+
+    def handle_data(self, data):
+        self.words.append(data.strip())
+
+
+def phase(name, seconds=1.0, outcome="passed", depth=0, **more):
+    return {"name": name, "at": 0, "depth": depth, "seconds": seconds, "outcome": outcome, **more}
+
+
+def make(folder, phases, tests=None):
+    folder.mkdir(parents=True)
+    (folder / "phases.json").write_text(json.dumps(phases))
+    if tests is not None:
+        (folder / "tests.json").write_text(json.dumps(tests))
+    return folder
+
+
+@pytest.fixture
+def root(tmp_path):
+    root = tmp_path / "artifacts"
+    good = make(root / "sno-a", [phase("lab up", 2), phase("install", 754.2)], [phase("test_x")])
+    make(root / "sno-b", [phase("boot", 3, "failed", error=EVIL)], [phase("test_y", 1, "failed", message=EVIL)])
+    for name in ("console/master-0.timed.log", "console/odd name#1.txt", "commands/001-wait-for.log", "screens/m.png"):
+        (good / name).parent.mkdir(exist_ok=True)
+        (good / name).write_text("x")
+    for name in ("installer/logs/events.json", "nodes/master-0/journal.log"):
+        (good / name).parent.mkdir(parents=True, exist_ok=True)
+        (good / name).write_text("x")
+    (good / "missing.txt").touch()
+    return root
+
+
+def test_the_page_lists_outcomes_phases_tests_and_links_to_what_exists(root):
+    shown = Page(report.write(root).read_text())
+    for word in ("sno-a", "sno-b", "lab up", "12:34", "test_x", "boot", "failed", "passed"):
+        assert word in shown.text, word
+    files = [link for link in shown.links if not link.startswith("#")]
+    assert len(files) >= 7
+    assert [link for link in files if not (root / unquote(link)).is_file()] == []
+    assert len(files) == len(set(files)) + 1, "only the picture is there twice"
+    assert not any("missing.txt" in link for link in files), "an empty file is no evidence"
+    assert {link for link in shown.links if link.startswith("#")} == {"#sno-a", "#sno-b"}
+
+
+def test_what_a_test_or_phase_said_is_text(root):
+    text = report.write(root).read_text()
+    shown = Page(text)
+    assert "script" not in shown.tags
+    assert "alert('x')" in shown.text
+    assert "http" not in text.replace("https://", "http"), "the page must need nothing from elsewhere"
+
+
+def test_a_run_alone_has_its_own_page(root):
+    shown = Page(report.write(root / "sno-a").read_text())
+    assert "sno-b" not in shown.text
+    assert all((root / "sno-a" / unquote(link)).is_file() for link in shown.links)
+
+
+@pytest.mark.parametrize(
+    ("phases", "tests", "outcome"),
+    [
+        ([phase("a")], [], "passed"),
+        ([phase("a", None, "running")], [], "running"),
+        ([phase("a", 1, "failed")], [], "failed"),
+        ([phase("a", 1, "failed")], [phase("wanted it to fail")], "passed"),
+        ([phase("a")], [phase("x"), phase("y", 1, "failed")], "failed"),
+    ],
+)
+def test_the_tests_judge_where_there_are_any(tmp_path, phases, tests, outcome):
+    [run] = report.runs(make(tmp_path / "x", phases, tests))
+    assert run.outcome == outcome
+
+
+def test_damaged_records_and_no_records_are_no_trouble(tmp_path):
+    assert report.write(tmp_path) is None
+    folder = make(tmp_path / "x", [])
+    (folder / "phases.json").write_text('[{"name": "a"}, 3')
+    (folder / "tests.json").write_text("[1]")
+    assert "passed" in report.write(tmp_path).read_text()
