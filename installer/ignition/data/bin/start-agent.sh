@@ -4,6 +4,9 @@ set -euo pipefail
 . /usr/local/bin/common.sh
 load_env /etc/assisted/rendezvous-host.env /usr/local/share/assisted-service/agent-images.env
 
+# Started is what systemd may call us now; later, podman names its conmon as the main process.
+[ -z "${NOTIFY_SOCKET:-}" ] || systemd-notify --ready
+
 # Pull while the service comes up.
 podman image exists "$AGENT_DOCKER_IMAGE" || podman pull --quiet "$AGENT_DOCKER_IMAGE"
 
@@ -20,7 +23,7 @@ until service_listens && id=$(api GET infra-envs 2>/run/start-agent.err | jq -re
 done
 issue_clear 65-agent
 
-exec podman run --replace --name agent --privileged --net host --pid host --log-driver passthrough \
+exec podman run --replace --detach --sdnotify=conmon --cgroups=no-conmon --name agent --privileged --net host --pid host --log-driver passthrough \
     --env PULL_SECRET_TOKEN -v /:/host:rslave -v /opt/agent/tls/ca.crt:/opt/agent/tls/ca.crt:ro \
     "$AGENT_DOCKER_IMAGE" --url "$SERVICE_BASE_URL" --infra-env-id "$id" --agent-version "$AGENT_DOCKER_IMAGE" \
     --cacert /opt/agent/tls/ca.crt

@@ -6,6 +6,7 @@ image="$release_image"
 until podman image exists "$$image"; do
     sleep 5
 done
-exec podman run --rm --replace --name approve-csr --net host --authfile /root/.docker/config.json \
+exec podman run --rm --replace --detach --sdnotify=conmon --cgroups=no-conmon --log-driver passthrough \
+    --name approve-csr --net host --authfile /root/.docker/config.json \
     --volume /opt/openshift:/opt/openshift:ro --entrypoint python3 "$$image" -u -m lab.release.cluster.approver \
     --kubeconfig /opt/openshift/auth/kubeconfig-loopback --until /opt/openshift/.bootkube.done
