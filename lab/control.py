@@ -44,3 +44,11 @@ class Control:
     def start(self, service: str) -> None:
         """Start it again; returns when it is ready."""
         self._ask(Request("start", service))
+
+    def pause(self, service: str) -> None:
+        """Have it take requests and not answer them."""
+        self._ask(Request("pause", service))
+
+    def resume(self, service: str) -> None:
+        """Let it go on."""
+        self._ask(Request("resume", service))

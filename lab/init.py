@@ -215,6 +215,11 @@ class _Services:
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
                     del self._pids[pid]
+            elif request.op in ("pause", "resume"):
+                if not running:
+                    return Reply(error="it does not run")
+                for pid in running:
+                    os.kill(pid, signal.SIGSTOP if request.op == "pause" else signal.SIGCONT)
             elif not running:
                 self._spawn(service)
                 return self._wait_started(service)

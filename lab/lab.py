@@ -17,8 +17,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, TypeVar
@@ -30,6 +30,7 @@ from drivers.libvirt import Hypervisor
 from lab import budget, control, evidence, preflight, records, services
 from lab.configs import Access
 from lab.errors import LabGoneError, LabStartError
+from lab.faults import Fault
 from lab.layout import RELEASE_SOURCE, Layout
 from lab.machines import Nodes, connect, define
 from lab.namespaces import NamespaceThreads, enter_argv
@@ -352,6 +353,16 @@ class Lab(AbstractContextManager["Lab"]):
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A phase of the run: its duration goes to ARTIFACTS/phases.json."""
         return self._phases.phase(name)
+
+    @contextmanager
+    def fault(self, fault: Fault) -> Iterator[None]:
+        """The fault lasts as long as the block; a phase of its own."""
+        with self.phase(f"fault {fault}"):
+            fault.begin(self)
+            try:
+                yield
+            finally:
+                fault.end(self)
 
     def kernel_trouble(self) -> dict[str, list[str]]:
         """Lines of each machine's console in which its kernel complains about itself; machines without are left out."""

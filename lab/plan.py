@@ -52,9 +52,9 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be asked of a running supervisor over control.sock: stop or start a service, or name those that run."""
+    """What may be asked of a running supervisor over control.sock about one service, or which of them run."""
 
-    op: Literal["stop", "start", "status"]
+    op: Literal["stop", "start", "pause", "resume", "status"]
     service: str = ""
 
 
