@@ -1,4 +1,4 @@
-"""Handlers of clusters, manifests and infra-envs."""
+"""Handlers of clusters and manifests."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ import msgspec
 from aiohttp import web
 
 from installer.rendezvous import clusters, events
-from installer.rendezvous.app import Service, body_of
-from installer.rendezvous.checks_hardware import HOSTNAME
+from installer.rendezvous import hosts as hosts_rules
+from installer.rendezvous.app import Service, body_of, json_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.errors import BadRequest, NotFound
-from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES
-from installer.rendezvous.model import Cluster, to_rest
+from installer.rendezvous.hostview import inventory_of
+from installer.rendezvous.model import Cluster
 from installer.rendezvous.views import reply, tagged, unchanged
 
 Response = web.StreamResponse
+LONGEST_SETTINGS = 1 << 20
+FINALIZING_STAGES = (
+    *("Waiting for cluster operators", "Adding router ca", "Applying olm manifests"),
+    *("Waiting for olm operators csv initialization", "Waiting for olm operators csv"),
+    *("Waiting for OLM operator setup jobs", "Done"),
+)
 replace = msgspec.structs.replace
 
 
@@ -79,6 +85,8 @@ async def hosts(service: Service, request: web.Request) -> Response:
 async def finalizing_progress(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/progress"""
     stage = str((await body_of(request)).get("finalizing_stage", ""))
+    if stage not in FINALIZING_STAGES:
+        raise BadRequest(f"finalizing_stage {stage!r} is not one of {', '.join(FINALIZING_STAGES)}")
     store = service.engine.store
     with store.change():
         cluster = _cluster(service, request)
@@ -107,10 +115,7 @@ async def get_install_config(service: Service, request: web.Request) -> Response
 
 async def patch_install_config(service: Service, request: web.Request) -> Response:
     """PATCH /clusters/{id}/install-config: the body is a JSON string that holds a JSON object."""
-    try:
-        value = await request.json()
-    except ValueError as error:
-        raise BadRequest(f"body is not JSON: {error}") from None
+    value = await json_of(request)
     if not isinstance(value, str):
         raise BadRequest("body must be a JSON string that holds the overrides")
     clusters.set_overrides(service.engine, request.match_info["cluster_id"], value)
@@ -210,60 +215,54 @@ async def put_operator(service: Service, request: web.Request) -> Response:
     return web.Response(status=200)
 
 
+async def ignored_validations(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/ignored-validations: two JSON lists as texts."""
+    return reply(_ignored(_cluster(service, request)))
+
+
+def _ignored(cluster: Cluster) -> dict[str, str]:
+    return {
+        "host-validation-ids": cluster.ignored_host_validations,
+        "cluster-validation-ids": cluster.ignored_cluster_validations,
+    }
+
+
+async def set_ignored_validations(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/ignored-validations"""
+    body = await body_of(request)
+    return reply(_ignored(clusters.ignore(service.engine, request.match_info["cluster_id"], body)), 201)
+
+
+async def ui_settings(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/ui-settings"""
+    return reply(_cluster(service, request).ui_settings)
+
+
+async def set_ui_settings(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/ui-settings: a text that only the user interface understands."""
+    value = await json_of(request)
+    if not isinstance(value, str) or len(value) > LONGEST_SETTINGS:
+        raise BadRequest(f"body must be a JSON string of at most {LONGEST_SETTINGS} characters")
+    with service.engine.store.change():
+        service.engine.store.put_cluster(replace(_cluster(service, request), ui_settings=value))
+    return reply(value)
+
+
+async def supported_platforms(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/supported-platforms: what the hosts that have registered can all be part of."""
+    cluster = _cluster(service, request)
+    hosts = service.engine.store.hosts(cluster_id=cluster.id)
+    makers = [found.system_vendor.manufacturer.lower() for host in hosts if (found := inventory_of(host))]
+    kinds = ["none", "external"] if cluster.is_sno else ["baremetal", "none", "external"]
+    for kind, maker in (("vsphere", "vmware"), ("nutanix", "nutanix")):
+        if makers and all(maker in name for name in makers):
+            kinds.append(kind)
+    return reply(kinds)
+
+
 async def logs_progress(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/logs-progress"""
-    state = str((await body_of(request)).get("logs_state", ""))
+    state = hosts_rules.logs_state((await body_of(request)).get("logs_state"))
     with service.engine.store.change():
         service.engine.store.put_cluster(replace(_cluster(service, request), logs_info=state))
-    return web.Response(status=204)
-
-
-async def default_config(service: Service, request: web.Request) -> Response:
-    """GET /clusters/default-config"""
-    return reply(
-        {
-            "cluster_network_cidr": "10.128.0.0/14",
-            "cluster_network_host_prefix": 23,
-            "service_network_cidr": "172.30.0.0/16",
-            "ntp_source": "",
-            "forbidden_hostnames": sorted(FORBIDDEN_HOSTNAMES),
-            "inactive_deletion_hours": 0,
-        }
-    )
-
-
-async def component_versions(service: Service, request: web.Request) -> Response:
-    """GET /component-versions"""
-    settings = service.settings
-    images = {
-        "discovery-agent": settings.agent_image,
-        "assisted-installer": settings.installer_image,
-        "assisted-installer-controller": settings.controller_image,
-    }
-    versions = {name: image for name, image in images.items() if image}
-    return reply({"release_tag": settings.openshift_version, "versions": versions, "hostname_rule": HOSTNAME.pattern})
-
-
-async def register_infra_env(service: Service, request: web.Request) -> Response:
-    """POST /infra-envs"""
-    return reply(to_rest(clusters.register_infra_env(service.engine, await body_of(request))), 201)
-
-
-async def list_infra_envs(service: Service, request: web.Request) -> Response:
-    """GET /infra-envs"""
-    wanted = request.query.get("cluster_id")
-    found = service.engine.store.infra_envs()
-    return reply([to_rest(item) for item in found if wanted is None or item.cluster_id == wanted])
-
-
-async def get_infra_env(service: Service, request: web.Request) -> Response:
-    """GET /infra-envs/{id}"""
-    return reply(to_rest(service.engine.store.infra_env(request.match_info["infra_env_id"])))
-
-
-async def delete_infra_env(service: Service, request: web.Request) -> Response:
-    """DELETE /infra-envs/{id}"""
-    with service.engine.store.change():
-        infra_env = service.engine.store.infra_env(request.match_info["infra_env_id"])
-        service.engine.store.delete_infra_env(infra_env.id)
     return web.Response(status=204)

@@ -12,10 +12,10 @@ import msgspec
 from aiohttp import web
 
 from installer.rendezvous import events
-from installer.rendezvous.app import Service
+from installer.rendezvous.app import Service, json_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import BadRequest, Conflict, NotFound
+from installer.rendezvous.errors import BadRequest, Conflict, NotFound, TooLarge
 from installer.rendezvous.views import reply
 
 Response = web.StreamResponse
@@ -24,6 +24,7 @@ FILES = ("bootstrap.ign", "master.ign", "worker.ign", "arbiter.ign", "metadata.j
 CREDENTIALS = ("kubeconfig", "kubeconfig-noingress", "kubeadmin-password")
 HOST_FILE = re.compile(r"^(master|worker|arbiter)-[0-9a-f-]{36}\.ign$")
 CHUNK = 256 * 1024
+LARGEST_LOGS = 1024**3
 
 
 def _attachment(content: bytes, name: str) -> web.Response:
@@ -83,7 +84,7 @@ async def host_ignition(service: Service, request: web.Request) -> Response:
 async def ingress_cert(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/uploads/ingress-cert: the CA goes into the kubeconfig."""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    value = await request.json()
+    value = await json_of(request)
     if not isinstance(value, str) or "BEGIN CERTIFICATE" not in value:
         raise BadRequest("body must be a JSON string that holds a PEM certificate")
     import base64
@@ -124,6 +125,8 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
                 if getattr(part, "name", None) == "upfile":
                     found = True
                     while chunk := await part.read_chunk(CHUNK):  # type: ignore[union-attr]
+                        if file.tell() + len(chunk) > LARGEST_LOGS:
+                            raise TooLarge(f"logs are larger than {LARGEST_LOGS} bytes")
                         file.write(chunk)
             if not found:
                 raise BadRequest("the field upfile is missing")
@@ -159,7 +162,9 @@ async def download_logs(service: Service, request: web.Request) -> Response:
     if not files:
         raise Conflict("no logs were uploaded yet")
     archive = directory / "all.tar"
-    with tarfile.open(archive, "w") as tar:
+    # Another request may be reading the last one.
+    with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file, tarfile.open(fileobj=file, mode="w") as tar:
         for path in files:
             tar.add(path, arcname=f"{cluster.name}/{path.name}")
+    Path(file.name).replace(archive)
     return web.FileResponse(archive, headers={"Content-Disposition": f'attachment; filename="{cluster.name}_logs.tar"'})

@@ -119,6 +119,35 @@ def _set(service: Service, request: web.Request, **changes: Any) -> Host:
     return host
 
 
+async def bind(service: Service, request: web.Request) -> Response:
+    """POST .../actions/bind"""
+    try:
+        cluster_id = str(UUID(str((await body_of(request)).get("cluster_id", ""))))
+    except ValueError:
+        raise BadRequest("cluster_id must be a UUID") from None
+    return reply(_shown(service, hosts.bind(service.engine, *_ids(request), cluster_id)))
+
+
+async def unbind(service: Service, request: web.Request) -> Response:
+    """POST .../actions/unbind"""
+    return reply(_shown(service, hosts.unbind(service.engine, *_ids(request))))
+
+
+async def reset(service: Service, request: web.Request) -> Response:
+    """POST .../actions/reset"""
+    store = service.engine.store
+    with store.change():
+        host = hosts.reset(service.engine, store.host(*_ids(request)))
+        service.engine.settle_host(host)
+    return reply(_shown(service, store.host(*_ids(request))))
+
+
+async def reset_validation(service: Service, request: web.Request) -> Response:
+    """PATCH .../actions/reset-validation/{id}"""
+    name = request.match_info["validation_id"]
+    return reply(_shown(service, hosts.reset_validation(service.engine, *_ids(request), name)))
+
+
 async def installer_args(service: Service, request: web.Request) -> Response:
     """PATCH .../installer-args"""
     args = (await body_of(request)).get("args") or []

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 from uuid import uuid4
 
 from aiohttp import web
 
-from installer.rendezvous import clusters, prepare
+from installer.rendezvous import clusters, prepare, signing
 from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import ClusterStatus
-from installer.rendezvous.errors import BadRequest, PrepareError, RendezvousError, ServiceError, Unauthorized
+from installer.rendezvous.enums import ClusterStatus, HostStatus
+from installer.rendezvous.errors import (
+    BadRequest,
+    NotImplementedHere,
+    PrepareError,
+    RendezvousError,
+    ServiceError,
+    TooLarge,
+    TooMany,
+    Unauthorized,
+)
+from installer.rendezvous.limits import Bucket
+from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.views import Views, reply
 
@@ -23,18 +36,43 @@ log = logging.getLogger("assisted-service")
 Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
 Generate = Callable[[prepare.Job], dict[str, bytes]]
 AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
-MAX_BODY = 512 * 1024**2
+# The largest manifest or inventory that makes sense; logs are streamed and have a limit of their own.
+MAX_BODY = 16 * 1024**2
+
+
+class ImageMaker(Protocol):
+    """Makes what hosts of an infra-env are booted with. Each may take long and raise RendezvousError."""
+
+    def ignition(self, infra_env: InfraEnv) -> bytes:
+        """The Ignition config."""
+
+    def file(self, infra_env: InfraEnv, name: str) -> Path:
+        """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img."""
+
+    def ipxe(self, infra_env: InfraEnv, urls: Mapping[str, str]) -> bytes:
+        """An iPXE script that boots from these URLs."""
 
 
 class Service:
     """What the handlers share."""
 
-    def __init__(self, engine: Engine, settings: Settings, auth: Authenticator, generate: Generate) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        auth: Authenticator,
+        generate: Generate,
+        images: ImageMaker | None = None,
+    ) -> None:
         self.engine = engine
         self.settings = settings
         self.auth = auth
         self.generate = generate
+        self.images = images
         self.views = Views(engine)
+        self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
+        # Whoever guesses at tokens is slowed down long before anything is found.
+        self.refusals = Bucket(1.0, 30.0)
         self.preparing: dict[str, asyncio.Task[None]] = {}
 
     def start_preparations(self) -> None:
@@ -70,6 +108,10 @@ class Service:
             if not self.engine.is_calm(cluster.id):
                 with self.engine.store.change():
                     self.engine.settle(cluster.id)
+        for host in self.engine.store.unbound_hosts():
+            if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
+                with self.engine.store.change():
+                    self.engine.settle_host(host)
         self.start_preparations()
 
     async def monitor(self) -> None:
@@ -93,30 +135,54 @@ def error_body(error: ServiceError, path: str) -> dict[str, Any]:
     return {"kind": "Error", "id": error.status, "href": path, "code": str(error.status), "reason": error.reason}
 
 
+async def json_of(request: web.Request) -> Any:
+    """The request's JSON value. Raises BadRequest."""
+    try:
+        return await request.json()
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"body is not JSON: {error}") from None
+
+
 async def body_of(request: web.Request) -> dict[str, Any]:
     """The request's JSON object. Raises BadRequest."""
-    try:
-        value = await request.json()
-    except ValueError as error:
-        raise BadRequest(f"body is not JSON: {error}") from None
+    value = await json_of(request)
     if not isinstance(value, dict):
         raise BadRequest("body must be a JSON object")
     return value
 
 
-def _wrap(service: Service, handler: Handler, schemes: frozenset[Scheme]) -> Callable[[web.Request], Any]:
+def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme], signed: bool) -> None:
+    caller = request.remote or ""
+    service.requests.take(caller)
+    try:
+        if signed and signing.SIGNATURE in request.query:
+            signing.check(service.engine.store.secret("urls"), request.path, request.query)
+        elif schemes:
+            service.auth.check(request.headers, schemes)
+    except Unauthorized:
+        service.refusals.take(caller)
+        raise
+
+
+def _wrap(
+    service: Service, handler: Handler, schemes: frozenset[Scheme], signed: bool = False
+) -> Callable[[web.Request], Any]:
     async def call(request: web.Request) -> web.StreamResponse:
         try:
-            if schemes:
-                service.auth.check(request.headers, schemes)
+            _authorize(service, request, schemes, signed)
             return await handler(service, request)
         except ServiceError as error:
             if not isinstance(error, Unauthorized):
                 log.info("%s %s: %d %s", request.method, request.path, error.status, error.reason)
-            return reply(error_body(error, request.path), error.status)
+            answer = reply(error_body(error, request.path), error.status)
+            if isinstance(error, TooMany):
+                answer.headers["Retry-After"] = "1"
+            return answer
         except RendezvousError as error:
             log.error("%s %s: %s", request.method, request.path, error)
             return reply(error_body(ServiceError(str(error)), request.path), 500)
+        except web.HTTPRequestEntityTooLarge:
+            return reply(error_body(TooLarge(f"body is larger than {MAX_BODY} bytes"), request.path), TooLarge.status)
         except (web.HTTPException, asyncio.CancelledError):
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -130,21 +196,46 @@ def _wrap(service: Service, handler: Handler, schemes: frozenset[Scheme]) -> Cal
     return call
 
 
-async def _unknown(request: web.Request) -> web.Response:
-    return reply({"code": 404, "message": f"path {request.path} was not found"}, 404)
+def _not_offered(reason: str) -> Handler:
+    async def answer(service: Service, request: web.Request) -> web.Response:
+        raise NotImplementedHere(reason)
+
+    return answer
+
+
+def _unknown(paths: Mapping[str, set[str]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """For every path that no route took: 405 where another method would have been right, else 404."""
+    known = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), methods) for path, methods in paths.items()]
+
+    async def answer(request: web.Request) -> web.Response:
+        for pattern, methods in known:
+            if pattern.fullmatch(request.path):
+                error = ServiceError(f"method {request.method} is not one of {', '.join(sorted(methods))}")
+                error.status = 405
+                answer = reply(error_body(error, request.path), 405)
+                answer.headers["Allow"] = ", ".join(sorted(methods))
+                return answer
+        return reply({"code": 404, "message": f"path {request.path} was not found"}, 404)
+
+    return answer
 
 
 def build(service: Service) -> web.Application:
     """The application with all routes; the monitor runs from start to stop."""
-    from installer.rendezvous.routes import OPEN, ROUTES
+    from installer.rendezvous.routes import NOT_OFFERED, OPEN, ROUTES, SIGNED
 
     app = web.Application(client_max_size=MAX_BODY)
     app[SERVICE] = service
+    paths: dict[str, set[str]] = {}
     for method, path, schemes, handler in ROUTES:
-        app.router.add_route(method, f"{BASE}/v2{path}", _wrap(service, handler, schemes))
+        app.router.add_route(method, f"{BASE}/v2{path}", _wrap(service, handler, schemes, path in SIGNED))
+        paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
+    for method, path, reason in NOT_OFFERED:
+        app.router.add_route(method, f"{BASE}/v2{path}", _wrap(service, _not_offered(reason), frozenset({USER})))
+        paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
     for path, handler in OPEN:
         app.router.add_get(path, _wrap(service, handler, frozenset()))
-    app.router.add_route("*", "/{tail:.*}", _unknown)
+    app.router.add_route("*", "/{tail:.*}", _unknown(paths))
 
     async def start(app: web.Application) -> None:
         app[_MONITOR] = asyncio.create_task(service.monitor())

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from installer.rendezvous import cluster_states, events, hosts, roles
+from installer.rendezvous import cluster_validations as cv
+from installer.rendezvous import host_validations as hv
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, Role
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
-from installer.rendezvous.model import Cluster, InfraEnv, JsonMap, Manifest, Preparation
+from installer.rendezvous.model import Cluster, JsonMap, Manifest, Preparation
 
 replace = msgspec.structs.replace
 T = cluster_states.Trigger
@@ -28,6 +30,12 @@ PLAIN = (
     *("schedulable_masters", "disk_encryption", "load_balancer", "tags", "olm_operators", "control_plane_count"),
     *("high_availability_mode", "name"),
 )
+PLATFORMS = ("baremetal", "none", "nutanix", "vsphere", "external")
+ENUMS = {
+    "network_type": ("OpenShiftSDN", "OVNKubernetes", "CiscoACI", "Cilium", "Calico", "None"),
+    "high_availability_mode": ("Full", "None"),
+    "cpu_architecture": ("x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi"),
+}
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 MANIFEST_NAME = re.compile(r"^[^/]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
@@ -72,6 +80,17 @@ def _changes(body: JsonMap) -> dict[str, Any]:
                 raise BadRequest(f"{key}: {error}") from None
     if "name" in changes and (not CLUSTER_NAME.match(str(changes["name"])) or len(changes["name"]) > 54):
         raise BadRequest(f"name {changes['name']!r} must match {CLUSTER_NAME.pattern} and have at most 54 characters")
+    if changes.get("vip_dhcp_allocation"):
+        raise BadRequest("vip_dhcp_allocation is not supported: give api_vips and ingress_vips")
+    kind = (changes.get("platform") or {}).get("type")
+    if kind is not None and kind not in PLATFORMS:
+        raise BadRequest(f"platform.type {kind!r} is not one of {', '.join(PLATFORMS)}")
+    for key, allowed in ENUMS.items():
+        if key in changes and changes[key] not in allowed:
+            raise BadRequest(f"{key} {changes[key]!r} is not one of {', '.join(allowed)}")
+    count = changes.get("control_plane_count")
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 5):
+        raise BadRequest(f"control_plane_count must be 1 to 5, not {count!r}")
     if "control_plane_count" in changes:
         changes["high_availability_mode"] = "None" if changes["control_plane_count"] == 1 else "Full"
     elif changes.get("high_availability_mode") == "None":
@@ -143,12 +162,53 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     return cluster
 
 
+def _ids(text: object, known: set[str], never: frozenset[str], what: str) -> str:
+    if text in (None, ""):
+        return ""
+    try:
+        ids = json.loads(str(text))
+    except ValueError as error:
+        raise BadRequest(f"{what} is not JSON: {error}") from None
+    if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
+        raise BadRequest(f"{what} must be a JSON list of names")
+    for name in ids:
+        if name != "all" and name not in known:
+            raise BadRequest(f"{what}: there is no validation {name!r}")
+        if name in never:
+            raise BadRequest(f"{what}: validation {name} cannot be ignored")
+    return json.dumps(ids)
+
+
+def ignore(engine: Engine, cluster_id: str, body: JsonMap) -> Cluster:
+    """PUT ignored-validations: two JSON lists of ids as texts. Raises BadRequest or NotFound."""
+    host_ids, cluster_ids = {line.id for line in hv.TABLE}, {line.id for line in cv.TABLE}
+    changes = {
+        "ignored_host_validations": _ids(
+            body.get("host-validation-ids"), host_ids, hv.NOT_IGNORABLE, "host-validation-ids"
+        ),
+        "ignored_cluster_validations": _ids(
+            body.get("cluster-validation-ids"), cluster_ids, cv.NOT_IGNORABLE, "cluster-validation-ids"
+        ),
+    }
+    with engine.store.change():
+        cluster = replace(engine.store.cluster(cluster_id), **changes, updated_at=now_text())
+        engine.store.put_cluster(cluster)
+        engine.store.add_event(events.make("validations_ignored", cluster=cluster))
+        engine.settle(cluster_id)
+    return engine.store.cluster(cluster_id)
+
+
 def delete(engine: Engine, cluster_id: str) -> None:
     """Deregister a cluster that is not being installed. Raises Conflict."""
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         if cluster.status in cluster_states.ACTIVE:
             raise Conflict(f"cluster is in status {cluster.status} and cannot be removed")
+        for host in engine.store.hosts(cluster_id=cluster_id):
+            engine.store.delete_host(host.infra_env_id, host.id)
+        for infra_env in engine.store.infra_envs():
+            if infra_env.cluster_id == cluster_id:
+                engine.store.put_infra_env(replace(infra_env, cluster_id=None, updated_at=now_text()))
         engine.store.delete_cluster(cluster_id)
 
 
@@ -264,41 +324,3 @@ def complete(engine: Engine, cluster_id: str, success: bool, reason: str) -> Clu
         name = "cluster_installation_completed" if success else "cluster_installation_failed"
         engine.store.add_event(events.make(name, cluster=cluster, reason=reason))
         return engine.settle(cluster_id)
-
-
-def register_infra_env(engine: Engine, body: JsonMap) -> InfraEnv:
-    """RegisterInfraEnv. Raises BadRequest or NotFound."""
-    for key in ("name", "pull_secret"):
-        if not body.get(key):
-            raise BadRequest(f"{key} is required")
-    cluster_id = body.get("cluster_id")
-    if cluster_id:
-        engine.store.cluster(cluster_id)
-    stamp = now_text()
-    static = body.get("static_network_config")
-    keys = (
-        *("openshift_version", "cpu_architecture", "ssh_authorized_key", "pull_secret", "additional_ntp_sources"),
-        *("additional_trust_bundle", "proxy", "ignition_config_override"),
-    )
-    fields = {key: body[key] for key in keys if body.get(key) is not None}
-    try:
-        infra_env = msgspec.convert(
-            {
-                **fields,
-                "id": str(uuid.uuid4()),
-                "name": body["name"],
-                "cluster_id": cluster_id,
-                "type": body.get("image_type") or "full-iso",
-                "static_network_config": json.dumps(static) if static else "",
-                "kernel_arguments": json.dumps(body["kernel_arguments"]) if body.get("kernel_arguments") else "",
-                "created_at": stamp,
-                "updated_at": stamp,
-            },
-            InfraEnv,
-        )
-    except msgspec.ValidationError as error:
-        raise BadRequest(str(error)) from None
-    with engine.store.change():
-        engine.store.put_infra_env(infra_env)
-        engine.store.add_event(events.make("infra_env_registered", infra_env=infra_env, name=infra_env.name))
-    return infra_env

@@ -32,6 +32,8 @@ from installer.rendezvous.store import Store
 # A round lets one status change lead to the next; real chains are at most five long.
 MAX_ROUNDS = 8
 replace = msgspec.structs.replace
+# Stands in where a host belongs to no cluster; only validations that ask nothing of it are run (UNBOUND).
+NO_CLUSTER = Cluster(id="", name="", control_plane_count=0, platform={"type": "none"})
 
 
 class Engine:
@@ -57,13 +59,13 @@ class Engine:
 
     def view(self, host: Host, peers: Members | None = None) -> HostView:
         """The host among its peers, as of now; ``peers`` when the caller has them at hand."""
-        cluster = self.store.cluster(host.cluster_id or "")
+        cluster = self.store.cluster(host.cluster_id) if host.cluster_id else NO_CLUSTER
         return HostView(
             host=host,
             inventory=inventory_of(host),
             cluster=cluster,
             infra_env=self.store.infra_env(host.infra_env_id),
-            peers=peers or Members(self.store.hosts(cluster_id=cluster.id)),
+            peers=peers or Members(self.store.hosts(cluster_id=cluster.id) if host.cluster_id else [host]),
             requirements=self.requirements,
             settings=self.settings,
             at=self.clock(),
@@ -256,6 +258,16 @@ class Engine:
                 break
         self._rest(cluster)
         return cluster
+
+    def settle_host(self, host: Host) -> None:
+        """Settle the host's cluster, or the host alone when it belongs to none."""
+        if host.cluster_id is not None:
+            self.settle(host.cluster_id)
+            return
+        for _ in range(MAX_ROUNDS):
+            before, host = host.status, self.refresh_host(host, Members([host]))
+            if host.status is before:
+                return
 
     def _rest(self, cluster: Cluster) -> None:
         at = self.clock()

@@ -47,6 +47,24 @@ class Conflict(ServiceError):
     status = 409
 
 
+class TooLarge(ServiceError):
+    """A body past the limit."""
+
+    status = 413
+
+
+class TooMany(ServiceError):
+    """More requests, or more refused ones, from one address than are taken."""
+
+    status = 429
+
+
+class NotImplementedHere(ServiceError):
+    """An operation of the specification that this service does not offer; the reason says why."""
+
+    status = 501
+
+
 class ConfigurationError(RendezvousError):
     """The service's own environment is unusable; ``setting`` names the variable or file."""
 

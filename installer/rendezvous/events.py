@@ -41,6 +41,8 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
     "cluster_installation_canceled": ("info", "Cancelled cluster installation"),
     "cluster_installation_reset": ("info", "Reset cluster installation"),
     "cluster_finalizing_stage_updated": ("info", "Cluster finalizing stage is now {stage}"),
+    "validations_ignored": ("info", "Some validations of the cluster or its hosts are ignored by the user"),
+    "ignition_config_image_generated": ("info", "Image of InfraEnv {name} was made: {kind}"),
     "install_config_applied": ("info", "Custom install config was applied to the cluster"),
     "host_step_failed": ("error", "Host {host}: step {step} failed: {reason}"),
 }

@@ -82,8 +82,8 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
         expendable=view.role is Role.WORKER,
         texts={
             "failing": _failing(verdicts),
-            "disk_speed": verdicts["sufficient-installation-disk-speed"][2] if verdicts else "",
-            "images": verdicts["container-images-available"][2] if verdicts else "",
+            "disk_speed": verdicts.get("sufficient-installation-disk-speed", ("", "", ""))[2],
+            "images": verdicts.get("container-images-available", ("", "", ""))[2],
             "prepare_timeout": f"{settings.prepare_host:.0f}",
             "stage_timeout": f"{limit:.0f}",
             "open_checks": ", ".join(open_checks),

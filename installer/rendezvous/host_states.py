@@ -27,6 +27,8 @@ class Trigger(StrEnum):
     CANCEL = "CancelInstallation"
     MEDIA = "MediaDisconnect"
     RESET = "ResetHost"
+    BIND = "BindHost"
+    UNBIND = "UnbindHost"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,14 @@ MIN_HARDWARE = (
     "compatible-with-cluster-platform",
     "disk-encryption-requirements-satisfied",
     "vsphere-disk-uuid-enabled",
+    "inventory-not-fully-truncated",
+)
+# What can be said of a host before it belongs to a cluster.
+MIN_UNBOUND = (
+    "has-inventory",
+    "has-min-cpu-cores",
+    "has-min-memory",
+    "has-min-valid-disks",
     "inventory-not-fully-truncated",
 )
 OPERATORS = tuple(
@@ -114,6 +124,7 @@ GUARDS: Mapping[str, Guard] = {
     "hardware-ok": _all_good(MIN_HARDWARE),
     "input-ok": _all_good(("machine-cidr-defined",)),
     "sufficient": _all_good(SUFFICIENT),
+    "unbound-ok": _all_good(MIN_UNBOUND),
     "role-valid": lambda f: f.role is not Role.AUTO,
     "cluster-preparing": _cluster(C.PREPARING),
     "cluster-preparing-or-installing": _cluster(C.PREPARING, C.INSTALLING),
@@ -159,8 +170,11 @@ def _set(*statuses: HostStatus) -> frozenset[HostStatus]:
 PRE_INSTALL = _set(H.DISCOVERING, H.KNOWN, H.DISCONNECTED, H.INSUFFICIENT, H.PENDING_FOR_INPUT)
 PREPARE = _set(H.PREPARING, H.PREPARING_SUCCESSFUL, H.PREPARING_FAILED)
 INSTALLING = _set(H.INSTALLING, H.INSTALLING_IN_PROGRESS, H.INSTALLING_PENDING_USER_ACTION)
+ACTIVE_HOST = PREPARE | INSTALLING
 RUNNING = _set(H.INSTALLING, H.INSTALLING_IN_PROGRESS)
 AFTER_REBOOT = _set(H.INSTALLING_IN_PROGRESS, H.INSTALLING_PENDING_USER_ACTION, H.ADDED_TO_EXISTING)
+UNBOUND = _set(H.DISCOVERING_UNBOUND, H.DISCONNECTED_UNBOUND, H.INSUFFICIENT_UNBOUND, H.KNOWN_UNBOUND)
+UNBINDING = _set(H.UNBINDING, H.UNBINDING_PENDING_USER_ACTION, H.RECLAIMING, H.RECLAIMING_REBOOTING)
 EVERY = frozenset(HostStatus)
 _R, _F, _P = Trigger.REGISTER, Trigger.REFRESH, Trigger.PROGRESS
 
@@ -174,7 +188,7 @@ TABLE: tuple[Row, ...] = (
     # RegisterHost
     Row(
         _R,
-        PRE_INSTALL | _set(H.BINDING, H.RESETTING_PENDING_USER_ACTION, H.CANCELLED),
+        PRE_INSTALL | _set(H.BINDING, H.RESETTING_PENDING_USER_ACTION, H.RESETTING, H.CANCELLED),
         H.DISCOVERING,
         INFO_DISCOVERING,
         effects=(Effect.CLEAR_INVENTORY,),
@@ -185,6 +199,12 @@ TABLE: tuple[Row, ...] = (
     Row(_R, INSTALLING, H.ERROR, "The host unexpectedly restarted during the installation"),
     Row(_R, _set(H.ERROR), None),
     Row(_R, _set(H.INSTALLED), None, effects=(Effect.STOP_AGENT,)),
+    Row(_R, UNBOUND | UNBINDING, H.DISCOVERING_UNBOUND, INFO_DISCOVERING, effects=(Effect.CLEAR_INVENTORY,)),
+    # RefreshHost of a host that belongs to no cluster
+    Row(_F, UNBOUND, H.DISCONNECTED_UNBOUND, INFO_DISCONNECTED, ("!connected",)),
+    Row(_F, UNBOUND, H.DISCOVERING_UNBOUND, INFO_DISCOVERING, ("!inventory",)),
+    Row(_F, UNBOUND, H.INSUFFICIENT_UNBOUND, INFO_INSUFFICIENT, ("!unbound-ok",)),
+    Row(_F, UNBOUND, H.KNOWN_UNBOUND, "Host is ready to be bound to a cluster"),
     # RefreshHost before the installation
     Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_MEDIA, ("!connected", "media-lost")),
     Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_DISCONNECTED, ("!connected",)),
@@ -279,6 +299,14 @@ TABLE: tuple[Row, ...] = (
         effects=(Effect.CLEAR_INVENTORY,),
     ),
     Row(Trigger.RESET, PRE_INSTALL | _set(H.RESETTING_PENDING_USER_ACTION), None),
+    Row(Trigger.BIND, UNBOUND, H.BINDING, "Host is waiting to be bound to the cluster"),
+    Row(Trigger.UNBIND, PRE_INSTALL | _set(H.BINDING), H.UNBINDING, "Host is waiting to be unbound from the cluster"),
+    Row(
+        Trigger.UNBIND,
+        _set(H.INSTALLED, H.ERROR, H.CANCELLED, H.ADDED_TO_EXISTING, H.RESETTING_PENDING_USER_ACTION),
+        H.UNBINDING_PENDING_USER_ACTION,
+        "Host must be booted from the discovery media again to be unbound",
+    ),
 )
 _EXTRA: Mapping[str, Guard] = {"media-lost": lambda f: not f.media_connected}
 

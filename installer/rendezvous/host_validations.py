@@ -87,11 +87,24 @@ TABLE: tuple[Validation, ...] = (
 )
 
 
+# Those that look at nothing but the host itself.
+UNBOUND = tuple(
+    line
+    for line in TABLE
+    if line.id
+    in {
+        *("connected", "media-connected", "has-inventory", "has-min-cpu-cores", "has-min-valid-disks"),
+        *("has-min-memory", "inventory-not-partially-truncated", "inventory-not-fully-truncated", "compatible-agent"),
+        *("hostname-valid", "has-default-route", "ntp-synced", "time-synced-between-host-and-service"),
+    }
+)
+
+
 def evaluate(view: HostView) -> dict[str, tuple[str, Result, str]]:
     """Verdicts by id: (category, result, message). Ignored validations turn a failure into ``disabled``."""
     verdicts: dict[str, tuple[str, Result, str]] = {}
     skipped = ignored(view.cluster.ignored_host_validations)
-    for line in TABLE:
+    for line in TABLE if view.cluster.id else UNBOUND:
         result: Result
         if not line.needs_inventory:
             result, message = line.check(view)  # type: ignore[call-arg]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,45 +12,48 @@ from installer.rendezvous import disks, events, host_states, stages, steps
 from installer.rendezvous.checks_hardware import HOSTNAME
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import HostStatus, Role, Stage
+from installer.rendezvous.enums import HostStatus, Role, Stage, StepType
 from installer.rendezvous.errors import BadRequest, Conflict, Forbidden, ServiceError
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 from installer.rendezvous.model import Host, HostProgress
 
 replace = msgspec.structs.replace
 T = host_states.Trigger
-EDITABLE = host_states.PRE_INSTALL
+EDITABLE = host_states.PRE_INSTALL | host_states.UNBOUND
 IN_INSTALLATION = host_states.INSTALLING
 
 
 def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str) -> Host:
-    """RegisterHost. Raises Forbidden or Conflict when the host must not go on, BadRequest without a cluster."""
+    """RegisterHost. Raises Forbidden or Conflict when the host must not go on."""
     store = engine.store
     infra_env = store.infra_env(infra_env_id)
-    if infra_env.cluster_id is None:
-        raise BadRequest(f"infra-env {infra_env_id} has no cluster yet")
     stamp = now_text()
     refusal: ServiceError | None = None
     with store.change():
         known = store.find_host(infra_env_id, host_id)
         if known is None:
-            cluster = store.cluster(infra_env.cluster_id)
-            if cluster.status not in ("insufficient", "ready", "pending-for-input", "adding-hosts"):
+            cluster = store.cluster(infra_env.cluster_id) if infra_env.cluster_id else None
+            if cluster and cluster.status not in ("insufficient", "ready", "pending-for-input", "adding-hosts"):
                 raise Conflict(f"cluster is in status {cluster.status}: no new host can register")
-            sno = Role.MASTER if cluster.is_sno else Role.AUTO
+            sno = Role.MASTER if cluster and cluster.is_sno else Role.AUTO
             host = Host(
                 id=host_id,
                 infra_env_id=infra_env_id,
                 cluster_id=infra_env.cluster_id,
+                status=HostStatus.DISCOVERING if cluster else HostStatus.DISCOVERING_UNBOUND,
                 status_info=host_states.INFO_DISCOVERING,
                 status_updated_at=stamp,
                 created_at=stamp,
                 role=sno,
                 suggested_role=sno,
-                bootstrap=cluster.is_sno,
+                bootstrap=bool(cluster and cluster.is_sno),
             )
         else:
             host = known
+            if known.status in (HostStatus.UNBINDING, HostStatus.UNBINDING_PENDING_USER_ACTION):
+                host = replace(
+                    host, cluster_id=None, role=Role.AUTO, suggested_role=Role.AUTO, bootstrap=False, user_disk=False
+                )
         host = replace(
             host,
             discovery_agent_version=agent_version,
@@ -69,7 +73,9 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
                     refusal = Forbidden(f"host is in status {host.status} and must not register again")
         name = "host_registration_failed" if refusal else "host_registration_succeeded"
         store.add_event(events.make(name, host=host, reason=refusal or ""))
-        engine.settle(infra_env.cluster_id)
+        engine.settle_host(store.host(infra_env_id, host_id))
+        if known is not None and known.cluster_id and known.cluster_id != host.cluster_id:
+            engine.settle(known.cluster_id)
     if refusal is not None:
         raise refusal
     return store.host(infra_env_id, host_id)
@@ -91,14 +97,11 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
     if _matters(engine, before, host):
         with store.change():
             store.put_host(host)
-            if host.cluster_id:
-                engine.settle(host.cluster_id)
+            engine.settle_host(host)
         host = store.host(infra_env_id, host_id)
     else:
         # Most polls tell only that the host is still there: nothing to write, nothing to judge.
         store.note_check_in(host)
-    if not host.cluster_id:
-        return steps.encode(steps.UNBOUND)
     plan = steps.plan(engine.view(host))
     if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
@@ -110,9 +113,10 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
 
 def _matters(engine: Engine, before: Host, after: Host) -> bool:
     """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
-    if before.discovery_agent_version != after.discovery_agent_version or before.cluster_id is None:
+    if before.discovery_agent_version != after.discovery_agent_version:
         return True
-    if before.status is HostStatus.DISCONNECTED or not engine.view(before).connected:
+    away = (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
+    if before.status in away or not engine.view(before).connected:
         return True
     limit = engine.settings.max_clock_gap
     gaps = [None if gap is None else round(gap / 6) if abs(gap) > limit / 2 else 0 for gap in _gaps(before, after)]
@@ -222,15 +226,20 @@ def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]
         if body.get("machine_config_pool_name") is not None:
             host = replace(host, machine_config_pool_name=str(body["machine_config_pool_name"]))
         store.put_host(replace(host, updated_at=now_text()))
-        if host.cluster_id:
-            engine.settle(host.cluster_id)
+        engine.settle_host(store.host(infra_env_id, host_id))
     return store.host(infra_env_id, host_id)
+
+
+def logs_state(state: object) -> str:
+    """The state if it is one. Raises BadRequest."""
+    if state not in ("requested", "collecting", "completed", "timeout", ""):
+        raise BadRequest(f"logs_state {state!r} is not one of requested, collecting, completed, timeout")
+    return str(state)
 
 
 def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) -> None:
     """PUT logs-progress of a host. Raises BadRequest for an unknown state."""
-    if state not in ("requested", "collecting", "completed", "timeout", ""):
-        raise BadRequest(f"logs_state {state!r} is not one of requested, collecting, completed, timeout")
+    logs_state(state)
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
         stamp = now_text()
@@ -239,6 +248,63 @@ def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) 
         engine.store.put_host(
             replace(host, logs_info=state, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
         )
+
+
+RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
+    "sufficient-installation-disk-speed": lambda host: replace(
+        host,
+        disks_info="",
+        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.DISK_SPEED},
+    ),
+    "container-images-available": lambda host: replace(
+        host,
+        images_status="",
+        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.IMAGES},
+    ),
+}
+
+
+def reset_validation(engine: Engine, infra_env_id: str, host_id: str, validation: str) -> Host:
+    """Forget what was measured for a validation, so that it is measured again. Raises BadRequest, Conflict."""
+    if validation not in RESETTABLE:
+        raise BadRequest(f"validation {validation!r} cannot be reset, only {', '.join(RESETTABLE)} can")
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        if host.status in host_states.INSTALLING:
+            raise Conflict(f"host is in status {host.status}: nothing is measured any more")
+        engine.store.put_host(RESETTABLE[validation](host))
+        engine.settle_host(host)
+    return engine.store.host(infra_env_id, host_id)
+
+
+def bind(engine: Engine, infra_env_id: str, host_id: str, cluster_id: str) -> Host:
+    """Give a host that belongs to no cluster to one; its agent registers anew. Raises BadRequest, Conflict."""
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        cluster = engine.store.cluster(cluster_id)
+        if engine.store.infra_env(infra_env_id).cluster_id:
+            raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot be bound to another")
+        if host.cluster_id:
+            raise BadRequest(f"host {host_id} belongs to cluster {host.cluster_id} already")
+        host, _ = engine.trigger(host, T.BIND)
+        role = Role.MASTER if cluster.is_sno else Role.AUTO
+        host = replace(host, cluster_id=cluster.id, role=role, suggested_role=role, bootstrap=cluster.is_sno)
+        engine.store.put_host(host)
+        engine.settle(cluster.id)
+    return engine.store.host(infra_env_id, host_id)
+
+
+def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
+    """Take a host out of its cluster; it leaves when its agent registers anew. Raises BadRequest, Conflict."""
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        if not host.cluster_id:
+            raise BadRequest(f"host {host_id} belongs to no cluster")
+        if engine.store.infra_env(infra_env_id).cluster_id:
+            raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot leave it")
+        engine.trigger(host, T.UNBIND)
+        engine.settle(host.cluster_id)
+    return engine.store.host(infra_env_id, host_id)
 
 
 def reset(engine: Engine, host: Host) -> Host:

@@ -5,6 +5,7 @@ Field names are those of the REST API (assisted-service.swagger.yaml). Fields na
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 import msgspec
@@ -147,6 +148,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     controller_logs_started_at: str | None = None
     install_started_at: str | None = None
     install_completed_at: str | None = None
+    # Inside only: what the user interface keeps here.
+    ui_settings: str = ""
     created_at: str = ""
     updated_at: str = ""
 
@@ -173,6 +176,8 @@ class InfraEnv(msgspec.Struct, frozen=True, kw_only=True):
     proxy: JsonMap = {}
     kernel_arguments: str = ""
     ignition_config_override: str = ""
+    # Inside only: signs the URLs of this infra-env's images; a new one makes the old URLs worthless.
+    image_key: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
     created_at: str = ""
     updated_at: str = ""
 
@@ -210,6 +215,8 @@ _PRIVATE = {
     "clock_gap",
     "step_errors",
     "last_preparation",
+    "image_key",
+    "ui_settings",
     "olm_operators",
 }
 

@@ -15,7 +15,7 @@ from installer.rendezvous.checks_network import machine_cidr_defined
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus, StepType
 from installer.rendezvous.errors import BadRequest
-from installer.rendezvous.host_states import PRE_INSTALL, PREPARE
+from installer.rendezvous.host_states import PRE_INSTALL, PREPARE, UNBOUND
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
 from installer.rendezvous.model import Host
 from installer.rendezvous.networks import interfaces_of, machine_cidrs
@@ -24,7 +24,7 @@ replace = msgspec.structs.replace
 T = StepType
 MEDIA_DISCONNECTED = 256
 IMAGE_PULL_FAILED = 2
-ACCEPTS_INVENTORY = PRE_INSTALL | PREPARE
+ACCEPTS_INVENTORY = PRE_INSTALL | PREPARE | UNBOUND
 
 
 def _object(output: str, step: str) -> Any:
@@ -99,6 +99,11 @@ def _tang(engine: Engine, host: Host, output: str) -> Host:
     return replace(host, tang_connectivity=output)
 
 
+def _api_vip(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "api-vip-connectivity-check")
+    return replace(host, api_vip_connectivity=output)
+
+
 def _set_speed(engine: Engine, host: Host, path: str, speed: dict[str, Any]) -> Host:
     known = load_json(host.disks_info) or {}
     mine = {**known.get(path, {}), "path": path, "disk_speed": speed}
@@ -147,6 +152,7 @@ HANDLERS: Mapping[StepType, Callable[[Engine, Host, str], Host]] = {
     T.FREE_ADDRESSES: _free_addresses,
     T.VERIFY_VIPS: _vips,
     T.TANG: _tang,
+    T.API_VIP: _api_vip,
     T.DISK_SPEED: _disk_speed,
     T.IMAGES: _images,
 }
@@ -225,7 +231,6 @@ def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code
                 host = replace(host, media_status="connected")
             host = HANDLERS.get(kind, _ignore)(engine, host, output)
         store.put_host(host)
-        if kind is T.INVENTORY and not code:
+        if kind is T.INVENTORY and not code and host.cluster_id:
             _fill_machine_network(engine, host)
-        if host.cluster_id:
-            engine.settle(host.cluster_id)
+        engine.settle_host(store.host(infra_env_id, host_id))

@@ -8,6 +8,8 @@ from installer.rendezvous import api_clusters as ac
 from installer.rendezvous import api_events as ae
 from installer.rendezvous import api_files as af
 from installer.rendezvous import api_hosts as ah
+from installer.rendezvous import api_info as an
+from installer.rendezvous import api_infra as ai
 from installer.rendezvous.app import AGENT, USER, WATCHER, Handler, Service
 from installer.rendezvous.auth import Scheme
 
@@ -25,7 +27,7 @@ H = I + "/hosts/{host_id}"
 ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("POST", "/clusters", _by(USER), ac.register),
     ("GET", "/clusters", _by(USER, WATCHER), ac.list_all),
-    ("GET", "/clusters/default-config", _by(USER), ac.default_config),
+    ("GET", "/clusters/default-config", _by(USER), an.default_config),
     ("GET", C, _by(USER, AGENT, WATCHER), ac.get),
     ("PATCH", C, _by(USER), ac.update),
     ("DELETE", C, _by(USER), ac.delete),
@@ -51,10 +53,10 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("GET", C + "/credentials", _by(USER), af.credentials),
     ("POST", C + "/logs", _by(AGENT), af.upload_logs),
     ("GET", C + "/logs", _by(USER, WATCHER), af.download_logs),
-    ("POST", "/infra-envs", _by(USER), ac.register_infra_env),
-    ("GET", "/infra-envs", _by(USER, WATCHER), ac.list_infra_envs),
-    ("GET", I, _by(USER, AGENT), ac.get_infra_env),
-    ("DELETE", I, _by(USER), ac.delete_infra_env),
+    ("POST", "/infra-envs", _by(USER), ai.register),
+    ("GET", "/infra-envs", _by(USER, WATCHER), ai.list_all),
+    ("GET", I, _by(USER, AGENT), ai.get),
+    ("DELETE", I, _by(USER), ai.delete),
     ("POST", I + "/hosts", _by(AGENT), ah.register),
     ("GET", I + "/hosts", _by(USER, AGENT, WATCHER), ah.list_all),
     ("GET", H, _by(USER), ah.get),
@@ -68,10 +70,50 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
     ("GET", H + "/ignition", _by(USER), ah.get_ignition),
     ("PATCH", H + "/ignition", _by(USER), ah.update_ignition),
     ("GET", "/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition", _by(USER, AGENT), af.host_ignition),
+    ("PATCH", I, _by(USER), ai.update),
+    ("GET", I + "/downloads/image-url", _by(USER), ai.download_url),
+    ("GET", I + "/downloads/files", _by(USER, AGENT), ai.file),
+    ("GET", I + "/downloads/files-presigned", _by(USER), ai.file_url),
+    ("GET", I + "/downloads/minimal-initrd", _by(USER), ai.minimal_initrd),
+    ("POST", I + "/regenerate-signing-key", _by(USER), ai.new_signing_key),
+    ("POST", H + "/actions/bind", _by(USER), ah.bind),
+    ("POST", H + "/actions/unbind", _by(USER), ah.unbind),
+    ("POST", H + "/actions/reset", _by(USER), ah.reset),
+    ("PATCH", H + "/actions/reset-validation/{validation_id}", _by(USER), ah.reset_validation),
+    ("GET", C + "/downloads/files-presigned", _by(USER), ai.cluster_file_url),
+    ("GET", C + "/downloads/credentials-presigned", _by(USER), ai.credentials_url),
+    ("GET", C + "/supported-platforms", _by(USER), ac.supported_platforms),
+    ("GET", C + "/preflight-requirements", _by(USER), an.preflight),
+    ("GET", C + "/ignored-validations", _by(USER), ac.ignored_validations),
+    ("PUT", C + "/ignored-validations", _by(USER), ac.set_ignored_validations),
+    ("GET", C + "/ui-settings", _by(USER), ac.ui_settings),
+    ("PUT", C + "/ui-settings", _by(USER), ac.set_ui_settings),
+    ("GET", "/support-levels/features", _by(USER), an.features),
+    ("GET", "/support-levels/features/detailed", _by(USER), an.features_detailed),
+    ("GET", "/support-levels/architectures", _by(USER), an.architectures),
+    ("GET", "/openshift-versions", _by(USER), an.openshift_versions),
+    ("GET", "/release-sources", _by(USER), an.release_sources),
+    ("GET", "/domains", _by(USER), an.domains),
+    ("GET", "/supported-operators", _by(USER), an.operators),
+    ("GET", "/supported-operators/{operator_name}", _by(USER), an.operator_properties),
+    ("GET", "/operators/bundles", _by(USER), an.bundles),
+    ("GET", "/operators/bundles/{id}", _by(USER), an.bundle),
     ("GET", "/events", _by(USER, WATCHER), ae.list_all),
     ("POST", "/events", _by(AGENT), ae.trigger),
-    ("GET", "/component-versions", _by(USER), ac.component_versions),
+    ("GET", "/component-versions", _by(USER), an.component_versions),
 )
+
+DAY2 = "hosts are added to an installed cluster with an image of their own, not by this service"
+# Operations of the specification that are not offered, with the reason that they answer with (501).
+NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
+    ("POST", "/clusters/import", DAY2),
+    ("POST", "/clusters/disconnected", "clusters without any connection are installed with `agent create image`"),
+    ("POST", C + "/actions/allow-add-workers", DAY2),
+    ("POST", C + "/actions/allow-add-hosts", DAY2),
+    ("POST", H + "/actions/install", DAY2),
+)
+# By a URL's own signature instead of a token; tokens are taken as well.
+SIGNED = frozenset({C + "/downloads/files", C + "/downloads/credentials", C + "/logs", C + "/manifests/files"})
 
 
 async def _health(service: Service, request: web.Request) -> web.StreamResponse:
@@ -92,4 +134,9 @@ async def _metrics(service: Service, request: web.Request) -> web.StreamResponse
     return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
 
 
-OPEN: tuple[tuple[str, Handler], ...] = (("/health", _health), ("/ready", _ready), ("/metrics", _metrics))
+OPEN: tuple[tuple[str, Handler], ...] = (
+    ("/health", _health),
+    ("/ready", _ready),
+    ("/metrics", _metrics),
+    ("/images/{infra_env_id}/{name}", ai.image),
+)

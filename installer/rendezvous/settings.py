@@ -67,6 +67,7 @@ class Settings:
     pending_user_action: float = 3600.0
     stage_timeouts: Mapping[str, float] = field(default_factory=dict)
     monitor_seconds: float = 5.0
+    requests_per_second: float = 1000.0
 
 
 def _path(value: str | None) -> Path | None:
@@ -137,4 +138,5 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
         pending_user_action=seconds("PENDING_USER_ACTION_TIMEOUT", 3600),
         stage_timeouts=stages,
         monitor_seconds=seconds("MONITOR_INTERVAL", 5),
+        requests_per_second=max(1.0, seconds("REQUESTS_PER_SECOND", 1000)),
     )

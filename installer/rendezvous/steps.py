@@ -51,6 +51,11 @@ TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
     H.DISABLED: ((), 120, "continue"),
     H.RESETTING: ((), 120, "continue"),
     H.BINDING: ((), 0, "exit"),
+    H.UNBINDING: ((), 0, "exit"),
+    H.DISCOVERING_UNBOUND: ((T.INVENTORY,), 60, "continue"),
+    H.INSUFFICIENT_UNBOUND: ((T.INVENTORY, T.NTP), 60, "continue"),
+    H.KNOWN_UNBOUND: ((T.INVENTORY, T.NTP), 60, "continue"),
+    H.DISCONNECTED_UNBOUND: ((T.INVENTORY,), 120, "continue"),
 }
 DEFAULT: tuple[tuple[StepType, ...], int, str] = ((), 60, "continue")
 # Steps that are handed out once in a status; the others are repeated.
@@ -233,9 +238,6 @@ class Plan(msgspec.Struct, frozen=True):
     steps: list[tuple[StepType, list[str]]]
     wait: int
     post: str
-
-
-UNBOUND = Plan([], 60, "continue")
 
 
 def mark(args: Args) -> str:

@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY AUTOINCREMENT, cluste
     infra_env_id TEXT, severity TEXT NOT NULL, category TEXT NOT NULL, doc BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS manifests (cluster_id TEXT NOT NULL, folder TEXT NOT NULL, file_name TEXT NOT NULL,
     doc BLOB NOT NULL, PRIMARY KEY (cluster_id, folder, file_name));
+CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS files (cluster_id TEXT NOT NULL, name TEXT NOT NULL, content BLOB NOT NULL,
     PRIMARY KEY (cluster_id, name));
 """
@@ -186,6 +187,10 @@ class Store:
             return list(self._of_infra_env.get(infra_env_id, {}).values())
         return list(self._hosts.values())
 
+    def unbound_hosts(self) -> list[Host]:
+        """Hosts that belong to no cluster."""
+        return list(self._of_cluster.get(None, {}).values())
+
     def find_host(self, infra_env_id: str, host_id: str) -> Host | None:
         """One host, or None."""
         return self._hosts.get((infra_env_id, host_id))
@@ -285,6 +290,11 @@ class Store:
             "DELETE FROM manifests WHERE cluster_id=? AND folder=? AND file_name=?", cluster_id, folder, file_name
         )
         self._touch(cluster_id)
+
+    def secret(self, name: str) -> bytes:
+        """A random secret of this store's own, made when it is asked for the first time."""
+        self._db.execute("INSERT OR IGNORE INTO secrets VALUES (?, randomblob(32))", (name,))
+        return bytes(self._db.execute("SELECT value FROM secrets WHERE name=?", (name,)).fetchone()[0])
 
     def file_names(self, cluster_id: str) -> list[str]:
         """Names of the generated files of a cluster."""

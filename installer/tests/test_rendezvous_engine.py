@@ -14,7 +14,18 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from installer.rendezvous import clusters, disks, hosts, hwreqs, installconfig, replies, roles, settings, steps
+from installer.rendezvous import (
+    clusters,
+    disks,
+    hosts,
+    hwreqs,
+    infra_envs,
+    installconfig,
+    replies,
+    roles,
+    settings,
+    steps,
+)
 from installer.rendezvous import inventory as inv
 from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.cluster_states import Trigger
@@ -59,7 +70,7 @@ class World:
     def cluster(self, **changes: Any) -> tuple[str, str]:
         cluster = clusters.register(self.engine, {**CLUSTER, **changes})
         body = {"name": "ostest", "pull_secret": PULL_SECRET, "cluster_id": cluster.id}
-        return cluster.id, clusters.register_infra_env(self.engine, body).id
+        return cluster.id, infra_envs.register(self.engine, body).id
 
     def reply(self, infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = HOST_ID) -> None:
         text = output if isinstance(output, str) else json.dumps(output)

@@ -1,0 +1,289 @@
+"""The API as strangers meet it: every endpoint without the right token, limits, signed URLs, bodies of any shape."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from installer.rendezvous import signing
+from installer.rendezvous.app import BASE, MAX_BODY, Service, build
+from installer.rendezvous.auth import HEADERS, Authenticator, Scheme
+from installer.rendezvous.errors import TooMany, Unauthorized
+from installer.rendezvous.limits import Bucket
+from installer.rendezvous.routes import NOT_OFFERED, OPEN, ROUTES, USER
+from installer.tests.fleet_kit import Fleet, Machine, Network
+from installer.tests.rendezvous_kit import PULL_SECRET, make_keys
+from installer.tests.test_rendezvous_engine import World
+
+KEYS = make_keys()
+EVERY = (*((m, p, s) for m, p, s, _ in ROUTES), *((m, p, frozenset({USER})) for m, p, _ in NOT_OFFERED))
+UUID = "6d3f6d5a-0000-4000-8000-000000000000"
+Use = Callable[[TestClient, Fleet], Awaitable[None]]
+
+
+def serve(directory: Path, use: Use, **env: str) -> None:
+    """The application in this process over a cluster of three hosts."""
+    world = World(directory, AUTH_TYPE="agent-installer-local", EC_PUBLIC_KEY_PEM=KEYS.public_base64, **env)
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
+    fleet.discover()
+    service = Service(
+        world.engine, world.engine.settings, Authenticator("agent-installer-local", KEYS.public_base64), lambda job: {}
+    )
+
+    async def run() -> None:
+        async with TestClient(TestServer(build(service))) as client:
+            await use(client, fleet)
+
+    try:
+        asyncio.run(run())
+    finally:
+        world.store.close()
+
+
+def filled(path: str, fleet: Fleet | None = None) -> str:
+    known = {
+        "cluster_id": fleet.cluster_id if fleet else UUID,
+        "infra_env_id": fleet.infra_env_id if fleet else UUID,
+        "host_id": fleet.machines[0].id if fleet else UUID,
+    }
+    return f"{BASE}/v2" + re.sub(r"\{([a-z_]+)\}", lambda match: known.get(match[1], "x"), path)
+
+
+def header(scheme: Scheme, **claims: Any) -> dict[str, str]:
+    return {HEADERS[scheme]: KEYS.token(scheme.value, **claims)}
+
+
+def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
+    strangers = make_keys()
+
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        before = len(fleet.world.store.events())
+        for method, path, schemes in EVERY:
+            assert schemes, path
+            attempts: list[dict[str, str]] = [{}]
+            for scheme in Scheme:
+                attempts.append({HEADERS[scheme]: strangers.token(scheme.value)})
+                attempts.append(header(scheme, exp=1))
+                attempts.append({HEADERS[scheme]: "x.y.z"})
+                # Another's token in the right header, and the right one's in another's header.
+                wrong = [other for other in Scheme if other not in schemes or other is not scheme]
+                attempts += [{HEADERS[scheme]: KEYS.token(other.value)} for other in wrong]
+            for headers in attempts:
+                answer = await client.request(method, filled(path, fleet), headers=headers)
+                assert answer.status == 401, (method, path, headers)
+                body = await answer.json()
+                assert body["code"] == 401
+                assert "eyJ" not in body["message"]
+        assert len(fleet.world.store.events()) == before
+
+    # The brake on guessing would end this long before all has been tried.
+    original = Bucket.take
+    Bucket.take = lambda self, address: None  # type: ignore[method-assign]
+    try:
+        serve(tmp_path, use)
+    finally:
+        Bucket.take = original  # type: ignore[method-assign]
+
+
+def test_what_is_open_tells_no_secret(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        for path, _ in OPEN:
+            answer = await client.get(re.sub(r"\{[a-z_]+\}", UUID, path))
+            text = await answer.text()
+            assert answer.status in (200, 401, 404), path
+            for secret in (PULL_SECRET, fleet.cluster.pull_secret, fleet.machines[0].mac):
+                assert secret not in text
+
+    serve(tmp_path, use)
+
+
+def test_guessing_is_slowed_down(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        seen = [(await client.get(filled("/clusters"))).status for _ in range(40)]
+        assert seen.count(401) == 30
+        assert set(seen) == {401, 429}
+
+    serve(tmp_path, use)
+
+
+def test_bodies_past_the_limit_are_refused(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        data = b'{"name": "' + b"x" * MAX_BODY + b'"}'
+        answer = await client.post(filled("/clusters"), data=io.BytesIO(data), headers=header(Scheme.USER))
+        assert answer.status == 413
+        assert (await answer.json())["code"] == "413"
+
+    serve(tmp_path, use)
+
+
+def test_requests_past_the_rate_are_refused(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        seen = [await client.get(filled("/clusters"), headers=header(Scheme.USER)) for _ in range(30)]
+        assert {answer.status for answer in seen} == {200, 429}
+        assert next(answer for answer in seen if answer.status == 429).headers["Retry-After"] == "1"
+
+    serve(tmp_path, use, REQUESTS_PER_SECOND="1")
+
+
+@given(st.lists(st.floats(0, 3), max_size=60))
+def test_bucket(pauses: list[float]) -> None:
+    now, taken = [0.0], 0
+    bucket = Bucket(2.0, 5.0, lambda: now[0])
+    for pause in pauses:
+        now[0] += pause
+        try:
+            bucket.take("a")
+        except TooMany:
+            continue
+        taken += 1
+        assert taken <= 5 + 2 * now[0] + 1e-6
+    bucket.take("b")
+
+
+def test_signed_urls() -> None:
+    key = b"k" * 32
+    text, _ = signing.signed(key, "/images/a/full.iso", {})
+    path, _, query = text.partition("?")
+    values = dict(part.split("=") for part in query.split("&"))
+    signing.check(key, path, values)
+    for changed_path, changed in (
+        ("/images/b/full.iso", values),
+        (path, {**values, "expires": "99999999999"}),
+        (path, {**values, "signature": ""}),
+        (path, {**values, "more": "1"}),
+        (path, {}),
+    ):
+        with pytest.raises(Unauthorized, match="signature"):
+            signing.check(key, changed_path, changed)
+    with pytest.raises(Unauthorized, match="signature"):
+        signing.check(b"other", path, values)
+    text, _ = signing.signed(key, path, {}, lifetime=-1)
+    with pytest.raises(Unauthorized, match="expired"):
+        signing.check(key, path, dict(part.split("=") for part in text.partition("?")[2].split("&")))
+
+
+def test_a_presigned_url_opens_one_file_only(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        with fleet.world.store.change():
+            fleet.world.store.put_file(fleet.cluster_id, "master.ign", b"{}")
+            fleet.world.store.put_file(fleet.cluster_id, "kubeconfig", b"secret")
+        path = filled("/clusters/{cluster_id}/downloads/files-presigned", fleet)
+        answer = await client.get(path + "?file_name=master.ign", headers=header(Scheme.USER))
+        url = (await answer.json())["url"]
+        relative = "/" + url.split("/", 3)[3]
+        assert await (await client.get(relative)).read() == b"{}"
+        for other in (
+            relative.replace("master.ign", "bootstrap.ign"),
+            relative.replace("downloads/files", "downloads/credentials").replace("master.ign", "kubeconfig"),
+            relative[:-4],
+        ):
+            assert (await client.get(other)).status == 401, other
+        missing = await client.get(path + "?file_name=worker.ign", headers=header(Scheme.USER))
+        assert missing.status == 409
+
+    serve(tmp_path, use)
+
+
+def test_other_methods_and_paths(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        answer = await client.put(filled("/clusters"), headers=header(Scheme.USER))
+        assert answer.status == 405
+        assert answer.headers["Allow"] == "GET, POST"
+        assert (await client.get(f"{BASE}/v1/clusters", headers=header(Scheme.USER))).status == 404
+        for method, path, reason in NOT_OFFERED:
+            answer = await client.request(method, filled(path, fleet), headers=header(Scheme.USER))
+            assert (answer.status, (await answer.json())["reason"]) == (501, reason)
+
+    serve(tmp_path, use)
+
+
+WORDS = st.sampled_from(
+    [
+        *("name", "cluster_id", "host_name", "host_role", "disks_selected_config", "id", "role", "cidr", "ip", "type"),
+        *("machine_networks", "cluster_networks", "api_vips", "platform", "folder", "file_name", "content", "stage"),
+        *("current_stage", "step_type", "output", "exit_code", "static_network_config", "kernel_arguments", "proxy"),
+        *("node_labels", "disk_encryption", "pull_secret", "openshift_version", "logs_state", "args", "config"),
+        *("host-validation-ids", "is_success", "ntp_source", "control_plane_count", "network_yaml", "key", "value"),
+    ]
+)
+LEAVES = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=12) | st.just("1") | st.just(UUID)
+BODIES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=6), max_leaves=14
+)
+
+
+def test_no_body_of_any_shape_is_the_services_fault(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        loop = asyncio.get_running_loop()
+        good = {
+            "name": "other",
+            "openshift_version": "4.18.0",
+            "pull_secret": PULL_SECRET,
+            "host_id": UUID,
+            "cluster_id": fleet.cluster_id,
+        }
+        # What everything else hangs on stays.
+        lasting = ("/clusters/{cluster_id}", "/infra-envs/{infra_env_id}")
+        routes = [(m, p, s) for m, p, s in EVERY if m != "DELETE" or p not in lasting]
+
+        def attempt(route: Any, body: Any, mixed: bool, query: dict[str, str]) -> None:
+            method, path, schemes = route
+            value = {**good, **body} if mixed and isinstance(body, dict) else body
+
+            async def call() -> tuple[int, str]:
+                answer = await client.request(
+                    method,
+                    filled(path, fleet),
+                    params=query,
+                    data=json.dumps(value) if method != "GET" else None,
+                    headers=header(sorted(schemes)[0]),
+                )
+                return answer.status, await answer.text()
+
+            status, text = asyncio.run_coroutine_threadsafe(call(), loop).result(60)
+            assert status < 500 or status == 501, (method, path, value, text)
+            assert status in (200, 201, 202, 204, 400, 401, 404, 405, 409, 413, 501), (status, text)
+            if status >= 400:
+                told = json.loads(text)
+                assert told.get("reason") or told.get("message")
+
+        @hypothesis_settings(deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
+        @given(
+            st.sampled_from(routes),
+            BODIES,
+            st.booleans(),
+            st.dictionaries(
+                st.sampled_from(["limit", "offset", "order", "file_name", "cluster_id", "logs_type", "timestamp"]),
+                st.text(st.characters(codec="utf-8"), max_size=8) | st.just("-1") | st.just(UUID),
+                max_size=2,
+            ),
+        )
+        def fuzz(route: Any, body: Any, mixed: bool, query: dict[str, str]) -> None:
+            attempt(route, body, mixed, query)
+
+        await asyncio.to_thread(fuzz)
+        # Nothing of it has poisoned what everybody reads.
+        for path in ("/clusters?with_hosts=true", "/infra-envs", "/events"):
+            answer = await client.get(filled(path), headers=header(Scheme.USER))
+            assert answer.status == 200, await answer.text()
+            await answer.json()
+        fleet.tick()
+
+    original = Bucket.take
+    Bucket.take = lambda self, address: None  # type: ignore[method-assign]
+    try:
+        serve(tmp_path, use)
+    finally:
+        Bucket.take = original  # type: ignore[method-assign]
