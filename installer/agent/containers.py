@@ -15,6 +15,7 @@ from installer.agent.hostsys import HostSystem
 
 PULL_TRIES = 3
 PULL_TIMEOUT = 600.0
+INSTALL_TIMEOUT = 6 * 3600.0  # the service's stage time-outs end it long before
 AUTH_FILE = "/root/.docker/config.json"
 CONTAINER = "assisted-installer"
 PULL_FAILED = 2
@@ -110,7 +111,7 @@ def orchestrator_args(request: dict[str, Any], agent: AgentContext) -> list[str]
 
 def run_command(request: dict[str, Any], agent: AgentContext) -> list[str]:
     """podman's command line for the orchestrator; the token comes by environment, not on the command line."""
-    command: list[str] = ["podman", "run", "--rm", "--privileged", "--pid=host", "--net=host", "--name", CONTAINER]
+    command: list[str] = ["podman", "run", "--detach", "--privileged", "--pid=host", "--net=host", "--name", CONTAINER]
     command += ["-v", "/dev:/dev:rw", "-v", "/:/host:rw", "-v", "/var/log:/var/log:rw"]
     if agent.ca_file:
         command += ["-v", f"{agent.ca_file}:{agent.ca_file}:ro"]
@@ -125,7 +126,10 @@ def _required(request: dict[str, Any], keys: Sequence[str]) -> None:
 
 
 def install(host: HostSystem, request: dict[str, Any], agent: AgentContext) -> str:
-    """Run the orchestrator and wait for its end. Raises StepError with its last lines."""
+    """Run the orchestrator and wait for its end. Raises StepError with its last lines.
+
+    Detached, and asked for its end every few seconds: an attached podman asks four times a second.
+    """
     _required(request, ("role", "infra_env_id", "cluster_id", "host_id", "boot_device", "installer_image"))
     detail = ""
     for _ in range(PULL_TRIES):
@@ -150,8 +154,13 @@ def install(host: HostSystem, request: dict[str, Any], agent: AgentContext) -> s
     )
     if done.returncode:
         last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-5:])
-        raise StepError(f"the installer ended with code {done.returncode}: {last}", done.returncode)
-    return done.stdout[-2000:]
+        raise StepError(f"the installer did not start: {last}", done.returncode)
+    # Of which this host's reboot is the usual end.
+    code = int(host.run("podman", "wait", "--interval", "3s", CONTAINER, timeout=INSTALL_TIMEOUT).strip() or -1)
+    said = host.run("sh", "-c", f"podman logs --tail 5 {CONTAINER} 2>&1", check=False)
+    if code:
+        raise StepError(f"the installer ended with code {code}: {' | '.join(said.strip().splitlines())}", code)
+    return said[-2000:]
 
 
 def stop_installation(host: HostSystem) -> str:

@@ -1,6 +1,6 @@
 """The worker of bootkube.sh: renders, fills the temporary API, and writes master.ign (reference/cluster.md §2).
 
-It runs in one container and takes turns with the script over stdin and stdout, one word a line. In place: it says
+It runs in one container and takes turns with the script by files in a directory, one a word. In place: it says
 `rendered` when the temporary control plane can be started, `applied` when it can be stopped, is told `stopped`, and
 says `written`. For others: `rendered`, `applied` when the rest of the temporary control plane can start, `joined` when
 two nodes carry the control plane, is told `operators-stopped`, and says `released` when the API server can stop too.
@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +37,8 @@ from lab.release.cluster.pod import RESOURCES, Stage, StaticPod
 
 log = logging.getLogger(__name__)
 
+#: Directory of the files by which the script and this program take turns.
+TURNS = "turns"
 API_SECONDS = 20 * 60.0  # §2.8
 JOIN_SECONDS = 60 * 60.0
 ASSETS_SECONDS = 60 * 60.0
@@ -193,16 +196,16 @@ def served_config(cluster: Cluster, host: Host, objects: Sequence[Object], pool:
     )
 
 
-def say(word: str) -> None:
+def say(host: Host, word: str) -> None:
     """Tell bootkube.sh that a step is done."""
-    print(word, flush=True)
+    (host.assets / TURNS).mkdir(exist_ok=True)
+    (host.assets / TURNS / f"said-{word}").touch()
 
 
-def expect(word: str) -> None:
-    """Wait for bootkube.sh's word. Raises ClusterError when it says another, or is gone."""
-    answer = sys.stdin.readline().strip()
-    if answer != word:
-        raise ClusterError(f"bootkube.sh said {answer!r} where {word!r} was due")
+def expect(host: Host, word: str) -> None:
+    """Wait for bootkube.sh's word; it ends this container when it fails itself."""
+    while not (host.assets / TURNS / f"told-{word}").exists():
+        time.sleep(1.0)
 
 
 def fill_api(host: Host, objects: list[Object]) -> Kube:
@@ -218,27 +221,27 @@ def fill_api(host: Host, objects: list[Object]) -> Kube:
 def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
     """One node: its API's content goes with it onto its disk."""
     fill_api(host, objects)
-    say("applied")
-    expect("stopped")
+    say(host, "applied")
+    expect(host, "stopped")
     text = json.dumps(master_ignition(cluster, host, machines))
     fresh = host.assets / ".master.ign.new"
     tls.write_private(fresh, text)
     fresh.rename(host.assets / "master.ign")
     log.info("Wrote master.ign, %d bytes", len(text))
-    say("written")
+    say(host, "written")
 
 
 def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
     """Several nodes: serve the control plane nodes until two of them run the control plane, then let go."""
     kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
-    say("applied")
+    say(host, "applied")
     scaling.wait_for_control_plane(kube, JOIN_SECONDS)
-    say("joined")
-    expect("operators-stopped")
+    say(host, "joined")
+    expect(host, "operators-stopped")
     # Who comes next need not wait until the leases of those who were stopped run out.
     for namespace, name in (("openshift-cluster-version", "version"), ("kube-system", "kube-controller-manager")):
         kube.delete(lease.API, "Lease", name, namespace)
-    say("released")
+    say(host, "released")
 
 
 def run(host: Host, root: Path = Path("/")) -> None:
@@ -248,7 +251,7 @@ def run(host: Host, root: Path = Path("/")) -> None:
     machines = machine_configs(cluster, given)
     objects = [*bootstrap_objects(root, cluster.release_image), *given, *machines]
     render(cluster, host, machines)
-    say("rendered")
+    say(host, "rendered")
     way = run_in_place if cluster.config.single_node else run_for_others
     way(cluster, host, machines, objects)
 

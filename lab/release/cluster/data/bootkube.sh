@@ -1,8 +1,8 @@
 #!/bin/bash
 # Brings up a temporary etcd and kube-apiserver and fills them. In place, it then leaves /opt/openshift/master.ign; else
 # it serves the control plane nodes until two of them carry the control plane, and lets go.
-# One long-lived container does the work that needs the payload's code; it and this script take turns over a pipe, so
-# that no container start is spent on a step of a second.
+# One long-lived container does the work that needs the payload's code, so that no container start is spent on a step of
+# a second. It and this script take turns by files in the directory $$turns: `said-<word>` and `told-<word>`.
 set -euo pipefail
 cd /opt/openshift
 . /usr/local/bin/bootstrap-service-record.sh
@@ -10,13 +10,21 @@ cd /opt/openshift
 RELEASE_IMAGE="$release_image"
 AUTH=/root/.docker/config.json
 
-# expect WORD: the container must say WORD next
+turns=/opt/openshift/turns
+
+# expect WORD: wait until the container has said WORD
 expect() {
-    local line=""
-    if ! IFS= read -r -u "$$from_worker" line || [[ $$line != "$$1" ]]; then
-        echo "cluster-bootstrap ended or said '$$line' where '$$1' was due" >&2
-        return 1
-    fi
+    until [[ -e $$turns/said-$$1 ]]; do
+        if ! kill -0 "$$(cat /run/cluster-bootstrap.pid)" 2>/dev/null && [[ ! -e $$turns/said-$$1 ]]; then
+            echo "cluster-bootstrap ended where '$$1' was due" >&2
+            return 1
+        fi
+        sleep 1
+    done
+}
+
+tell() {
+    touch "$$turns/told-$$1"
 }
 
 # start NAME...: containers whose commands the worker has written
@@ -49,17 +57,16 @@ stage_success
 stage_start render
 /usr/local/bin/node-ip.sh /run/nodeip-configuration.env
 . /run/nodeip-configuration.env
-coproc WORKER {
-    exec podman run --rm --interactive --name cluster-bootstrap --net host --authfile "$$AUTH" \
-        --volume /opt/openshift:/opt/openshift --volume /etc/kubernetes:/etc/kubernetes \
-        --volume /var/lib/etcd:/var/lib/etcd \
-        --env "NODE_IP=$$KUBELET_NODE_IP" --env "NODE_NAME=$$(hostname | tr '[:upper:]' '[:lower:]')" \
-        --env "NODE_INTERFACE=$$NODE_INTERFACE" --env "OS_ID=$$(. /etc/os-release && echo "$$ID")" \
-        --entrypoint python3 "$$RELEASE_IMAGE" -u -m lab.release.cluster.bootkube
-}
-worker=$$WORKER_PID
-# Copies: bash closes its own as soon as the container ends.
-exec {from_worker}<&"$${WORKER[0]}" {to_worker}>&"$${WORKER[1]}"
+rm -rf "$$turns"
+mkdir -p "$$turns"
+# Detached: an attached podman asks four times a second whether its container is still there.
+podman run --rm --detach --conmon-pidfile /run/cluster-bootstrap.pid --log-driver passthrough \
+    --name cluster-bootstrap --net host --authfile "$$AUTH" \
+    --volume /opt/openshift:/opt/openshift --volume /etc/kubernetes:/etc/kubernetes \
+    --volume /var/lib/etcd:/var/lib/etcd \
+    --env "NODE_IP=$$KUBELET_NODE_IP" --env "NODE_NAME=$$(hostname | tr '[:upper:]' '[:lower:]')" \
+    --env "NODE_INTERFACE=$$NODE_INTERFACE" --env "OS_ID=$$(. /etc/os-release && echo "$$ID")" \
+    --entrypoint python3 "$$RELEASE_IMAGE" -u -m lab.release.cluster.bootkube >/dev/null
 expect rendered
 stage_success
 
@@ -72,12 +79,11 @@ in_place() {
     stage_start stop-etcd
     podman stop kube-apiserver >/dev/null
     podman stop etcd >/dev/null
-    echo stopped >&"$$to_worker"
+    tell stopped
     stage_success
 
     stage_start master-ignition
     expect written
-    wait "$$worker"
     podman rm --force --ignore kube-apiserver etcd >/dev/null
     stage_success
 }
@@ -95,9 +101,8 @@ for_others() {
     stage_start wait-for-ceo
     podman stop machine-config-server >/dev/null
     podman stop "$${operators[@]}" >/dev/null
-    echo operators-stopped >&"$$to_worker"
+    tell operators-stopped
     expect released
-    wait "$$worker"
     # The API's address goes to a node at once; etcd's member stays until the cluster removes it.
     podman stop kube-apiserver >/dev/null
     podman rm --force --ignore keepalived machine-config-server "$${operators[@]}" kube-apiserver >/dev/null
