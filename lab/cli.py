@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from drivers.errors import DriverError
+from drivers.protocols import PowerState
 from lab import budget, deploy_command, records, topology
 from lab.errors import LabError, PreflightError, UnknownLabError
 from lab.lab import HasStorage, Lab
@@ -123,6 +124,13 @@ def _node(lab: Lab, name: str) -> Node:
     return lab.nodes[name]
 
 
+def _running(lab: Lab, name: str) -> Node:
+    node = _node(lab, name)
+    if lab.hypervisor.machine(node.name).state() is PowerState.OFF:
+        raise LabError(f"{name} is off; `node0-lab console --log {name}` shows what it has said so far")
+    return node
+
+
 def _up(arguments: argparse.Namespace) -> int:
     shape = topology.load(arguments.topology)
     if arguments.iso is not None and not arguments.iso.is_file():
@@ -190,17 +198,19 @@ def _replace(argv: list[str]) -> int:
 def _console(arguments: argparse.Namespace) -> int:
     lab = _attached(arguments)
     with lab:
-        console = _node(lab, arguments.node).console
-        if arguments.log or console.input_socket is None:
-            print(console.text(), end="")
+        if arguments.log:
+            print(_node(lab, arguments.node).console.text(), end="")
             return 0
+        console = _running(lab, arguments.node).console
+        if console.input_socket is None:
+            raise LabError(f"{arguments.node} has no serial line to type on")
         return converse(console.input_socket, console.raw()[-2000:])
 
 
 def _shot(arguments: argparse.Namespace) -> int:
     lab = _attached(arguments)
     with lab:
-        _node(lab, arguments.node).screenshot(arguments.file)
+        _running(lab, arguments.node).screenshot(arguments.file)
     print(arguments.file)
     return 0
 

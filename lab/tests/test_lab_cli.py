@@ -162,7 +162,8 @@ def test_up_ls_console_shot_exec_down(tmp_path):
         assert node0_lab("exec", "--lab", lab, "--", "getent", "hosts", "ntp.test.node0.example").stdout.split()[0]
         assert node0_lab("console", "--log", "--lab", lab, "master-0").stdout == ""
         for words, message in (
-            (("shot", "--lab", lab, "master-0", str(tmp_path / "x.png")), "master-0"),
+            (("shot", "--lab", lab, "master-0", str(tmp_path / "x.png")), "master-0 is off"),
+            (("console", "--lab", lab, "master-0"), "master-0 is off"),
             (("ssh", "--lab", lab, "master-9", "true"), "no node 'master-9' in this lab; it has master-0"),
             (("console", "--lab", lab, "master-9"), "no node 'master-9'"),
             (("down", "--lab", "nobody-0"), "no lab 'nobody-0' here"),
