@@ -7,7 +7,6 @@ OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE: one of 1 GB that is made here, and the lab'
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import shutil
 import statistics
@@ -17,10 +16,9 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ci.bench.measure import seconds_of, table
-from installer.tests.inputs_kit import AGENT, COMPACT, SNO, text
+from installer.tests.inputs_kit import AGENT, SNO, many_hosts, text
 from installer.tests.iso_kit import build
 from installer.tests.registry_kit import Registry, registry
 from lab.errors import LabError
@@ -138,27 +136,6 @@ def _reflinks(work: Path) -> Iterator[Path | None]:
     finally:
         subprocess.run(["umount", str(place)], check=True)
         image.unlink()
-
-
-def many_hosts(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """install-config and agent-config of `count` hosts, each with a static address, DNS and a route."""
-    hosts = []
-    for index in range(count):
-        host = copy.deepcopy(AGENT["hosts"][0])
-        host |= {"hostname": f"host-{index}", "role": "master" if index < 3 else "worker"}
-        host["interfaces"][0]["macAddress"] = (
-            f"52:54:00:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"
-        )
-        network = host["networkConfig"]
-        network["interfaces"][0]["ipv4"]["address"] = [
-            {"ip": f"10.{20 + (index >> 8)}.{index & 255}.10", "prefix-length": 8}
-        ]
-        network["dns-resolver"] = {"config": {"server": ["10.1.0.1"]}}
-        route = {"destination": "0.0.0.0/0", "next-hop-address": "10.1.0.1", "next-hop-interface": "eth0"}
-        network["routes"] = {"config": [route]}
-        hosts.append(host)
-    install = {**COMPACT, "compute": [{"name": "worker", "replicas": count - 3}]}
-    return install, {**AGENT, "rendezvousIP": "10.20.0.10", "hosts": hosts}
 
 
 def _validation(work: Path) -> float:

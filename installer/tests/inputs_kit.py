@@ -154,3 +154,24 @@ def changed(base: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 def text(data: dict[str, Any]) -> str:
     """As YAML."""
     return yaml.safe_dump(data, sort_keys=False)
+
+
+def many_hosts(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """install-config and agent-config of `count` hosts, each with a static address, DNS and a route."""
+    hosts = []
+    for index in range(count):
+        host = copy.deepcopy(AGENT["hosts"][0])
+        host |= {"hostname": f"host-{index}", "role": "master" if index < 3 else "worker"}
+        host["interfaces"][0]["macAddress"] = (
+            f"52:54:00:{index >> 16 & 255:02x}:{index >> 8 & 255:02x}:{index & 255:02x}"
+        )
+        network = host["networkConfig"]
+        network["interfaces"][0]["ipv4"]["address"] = [
+            {"ip": f"10.{20 + (index >> 8)}.{index & 255}.10", "prefix-length": 8}
+        ]
+        network["dns-resolver"] = {"config": {"server": ["10.1.0.1"]}}
+        route = {"destination": "0.0.0.0/0", "next-hop-address": "10.1.0.1", "next-hop-interface": "eth0"}
+        network["routes"] = {"config": [route]}
+        hosts.append(host)
+    install = {**COMPACT, "compute": [{"name": "worker", "replicas": count - 3}]}
+    return install, {**AGENT, "rendezvousIP": "10.20.0.10", "hosts": hosts}
