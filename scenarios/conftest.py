@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,7 @@ from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
+INSTALLED = pytest.StashKey["_Installed"]()
 _MESSAGE_LINES = 5
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
 
@@ -194,12 +195,61 @@ def deployment(request: pytest.FixtureRequest, release: Release) -> Iterator[Dep
         yield deployed
 
 
-@pytest.fixture(scope="session")
-def installation(request: pytest.FixtureRequest, release: Release) -> Iterator[Installation]:
+class _Installed:
+    """The cluster that the tests of one scenario look at, or why there is none; its lab ends with `close`."""
+
+    def __init__(self, request: pytest.FixtureRequest, release: Release) -> None:
+        self.scenario_id: str = request.param
+        self._lab = ExitStack()
+        self._cluster: Installation | None = None
+        self._failure: Exception | None = None
+        kept = request.config.getoption("--lab")
+        try:
+            if kept:
+                self._cluster = _installed_already(self.scenario_id, kept, release)
+            else:
+                self._cluster = self._lab.enter_context(_deployed(request, release)).install()
+        except Exception as error:
+            self._failure = error
+
+    def get(self) -> Installation:
+        """The cluster; raises what its installation failed with, for every test anew."""
+        if self._cluster is None:
+            raise self._failure or AssertionError("it has been closed")
+        return self._cluster
+
+    def close(self) -> None:
+        """Collect evidence and end the lab, or keep it."""
+        self._cluster = None
+        self._lab.close()
+
+
+def _close(session: pytest.Session) -> None:
+    installed = session.stash.get(INSTALLED, None)
+    if installed is not None:
+        del session.stash[INSTALLED]
+        installed.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """A scenario's lab ends with its last test: what comes next may need all of the machine."""
+    yield
+    if nextitem is None or unit_of(nextitem.nodeid) != unit_of(item.nodeid):
+        _close(item.session)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Whoever interrupts a run still gets the evidence."""
+    _close(session)
+
+
+@pytest.fixture
+def installation(request: pytest.FixtureRequest, release: Release) -> Installation:
     """An installed cluster, made once for all tests of an id. Parametrise with a scenario id."""
-    kept = request.config.getoption("--lab")
-    if kept:
-        yield _installed_already(request.param, kept, release)
-        return
-    with _deployed(request, release) as deployed:
-        yield deployed.install()
+    stash = request.session.stash
+    if INSTALLED not in stash:
+        stash[INSTALLED] = _Installed(request, release)
+    installed = stash[INSTALLED]
+    assert installed.scenario_id == request.param, "tests of two scenarios are mixed"
+    return installed.get()

@@ -10,9 +10,9 @@ from lab.waiting import wait_until
 from scenarios.cluster import Installation
 from scenarios.ids import COMPACT, HA, SNO
 
-every = pytest.mark.parametrize("installation", [*SNO, *COMPACT, *HA], indirect=True, scope="session")
+every = pytest.mark.parametrize("installation", [*SNO, *COMPACT, *HA], indirect=True)
 # What depends on one host only, and takes long, need not be seen on several.
-single = pytest.mark.parametrize("installation", SNO, indirect=True, scope="session")
+single = pytest.mark.parametrize("installation", SNO, indirect=True)
 
 SERVICES = ("kubelet", "containerd", "NetworkManager", "chrony", "ssh")
 # Namespace and name, with one pod on every master and none elsewhere.

@@ -146,3 +146,66 @@ def test_a_kernel_bug_on_a_console_fails_the_test_that_otherwise_passed(tmp_path
     assert "1 failed, 2 passed" in done.stdout, done.stdout
     assert "FAILED test_x.py::test_during" in done.stdout
     assert "master-0: kernel BUG at mm/slub.c:1" in done.stdout
+
+
+LIFE = """
+import pytest
+from types import SimpleNamespace
+from scenarios import conftest as wiring
+
+SEEN = []
+
+class Cluster(SimpleNamespace):
+    pass
+
+@pytest.fixture
+def release():
+    return None
+
+@pytest.fixture(autouse=True, scope="session")
+def labs(request):
+    from contextlib import contextmanager
+
+    @contextmanager
+    def deployed(request, release):
+        SEEN.append(f"up {request.param}")
+        lab = SimpleNamespace(id=request.param, kernel_trouble=dict)
+        def install():
+            assert "bad" not in request.param, "no cluster"
+            return Cluster(lab=lab)
+        yield SimpleNamespace(install=install, lab=lab)
+        SEEN.append(f"down {request.param}")
+
+    wiring._deployed = deployed
+    yield
+
+every = pytest.mark.parametrize("installation", ["sno-bad", "sno-good"], indirect=True)
+
+@every
+def test_one(installation):
+    SEEN.append(f"test {installation.lab.id}")
+
+@every
+@pytest.mark.disruptive
+def test_two(installation):
+    SEEN.append(f"test {installation.lab.id}")
+
+@pytest.mark.parametrize("scenario", ["sno-other"])
+def test_three(scenario):
+    assert SEEN == ["up sno-bad", "down sno-bad", "up sno-good", "test sno-good", "test sno-good", "down sno-good"]
+"""
+
+
+def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not_tried_again(tmp_path):
+    (tmp_path / "conftest.py").write_text(
+        "from scenarios.conftest import (\n"
+        "    installation, pytest_addoption, pytest_collection_modifyitems, pytest_runtest_makereport,\n"
+        "    pytest_runtest_teardown, pytest_sessionfinish,\n)\n"
+    )
+    (tmp_path / "test_x.py").write_text(LIFE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  disruptive: x\n")
+    argv = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "NODE0_CACHE": str(tmp_path)}
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert "3 passed, 2 errors" in done.stdout, done.stdout
+    assert done.stdout.count("AssertionError: no cluster") >= 2
