@@ -16,11 +16,12 @@ from installer.image import cpio
 from installer.image.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
 from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
 from installer.image.overlay import Overlay
-from installer.image.records import records_of, volume_size_patches
+from installer.image.records import boot_images, records_of, volume_size_patches
 
 _MAGIC = b"node0-undo-v1\0\0\0"
 _FOOTER = struct.Struct("<16sQQ")  # magic, bytes of the undo text before this footer, size of the image before
 _INFO = "coreos/igninfo.json"
+_S390X_BOOT = "cdboot.img"
 _HEADER = SYSTEM_AREA - 24
 
 
@@ -33,12 +34,17 @@ def grown_length(area: int, content: int) -> int:
 
 
 def _file_of(iso: Iso, area: Extent) -> Extent | None:
-    """The file that the area is in, if the area reaches to its end: then it can grow."""
+    """The file that the area is in, if the area reaches to its end and only its name leads there: it can grow.
+
+    A boot image is loaded from where the boot catalog says, as long as it was made: s390x has its area in one.
+    """
     info = iso.file(_INFO)
     name = "images/ignition.img"
     if info is not None:
         name = str(json.loads(info).get("file", ""))
     file = iso.find(name)
+    if name.endswith(_S390X_BOOT) or (file is not None and file.offset in boot_images(iso)):
+        return None
     if file is None or file.directory or area.offset + area.length != file.offset + file.length:
         return None
     return file if file.offset <= area.offset else None

@@ -18,10 +18,10 @@ from installer.image.gpt import resize
 from installer.image.iso9660 import SECTOR, Extent, Iso
 from installer.image.overlay import Overlay
 from installer.image.records import (
-    BOOT,
     PRIMARY,
     SUPPLEMENTARY,
     Record,
+    boot_images,
     descriptors,
     records,
     records_of,
@@ -113,15 +113,7 @@ def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
         if descriptor.kind in (PRIMARY, SUPPLEMENTARY):
             places = (struct.unpack_from(form, sector, at)[0] for form, at in (("<I", 140), ("<I", 144), (">I", 148)))
             found += [place * SECTOR for place in places]
-        elif descriptor.kind == BOOT and sector[7:30] == b"EL TORITO SPECIFICATION":
-            catalog = struct.unpack_from("<I", sector, 71)[0] * SECTOR
-            found.append(catalog)
-            # The entries are 32 bytes; bootable ones begin with 0x88, their sector is at 8 (El Torito §2).
-            raw = iso.read(catalog, SECTOR)
-            found += [
-                struct.unpack_from("<I", raw, at + 8)[0] * SECTOR for at in range(32, SECTOR, 32) if raw[at] == 0x88
-            ]
-    return found
+    return found + boot_images(iso)
 
 
 def _cut(overlay: Overlay, iso: Iso, rootfs: Extent) -> None:

@@ -114,6 +114,21 @@ def records_of(iso: Iso, extent: Extent) -> list[Record]:
     return found
 
 
+def boot_images(iso: Iso) -> list[int]:
+    """Byte offsets of the boot catalog and of all boot images (El Torito §2), none where the image does not boot."""
+    found = []
+    for descriptor in descriptors(iso):
+        sector = descriptor.sector
+        if descriptor.kind != BOOT or sector[7:30] != b"EL TORITO SPECIFICATION":
+            continue
+        catalog = struct.unpack_from("<I", sector, 71)[0] * SECTOR
+        found.append(catalog)
+        # The entries are 32 bytes; bootable ones begin with 0x88, their sector is at 8.
+        raw = iso.read(catalog, SECTOR)
+        found += [struct.unpack_from("<I", raw, at + 8)[0] * SECTOR for at in range(32, SECTOR, 32) if raw[at] == 0x88]
+    return found
+
+
 def volume_size_patches(iso: Iso, size: int) -> list[Patch]:
     """What makes the volumes `size` bytes long."""
     blocks = (size + SECTOR - 1) // SECTOR

@@ -78,7 +78,7 @@ def build(tmp: Path, name: str, rootfs: int = 40_000) -> Path:
     (root / "isolinux/isolinux.cfg").write_text(isolinux)
     if s390:
         boot = bytearray(random.Random(2).randbytes(66688)) + kargs_text(size, entry).encode()
-        boot = boot.ljust(132096, b"x") + bytes(AREA) + b"tail" * 50
+        boot = boot.ljust(132096, b"x") + bytes(AREA)
         (root / "images/cdboot.img").write_bytes(boot)
         (root / "images/initrd.addrsize").write_bytes(struct.pack(">QQ", 0x2000000, 3000))
         (root / "generic.ins").write_text("images/kernel.img 0\nimages/initrd.img 0x2\nimages/initrd.addrsize 0x1\n")

@@ -46,7 +46,7 @@ def test_personalise_show_and_reset_to_the_original_bytes(bases, name, big, tmp_
     ign.write_bytes(config)
     code = node0("embed", "--ignition", ign, "-o", out, base)
     if big and name.endswith("s390x"):
-        # The area lies inside its file: nowhere to grow.
+        # The area is in the boot image: it would grow where nothing is loaded from.
         assert code == 1
         assert b"its embed area has 262144" in capfdbinary.readouterr().err
         assert not out.exists()
