@@ -52,9 +52,9 @@ class Terminal(logging.Formatter):
     """`INFO message`, the level in colour."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The level's first letters, then the message."""
+        """The level's name, then the message."""
         name = _NAMES.get(record.levelno, "info")
-        return f"\x1b[{_COLOURS[name]}m{name.upper()[:5]:<5}\x1b[0m {record.getMessage()}"
+        return f"\x1b[{_COLOURS[name]}m{name.upper()}\x1b[0m {record.getMessage()}"
 
 
 def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) -> None:

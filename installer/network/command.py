@@ -1,4 +1,4 @@
-"""`node0 nmstate gc`: an nmstate document in, its keyfiles out, in the shape that `nmstatectl gc` prints."""
+"""`node0 nmstate gc`: an nmstate document in, its keyfiles out, as `nmstatectl gc` prints them or as JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _Dumper.add_representer(str, _represent_text)
 def run_gc(file: str | None, output: str) -> int:
     """Reads `file` (None or - is standard input) and prints its keyfiles; returns the exit code.
 
-    `output` is text (YAML: a list of [file name, text] under NetworkManager) or json (the same shape). A refused
+    `output` is text (YAML: a list of [file name, text] under NetworkManager) or json ({file name: text}). A refused
     document gives one line a problem on stderr, in json also {"errors": [{path, value, rule}]} on stdout, and code 1.
     """
     name = STDIN if file in (None, "-") else str(file)
@@ -46,10 +46,10 @@ def run_gc(file: str | None, output: str) -> int:
         return _fail(name, problems, output)
     except NetworkConfigError as err:
         return _fail(name, [{"path": err.path, "value": "", "rule": err.message}], output)
-    result: dict[str, Any] = {"NetworkManager": [list(pair) for pair in files.items()]}
     if output == "json":
-        print(json.dumps(result, indent=2))
+        print(json.dumps(dict(files), indent=2))
     else:
+        result: dict[str, Any] = {"NetworkManager": [list(pair) for pair in files.items()]}
         print(yaml.dump(result, Dumper=_Dumper, sort_keys=False, width=10**6, allow_unicode=True), end="")
     return 0
 

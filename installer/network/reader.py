@@ -24,8 +24,9 @@ class Problems:
         self.found: list[Problem] = []
 
     def add(self, path: str, value: Any, rule: str) -> None:
-        """Notes one problem; `value` is shortened for display, and nothing is shown when it is None."""
-        self.found.append(Problem(path, values.describe(value), rule))
+        """Notes one problem; `value` is shortened for display, and not shown if it is None or may be secret."""
+        shown = "" if values.may_be_secret(path, value) else values.describe(value)
+        self.found.append(Problem(path, shown, rule))
 
 
 class Fields:

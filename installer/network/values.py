@@ -19,6 +19,7 @@ _DECIMAL = re.compile(r"-?[0-9]{1,20}")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _RESERVED_NAMES = {"all", "default", "bonding_masters"}
 
+_SECRET = re.compile(r"pas+w|psk|secret|private", re.IGNORECASE)
 IFNAME_RULE = (
     "must be an interface name: 1 to 15 letters, digits or any of _ . @ + ~ ! ^ -, not starting with . ~ ! ^ -"
 )
@@ -27,6 +28,15 @@ MAC_RULE = "must be a MAC address, six hexadecimal bytes joined by colons"
 _shortener = reprlib.Repr()
 _shortener.maxstring = _shortener.maxother = 80
 _shortener.maxlevel = 2
+
+
+def may_be_secret(path: str, value: object) -> bool:
+    """Whether a field, or one inside its value, is named as passwords and keys are, mistyped ones among them."""
+    if _SECRET.search(path.rpartition(".")[2]):
+        return True
+    if isinstance(value, dict):
+        return any(may_be_secret(str(name), content) for name, content in value.items())
+    return isinstance(value, list) and any(may_be_secret("", item) for item in value)
 
 
 def describe(value: Any) -> str:

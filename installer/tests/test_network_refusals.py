@@ -278,3 +278,17 @@ def test_bond_options_that_do_not_go_together(mode, options, expected):
     bond = {"mode": mode, "port": ["eno1"], "options": options}
     paths, _ = _paths({"interfaces": [{"name": "bond0", "type": "bond", "link-aggregation": bond}]})
     assert f"interfaces[0].link-aggregation.options.{expected}" in paths
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "interfaces: [{name: e, type: ethernet, 802.1x: {identity: u, eap-methods: [md5], pasword: s3cr3t}}]",
+        "interfaces: [{name: e, type: ethernet, 802-1x: {password: s3cr3t}}]",
+        "interfaces: [{name: e, type: ethernet, 802.1x: {identity: u, eap-methods: [md5], password: [s3cr3t]}}]",
+    ],
+)
+def test_what_may_be_secret_is_not_shown(document):
+    with pytest.raises(InvalidNetworkConfig) as caught:
+        keyfiles(load(document))
+    assert "s3cr3t" not in str(caught.value)
