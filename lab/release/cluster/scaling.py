@@ -1,7 +1,7 @@
 """Static pods onto nodes, and etcd's members with them: the part of OpenShift's etcd and static pod operators that the
 lab needs (reference/cluster.md §2.3, §2.5).
 
-A control plane node that has joined is given, one node at a time: an etcd member that does not vote yet, then its own
+A control plane node that has joined is given, one node after the other: an etcd member that does not vote yet, then its own
 files (a Secret and a ConfigMap), then an installer pod, which writes them onto the node and starts them stage by stage.
 As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two other
 members vote, the bootstrap host's member is removed. Workers need no member; they get router and console.
@@ -142,7 +142,9 @@ class Scaling:
         for node in (n for n in pending if n not in view.masters):
             self._install(node, {}, staticpods.worker(), [INGRESS])
         joining = sorted((n for n in pending if n in view.masters), key=lambda n: str(n["metadata"]["name"]))
-        if joining:
+        # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
+        busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
+        if joining and not busy:
             self._add_control_plane(etcd, members, joining)
         return bool(pending) or any(not m.votes for m in members) or self._nodes_missing(view)
 
