@@ -10,6 +10,7 @@ from filelock import FileLock
 
 from installer.create import cache
 from installer.errors import ReleaseError
+from installer.progress import Progress
 from installer.release import Release
 
 log = logging.getLogger(__name__)
@@ -20,9 +21,10 @@ CHUNK = 1 << 22
 
 def _sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as file:
+    with path.open("rb") as file, Progress("Verifying base ISO", path.stat().st_size) as bar:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
+            bar.add(len(chunk))
     return digest.hexdigest()
 
 
@@ -52,7 +54,8 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
         log.info("Extracting base ISO from release payload")
         partial, checksum = folder / f".{name}.partial", folder / f"{name}.sha256"
         try:
-            release.extract_all(image, {f"coreos/{name}": partial, f"coreos/{name}.sha256": checksum})
+            with Progress("Extracting base ISO") as bar:
+                release.extract_all(image, {f"coreos/{name}": partial, f"coreos/{name}.sha256": checksum}, bar.add)
             log.info("Verifying extracted file")
             want, found = checksum.read_text().strip(), _sha256(partial)
             if want != found:

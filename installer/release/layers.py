@@ -117,12 +117,15 @@ def take(
     return found, links, hidden
 
 
-def write_file(data: IO[bytes], dest: Path, mode: int) -> None:
-    """Write a stream to `dest` whole or not at all."""
+def write_file(data: IO[bytes], dest: Path, mode: int, tell: Callable[[int], None] | None = None) -> None:
+    """Write a stream to `dest` whole or not at all; `tell` hears of every piece that was written, in bytes."""
     partial = dest.with_name(f".{dest.name}.{os.getpid()}")
     try:
         with partial.open("wb") as out:
-            shutil.copyfileobj(data, out, _CHUNK)
+            while piece := data.read(_CHUNK):
+                out.write(piece)
+                if tell is not None:
+                    tell(len(piece))
             out.flush()
         partial.chmod(mode & 0o777 or 0o644)
         partial.replace(dest)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -104,20 +105,25 @@ class Release:
         """Extract one file of `image` to the file `dest`, whole or not at all; returns `dest`."""
         return self.extract_all(image, {path: dest})[path]
 
-    def extract_all(self, image: str, wanted: dict[str, Path]) -> dict[str, Path]:
-        """Extract several files, each layer being read once at most, topmost first and only as far down as needed."""
+    def extract_all(
+        self, image: str, wanted: dict[str, Path], tell: Callable[[int], None] | None = None
+    ) -> dict[str, Path]:
+        """Extract several files, each layer being read once at most, topmost first and only as far down as needed.
+
+        `tell` hears how many more bytes were written.
+        """
         with ImageProxy(self._access) as proxy:
-            return extract(proxy.open_image(image), wanted)
+            return extract(proxy.open_image(image), wanted, tell)
 
 
-def extract(image: OpenImage, wanted: dict[str, Path]) -> dict[str, Path]:
+def extract(image: OpenImage, wanted: dict[str, Path], tell: Callable[[int], None] | None = None) -> dict[str, Path]:
     """Extract {path in the image: destination file}; links are followed, whiteouts respected."""
     pending: dict[str, Path | None] = {normal(path): dest for path, dest in wanted.items()}
     done: set[str] = set()
 
     def keep(_name: str, data: IO[bytes], dest: Path | None, mode: int) -> None:
         assert dest is not None
-        write_file(data, dest, mode)
+        write_file(data, dest, mode, tell)
 
     layers = image.layers()
     follow: dict[str, Path | None] = {}

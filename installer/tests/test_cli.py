@@ -10,6 +10,7 @@ import pytest
 
 from installer import logs
 from installer.cli import main
+from installer.progress import Progress
 
 COMMANDS = [
     [],
@@ -109,12 +110,26 @@ def test_log_lines(tmp_path):
     logs.set_up("info", None, stream)
 
 
-def test_terminal_lines():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
 
+
+def test_progress_is_for_terminals_only():
+    with Progress("Reading", 4_000_000, plain := io.StringIO()) as bar:
+        bar.add(1_000_000)
+    assert plain.getvalue() == ""
+    with Progress("Reading", 4_000_000, shown := Terminal()) as bar:
+        bar.add(1_000_000)
+        assert shown.getvalue() == "\rReading: 1 of 4 MB (25%)"
+        bar.add(1_000_000)  # at once: not worth a line
+    assert shown.getvalue().endswith("\r" + " " * 24 + "\r")
+    assert shown.getvalue().count("Reading") == 1
+
+
+def test_terminal_lines():
     stream = Terminal()
     logs.set_up("info", None, stream)
     logging.getLogger("installer.test").error("x")
-    assert stream.getvalue() == "\x1b[31mERROR\x1b[0m x\n"
+    logging.getLogger("installer.test").warning("y")
+    assert stream.getvalue() == "\x1b[31mERROR\x1b[0m x\n\x1b[33mWARNING\x1b[0m y\n"
