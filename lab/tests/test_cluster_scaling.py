@@ -127,9 +127,8 @@ def world(tmp_path, signer, monkeypatch):
     members.start(staticpods.etcd(ips[0], scaling.BOOTSTRAP_MEMBER), scaling.BOOTSTRAP_MEMBER, ips[0])
     operator = scaling.Scaling(api, files, scaling.Wanted(CONFIG, IMAGES, "r"))
     endpoints = [f"https://{ip}:2379" for ip in reversed(ips)]  # the one that will be removed comes last
-    operator._etcd = lambda view: Etcd(
-        endpoints, str(files / "etcd-ca.crt"), (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
-    )
+    cert = (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
+    monkeypatch.setattr(operator, "_etcd", lambda view: Etcd(endpoints, str(files / "etcd-ca.crt"), cert))
     yield operator, api, members, ips
     members.stop()
 
@@ -295,7 +294,7 @@ def test_the_installer_pod_puts_files_and_stages_in_place(tmp_path, monkeypatch,
 
 def test_stages_wait_for_the_one_before(tmp_path):
     answers = ["not yet", "not yet", ""]
-    pauses = []
+    pauses: list[float] = []
     nodeinstall.CHECKS["slow"] = lambda resources: answers.pop(0)
     try:
         nodeinstall.wait("slow", tmp_path, pause=pauses.append)

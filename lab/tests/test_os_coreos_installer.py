@@ -35,6 +35,22 @@ def test_unknown_option_ends_with_code_2(capsys):
     assert "--no-such-option" in capsys.readouterr().err
 
 
+def test_a_disk_whose_writing_was_cut_short_starts_with_zeros(tmp_path):
+    class Cut(io.BytesIO):
+        def readinto(self, space):
+            if self.tell() >= 2 * program.BLOCK:
+                raise OSError("the power went away")
+            return super().readinto(space)
+
+    target = tmp_path / "disk"
+    target.write_bytes(bytes(4 * program.BLOCK))
+    with target.open("r+b") as disk_file, pytest.raises(OSError, match="power"):
+        program.write_sparse(Cut(b"x" * 4 * program.BLOCK), disk_file.fileno(), lambda done: None)
+    written = target.read_bytes()
+    assert not any(written[: program.BLOCK])
+    assert any(written[program.BLOCK :])
+
+
 @given(st.integers(1, 1 << 40), st.data())
 def test_progress_is_in_the_form_that_the_orchestrator_parses(total, data):
     lines: list[str] = []

@@ -98,23 +98,38 @@ def emit_line(text: str) -> None:
 def write_sparse(source: Reader, target: int, progress: Callable[[int], None]) -> int:
     """Copy to file descriptor ``target``, leaving out blocks of zeros; returns the bytes that the source had.
 
+    The first block comes last: a disk whose writing was cut short has no partition table, and so no firmware starts it.
     The target must read as zeros where nothing is written. Blocks come from page-aligned memory, so it may be open for
     direct input and output, which under emulation takes half the time of the way through the page cache.
     """
     zeros = bytes(BLOCK)
     done = 0
-    with mmap.mmap(-1, BLOCK) as page, memoryview(page) as block:
+
+    def write(block: memoryview, offset: int) -> None:
+        written = 0
+        while written < len(block):
+            with block[written:] as rest:
+                written += os.pwrite(target, rest, offset + written)
+
+    with (
+        mmap.mmap(-1, BLOCK) as head,
+        memoryview(head) as first,
+        mmap.mmap(-1, BLOCK) as page,
+        memoryview(page) as block,
+    ):
         while True:
+            space = block if done else first
             filled = 0
-            while filled < BLOCK and (count := source.readinto(block[filled:])):
+            while filled < BLOCK and (count := source.readinto(space[filled:])):
                 filled += count
             if not filled:
+                os.fsync(target)
+                with first[: min(done, BLOCK)] as held:
+                    write(held, 0)
                 return done
-            if page[:filled] != zeros[:filled]:
-                written = 0
-                while written < filled:
-                    with block[written:filled] as rest:
-                        written += os.pwrite(target, rest, done + written)
+            if done and page[:filled] != zeros[:filled]:
+                with block[:filled] as full:
+                    write(full, done)
             done += filled
             progress(done)
 
