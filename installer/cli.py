@@ -98,6 +98,21 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument(
                 "--skip-password-print", action="store_true", help="say where the kubeadmin password is, not what it is"
             )
+    service = _command(
+        commands,
+        "service",
+        "Run the rendezvous service on this machine: hosts are discovered first, configured afterwards",
+        epilog=(
+            "DIR keeps everything and can be gone on from: tls/ca.crt, auth/{agent,user,watcher}-token, data/.\n"
+            "Mirrors are read from mirror/registries.conf and mirror/ca-bundle.crt in DIR.\n\n"
+            "environment:\n"
+            "  OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE  release image to install, by digest\n"
+            "  OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE       path of a base ISO to use in place of the payload's"
+        ),
+    )
+    service.add_argument(
+        "--listen", required=True, metavar="ADDRESS:PORT", help="where to listen: the address that the hosts reach"
+    )
     nmstate = _command(commands, "nmstate", "Look at network configuration")
     gc = _command(
         nmstate.add_subparsers(dest="nmstate", required=True, metavar="COMMAND"),
@@ -140,6 +155,17 @@ def _graph(output_file: str) -> int:
     return 0
 
 
+def _service(directory: Path, listen: str) -> int:
+    from installer.errors import ConfigError
+    from installer.rendezvous import standalone
+    from installer.rendezvous.errors import ConfigurationError
+
+    try:
+        return standalone.run(directory, listen)
+    except ConfigurationError as error:
+        raise ConfigError(str(error)) from None
+
+
 def _version() -> int:
     from importlib.metadata import version
 
@@ -154,6 +180,8 @@ def _version() -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.command == "version":
         return _version()
+    if args.command == "service":
+        return _service(args.dir, args.listen)
     if args.command == "nmstate":
         from installer.network.command import run_gc
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from installer.rendezvous import hwreqs, settings
 from installer.rendezvous.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from installer.rendezvous.app import Service
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -21,13 +26,18 @@ def main(argv: list[str] | None = None) -> int:
         requirements = hwreqs.load(config)
         if args.check:
             return 0
-        return _serve(config, requirements)
+        return serve(config, requirements)
     except ConfigurationError as error:
         print(f"assisted-service: {error}", file=sys.stderr)
         return 1
 
 
-def _serve(config: settings.Settings, requirements: dict[str, hwreqs.Requirements]) -> int:
+def serve(
+    config: settings.Settings,
+    requirements: dict[str, hwreqs.Requirements],
+    attach: Callable[[Service], None] = lambda service: None,
+) -> int:
+    """Serve until told to stop; ``attach`` gets the service before its first request. Raises ConfigurationError."""
     import asyncio
     import ssl
 
@@ -50,7 +60,9 @@ def _serve(config: settings.Settings, requirements: dict[str, hwreqs.Requirement
         raise ConfigurationError("HTTPS_CERT_FILE, HTTPS_KEY_FILE", "are needed for an https SERVICE_BASE_URL")
     auth = Authenticator(config.auth_type, config.public_key_pem)
     engine = Engine(Store(config.db_path), config, requirements)
-    app = build(Service(engine, config, auth, prepare.generate))
+    service = Service(engine, config, auth, prepare.generate)
+    attach(service)
+    app = build(service)
     logging.getLogger("assisted-service").info("listening on port %d%s", config.port, " (TLS)" if context else "")
     # The access log names paths only at debug level: polls every few seconds would drown the rest.
     web.run_app(

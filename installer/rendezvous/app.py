@@ -75,6 +75,10 @@ class Service:
         self.refusals = Bucket(1.0, 30.0)
         self.preparing: dict[str, asyncio.Task[None]] = {}
 
+    def adopt(self, settings: Settings) -> None:
+        """Go on with other settings: a standalone service learns of its release's images when it first reads it."""
+        self.settings = self.engine.settings = settings
+
     def start_preparations(self) -> None:
         """Start generating ignition for every cluster that is preparing and has none: also after a restart."""
         for cluster in self.engine.store.clusters():

@@ -224,7 +224,10 @@ _PRIVATE = {
 def to_rest(item: Host | Cluster | InfraEnv | Event) -> JsonMap:
     """The item as the API shows it: no private fields, no nulls; secrets only as ``pull_secret_set``."""
     data: JsonMap = {
-        key: value for key, value in msgspec.to_builtins(item).items() if key not in _PRIVATE and value is not None
+        key: value
+        for key, value in msgspec.to_builtins(item).items()
+        # A time that is not known is left out: an empty text is none.
+        if key not in _PRIVATE and value is not None and not (value == "" and key.endswith("_at"))
     }
     base = "/api/assisted-install/v2"
     if isinstance(item, Host):

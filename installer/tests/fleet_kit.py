@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from installer.rendezvous import clusters, hosts
-from installer.rendezvous.enums import HostStatus, Role, StepType
+from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.rendezvous.errors import ServiceError
 from installer.rendezvous.hostview import load_json
 from installer.rendezvous.model import Cluster, Host
@@ -106,6 +106,9 @@ class Fleet:
     def cluster(self) -> Cluster:
         found: Cluster = self.world.store.cluster(self.cluster_id)
         return found
+
+    def status(self) -> ClusterStatus:
+        return self.cluster.status
 
     def host(self, machine: Machine) -> Host:
         found: Host = self.world.store.host(self.infra_env_id, machine.id)

@@ -1,0 +1,142 @@
+"""``node0 service``: the service on an administrator's machine; certificates, tokens and store in one folder."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+
+from installer.errors import ConfigError
+from installer.rendezvous import settings as service_settings
+from installer.rendezvous.settings import Settings
+
+log = logging.getLogger("assisted-service")
+SCHEMES = ("agent", "user", "watcher")
+PRIVATE, PUBLIC = 0o600, 0o644
+# A rootfs holds no secret, and hosts may be booted from an old minimal image for a long time.
+ROOTFS_LIFETIME = 10 * 365 * 86400
+
+
+def listening(text: str) -> tuple[str, int]:
+    """(address, port) of ``HOST:PORT``, an IPv6 address in brackets. Raises ConfigError."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        address = ip_address(host)
+        number = int(port)
+    except ValueError:
+        raise ConfigError(f"--listen {text}: must be ADDRESS:PORT, such as 192.0.2.1:8090") from None
+    if address.is_unspecified:
+        raise ConfigError(f"--listen {text}: must be the address that the hosts reach, it goes into their images")
+    if not 0 < number < 65536:
+        raise ConfigError(f"--listen {text}: {number} is not a port")
+    return str(address), number
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def prepare_tls(directory: Path, address: str) -> None:
+    """tls/ca.crt is made once; a serving certificate at every start, as the address may be another."""
+    from installer.credentials.certificates import Pair, authority, leaf
+
+    ca, key = directory / "ca.crt", directory / "ca.key"
+    if not ca.is_file() or not key.is_file():
+        made = authority("node0 service CA")
+        _write(key, made.key, PRIVATE)
+        _write(ca, made.certificate, PUBLIC)
+    try:
+        pair = Pair(ca.read_bytes(), key.read_bytes())
+        served = leaf(pair, address, addresses=tuple(dict.fromkeys((address, "127.0.0.1"))), server=True)
+    except ValueError as error:
+        raise ConfigError(f"{ca} and {key} cannot be used: {error}") from None
+    _write(directory / "service.key", served.key, PRIVATE)
+    _write(directory / "service.crt", served.certificate, PUBLIC)
+
+
+def prepare_tokens(directory: Path) -> str:
+    """auth/{agent,user,watcher}-token, made once; returns the public key, base64 of PEM."""
+    from installer.credentials.tokens import make_tokens
+
+    public = directory / "public.pem"
+    paths = {scheme: directory / f"{scheme}-token" for scheme in SCHEMES}
+    if not all(path.is_file() for path in (public, *paths.values())):
+        made = make_tokens()
+        for scheme, path in paths.items():
+            _write(path, getattr(made, scheme).encode() + b"\n", PRIVATE)
+        # Last, so that a start that was cut short begins anew.
+        _write(public, made.public_key_pem.encode(), PUBLIC)
+    return base64.b64encode(public.read_bytes()).decode()
+
+
+def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
+    """Settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
+    from installer.create.cache import RELEASE_OVERRIDE
+
+    address, port = listening(listen)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        data = directory / "data"
+        data.mkdir(exist_ok=True, mode=0o700)
+        prepare_tls(directory / "tls", address)
+        public_key = prepare_tokens(directory / "auth")
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be used: {error.strerror or error}") from None
+    host = f"[{address}]" if ":" in address else address
+    mirror = directory / "mirror"
+    given = {
+        "SERVICE_BASE_URL": f"https://{host}:{port}/",
+        "LISTEN_HOST": address,
+        "LISTEN_PORT": str(port),
+        "HTTPS_CERT_FILE": str(directory / "tls/service.crt"),
+        "HTTPS_KEY_FILE": str(directory / "tls/service.key"),
+        "SERVICE_CA_CERT_PATH": str(directory / "tls/ca.crt"),
+        "EC_PUBLIC_KEY_PEM": public_key,
+        "WORK_DIR": str(data),
+        "REGISTRIES_CONF": str(mirror / "registries.conf"),
+        "MIRROR_CA_FILE": str(mirror / "ca-bundle.crt"),
+        "INSTALL_INVOKER": "assisted-installer",
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE": env.get(RELEASE_OVERRIDE, ""),
+    }
+    return service_settings.load({**env, **given})
+
+
+def run(directory: Path, listen: str) -> int:
+    """Serve until told to stop. Raises InstallerError, ConfigurationError."""
+    from installer.rendezvous import __main__ as service
+    from installer.rendezvous import discovery, hwreqs, payload, signing
+    from installer.rendezvous.app import Service
+    from installer.rendezvous.model import InfraEnv
+
+    directory = directory.absolute()
+    config = settings_of(directory, listen, os.environ)
+    found = payload.known(config)
+    if found is not None:
+        config = payload.adopted(config, found)
+    token = (directory / "auth/agent-token").read_text().strip()
+
+    def attach(made: Service) -> None:
+        def adopt(release: payload.Payload) -> None:
+            made.adopt(payload.adopted(made.settings, release))
+
+        def rootfs_url(infra_env: InfraEnv) -> str:
+            path = f"/images/{infra_env.id}/rootfs.img"
+            return (
+                made.settings.base_url.rstrip("/")
+                + signing.signed(infra_env.image_key.encode(), path, {}, ROOTFS_LIFETIME)[0]
+            )
+
+        made.images = discovery.DiscoveryImages(lambda: made.settings, token, rootfs_url, adopt)
+
+    log.info("service at %s, CA %s, tokens in %s", config.base_url, directory / "tls/ca.crt", directory / "auth")
+    return service.serve(config, hwreqs.load(config), attach)
