@@ -3,8 +3,8 @@ lab needs (reference/cluster.md §2.3, §2.5).
 
 A control plane node that has joined is given, one node after the other: an etcd member that does not vote yet, then its
 own files (a Secret and a ConfigMap), then an installer pod, which writes them onto the node and starts them stage by
-stage. As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two other
-members vote, the bootstrap host's member is removed. Workers need no member; they get router and console.
+stage. As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two
+other members vote, the bootstrap host's member is removed. Workers need no member; they get router and console.
 """
 
 from __future__ import annotations

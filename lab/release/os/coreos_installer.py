@@ -120,7 +120,11 @@ def write_sparse(source: Reader, target: int, progress: Callable[[int], None]) -
         while True:
             space = block if done else first
             filled = 0
-            while filled < BLOCK and (count := source.readinto(space[filled:])):
+            while filled < BLOCK:
+                with space[filled:] as rest:
+                    count = source.readinto(rest)
+                if not count:
+                    break
                 filled += count
             if not filled:
                 os.fsync(target)
