@@ -18,7 +18,7 @@ from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
 from installer.create.release import expected_release
 from installer.errors import AssetError, ConfigError, InstallerError
-from installer.manifests import mirror, read, ztp
+from installer.manifests import files
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ def gather(directory: Path, target: str) -> Gathered:
     if not directory.is_dir():
         raise ConfigError(f"asset directory {directory} does not exist")
     state = State.load(directory)
-    on_disk = _on_disk(directory, read.FILES)
-    mirrors = _on_disk(directory, mirror.FILES)
+    on_disk = _on_disk(directory, files.MANIFESTS)
+    mirrors = _on_disk(directory, files.MIRROR)
     fresh = (directory / INSTALL_CONFIG_FILE).exists()
     if fresh:
         for name in (*on_disk, *mirrors):
@@ -82,8 +82,8 @@ def gather(directory: Path, target: str) -> Gathered:
         return Gathered(inputs, discarded=(*on_disk, *mirrors))
     kept = state.files(MANIFESTS)
     given = {**kept, **on_disk}
-    if on_disk and read.NMSTATE not in on_disk:
-        given.pop(read.NMSTATE, None)  # an optional file that the user took away
+    if on_disk and files.NMSTATE not in on_disk:
+        given.pop(files.NMSTATE, None)  # an optional file that the user took away
     mirror_given = {**state.files(MIRROR), **mirrors}
     stale = (directory / AGENT_CONFIG_FILE).exists() and state.files(INSTALL_CONFIG) and not on_disk
     if given and not stale:
@@ -100,6 +100,8 @@ def _with_mirror(gathered: Gathered, on_disk: dict[str, bytes], given: dict[str,
         gathered.consumed[MIRROR] = on_disk
     if not given:
         return gathered
+    from installer.manifests import mirror
+
     sources, bundle = mirror.read_mirror(given)
     install = replace(
         gathered.inputs.install,
@@ -107,7 +109,7 @@ def _with_mirror(gathered: Gathered, on_disk: dict[str, bytes], given: dict[str,
         image_content_sources=(),
         additional_trust_bundle=bundle,
     )
-    registries = given.get(mirror.REGISTRIES, b"").decode()
+    registries = given.get(files.REGISTRIES, b"").decode()
     return replace(gathered, inputs=replace(gathered.inputs, install=install), registries=registries)
 
 
@@ -120,6 +122,8 @@ def _from_manifests(
     mirrors: dict[str, bytes],
     mirror_given: dict[str, bytes],
 ) -> Gathered:
+    from installer.manifests import mirror, read, ztp  # not needed, and not read, where there are configs
+
     manifests = read.read_manifests(given, expected_release(), target)
     consumed = {name: files for name, files in ((MANIFESTS, on_disk), (MIRROR, mirrors)) if files}
     try:
@@ -155,6 +159,6 @@ def _from_manifests(
     if consumed.get(MANIFESTS):
         consumed[MANIFESTS] = given
     inputs = Inputs(install, agent, hosts, rendezvous, tuple(ntp), agent_text, extra, consumed)
-    texts = {name.removeprefix(f"{read.DIRECTORY}/"): data for name, data in given.items()}
-    registries = mirror_given[mirror.REGISTRIES].decode() if mirror.REGISTRIES in mirror_given else None
+    texts = {name.removeprefix(f"{files.DIRECTORY}/"): data for name, data in given.items()}
+    registries = mirror_given[files.REGISTRIES].decode() if files.REGISTRIES in mirror_given else None
     return Gathered(inputs, texts, registries)

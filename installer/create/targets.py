@@ -17,7 +17,8 @@ from installer.create.release import read_release
 from installer.credentials import begun
 from installer.errors import StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
-from installer.manifests import mirror, read
+from installer.manifests import files as names
+from installer.manifests import mirror
 
 log = logging.getLogger(__name__)
 
@@ -59,10 +60,10 @@ def cluster_manifests(directory: Path) -> None:
         made = manifest_files(gathered, install, image, version)
     else:
         made = gathered.manifests
-    files = {f"{read.DIRECTORY}/{name}": data for name, data in made.items()}
+    files = {f"{names.DIRECTORY}/{name}": data for name, data in made.items()}
     mirrors = mirror.mirror_files(install)
     if gathered.registries is not None:
-        mirrors[mirror.REGISTRIES] = gathered.registries.encode()
+        mirrors[names.REGISTRIES] = gathered.registries.encode()
     state = State.load(directory)
     gathered.consumed[MANIFESTS] = {}
     gathered.consumed[MIRROR] = {}
@@ -153,7 +154,7 @@ def unconfigured_ignition(directory: Path) -> None:
     for files in consumed.values():
         for name in files:
             (directory / name).unlink(missing_ok=True)
-    for folder in (read.DIRECTORY, mirror.DIRECTORY):
+    for folder in (names.DIRECTORY, names.MIRROR_DIRECTORY):
         if (directory / folder).is_dir() and not any((directory / folder).iterdir()):
             (directory / folder).rmdir()
     log.info("Unconfigured-Ignition created in: %s", directory / FILE)

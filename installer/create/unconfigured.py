@@ -22,6 +22,7 @@ from installer.create.release import expected_release, read_release
 from installer.errors import AssetError, ConfigError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
+from installer.manifests import files as paths
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import image_set_name
 from installer.manifests.read import ClusterManifests
@@ -31,8 +32,8 @@ FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"
 # Which units a loaded config image starts.
 UNIT_LIST = "/etc/assisted/config-image-units"
-_NEEDED = ((read.INFRA_ENV, "InfraEnv Config File"), (read.PULL_SECRET, "Agent PullSecret"))
-_USED = (*(name for name, _ in _NEEDED), read.IMAGE_SET, read.NMSTATE)
+_NEEDED = ((paths.INFRA_ENV, "InfraEnv Config File"), (paths.PULL_SECRET, "Agent PullSecret"))
+_USED = (*(name for name, _ in _NEEDED), paths.IMAGE_SET, paths.NMSTATE)
 _NOWHERE = "192.0.2.1"
 
 
@@ -40,7 +41,7 @@ def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, d
     """The manifests and mirror/ that are used, by path, and what of them is on disk, by asset."""
     used: dict[str, bytes] = {}
     consumed: dict[str, dict[str, bytes]] = {}
-    for asset, names in ((MANIFESTS, _USED), (MIRROR, mirror.FILES)):
+    for asset, names in ((MANIFESTS, _USED), (MIRROR, paths.MIRROR)):
         on_disk = {name: data for name in names if (data := load._read(directory, name)) is not None}
         kept = {name: data for name, data in state.files(asset).items() if name in names}
         used |= kept | on_disk
@@ -60,7 +61,7 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
     try:
         secret = read.read_pull_secret(files)
         infra_env = read.read_infra_env(files)
-        if read.IMAGE_SET in files:
+        if paths.IMAGE_SET in files:
             read.read_image_set(files, expected_release())
         nmstate = read.read_nmstate(files)
         read.check_labels(infra_env, nmstate)
@@ -79,14 +80,14 @@ def unconfigured(directory: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
     manifests, install = _read(files)
     hosts = host_files(ztp.with_networks((), manifests))
     image, version, components = read_release(install, IMAGE_VARIABLES.values(), TARGET)
-    if read.IMAGE_SET not in files:
+    if paths.IMAGE_SET not in files:
         image_set = {
             "apiVersion": "hive.openshift.io/v1",
             "kind": "ClusterImageSet",
             "metadata": {"name": image_set_name(version)},
             "spec": {"releaseImage": image},
         }
-        files[read.IMAGE_SET] = dump(image_set).encode()
+        files[paths.IMAGE_SET] = dump(image_set).encode()
     inputs = LiveInputs(
         rendezvous_ip=_NOWHERE,  # in files that only the config image brings
         release_image=image,
@@ -99,14 +100,14 @@ def unconfigured(directory: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
         tls_files={},
         pull_secret=install.pull_secret,
         hosts=hosts,
-        registries_conf=files[mirror.REGISTRIES].decode() if mirror.REGISTRIES in files else "",
+        registries_conf=files[paths.REGISTRIES].decode() if paths.REGISTRIES in files else "",
         ca_bundle=install.additional_trust_bundle,
         ntp_sources=manifests.infra_env.spec.additional_ntp_sources,
         proxy=proxy_environment(install),
     )
     keep = ("/root/", "/etc/containers/", "/etc/chrony", "/etc/assisted/network/", "/etc/systemd/", "/etc/Network")
     kept = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(keep)]
-    names = [read.INFRA_ENV, read.IMAGE_SET, read.PULL_SECRET]
+    names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
     kept += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
     kept.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
     static = bool(manifests.nmstate)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from typing import Any
 
 from installer.config import check
 from installer.config.types import ImageSource, InstallConfig
 from installer.errors import ConfigError
+from installer.manifests.files import CA_BUNDLE, MIRROR, REGISTRIES
 from installer.release import DigestSource, registries_conf
 from installer.release.access import NEVER_CONTACT
-
-DIRECTORY = "mirror"
-REGISTRIES = f"{DIRECTORY}/registries.conf"
-CA_BUNDLE = f"{DIRECTORY}/ca-bundle.crt"
-FILES = (REGISTRIES, CA_BUNDLE)
 
 
 def mirror_files(config: InstallConfig) -> dict[str, bytes]:
@@ -36,6 +31,8 @@ def _location(table: Any, what: str) -> str:
 
 def read_registries(text: str) -> tuple[ImageSource, ...]:
     """The mirrors in a registries.conf; ConfigError if it is not one."""
+    import tomllib
+
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -57,7 +54,7 @@ def read_registries(text: str) -> tuple[ImageSource, ...]:
 def read_mirror(files: Mapping[str, bytes]) -> tuple[tuple[ImageSource, ...], str]:
     """(mirrors, trust bundle) of mirror/, both empty where there is no such file. Raises ConfigError."""
     texts = {}
-    for name in FILES:
+    for name in MIRROR:
         try:
             texts[name] = files.get(name, b"").decode()
         except UnicodeDecodeError as error:

@@ -12,16 +12,9 @@ from installer.config.decode import decode
 from installer.config.document import YamlError, compose_all
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
 from installer.errors import AssetError, ConfigError
+from installer.manifests.files import DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
 
-DIRECTORY = "cluster-manifests"
-INSTALL = f"{DIRECTORY}/agent-cluster-install.yaml"
-DEPLOYMENT = f"{DIRECTORY}/cluster-deployment.yaml"
-IMAGE_SET = f"{DIRECTORY}/cluster-image-set.yaml"
-INFRA_ENV = f"{DIRECTORY}/infraenv.yaml"
-NMSTATE = f"{DIRECTORY}/nmstateconfig.yaml"
-PULL_SECRET = f"{DIRECTORY}/pull-secret.yaml"
-FILES = (INSTALL, DEPLOYMENT, IMAGE_SET, INFRA_ENV, NMSTATE, PULL_SECRET)
 # What upstream calls the assets in its messages.
 _NAMES = {
     INSTALL: "AgentClusterInstall Config",

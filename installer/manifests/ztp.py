@@ -18,8 +18,9 @@ from installer.config.platform_types import (
 )
 from installer.config.types import ImageSource, InstallConfig, MachinePool, Networking, ObjectMeta
 from installer.errors import ConfigError
+from installer.manifests.files import INSTALL
 from installer.manifests.overrides import ANNOTATION
-from installer.manifests.read import INSTALL, ClusterManifests
+from installer.manifests.read import ClusterManifests
 
 # uname's names -> those of install-config.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "": "amd64"}

@@ -12,6 +12,7 @@ from installer.config.agent_types import Host, Interface
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.rules_general import SKIP_FIPS_CHECK
 from installer.errors import ConfigError, InstallerError
+from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.tests.inputs_kit import AGENT, COMPACT, SNO, changed, text
@@ -24,7 +25,7 @@ def generated(install=SNO, agent=AGENT):
     parsed = parse_agent_config(text(agent))
     hosts = resolve_hosts(config, parsed)
     made = cluster_manifests(Inputs(config, ("ntp.example",), hosts, RELEASE, "4.18.0"))
-    return config, hosts, {f"{read.DIRECTORY}/{name}": data for name, data in made.items()}
+    return config, hosts, {f"{names.DIRECTORY}/{name}": data for name, data in made.items()}
 
 
 def edited(files, name, path, value):
@@ -57,26 +58,26 @@ def test_what_is_generated_is_read_back_as_the_same_cluster(install, monkeypatch
 
 
 CASES = [
-    (read.INSTALL, "spec.platformType", "Cloud", 'invalid PlatformType configured: spec.platformType: Unsupported value: "Cloud": supported values: "BareMetal", "VSphere", "Nutanix", "None", "External"'),  # noqa: E501
-    (read.INSTALL, "spec.networking.userManagedNetworking", False, "invalid PlatformType configured: spec.networking.userManagedNetworking: Forbidden: None platform requires user-managed networking"),  # noqa: E501
-    (read.INSTALL, "spec.networking.clusterNetwork.0.hostPrefix", 26, "invalid NetworkType configured: spec.networking.clusterNetwork[0].hostPrefix: Invalid value: 26: must be at most 25"),  # noqa: E501
-    (read.INSTALL, "spec.networking.clusterNetwork.0.cidr", "nonsense", "spec.networking.clusterNetwork[0].cidr: Required value: error parsing the clusterNetwork CIDR"),  # noqa: E501
-    (read.INSTALL, "spec.provisionRequirements.workerAgents", 5000, "prefix length 14 not large enough to accommodate 5001 hosts with hostPrefix length 23"),  # noqa: E501
-    (read.INSTALL, "spec.diskEncryption", {"enableOn": "some", "mode": "tpmv2"}, 'invalid DiskEncryption configured: spec.diskEncryption.enableOn: Unsupported value: "some"'),  # noqa: E501
-    (read.INSTALL, "spec.diskEncryption", {"enableOn": "all", "mode": "x"}, "spec.diskEncryption.mode: Unsupported value"),  # noqa: E501
-    (read.INSTALL, "spec.sshPublicKeys", "x", f'failed to unmarshal {read.INSTALL}: line'),
-    (read.INSTALL, "spec.networking.networkTipe", "x", 'unknown field "networkTipe" in spec.networking, did you mean "networkType"?'),  # noqa: E501
-    (read.INSTALL, "metadata.annotations", {"agent-install.openshift.io/install-config-overrides": "{"}, None),
-    (read.IMAGE_SET, "spec.releaseImage", "other", f'invalid ClusterImageSet configuration: spec.releaseImage: Invalid value: "other": value must be equal to {RELEASE}'),  # noqa: E501
-    (read.INFRA_ENV, "spec.cpuArchitecture", "vax", "Config.Spec.CpuArchitecture vax is not supported"),
-    (read.INFRA_ENV, "spec.nmStateConfigLabelSelector.matchLabels", {"a": "b"}, "invalid agent configuration: spec.nmStateConfigLabelSelector.matchLabels: Required value: infraEnv and ostest-0 NMState Config labels do not match. Expected: map[a:b] Found: map[infraenvs.agent-install.openshift.io:ostest]"),  # noqa: E501
-    (read.NMSTATE, "metadata.labels", ..., "invalid NMStateConfig configuration: labels: Required value: ostest-0 does not have any label set"),  # noqa: E501
-    (read.NMSTATE, "kind", "Other", f"could not decode YAML for {read.NMSTATE}"),
-    (read.PULL_SECRET, "stringData", ..., "invalid PullSecret configuration: stringData: Required value: the pull secret is empty"),  # noqa: E501
-    (read.PULL_SECRET, "stringData", {"x": "y"}, "the pull secret key '.dockerconfigjson' is not defined"),
-    (read.PULL_SECRET, "stringData", {".dockerconfigjson": ""}, "the pull secret does not contain any data"),
-    (read.PULL_SECRET, "stringData", {".dockerconfigjson": '{"auths": {"r": {"secret": "s3cr3t"}}}'}, "invalid PullSecret configuration: stringData: Invalid value"),  # noqa: E501
-    (read.DEPLOYMENT, "kind", "Secret", 'kind must be "ClusterDeployment", is "Secret"'),
+    (names.INSTALL, "spec.platformType", "Cloud", 'invalid PlatformType configured: spec.platformType: Unsupported value: "Cloud": supported values: "BareMetal", "VSphere", "Nutanix", "None", "External"'),  # noqa: E501
+    (names.INSTALL, "spec.networking.userManagedNetworking", False, "invalid PlatformType configured: spec.networking.userManagedNetworking: Forbidden: None platform requires user-managed networking"),  # noqa: E501
+    (names.INSTALL, "spec.networking.clusterNetwork.0.hostPrefix", 26, "invalid NetworkType configured: spec.networking.clusterNetwork[0].hostPrefix: Invalid value: 26: must be at most 25"),  # noqa: E501
+    (names.INSTALL, "spec.networking.clusterNetwork.0.cidr", "nonsense", "spec.networking.clusterNetwork[0].cidr: Required value: error parsing the clusterNetwork CIDR"),  # noqa: E501
+    (names.INSTALL, "spec.provisionRequirements.workerAgents", 5000, "prefix length 14 not large enough to accommodate 5001 hosts with hostPrefix length 23"),  # noqa: E501
+    (names.INSTALL, "spec.diskEncryption", {"enableOn": "some", "mode": "tpmv2"}, 'invalid DiskEncryption configured: spec.diskEncryption.enableOn: Unsupported value: "some"'),  # noqa: E501
+    (names.INSTALL, "spec.diskEncryption", {"enableOn": "all", "mode": "x"}, "spec.diskEncryption.mode: Unsupported value"),  # noqa: E501
+    (names.INSTALL, "spec.sshPublicKeys", "x", f'failed to unmarshal {names.INSTALL}: line'),
+    (names.INSTALL, "spec.networking.networkTipe", "x", 'unknown field "networkTipe" in spec.networking, did you mean "networkType"?'),  # noqa: E501
+    (names.INSTALL, "metadata.annotations", {"agent-install.openshift.io/install-config-overrides": "{"}, None),
+    (names.IMAGE_SET, "spec.releaseImage", "other", f'invalid ClusterImageSet configuration: spec.releaseImage: Invalid value: "other": value must be equal to {RELEASE}'),  # noqa: E501
+    (names.INFRA_ENV, "spec.cpuArchitecture", "vax", "Config.Spec.CpuArchitecture vax is not supported"),
+    (names.INFRA_ENV, "spec.nmStateConfigLabelSelector.matchLabels", {"a": "b"}, "invalid agent configuration: spec.nmStateConfigLabelSelector.matchLabels: Required value: infraEnv and ostest-0 NMState Config labels do not match. Expected: map[a:b] Found: map[infraenvs.agent-install.openshift.io:ostest]"),  # noqa: E501
+    (names.NMSTATE, "metadata.labels", ..., "invalid NMStateConfig configuration: labels: Required value: ostest-0 does not have any label set"),  # noqa: E501
+    (names.NMSTATE, "kind", "Other", f"could not decode YAML for {names.NMSTATE}"),
+    (names.PULL_SECRET, "stringData", ..., "invalid PullSecret configuration: stringData: Required value: the pull secret is empty"),  # noqa: E501
+    (names.PULL_SECRET, "stringData", {"x": "y"}, "the pull secret key '.dockerconfigjson' is not defined"),
+    (names.PULL_SECRET, "stringData", {".dockerconfigjson": ""}, "the pull secret does not contain any data"),
+    (names.PULL_SECRET, "stringData", {".dockerconfigjson": '{"auths": {"r": {"secret": "s3cr3t"}}}'}, "invalid PullSecret configuration: stringData: Invalid value"),  # noqa: E501
+    (names.DEPLOYMENT, "kind", "Secret", 'kind must be "ClusterDeployment", is "Secret"'),
 ]  # fmt: skip
 
 
@@ -100,9 +101,9 @@ def test_rules(name, path, value, message):
 @pytest.mark.parametrize("spelling", ["none", "None"])
 def test_old_spelling_and_defaults(spelling):
     _config, _hosts, files = generated()
-    files = edited(files, read.INSTALL, "spec.platformType", spelling)
-    files = edited(files, read.INSTALL, "spec.networking.userManagedNetworking", ...)
-    files = edited(files, read.INFRA_ENV, "spec.cpuArchitecture", "arm64")
+    files = edited(files, names.INSTALL, "spec.platformType", spelling)
+    files = edited(files, names.INSTALL, "spec.networking.userManagedNetworking", ...)
+    files = edited(files, names.INFRA_ENV, "spec.cpuArchitecture", "arm64")
     manifests = read.read_manifests(files, RELEASE, "X")
     assert manifests.install.spec.platform_type == "None"
     assert manifests.install.spec.networking.user_managed_networking is True
@@ -111,7 +112,7 @@ def test_old_spelling_and_defaults(spelling):
     assert pool.architecture == "arm64"
 
 
-@pytest.mark.parametrize("name", [n for n in read.FILES if n != read.NMSTATE])
+@pytest.mark.parametrize("name", [n for n in names.MANIFESTS if n != names.NMSTATE])
 def test_every_file_but_nmstate_is_needed(name):
     _config, _hosts, files = generated()
     for broken in ({k: v for k, v in files.items() if k != name}, {**files, name: b""}):
@@ -125,8 +126,8 @@ def test_every_file_but_nmstate_is_needed(name):
 
 def test_all_errors_at_once():
     _config, _hosts, files = generated()
-    files = edited(files, read.INSTALL, "spec.platformType", "Cloud")
-    files = edited(files, read.INFRA_ENV, "spec.cpuArchitecture", "vax")
+    files = edited(files, names.INSTALL, "spec.platformType", "Cloud")
+    files = edited(files, names.INFRA_ENV, "spec.cpuArchitecture", "vax")
     with pytest.raises(InstallerError) as caught:
         read.read_manifests(files, RELEASE, "X")
     assert str(caught.value).startswith("failed to fetch X: [failed to load asset ")
@@ -171,12 +172,12 @@ def test_mirror_round_trip():
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({mirror.REGISTRIES: b"= x"}, "failed to load mirror/registries.conf file"),
-        ({mirror.REGISTRIES: b"registry = 3"}, "registry is not a list"),
-        ({mirror.REGISTRIES: b"[[registry]]\nprefix = 'x'"}, "registry 0 has no location"),
-        ({mirror.REGISTRIES: b"[[registry]]\nlocation = 'x'\nmirror = 1"}, "mirror is not a list"),
-        ({mirror.REGISTRIES: b"\xff"}, "not UTF-8"),
-        ({mirror.CA_BUNDLE: b"nonsense"}, "failed to load mirror/ca-bundle.crt file: invalid block"),
+        ({names.REGISTRIES: b"= x"}, "failed to load mirror/registries.conf file"),
+        ({names.REGISTRIES: b"registry = 3"}, "registry is not a list"),
+        ({names.REGISTRIES: b"[[registry]]\nprefix = 'x'"}, "registry 0 has no location"),
+        ({names.REGISTRIES: b"[[registry]]\nlocation = 'x'\nmirror = 1"}, "mirror is not a list"),
+        ({names.REGISTRIES: b"\xff"}, "not UTF-8"),
+        ({names.CA_BUNDLE: b"nonsense"}, "failed to load mirror/ca-bundle.crt file: invalid block"),
     ],
 )
 def test_bad_mirror(files, message):
@@ -236,7 +237,7 @@ def test_mutated_manifests_give_a_cluster_or_one_line(data):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.sampled_from(_NAMES + list(mirror.FILES)), st.binary(max_size=200))
+@given(st.sampled_from(_NAMES + list(names.MIRROR)), st.binary(max_size=200))
 def test_garbage_files(name, junk):
     files = {**_FILES, name: junk}
 
