@@ -84,7 +84,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.integers(0, len(BASES) - 1), mutations())
 def test_outputs_or_a_documented_error(directory, lab, index, mutation):  # noqa: F811
