@@ -74,9 +74,12 @@ BOOTKUBE_IDENTIFIER = "bootkube.sh"
 
 
 def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = "") -> str:
-    """The unit's last journal lines, in one; with an identifier only those of the program that logs under it."""
-    only = ("-t", identifier) if identifier else ()
-    text = host.run("journalctl", "-u", unit, *only, "-n", str(lines), "-o", "cat", "--no-pager", check=False)
+    """The unit's last journal lines, in one; with an identifier what is logged under it instead.
+
+    A container that a unit started logs in a scope of its own, under the identifier that it inherited.
+    """
+    source = ("-t", identifier) if identifier else ("-u", unit)
+    text = host.run("journalctl", *source, "-n", str(lines), "-o", "cat", "--no-pager", check=False)
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-1500:]
 
 
