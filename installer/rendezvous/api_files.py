@@ -44,7 +44,7 @@ async def cluster_file(service: Service, request: web.Request) -> Response:
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     name = request.query.get("file_name", "")
     if name not in FILES and not HOST_FILE.match(name):
-        raise BadRequest(f"file_name {name!r} is not one of {', '.join(FILES)}")
+        raise NotFound(f"file_name {name!r} is not one of {', '.join(FILES)}")
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 
@@ -53,7 +53,7 @@ async def credentials_file(service: Service, request: web.Request) -> Response:
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     name = request.query.get("file_name", "")
     if name not in CREDENTIALS:
-        raise BadRequest(f"file_name {name!r} is not one of {', '.join(CREDENTIALS)}")
+        raise NotFound(f"file_name {name!r} is not one of {', '.join(CREDENTIALS)}")
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 

@@ -44,15 +44,15 @@ async def register(service: Service, request: web.Request) -> Response:
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
-    """GET /infra-envs/{id}/hosts"""
-    infra_env = service.engine.store.infra_env(request.match_info["infra_env_id"])
-    etag = service.views.etag(infra_env.cluster_id)
+    """GET /infra-envs/{id}/hosts; by the specification an infra-env that does not exist has none."""
+    infra_env_id = request.match_info["infra_env_id"]
+    known = {item.id: item.cluster_id for item in service.engine.store.infra_envs()}
+    etag = service.views.etag(known.get(infra_env_id))
     answer = unchanged(request, etag)
     if answer is not None:
         return answer
-    return tagged(
-        reply([_shown(service, host) for host in service.engine.store.hosts(infra_env_id=infra_env.id)]), etag
-    )
+    found = service.engine.store.hosts(infra_env_id=infra_env_id)
+    return tagged(reply([_shown(service, host) for host in found]), etag)
 
 
 async def get(service: Service, request: web.Request) -> Response:

@@ -20,6 +20,7 @@ from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, Role
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import Cluster, JsonMap, Manifest, Preparation
+from installer.rendezvous.redact import redact
 
 replace = msgspec.structs.replace
 T = cluster_states.Trigger
@@ -289,7 +290,7 @@ def finish_preparation(engine: Engine, cluster_id: str, files: dict[str, bytes] 
         for name, content in (files or {}).items():
             engine.store.put_file(cluster_id, name, content)
         status = "failed" if files is None else "success"
-        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=reason)))
+        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
         engine.settle(cluster_id)
 
 

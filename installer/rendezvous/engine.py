@@ -26,6 +26,7 @@ from installer.rendezvous.host_states import Effect
 from installer.rendezvous.hostview import HostView, Members, inventory_of, load_json
 from installer.rendezvous.hwreqs import Requirements
 from installer.rendezvous.model import Cluster, Host, HostProgress, Preparation
+from installer.rendezvous.redact import redact
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store import Store
 
@@ -81,6 +82,7 @@ class Engine:
     def apply(self, host: Host, outcome: host_states.Outcome, info: str | None = None) -> Host:
         """The host in its new status, stored, with the event; effects on its data included."""
         text = outcome.info if info is None else info
+        text = redact(text) if text is not None else None
         stamp = to_text(self.clock())
         if Effect.CLEAR_INVENTORY in outcome.effects:
             host = replace(host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info="")

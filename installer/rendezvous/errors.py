@@ -23,6 +23,10 @@ class BadRequest(ServiceError):
     status = 400
 
 
+class DiskRefused(BadRequest):
+    """A chosen installation disk that the host does not have."""
+
+
 class Unauthorized(ServiceError):
     """No token, or one whose signature, age or scheme is wrong."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.model import Cluster, Event, Host, InfraEnv
+from installer.rendezvous.redact import redact
 
 CATALOGUE: Mapping[str, tuple[str, str]] = {
     "cluster_registration_succeeded": ("info", "Successfully registered cluster {name}"),
@@ -24,7 +25,7 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
     "cluster_validation_fixed": ("info", "Cluster validation '{validation}' is now fixed"),
     "cluster_status_updated": ("{severity}", "Updated status of the cluster to {target}{info}"),
     "cluster_prepare_installation_started": ("info", "Cluster starting to prepare for installation"),
-    "prepare_installation_failed": ("error", "Failed to prepare the installation: {reason}"),
+    "prepare_installation_failed": ("error", "{reason}"),
     "installation_preparing_timed_out": ("warning", "Preparing the installation timed out"),
     "image_status_updated": ("{severity}", "Host {host}: New image status {image}. result: {result}. {detail}"),
     "disk_speed_slower_than_supported": (
@@ -44,6 +45,7 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
     "validations_ignored": ("info", "Some validations of the cluster or its hosts are ignored by the user"),
     "ignition_config_image_generated": ("info", "Image of InfraEnv {name} was made: {kind}"),
     "install_config_applied": ("info", "Custom install config was applied to the cluster"),
+    "host_disk_not_found": ("error", "Host {host}: {reason}"),
     "host_step_failed": ("error", "Host {host}: step {step} failed: {reason}"),
 }
 
@@ -65,19 +67,19 @@ def make(
     return Event(
         name=name,
         severity=severity.format(**fields),
-        message=message.format(**fields),
+        message=redact(message.format(**fields)),
         event_time=now_text(),
         category="user",
         cluster_id=cluster.id if cluster else host.cluster_id if host else infra_env.cluster_id if infra_env else None,
         host_id=host.id if host else None,
         infra_env_id=infra_env.id if infra_env else host.infra_env_id if host else None,
-        props=json.dumps(props) if props else "",
+        props=redact(json.dumps(props)) if props else "",
     )
 
 
 def plain(text: str) -> str:
     """One line of a text that somebody else wrote: no line breaks, no control characters, at most 2000 characters."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())[:2000]
+    return redact(" ".join("".join(char if char.isprintable() else " " for char in text).split())[:2000])
 
 
 def host_severity(status: str) -> str:

@@ -86,6 +86,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
             "images": verdicts.get("container-images-available", ("", "", ""))[2],
             "prepare_timeout": f"{settings.prepare_host:.0f}",
             "stage_timeout": f"{limit:.0f}",
+            "stage_info": f"; the last that was heard: {said}" if (said := host.progress.progress_info) else "",
             "open_checks": ", ".join(open_checks),
             "wrong_boot": "Expected the host to boot from disk, but it booted the installation image - "
             f"please reboot and fix boot order to boot from disk {disk_text}",

@@ -268,7 +268,8 @@ TABLE: tuple[Row, ...] = (
         _F,
         _set(H.INSTALLING_IN_PROGRESS),
         H.ERROR,
-        "Host failed to install because its installation stage {stage} took longer than expected ({stage_timeout} s)",
+        "Host failed to install because its installation stage {stage} took longer than expected ({stage_timeout} s)"
+        "{stage_info}",
         ("stage-timeout",),
     ),
     Row(_F, RUNNING, H.ERROR, "Host lost its connection to the service at stage {stage}", ("!connected",)),

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import disks, events, host_states, stages, steps
+from installer.rendezvous import disks, events, hints, host_states, stages, steps
 from installer.rendezvous.checks_hardware import HOSTNAME
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus, Role, Stage, StepType
-from installer.rendezvous.errors import BadRequest, Conflict, Forbidden, ServiceError
+from installer.rendezvous.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 from installer.rendezvous.model import Host, HostProgress
 
@@ -185,8 +185,10 @@ def _select_disk(engine: Engine, host: Host, wanted: list[dict[str, Any]]) -> Ho
         raise Conflict(f"host {host.id} has no inventory yet: its disks are unknown")
     disk = disks.find(inventory, chosen[0])
     if disk is None:
-        found = ", ".join(item.id or item.path for item in inventory.disks)
-        raise BadRequest(f"requested installation disk {chosen[0]} is not part of the host's disks: {found or 'none'}")
+        found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
+        if chosen[0] == hints.NOT_FOUND:
+            raise DiskRefused(f"no disk that can be installed on matches the root device hints: {found or 'no disks'}")
+        raise DiskRefused(f"requested installation disk {chosen[0]} is not part of the host's disks: {found or 'none'}")
     if not disk.installation_eligibility.eligible:
         reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
         raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")
@@ -195,6 +197,19 @@ def _select_disk(engine: Engine, host: Host, wanted: list[dict[str, Any]]) -> Ho
 
 def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
     """PATCH of a host: role, name, disks, labels. Raises BadRequest or Conflict."""
+    try:
+        return _update(engine, infra_env_id, host_id, body)
+    except DiskRefused as error:
+        # Asked for again and again by the script that applies host configs: told once, where all can read it.
+        with engine.store.change():
+            host = engine.store.host(infra_env_id, host_id)
+            if host.step_errors.get("disk") != error.reason:
+                engine.store.add_event(events.make("host_disk_not_found", host=host, reason=error.reason))
+                engine.store.put_host(replace(host, step_errors={**host.step_errors, "disk": error.reason}))
+        raise
+
+
+def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)

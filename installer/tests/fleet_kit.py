@@ -169,8 +169,9 @@ class Fleet:
 
     def judgements(self) -> Any:
         """Everything that the service thinks of the hosts and the cluster."""
-        found = [load_json(self.host(machine).validations_info) for machine in self.machines]
-        return self.statuses(), self.cluster.status, load_json(self.cluster.validations_info), found
+        hosts = self.world.store.hosts(infra_env_id=self.infra_env_id)
+        found = [load_json(host.validations_info) for host in hosts]
+        return [host.status.value for host in hosts], self.cluster.status, load_json(self.cluster.validations_info), found
 
     def stages(self, machine: Machine) -> list[str]:
         host = self.host(machine)

@@ -300,8 +300,12 @@ def test_media_disconnect(world: World) -> None:
 def test_hint_that_matches_nothing_is_refused(world: World) -> None:
     _, infra_env_id = world.known()
     body = {"disks_selected_config": [{"id": "/dev/not-found-by-hints", "role": "install"}]}
-    with pytest.raises(BadRequest, match="not part of the host's disks"):
+    with pytest.raises(BadRequest, match=r"matches the root device hints: /dev/vda \(20 GB\)"):
         hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    body["disks_selected_config"][0]["id"] = "/dev/sdx"
+    with pytest.raises(BadRequest, match="/dev/sdx is not part of the host's disks"):
+        hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    assert [event.name for event in world.store.events()].count("host_disk_not_found") == 2
 
 
 def test_cancel_and_reset(world: World) -> None:

@@ -21,6 +21,7 @@ from installer.rendezvous.app import BASE, MAX_BODY, Service, build
 from installer.rendezvous.auth import HEADERS, Authenticator, Scheme
 from installer.rendezvous.errors import TooMany, Unauthorized
 from installer.rendezvous.limits import Bucket
+from installer.rendezvous.redact import redact
 from installer.rendezvous.routes import NOT_OFFERED, OPEN, ROUTES, USER
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import PULL_SECRET, make_keys
@@ -287,3 +288,52 @@ def test_no_body_of_any_shape_is_the_services_fault(tmp_path: Path) -> None:
         serve(tmp_path, use)
     finally:
         Bucket.take = original  # type: ignore[method-assign]
+
+
+SECRETS = (
+    "eyJhbGciOiJFUzI1NiJ9.eyJhIjoxfQ.c2lnbmF0dXJl",
+    '{"auths":{"r:5000":{"auth":"c2VjcmV0OnNlY3JldA=="}}}',
+    '{\\"auth\\": \\"c2VjcmV0OnNlY3JldA==\\"}',
+    "https://admin:c2VjcmV0OnNlY3JldA==@registry.example/v2",
+    "password=c2VjcmV0OnNlY3JldA==",
+    "-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0OnNlY3JldA==\n-----END EC PRIVATE KEY-----",
+)
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=30), st.sampled_from(SECRETS), st.text(max_size=30))
+def test_secrets_are_taken_out_of_texts(before: str, secret: str, after: str) -> None:
+    clean = redact(f"{before} {secret} {after}")
+    assert "c2VjcmV0OnNlY3JldA" not in clean
+    assert "c2lnbmF0dXJl" not in clean
+
+
+@given(
+    st.sampled_from(["found 512 MiB, at least 1024 MiB needed", "api vip 192.168.111.5 is in use", "host-0: Failed"])
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_secrets_reach_no_event_status_or_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        token = KEYS.token("agentAuth")
+        fleet.prepare()
+        machine = fleet.machines[0]
+        fleet.progress(machine, "Starting installation")
+        path = filled("/infra-envs/{infra_env_id}/hosts/{host_id}", fleet)
+        agent = header(Scheme.AGENT)
+        failure = {"step_type": "ntp-synchronizer", "step_id": "x", "exit_code": 1, "error": f"curl -H {token}"}
+        await client.post(f"{path}/instructions", json=failure, headers=agent)
+        stage = {"current_stage": "Failed", "progress_info": f"pull with {PULL_SECRET} and {token} failed"}
+        await client.put(f"{path}/progress", json=stage, headers=agent)
+        await client.get(filled("/clusters"), headers={"Authorization": token})
+        for what in ("/clusters?with_hosts=true", "/events", "/infra-envs"):
+            answer = await client.get(filled(what), headers=header(Scheme.USER))
+            text = await answer.text()
+            assert token not in text
+            assert "c2VjcmV0OnNlY3JldA" not in text
+        assert "[redacted]" in fleet.host(machine).status_info
+
+    serve(tmp_path, use)
+    assert "eyJ" not in caplog.text
+    assert "c2VjcmV0OnNlY3JldA" not in caplog.text

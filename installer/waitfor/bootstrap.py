@@ -52,7 +52,7 @@ class Bootstrap:
             if now >= deadline:
                 raise BootstrapFailed(
                     f"bootstrap process timed out after {duration(limit)}: {self._last_seen()}",
-                    decide.missing(self.inputs.expected, self.hosts) if self.rest_seen else (),
+                    self._open_causes(),
                 )
             quiet = now - self.changed >= self.settings.quiet_after and self.ready_since is None
             interval = max(self.settings.interval, self.settings.interval_quiet) if quiet else self.settings.interval
@@ -184,7 +184,11 @@ class Bootstrap:
             raise BootstrapFailed(
                 "bootstrap process returned error: failed to progress after all hosts available: the cluster has been "
                 f"ready for {duration(round(now - self.ready_since))}: {cluster.status_info}",
-                (*decide.surplus(expected, hosts), *decide.causes(cluster, hosts)),
+                (
+                    *decide.surplus(expected, hosts),
+                    *decide.causes(cluster, hosts),
+                    *decide.errors_told(self.report.events),
+                ),
             )
 
     def _tell_missing(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...], now: float) -> None:
@@ -230,6 +234,22 @@ class Bootstrap:
                 return ""
         except OSError as error:
             return f"port {self.settings.ssh_port}: {error.strerror or error}"
+
+    def _open_causes(self) -> tuple[str, ...]:
+        """What a time-out tells first: who is missing, what fails, else what the service called an error."""
+        if not self.rest_seen:
+            problem = self._dial()
+            where = f"the host itself does not answer either ({problem})" if problem else "the host itself answers"
+            return (f"The rendezvous service was never reached: {self.rest_state}; {where}",)
+        causes = decide.missing(self.inputs.expected, self.hosts) if not self.rebooting else ()
+        if self.cluster and self.cluster.status in decide.BEFORE_INSTALL:
+            causes += decide.causes(self.cluster, self.hosts)
+        stuck = [
+            f"Host {host.name} was at stage {host.stage}{f': {host.stage_info}' if host.stage_info else ''}"
+            for host in self.hosts
+            if host.stage and host.stage not in decide.REBOOTED
+        ]
+        return (*causes, *decide.errors_told(self.report.events), *stuck)
 
     def _last_seen(self) -> str:
         """What a time-out says: what was waited for, and what was seen last."""

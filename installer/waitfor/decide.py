@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
 from installer.waitfor.state import Expected
@@ -156,6 +157,12 @@ def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     ]
     lines.sort(key=lambda line: line[0] in CONSEQUENCES)
     return tuple(text for _, text in lines)
+
+
+def errors_told(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[str, ...]:
+    """Messages of the last events that are errors, the newest first, each once."""
+    bad = [str(event.get("message") or "") for event in events if event.get("severity") in ("error", "critical")]
+    return tuple(dict.fromkeys(text for text in reversed(bad) if text))[:most]
 
 
 def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:

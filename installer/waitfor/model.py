@@ -38,6 +38,7 @@ class HostSeen:
     checks: tuple[Check, ...] = ()
     logs_sent: bool = False
     macs: frozenset[str] = frozenset()
+    stage_info: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def host_of(raw: Json) -> HostSeen:
         role=str(raw.get("suggested_role") or "") if role in ("", "auto-assign") else role,
         checks=checks_of(raw.get("validations_info")),
         logs_sent=bool(raw.get("logs_collected_at")) or raw.get("logs_info") in ("completed", "timeout"),
+        stage_info=str(progress.get("progress_info") or "") if isinstance(progress, Mapping) else "",
         macs=frozenset(str(mac).lower() for mac in macs if mac),
     )
 
