@@ -19,19 +19,21 @@ def check(host: HostSystem) -> None:
     if not host.path(MEDIA).is_dir():
         return
     mount = MOUNT.search(host.read("/proc/1/mountinfo"))
-    if mount is None or not mount[1].startswith("/dev/"):
+    # Where the host's processes cannot be seen from here, a program of the host tells.
+    source = mount[1] if mount else host.run("findmnt", "-n", "-o", "SOURCE", MEDIA, check=False).strip()
+    if not source.startswith("/dev/"):
         return
     try:
-        descriptor = os.open(host.path(mount[1]), os.O_RDONLY)
+        descriptor = os.open(host.path(source), os.O_RDONLY)
         try:
             # What is in the page cache says nothing about the device.
             os.posix_fadvise(descriptor, 0, 4096, os.POSIX_FADV_DONTNEED)
             if len(os.pread(descriptor, 2, 0)) < 2:
-                raise MediaLost(f"cannot read {mount[1]} of {MEDIA}: it is empty")
+                raise MediaLost(f"cannot read {source} of {MEDIA}: it is empty")
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise MediaLost(f"cannot read {mount[1]} of {MEDIA}: {error.strerror}") from None
+        raise MediaLost(f"cannot read {source} of {MEDIA}: {error.strerror}") from None
 
 
 class Watch:
