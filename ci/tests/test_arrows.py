@@ -12,7 +12,7 @@ ALLOWED = {
     "drivers": {"drivers"},
     "lab": {"lab", "drivers"},
     "scenarios": {"scenarios", "lab", "drivers"},
-    "ci": {"ci", "scenarios", "lab", "drivers"},
+    "ci": {"ci", "scenarios", "lab", "drivers", "installer"},  # on top of both halves
 }
 
 
