@@ -171,7 +171,12 @@ class Fleet:
         """Everything that the service thinks of the hosts and the cluster."""
         hosts = self.world.store.hosts(infra_env_id=self.infra_env_id)
         found = [load_json(host.validations_info) for host in hosts]
-        return [host.status.value for host in hosts], self.cluster.status, load_json(self.cluster.validations_info), found
+        return (
+            [host.status.value for host in hosts],
+            self.cluster.status,
+            load_json(self.cluster.validations_info),
+            found,
+        )
 
     def stages(self, machine: Machine) -> list[str]:
         host = self.host(machine)
