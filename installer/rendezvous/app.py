@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from aiohttp import web
@@ -30,6 +30,9 @@ from installer.rendezvous.limits import Bucket
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.views import Views, reply
+
+if TYPE_CHECKING:
+    from installer.rendezvous.page import Viewers
 
 BASE = "/api/assisted-install"
 log = logging.getLogger("assisted-service")
@@ -74,6 +77,8 @@ class Service:
         # Whoever guesses at tokens is slowed down long before anything is found.
         self.refusals = Bucket(1.0, 30.0)
         self.preparing: dict[str, asyncio.Task[None]] = {}
+        # Those who look at the page; None until somebody does.
+        self.viewers: Viewers | None = None
 
     def adopt(self, settings: Settings) -> None:
         """Go on with other settings: a standalone service learns of its release's images when it first reads it."""
@@ -226,7 +231,7 @@ def _unknown(paths: Mapping[str, set[str]]) -> Callable[[web.Request], Awaitable
 
 def build(service: Service) -> web.Application:
     """The application with all routes; the monitor runs from start to stop."""
-    from installer.rendezvous.routes import NOT_OFFERED, OPEN, ROUTES, SIGNED
+    from installer.rendezvous.routes import NOT_OFFERED, OPEN, PAGE_STREAM, ROUTES, SIGNED
 
     app = web.Application(client_max_size=MAX_BODY)
     app[SERVICE] = service
@@ -239,6 +244,9 @@ def build(service: Service) -> web.Application:
         paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
     for path, handler in OPEN:
         app.router.add_get(path, _wrap(service, handler, frozenset()))
+    path, schemes, handler = PAGE_STREAM
+    open_to_all = service.settings.page_access == "open"
+    app.router.add_get(path, _wrap(service, handler, frozenset() if open_to_all else schemes))
     app.router.add_route("*", "/{tail:.*}", _unknown(paths))
 
     async def start(app: web.Application) -> None:
@@ -247,6 +255,12 @@ def build(service: Service) -> web.Application:
     async def stop(app: web.Application) -> None:
         app[_MONITOR].cancel()
 
+    async def let_viewers_go(app: web.Application) -> None:
+        # Their streams have no end of their own, and the server waits for requests under way.
+        if service.viewers is not None:
+            service.viewers.closing.set()
+
     app.on_startup.append(start)
+    app.on_shutdown.append(let_viewers_go)
     app.on_cleanup.append(stop)
     return app

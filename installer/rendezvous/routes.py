@@ -134,7 +134,22 @@ async def _metrics(service: Service, request: web.Request) -> web.StreamResponse
     return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
 
 
+async def _page(service: Service, request: web.Request) -> web.StreamResponse:
+    from installer.rendezvous import page  # read when somebody looks
+
+    return await page.show(service, request)
+
+
+async def _page_stream(service: Service, request: web.Request) -> web.StreamResponse:
+    from installer.rendezvous import page
+
+    return await page.stream(service, request)
+
+
+# What the page shows; open to all where the settings say so.
+PAGE_STREAM = ("/page/stream", _by(USER, WATCHER), _page_stream)
 OPEN: tuple[tuple[str, Handler], ...] = (
+    ("/", _page),
     ("/health", _health),
     ("/ready", _ready),
     ("/metrics", _metrics),

@@ -11,6 +11,8 @@ from pathlib import Path
 from installer.rendezvous.errors import ConfigurationError
 
 DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
+# A payload's image may say here who sees the page; a lab's does.
+PAGE_ACCESS_FILE = Path("/data/page_access")
 
 
 def _duration(name: str, text: str) -> float:
@@ -68,10 +70,25 @@ class Settings:
     stage_timeouts: Mapping[str, float] = field(default_factory=dict)
     monitor_seconds: float = 5.0
     requests_per_second: float = 1000.0
+    # Who sees the page: ``token`` (watchers and users) or ``open`` (everybody; secrets still need a token).
+    page_access: str = "token"
 
 
 def _path(value: str | None) -> Path | None:
     return Path(value) if value else None
+
+
+def _page_access(env: Mapping[str, str]) -> str:
+    """PAGE_ACCESS, else what the image says, else ``token``. Raises ConfigurationError."""
+    found = env.get("PAGE_ACCESS", "")
+    if not found:
+        try:
+            found = PAGE_ACCESS_FILE.read_text(encoding="utf-8").strip()
+        except OSError:
+            found = "token"
+    if found not in ("token", "open"):
+        raise ConfigurationError("PAGE_ACCESS", f"{found!r} is not one of token, open")
+    return found
 
 
 def _release(env: Mapping[str, str]) -> tuple[str, str]:
@@ -139,4 +156,5 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
         stage_timeouts=stages,
         monitor_seconds=seconds("MONITOR_INTERVAL", 5),
         requests_per_second=max(1.0, seconds("REQUESTS_PER_SECOND", 1000)),
+        page_access=_page_access(env),
     )

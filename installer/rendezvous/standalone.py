@@ -106,6 +106,7 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
         "REGISTRIES_CONF": str(mirror / "registries.conf"),
         "MIRROR_CA_FILE": str(mirror / "ca-bundle.crt"),
         "INSTALL_INVOKER": "assisted-installer",
+        "PAGE_ACCESS": env.get("PAGE_ACCESS") or "token",
         "OPENSHIFT_INSTALL_RELEASE_IMAGE": env.get(RELEASE_OVERRIDE, ""),
     }
     return service_settings.load({**env, **given})

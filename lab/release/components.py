@@ -102,7 +102,8 @@ COMPONENTS: tuple[Component, ...] = (
             "usr/bin/assisted-service": "installer.rendezvous",
             "usr/bin/agent-installer-client": "installer.rendezvous.client",
         },
-        files={"data/default_hw_requirements.json": hardware_requirements()},
+        # A lab's page is for everybody who is in the lab; elsewhere it wants a token.
+        files={"data/default_hw_requirements.json": hardware_requirements(), "data/page_access": "open\n"},
     ),
     Component(
         "agent-installer-csr-approver",

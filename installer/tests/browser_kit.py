@@ -1,0 +1,137 @@
+"""A real headless Chromium, driven by the DevTools protocol over a pipe: no port, no further library."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+PROGRAMS = ("chromium-headless-shell", "chromium")
+PROGRAM = next((found for name in PROGRAMS if (found := shutil.which(name))), "")
+FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-extensions", "--mute-audio"),
+    *("--remote-debugging-pipe", "--window-size=1280,1000", "--lang=en-US"),
+)
+
+
+def spki(certificate: Path) -> str:
+    """The hash by which Chromium can be told to trust this certificate's key, and no other."""
+    key = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
+    return base64.b64encode(digest.finalize()).decode()
+
+
+class Page:
+    """One tab. ``complaints`` holds what scripts threw and what the browser refused or warned of."""
+
+    def __init__(self, process: subprocess.Popen[bytes], to: int, back: int) -> None:
+        self._process, self._to, self._back = process, to, back
+        self._number, self._rest = 0, b""
+        self._session: str | None = None
+        self.complaints: list[str] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "DOM", "Accessibility"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, /, **params: Any) -> dict[str, Any]:
+        """One command and its result."""
+        self._number += 1
+        message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
+        if self._session and not method.startswith(("Target.", "Browser.")):
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        end = time.monotonic() + 60
+        while True:
+            found = self._read(end)
+            assert found is not None, f"{method}: Chromium did not answer within 60 s"
+            if found.get("id") == self._number:
+                assert "error" not in found, (method, found["error"])
+                return dict(found["result"])
+
+    def _read(self, end: float) -> dict[str, Any] | None:
+        while b"\0" not in self._rest:
+            assert self._process.poll() is None, "Chromium has ended"
+            if not select.select([self._back], [], [], max(0.0, end - time.monotonic()))[0]:
+                return None
+            self._rest += os.read(self._back, 1 << 20)
+        text, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(text)
+        params = message.get("params") or {}
+        if message.get("method") == "Runtime.exceptionThrown":
+            self.complaints.append(json.dumps(params["exceptionDetails"])[:500])
+        if message.get("method") == "Log.entryAdded" and params["entry"]["level"] in ("warning", "error"):
+            self.complaints.append(params["entry"]["text"])
+        return message
+
+    def js(self, expression: str) -> Any:
+        """The value of an expression in the page; a promise is waited for."""
+        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def until(self, expression: str, seconds: float = 60.0) -> Any:
+        """Wait until an expression is true; the page's text is told when it never is."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = self.js(expression)
+            if found:
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"not within {seconds:.0f} s: {expression}\n{self.js('document.body.innerText')}")
+
+    def open(self, url: str) -> None:
+        found = self.call("Page.navigate", url=url)
+        assert "errorText" not in found, found
+        self.until("document.readyState === 'complete'")
+
+    def press(self, key: str, code: int, text: str = "", shift: bool = False) -> None:
+        """A key as a keyboard sends it."""
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
+        self.call("Input.dispatchKeyEvent", type="keyUp", **common)
+
+    def tab(self) -> str:
+        """One press of Tab; what has the focus then."""
+        self.press("Tab", 9)
+        return str(self.js("document.activeElement.id || document.activeElement.innerText.trim().split('\\n')[0]"))
+
+    def picture(self, path: Path) -> bytes:
+        """A PNG of the whole page."""
+        data = base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+        path.write_bytes(data)
+        return data
+
+
+@contextmanager
+def chromium(directory: Path, certificate: Path) -> Iterator[Page]:
+    """A browser with a profile of its own that trusts one certificate beyond the system's."""
+    there, to = os.pipe()
+    back, here = os.pipe()
+    flags = [*FLAGS, f"--user-data-dir={directory}", f"--ignore-certificate-errors-spki-list={spki(certificate)}"]
+    # The protocol is spoken on descriptors 3 and 4.
+    shell = ["bash", "-c", f'exec "$0" "$@" 3<&{there} 4>&{here} {there}<&- {here}>&-', PROGRAM, *flags]
+    with (directory.parent / "chromium.log").open("wb") as log:
+        process = subprocess.Popen(shell, pass_fds=(there, here), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    os.close(there)
+    os.close(here)
+    try:
+        yield Page(process, to, back)
+    finally:
+        process.terminate()
+        process.wait(20)
+        os.close(to)
+        os.close(back)

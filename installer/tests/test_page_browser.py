@@ -1,0 +1,219 @@
+"""The page as people meet it: in a real Chromium, over TLS, fed by the real service with synthetic hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from installer.tests.browser_kit import PROGRAM, Page, chromium
+from installer.tests.fleet_kit import Machine, Network
+from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, Running, running, wait_for
+
+axe = pytest.importorskip("axe_core_python")
+pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
+EVIL = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+INSTALLER = """#!/usr/bin/env python3
+import json, pathlib, sys
+work = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
+if sys.argv[2] == "manifests":
+    (work / "manifests").mkdir(); (work / "openshift").mkdir()
+else:
+    for name in ("bootstrap-in-place-for-live-iso.ign", "master.ign", "worker.ign", "metadata.json"):
+        (work / name).write_text(json.dumps({"ignition": {"version": "3.2.0"}}))
+    (work / "auth").mkdir(); (work / "auth/kubeconfig").write_text("clusters: [] # of the page's test")
+"""
+LIVE = "document.getElementById('connection').textContent === 'Live'"
+TEXT = "document.body.innerText"
+
+
+class World:
+    """Clusters of single nodes on a running service; hosts answer as described."""
+
+    def __init__(self, service: Running) -> None:
+        self.service = service
+        self.network = Network()
+
+    def cluster(self, name: str) -> tuple[str, str]:
+        user = self.service.client()
+        made = user.call("POST", "/clusters", {**CLUSTER, "name": name, "install_config_overrides": '{"a": "b"}'})
+        body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": made["id"]}
+        return made["id"], user.call("POST", "/infra-envs", body)["id"]
+
+    def register(self, infra_env: str, machine: Machine) -> None:
+        self.service.client("agentAuth").call("POST", f"/infra-envs/{infra_env}/hosts", {"host_id": machine.id})
+
+    def poll(self, infra_env: str, machine: Machine) -> None:
+        agent = self.service.client("agentAuth")
+        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/instructions"
+        found = agent.call("GET", path, query={"timestamp": str(int(time.time()))})
+        for step in found["instructions"]:
+            output = machine.answer(step["step_type"], step["args"])
+            if output is not None:
+                body = {"step_type": step["step_type"], "step_id": step["step_id"], "exit_code": 0}
+                agent.call("POST", path, {**body, "output": json.dumps(output), "error": ""})
+
+    def progress(self, infra_env: str, machine: Machine, stage: str, info: str = "") -> None:
+        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/progress"
+        self.service.client("agentAuth").call("PUT", path, {"current_stage": stage, "progress_info": info})
+
+    def status(self, cluster: str) -> str:
+        return str(self.service.client().call("GET", f"/clusters/{cluster}")["status"])
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("page")
+    binary = folder / "openshift-install"
+    binary.write_text(INSTALLER)
+    binary.chmod(0o755)
+    with running(folder, INSTALLER_BINARY=str(binary), PAGE_ACCESS="open") as live:
+        yield live
+
+
+@pytest.fixture(scope="module")
+def page(service: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with chromium(tmp_path_factory.mktemp("browser") / "profile", service.directory / "tls/service.crt") as tab:
+        yield tab
+
+
+def accessibility(page: Page, mode: str) -> list[str]:
+    """What axe-core finds wrong with the page in the light or dark scheme."""
+    page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}])
+    assert page.js(f"matchMedia('(prefers-color-scheme: {mode})').matches") is True
+    page.js((Path(axe.__file__).parent / "axe.min.js").read_text() + "; true")
+    found = page.js("axe.run().then(r => JSON.stringify([r.violations, r.passes.length]))")
+    violations, passed = json.loads(found)
+    assert passed > 15
+    return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in violations]
+
+
+def test_an_installation_to_watch(service: Running, page: Page, tmp_path: Path) -> None:
+    world = World(service)
+    cluster, infra_env = world.cluster("ostest")
+    _, other_env = world.cluster("hostile")
+    good, bad = Machine(0, world.network), Machine(1, world.network, hostname=EVIL, cpus=0)
+    bad.inventory["system_vendor"]["manufacturer"] = EVIL
+
+    page.open(service.url)
+    page.until(LIVE)
+    assert "No host has registered yet." in page.js(TEXT)
+    assert page.js("document.querySelectorAll('#clusters article').length") == 2
+    assert page.js("document.getElementById('log').getAttribute('aria-live')") == "polite"
+
+    # Live: hosts come, without a reload.
+    for env, machine in ((infra_env, good), (other_env, bad)):
+        world.register(env, machine)
+        world.poll(env, machine)
+    page.until("document.querySelectorAll('#hosts article').length === 2")
+    page.until(f"{TEXT}.includes('host-0') && {TEXT}.includes('Successfully registered')")
+    wait_for("the cluster to be ready", lambda: world.poll(infra_env, good) or world.status(cluster) == "ready")
+    page.until("document.querySelector('#clusters .status').textContent === 'ready'")
+    text = page.js(TEXT)
+    assert "Cluster ostest.test.node0.example" in text
+    assert text.count(EVIL) >= 2  # its name and the verdict on it
+    assert page.js("document.querySelectorAll('img, article script, li script').length") == 0
+    assert page.js("document.title") == "2 clusters - node0"
+    page.js("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    for piece in ("QEMU Standard PC", "/dev/vda, 20 GB, HDD, installed on", "52:54:00:00:01:00, 192.168.111.80/24"):
+        assert piece in page.js(TEXT)
+    assert f"{EVIL} Standard PC" in page.js(TEXT)
+    for scheme in ("light", "dark"):
+        assert accessibility(page, scheme) == []
+    page.js("document.querySelectorAll('details').forEach(d => { d.open = false })")
+
+    # By keyboard: in reading order, nothing left out, and the focus survives what comes in.
+    page.js("document.activeElement.blur(); scrollTo(0, 0)")
+    order = [page.tab() for _ in range(11)]
+    assert order[0] == "Skip to the content"
+    assert order[1:4] == ["token", "Use this token", "forget"]
+    assert [name.split(":")[0] for name in order[4:6]] == ["Validations of the cluster"] * 2
+    assert order[6].endswith("hold, host-0")
+    assert order[7] == "Inventory of host-0"
+    assert order[10] == "severity"
+    page.js("document.querySelector('#hosts details:nth-of-type(2) summary').focus()")
+    page.press("Enter", 13, "\r")
+    assert page.js("document.activeElement.parentElement.open") is True
+    service.client().call("POST", f"/clusters/{cluster}/actions/install")
+    wait_for("an installation", lambda: world.poll(infra_env, good) or world.status(cluster) == "installing", 120)
+    world.progress(infra_env, good, "Writing image to disk", "42%")
+    page.until("document.querySelector('[aria-current=step]')?.textContent === 'Writing image to disk: 42%'")
+    assert page.js("document.querySelectorAll('#hosts .done').length") == 3
+    assert page.js("document.activeElement.parentElement.open && document.activeElement.textContent") == (
+        "Inventory of host-0"
+    )
+    assert page.js("document.querySelector('#hosts progress').value") == 50
+
+    # Only what is serious
+    rows = "[...document.querySelectorAll('#events li')].filter(li => li.checkVisibility()).length"
+    every = page.js(rows)
+    page.js("const s = document.getElementById('severity'); s.value = 'serious'; s.dispatchEvent(new Event('change'))")
+    assert 0 <= page.js(rows) < every
+
+    assert page.picture(Path(os.environ.get("NODE0_PAGE_PICTURE", tmp_path / "page.png")))[:4] == b"\x89PNG"
+    # A killed service: the page says so, and goes on by itself.
+    service.kill()
+    page.until("document.getElementById('connection').textContent.startsWith('The connection is lost')")
+    service.start()
+    page.until(LIVE)
+    assert page.js("document.querySelectorAll('#hosts article').length") == 2
+    assert page.js("document.querySelectorAll('#clusters article').length") == 2
+    numbers = page.js("[...eventsSeen].map(key => Number(key.split(' ')[0]))")
+    assert len(numbers) == len(set(numbers)) == page.js("document.querySelectorAll('#events li').length")
+    service.client().call("DELETE", f"/infra-envs/{other_env}")
+    page.until("document.querySelectorAll('#hosts article').length === 1")
+
+    # Secrets want a token: the user's for the kubeconfig, and none is taken for granted.
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(downloads))
+    button = "[...document.querySelectorAll('button')].find(b => b.checkVisibility() && b.textContent === '{}')"
+    kubeconfig = button.format("Download kubeconfig")
+    page.js(f"{kubeconfig}.click()")
+    page.until("document.getElementById('problem').textContent === 'A token is needed to download kubeconfig.'")
+    assert page.js("document.activeElement.id") == "token"
+
+    def use(token: str) -> None:
+        page.js("document.getElementById('token').focus()")
+        page.call("Input.insertText", text=token)
+        page.press("Enter", 13, "\r")
+        page.until("document.getElementById('token').value === ''")
+
+    use(service.keys.token("watcherAuth"))
+    page.until(LIVE)
+    page.js(f"{kubeconfig}.click()")
+    page.until("document.getElementById('problem').textContent.includes('may not download kubeconfig')")
+    use(service.keys.token("userAuth"))
+    page.until(LIVE)
+    page.js(f"{kubeconfig}.click()")
+    found = downloads / "kubeconfig"
+    wait_for("the kubeconfig", lambda: found.is_file() and found.read_text() == "clusters: [] # of the page's test")
+    # The network errors are those that this test caused.
+    expected = ("401", "net::ERR_", "Failed to load resource")
+    assert [text for text in page.complaints if not any(part in text for part in expected)] == []
+
+
+def test_with_a_token_only(service: Running, page: Page) -> None:
+    service.kill()
+    service.env["PAGE_ACCESS"] = "token"
+    service.start()
+    page.open(service.url)
+    page.js("sessionStorage.clear()")
+    page.open(service.url)
+    page.until("document.getElementById('problem').textContent === 'A token is needed to look at this service.'")
+    assert page.js("document.getElementById('token-form').hidden") is False
+    assert page.js("document.querySelectorAll('article').length") == 0
+    page.js("document.getElementById('token').focus()")
+    page.call("Input.insertText", text=service.keys.token("agentAuth"))
+    page.press("Enter", 13, "\r")
+    page.until("document.getElementById('token').value === ''")
+    page.until("document.getElementById('connection').textContent === 'Not connected'")
+    page.call("Input.insertText", text=service.keys.token("watcherAuth"))
+    page.press("Enter", 13, "\r")
+    page.until(LIVE)
+    page.until("document.querySelectorAll('#clusters article').length === 2")
+    assert accessibility(page, "light") == []
