@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import logging
@@ -57,6 +58,18 @@ class Terminal(logging.Formatter):
         return f"\x1b[{_COLOURS[name]}m{name.upper()}\x1b[0m {record.getMessage()}"
 
 
+class LogFile(logging.FileHandler):
+    """The log in the asset directory. A disk that is full is told by what the command itself could not write."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Lose the line: the traceback that logging would print tells a user nothing."""
+
+    def close(self) -> None:
+        """Lose what is still held, too."""
+        with contextlib.suppress(OSError):
+            super().close()
+
+
 def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) -> None:
     """Send the `installer` loggers to stderr from `level` on, and everything to DIR/.openshift_install.log."""
     stream = stream or sys.stderr
@@ -71,7 +84,7 @@ def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) ->
     console.setFormatter(Terminal() if stream.isatty() else Piped())
     root.addHandler(console)
     if directory is not None and directory.is_dir():
-        file = logging.FileHandler(directory / ".openshift_install.log", encoding="utf-8")
+        file = LogFile(directory / ".openshift_install.log", encoding="utf-8")
         file.setFormatter(Piped(with_time=True))
         # The kubeadmin password is for the screen: nothing that is kept may hold it.
         file.addFilter(lambda record: not getattr(record, "secret", False))
