@@ -107,6 +107,10 @@ class FileNotInImage(ReleaseError):
         self.path = path
 
 
+class NotPublished(ReleaseError):
+    """The release's stream metadata does not say where something can be downloaded."""
+
+
 class IsoError(InstallerError):
     """An ISO cannot be used as a base image; `iso` is its path."""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from installer.config.fielderror import raise_if_any, required
 from installer.config.load import Inputs
 from installer.config.state import write_private
 from installer.config.types import InstallConfig
@@ -18,7 +17,7 @@ from installer.errors import EmbedTooBig, IsoError
 from installer.image import cpio
 from installer.image.copy import Ahead
 from installer.image.embed import CONFIG_NAME, kargs_area, kargs_patches
-from installer.image.grow import embed_ignition
+from installer.image.grow import add_to_initrd, embed_ignition
 from installer.image.iso9660 import Iso
 from installer.image.minimal import check_url, extract_rootfs, live_kargs, make_minimal
 from installer.image.overlay import Overlay
@@ -32,27 +31,29 @@ _S390X = "s390x"
 
 @dataclass(frozen=True)
 class Minimal:
-    """What makes an ISO a minimal one: where the hosts get the root file system from."""
+    """What makes an ISO a minimal one: where the hosts get the root file system from.
+
+    `published`: it is there already, and is not written beside the ISO.
+    """
 
     url: str
+    published: bool = False
 
 
 def minimal_iso(inputs: Inputs) -> Minimal | None:
-    """How the ISO is to be minimal, None for a full one. Raises ConfigError if no URL is known.
+    """How the ISO is to be minimal, None for a full one; without a URL if the payload has to say it.
 
-    Upstream falls back to a URL in the stream metadata of its own build; a lab release is published nowhere.
+    Raises ConfigError for a URL that cannot be used.
     """
     agent, external = inputs.agent, inputs.install.platform.external
     if not agent.minimal_iso and external is None:
         return None
-    if not agent.boot_artifacts_base_url:
-        why = "minimalISO is set" if agent.minimal_iso else "External platform has a minimal ISO"
-        problem = required("bootArtifactsBaseURL", f"{why}, and the hosts must find the root file system somewhere")
-        raise_if_any("invalid Agent Config configuration", [problem], "agent-config.yaml")
     if agent.minimal_iso:
         log.info("Minimal ISO will be created based on configuration")
     else:
         log.info("Minimal ISO will be created for External platform")
+    if not agent.boot_artifacts_base_url:
+        return Minimal("", published=True)
     base = agent.boot_artifacts_base_url.strip("/")
     url = f"{base}/agent.{architecture(inputs.install)}-rootfs.img"
     check_url(url)
@@ -64,7 +65,8 @@ def log_iso(directory: Path, target: Path, minimal: Minimal | None, config: Inst
     if minimal is None:
         log.info("Generated ISO at %s.", target)
     else:
-        log.info("RootFS file created in: %s. Upload it at %s", directory / BOOT_ARTIFACTS, minimal.url)
+        if not minimal.published:
+            log.info("RootFS file created in: %s. Upload it at %s", directory / BOOT_ARTIFACTS, minimal.url)
         log.info("Generated minimal ISO at %s", target)
     if config.platform.external is not None:
         log.info(
@@ -81,22 +83,27 @@ def write_iso(
     hint: str,
     directory: Path,
     ahead: Ahead | None = None,
+    agent_files: bytes = b"",
 ) -> None:
     """Write the agent ISO: `base` with a config and further kernel arguments, in one pass. Raises IsoError.
 
-    For a minimal one, boot-artifacts/ of `directory` gets the root file system. `ahead`: a copy that was begun before.
+    For a minimal one, boot-artifacts/ of `directory` gets the root file system, unless that is published.
+    `ahead`: a copy that was begun before.
+    `agent_files`: an archive for the initrd.
     """
     with base.open("rb") as file:
         overlay = Overlay(file)
         if minimal is not None:
             make_minimal(overlay, base, minimal.url)
+        if agent_files and not add_to_initrd(overlay, base, agent_files):
+            log.warning("The initrd of %s is part of its boot image: the hosts will have no interactive console", base)
         overlay.apply(kargs_patches(overlay.iso(base), kargs))
         try:
             if embed_ignition(overlay, base, ignition):
                 log.debug("Ignition content length exceeds the default embed area, the final image grows")
         except EmbedTooBig as error:
             raise EmbedTooBig(base, "the Ignition config", error.size, error.limit, hint) from error
-        if minimal is not None:
+        if minimal is not None and not minimal.published:
             name = minimal.url.rpartition("/")[2]
             fill_folder(directory / BOOT_ARTIFACTS, lambda folder: extract_rootfs(Overlay(file), base, folder / name))
         log.debug("base ISO copied by %s", overlay.save(target, ahead=ahead))
@@ -116,8 +123,10 @@ def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, tail: bytes = b"") ->
     return part.size
 
 
-def write_pxe(base: Path, folder: Path, arch: str, ignition: bytes, kargs: tuple[str, ...], url: str) -> str:
-    """Write kernel, initrd with the config, and rootfs into `folder`; returns the kernel's arguments.
+def write_pxe(
+    base: Path, folder: Path, arch: str, ignition: bytes, kargs: tuple[str, ...], url: str, agent_files: bytes = b""
+) -> str:
+    """Write kernel, initrd with `agent_files` and the config, and rootfs into `folder`; returns the kernel's arguments.
 
     With `url` (bootArtifactsBaseURL) an iPXE script too, on s390x what its loader needs. Raises IsoError.
     """
@@ -126,7 +135,7 @@ def write_pxe(base: Path, folder: Path, arch: str, ignition: bytes, kargs: tuple
         iso = Iso(file, base)
         area = kargs_area(iso)
         arguments = " ".join([live_kargs(area.default) if area else "", *kargs]).strip()
-        archive = cpio.compress(cpio.pack({CONFIG_NAME: ignition}))
+        archive = agent_files + bytes(-len(agent_files) % 4) + cpio.compress(cpio.pack({CONFIG_NAME: ignition}))
         initrd_size = _copy(file, iso, f"{_PXE}/initrd.img", folder / f"{prefix}-initrd.img", archive)
         _copy(file, iso, f"{_PXE}/vmlinuz", folder / f"{prefix}-vmlinuz")
         extract_rootfs(Overlay(file), base, folder / f"{prefix}-rootfs.img")

@@ -1,15 +1,19 @@
-"""The base live ISO out of the release payload, cached by the digest of the image that holds it (cluster.md §1.5)."""
+"""The base live ISO: out of the release payload, else from where the payload's stream metadata says.
+
+Cached by the digest of the image that holds it (cluster.md §1.5), or by its own.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from pathlib import Path
 
 from filelock import FileLock
 
-from installer.create import cache
-from installer.errors import ReleaseError
+from installer.create import cache, stream
+from installer.errors import FileNotInImage, NotPublished, ReleaseError
 from installer.progress import Progress
 from installer.release import Release
 
@@ -31,7 +35,7 @@ def _sha256(path: Path) -> str:
 def base_iso(release: Release, architecture: str = "x86_64") -> Path:
     """The live ISO of the payload for an architecture (uname's name), from the cache when it is there.
 
-    Raises ReleaseError when the payload has none or it does not match the payload's checksum.
+    Raises ReleaseError when there is none, or it does not match its checksum.
     """
     image = release.image_for(TAG)
     try:
@@ -61,9 +65,49 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
             if want != found:
                 raise ReleaseError(image, f"/coreos/{name} of {image} has sha256 {found}, the payload says {want}")
             partial.replace(iso)
+        except FileNotInImage as missing:
+            # An image of other architectures, or one that only names what is published.
+            log.warning("Failed to extract base ISO from release payload: %s", missing)
+            published = _published(release, image, architecture)
+            iso.unlink(missing_ok=True)
+            iso.symlink_to(os.path.relpath(published, folder))
+            log.info("Base ISO downloaded and cached at [%s]", published)
+        else:
+            log.info("Base ISO obtained from release and cached at [%s]", iso)
         finally:
             partial.unlink(missing_ok=True)
         cache.stamp_of(iso).write_text(cache.stamp(iso))
         cache.remember(release.pullspec, architecture, iso)
-        log.info("Base ISO obtained from release and cached at [%s]", iso)
     return iso
+
+
+def _published(release: Release, image: str, architecture: str) -> Path:
+    """The ISO that the stream metadata names, from the cache or downloaded. Raises ReleaseError, OSError."""
+    try:
+        found = stream.iso(stream.read_stream(release, image), image, architecture)
+    except (FileNotInImage, NotPublished) as error:
+        text = f"base ISO for {architecture} not found in release image, check release image architecture: {error}"
+        raise ReleaseError(image, text) from error
+    iso = cache.cache_dir() / found.sha256[:16] / f"coreos-{architecture}.iso"
+    iso.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(iso.parent / ".lock"):
+        if not cache.is_whole(iso):
+            from installer.create.download import DownloadError, download
+
+            log.info("Downloading base ISO")
+            try:
+                download(found, iso, "Downloading base ISO")
+            except DownloadError as error:
+                raise ReleaseError(image, f"failed to download base ISO image {found.url}: {error}") from error
+            cache.stamp_of(iso).write_text(cache.stamp(iso))
+    return iso
+
+
+def rootfs_url(release: Release, architecture: str = "x86_64") -> str:
+    """Where the stream metadata says that the root file system is. Raises ReleaseError."""
+    image = release.image_for(TAG)
+    try:
+        return stream.rootfs(stream.read_stream(release, image), image, architecture).url
+    except OSError as error:
+        place = cache.folder_of(image)
+        raise ReleaseError(image, f"cannot keep stream metadata in {place}: {error.strerror or error}") from error

@@ -22,6 +22,11 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "agent/image_cache"
 
 
+def files_folder(image: str) -> Path:
+    """The folder of what was taken out of an image, which is given by digest, for use in other ISOs."""
+    return cache_dir().with_name("files_cache") / image.rpartition(":")[2][:_SHORT]
+
+
 def folder_of(image: str) -> Path:
     """The folder of the base ISOs in an image, which is given by digest."""
     return cache_dir() / image.rpartition(":")[2][:_SHORT]

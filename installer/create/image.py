@@ -9,7 +9,7 @@ from installer.config.load import Inputs
 from installer.config.state import State
 from installer.create import payload, secrets
 from installer.create.ahead import HeadStart
-from installer.create.artifacts import log_iso, minimal_iso, write_iso
+from installer.create.artifacts import Minimal, log_iso, minimal_iso, write_iso
 from installer.create.gather import gather
 from installer.create.hosts import host_files
 from installer.create.live import kernel_arguments, live_inputs, with_rendezvous_in_no_proxy
@@ -41,14 +41,20 @@ def create_image(directory: Path, begun: HeadStart = NOTHING_BEGUN) -> Path:
     minimal = minimal_iso(inputs)
     hosts = host_files(inputs.hosts)  # network configs are judged before anything is fetched
     install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
-    found = payload.read_payload(install, IMAGE_VARIABLES.values())
+    wants_url = minimal is not None and not minimal.url
+    found = payload.read_payload(install, IMAGE_VARIABLES.values(), wants_url)
+    if wants_url:
+        minimal = Minimal(found.rootfs_url, published=True)
     state = State.load(directory)
     made = secrets.make(state, inputs.rendezvous_ip, install.metadata.name, install.base_domain, begun.credentials)
-    ignition = live_config(live_inputs(gathered, hosts, found.image, found.version, found.components, made))
+    ignition = live_config(
+        live_inputs(gathered, hosts, found.image, found.version, found.components, made, bool(found.agent_files))
+    )
     target = directory / f"agent.{payload.architecture(install)}.iso"
     try:
         kargs = kernel_arguments(install)
-        write_iso(found.iso, target, ignition, kargs, minimal, _hint(inputs), directory, begun.copy)
+        hint = _hint(inputs)
+        write_iso(found.iso, target, ignition, kargs, minimal, hint, directory, begun.copy, found.agent_files)
     except (IsoError, EmbedTooBig) as error:
         raise AssetError(
             'failed to fetch Agent Installer ISO: failed to generate asset "Agent Installer ISO"', error

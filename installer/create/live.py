@@ -62,8 +62,12 @@ def live_inputs(
     version: str,
     images: Mapping[str, str],
     made: Secrets,
+    console: bool = False,
 ) -> LiveInputs:
-    """All that goes into the live host's Ignition config; `hosts` are the files of the gathered hosts."""
+    """All that goes into the live host's Ignition config; `hosts` are the files of the gathered hosts.
+
+    `console`: whether the initrd brings agent-tui.
+    """
     inputs = gathered.inputs
     install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
     manifests = manifest_files(gathered, install, image, version)
@@ -97,6 +101,7 @@ def live_inputs(
         masters=install.masters,
         arbiters=install.arbiters,
         workers=install.workers,
+        console=console,
     )
 
 

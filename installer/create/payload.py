@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from installer.config.fielderror import aggregate, forbidden
+from installer.config.fielderror import aggregate, forbidden, required
 from installer.config.types import InstallConfig
-from installer.create import base_iso
+from installer.create import agent_files, base_iso
 from installer.create.cache import RELEASE_OVERRIDE, os_override
-from installer.errors import AssetError, ConfigError, ReleaseError, ReleaseNotByDigest
+from installer.errors import AssetError, ConfigError, FileNotInImage, NotPublished, ReleaseError, ReleaseNotByDigest
 from installer.release import DigestSource, RegistryAccess, Release
 from installer.release.access import NEVER_CONTACT
 
@@ -26,12 +26,18 @@ ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @dataclass(frozen=True)
 class Payload:
-    """The release's pullspec and version, component tag -> pullspec by digest, and the base ISO's path."""
+    """The release's pullspec and version, component tag -> pullspec by digest, and the base ISO's path.
+
+    `agent_files`: a compressed cpio archive for the initrd, empty if there is none. `rootfs_url`: where the stream
+    metadata has the root file system.
+    """
 
     image: str
     version: str
     components: dict[str, str]
     iso: Path
+    agent_files: bytes = field(default=b"", repr=False)
+    rootfs_url: str = ""
 
 
 def architecture(config: InstallConfig) -> str:
@@ -55,21 +61,53 @@ def digest_sources(config: InstallConfig) -> tuple[DigestSource, ...]:
     )
 
 
-def read_payload(config: InstallConfig, tags: Iterable[str]) -> Payload:
-    """Resolve the release through the mirrors and get the base ISO. Raises AssetError around a ReleaseError."""
+def read_payload(config: InstallConfig, tags: Iterable[str], want_rootfs: bool = False) -> Payload:
+    """Resolve the release through the mirrors and get the base ISO. Raises AssetError around a ReleaseError.
+
+    `want_rootfs`: whether the URL of the root file system is needed.
+    """
     pullspec = release_image()
     stage = f'failed to fetch {TARGET}: failed to fetch dependency of "{TARGET}"'
     try:
-        with RegistryAccess(config.pull_secret, digest_sources(config), config.additional_trust_bundle) as registry:
+        with access(config) as registry:
             release = Release(pullspec, registry)
             _check_architecture(config, release)
             components = {tag: release.image_for(tag) for tag in tags}
-            return Payload(pullspec, release.version, components, _iso(config, release))
+            rootfs = _rootfs_url(config, release) if want_rootfs else ""
+            base = _iso(config, release)
+            return Payload(pullspec, release.version, components, base, _agent_files(config, release), rootfs)
     except ReleaseNotByDigest as error:
         hint = "" if os.environ.get(RELEASE_OVERRIDE) else f" in the environment variable {RELEASE_OVERRIDE}"
         raise AssetError(stage, ReleaseError(pullspec, f"{error}{hint}")) from error
     except ReleaseError as error:
         raise AssetError(stage, error) from error
+
+
+def access(config: InstallConfig) -> RegistryAccess:
+    """The registries as the config describes them, for images of the control plane's architecture."""
+    name = config.control_plane.architecture if config.control_plane else ""
+    secret, bundle = config.pull_secret, config.additional_trust_bundle
+    return RegistryAccess(secret, digest_sources(config), bundle, architecture=name)
+
+
+def _agent_files(config: InstallConfig, release: Release) -> bytes:
+    """Not for Oracle's cloud, whose hosts have nobody in front of them (reference/installer.md §3.3)."""
+    external = config.platform.external
+    if external is not None and external.platform_name == "oci":
+        return b""
+    return agent_files.agent_archive(release)
+
+
+def _rootfs_url(config: InstallConfig, release: Release) -> str:
+    """By the stream metadata. Raises ConfigError where that has none, since then the user must say where it is."""
+    try:
+        return base_iso.rootfs_url(release, architecture(config))
+    except (FileNotInImage, NotPublished) as error:
+        text = f"a minimal ISO gets its root file system from there, and {error}"
+        problem = required("bootArtifactsBaseURL", text)
+        raise ConfigError(
+            f"invalid Agent Config configuration: {aggregate([problem])}", file="agent-config.yaml"
+        ) from error
 
 
 def _iso(config: InstallConfig, release: Release) -> Path:

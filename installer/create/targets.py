@@ -84,7 +84,9 @@ def pxe_files(directory: Path) -> None:
     found = payload.read_payload(inputs.install, IMAGE_VARIABLES.values())
     state = State.load(directory)
     made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
-    ignition = live_config(live_inputs(gathered, hosts, found.image, found.version, found.components, made))
+    ignition = live_config(
+        live_inputs(gathered, hosts, found.image, found.version, found.components, made, bool(found.agent_files))
+    )
     architecture = payload.architecture(inputs.install)
     url = inputs.agent.boot_artifacts_base_url
     folder = directory / artifacts.BOOT_ARTIFACTS
@@ -92,7 +94,8 @@ def pxe_files(directory: Path) -> None:
 
     def fill(partial: Path) -> None:
         kargs = kernel_arguments(inputs.install)
-        arguments.append(artifacts.write_pxe(found.iso, partial, architecture, ignition, kargs, url))
+        more = found.agent_files
+        arguments.append(artifacts.write_pxe(found.iso, partial, architecture, ignition, kargs, url, more))
 
     fill_folder(folder, fill)
     persist(directory, state, gathered, made)

@@ -39,6 +39,8 @@ UNITS = (
     "install-status.service",
 )
 NETWORK_UNIT = "pre-network-manager-config.service"
+# Only where the initrd brings agent-tui.
+CONSOLE_UNITS = ("agent-interactive-console.service", "agent-interactive-console-serial@.service")
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class LiveInputs:
     arbiters: int = 0
     workers: int = 0
     image_type: str = "full-iso"
+    console: bool = False  # whether the initrd brings agent-tui
 
 
 def service_url(rendezvous_ip: str) -> str:
@@ -219,6 +222,7 @@ def live_config(inputs: LiveInputs) -> bytes:
     """The agent ISO's Ignition config as JSON."""
     data = resources.files("installer.ignition") / "data/systemd"
     names = [*([NETWORK_UNIT] if any(host.network for host in inputs.hosts) else []), *UNITS]
+    names += CONSOLE_UNITS if inputs.console else ()
     units = [Unit(name, (data / name).read_text()) for name in names]
     users = [User("core", inputs.ssh_keys, inputs.password_hash)]
     return render(live_files(inputs), units, users)

@@ -57,6 +57,29 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
     return how
 
 
+def copy_range(source: int, target: int, at: int, to: int, length: int) -> None:
+    """Copy `length` bytes from offset `at` of one open file to `to` of another, or of the same if they do not overlap.
+
+    Raises OSError.
+    """
+    end = at + length
+    kernel = True
+    while at < end:
+        try:
+            if kernel:
+                count = os.copy_file_range(source, target, min(_CHUNK, end - at), at, to)
+            else:
+                count = os.pwrite(target, os.pread(source, min(1 << 20, end - at), at), to)
+        except OSError as error:
+            if kernel and error.errno in _NOT_HERE:
+                kernel = False
+                continue
+            raise
+        if count == 0:
+            raise OSError(errno.EIO, "the image became shorter while it was read")
+        at, to = at + count, to + count
+
+
 class Partial:
     """A new file under a hidden name beside `dest`, until `commit` gives it that name. Raises OSError.
 

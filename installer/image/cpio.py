@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 _MAGIC = b"070701"
 _TRAILER = "TRAILER!!!"
@@ -39,8 +39,18 @@ def pack_modes(files: Iterable[tuple[str, bytes, int]]) -> bytes:
                 seen.add(directory)
                 members.append((directory, 0o040755, b""))
         members.append(("/".join(parts), 0o100000 | mode, content))
-    members.append((_TRAILER, 0, b""))
-    return b"".join(_member(index + 1, *member) for index, member in enumerate(members))
+    return b"".join(pieces(members))
+
+
+def pieces(members: Iterable[tuple[str, int, bytes]]) -> Iterator[bytes]:
+    """An archive, member by member, of (path, mode with its file type, content; a link's is where it leads).
+
+    No directories are added: one that is a link in the archive before this one would be replaced by them.
+    """
+    inode = 0
+    for inode, member in enumerate(members, 1):
+        yield _member(inode, *member)
+    yield _member(inode + 1, _TRAILER, 0, b"")
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:

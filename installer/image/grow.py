@@ -1,4 +1,6 @@
-"""Ignition configs that outgrow the embed area: the area's file moves behind the image's end, longer than before.
+"""Files that become longer: Ignition configs that outgrow the embed area, and additions to the initrd.
+
+The file moves behind the image's end, longer than before.
 
 OpenShift unpacks the image and makes a new one (assisted-image-service, pkg/isoeditor); here nothing else moves: only
 the file's directory records change, and what they were is kept at the very end, so that `reset` gives the original
@@ -11,7 +13,7 @@ import base64
 import json
 import struct
 
-from installer.errors import NotIso9660
+from installer.errors import IsoError, NotIso9660
 from installer.image import cpio
 from installer.image.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
 from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
@@ -21,6 +23,7 @@ from installer.image.records import boot_images, records_of, volume_size_patches
 _MAGIC = b"node0-undo-v1\0\0\0"
 _FOOTER = struct.Struct("<16sQQ")  # magic, bytes of the undo text before this footer, size of the image before
 _INFO = "coreos/igninfo.json"
+INITRD = "images/pxeboot/initrd.img"
 _S390X_BOOT = "cdboot.img"
 _HEADER = SYSTEM_AREA - 24
 
@@ -61,33 +64,68 @@ def embed_ignition(overlay: Overlay, path: object, config: bytes) -> bool:
         overlay.apply([ignition_patch(iso, config)])
         return False
     prefix = area.offset - file.offset
-    start = (overlay.size + SECTOR - 1) // SECTOR * SECTOR
-    new = Extent(file.name, start, prefix + length, False)
-    before = overlay.size
-    patches = [record.patch(new.offset, new.length) for record in records_of(iso, file)]
-    patches += _info_patches(iso, prefix, length) + _header_patches(iso, area, new.offset + prefix, length)
-    end = start + (new.length + SECTOR - 1) // SECTOR * SECTOR
+    patches = _info_patches(iso, prefix, length) + _header_patches(iso, area, new_place(overlay) + prefix, length)
+    relocate(overlay, iso, file, prefix, packed, prefix + length, patches)
+    return True
+
+
+def add_to_initrd(overlay: Overlay, path: object, archive: bytes) -> bool:
+    """Append a compressed cpio archive to the live system's initrd; False where no boot loader would read it.
+
+    Boot loaders find the initrd by its name, but on s390x, where a copy of it is in the boot image. Raises IsoError.
+    """
+    iso = overlay.iso(str(path))
+    file = iso.find(INITRD)
+    if file is None or file.directory:
+        raise IsoError(str(path), f"has no {INITRD}: it is not a CoreOS live ISO")
+    if iso.find(f"images/{_S390X_BOOT}") is not None or file.offset in boot_images(iso):
+        return False
+    patches: list[Patch] = []
+    area = ignition_area(iso)
+    if file.offset <= area.offset < file.offset + file.length:
+        inside = area.offset - file.offset
+        patches += _info_patches(iso, inside, area.length, always=True)
+        patches += _header_patches(iso, area, new_place(overlay) + inside, area.length)
+    tail = bytes(-file.length % 4) + archive
+    relocate(overlay, iso, file, file.length, tail, file.length + len(tail), patches)
+    return True
+
+
+def new_place(overlay: Overlay) -> int:
+    """The byte offset that `relocate` will give the next file: the first sector behind the image's end."""
+    return (overlay.size + SECTOR - 1) // SECTOR * SECTOR
+
+
+def relocate(
+    overlay: Overlay, iso: Iso, file: Extent, keep: int, tail: bytes, length: int, patches: list[Patch]
+) -> None:
+    """Move a file behind the image's end: its first `keep` bytes, `tail`, and zeros up to `length`.
+
+    `patches`: what else changes with that. What all of them replace is kept at the very end.
+    """
+    start, before = new_place(overlay), overlay.size
+    patches = [*(record.patch(start, length) for record in records_of(iso, file)), *patches]
+    end = start + (length + SECTOR - 1) // SECTOR * SECTOR
     # How long the undo text is does not depend on the size that the volumes get.
     room = len(_undo(overlay, [*patches, *volume_size_patches(iso, end)], before))
     total = end + (room + SECTOR - 1) // SECTOR * SECTOR
     patches += volume_size_patches(iso, total)
     undo = _undo(overlay, patches, before)
-    overlay.move(start, file.offset, prefix)
-    overlay.write_at(start + prefix, packed)
-    overlay.zero(start + prefix + len(packed), length - len(packed))
+    overlay.move(start, file.offset, keep)
+    overlay.write_at(start + keep, tail)
+    overlay.zero(start + keep + len(tail), length - keep - len(tail))
     overlay.apply(patches)
     overlay.zero(overlay.size, total - overlay.size)
     overlay.write_at(total - len(undo), undo)
-    return True
 
 
-def _info_patches(iso: Iso, prefix: int, length: int) -> list[Patch]:
-    """A new igninfo.json, where the one in the image gives a length."""
+def _info_patches(iso: Iso, prefix: int, length: int, always: bool = False) -> list[Patch]:
+    """A new igninfo.json, where the one in the image gives a length, or `always`."""
     extent = iso.find(_INFO)
     if extent is None:
         return []
     info = json.loads(iso.read(extent.offset, extent.length))
-    if not info.get("length"):
+    if not (info.get("length") or always):
         return []
     text = json.dumps({**info, "offset": prefix, "length": length}).encode()
     room = (extent.length + SECTOR - 1) // SECTOR * SECTOR
@@ -131,7 +169,7 @@ def undo_growth(overlay: Overlay, path: object) -> bool:
         if any(offset < 0 or offset + len(data) > before for offset, data in saved):
             raise ValueError
     except (ValueError, TypeError) as error:
-        raise NotIso9660(str(path), "the record of how the embed area grew is damaged") from error
+        raise NotIso9660(str(path), "the record of how the image grew is damaged") from error
     for offset, data in saved:
         overlay.write_at(offset, data)
     overlay.truncate(before)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from installer.errors import IsoError
-from installer.image.copy import Ahead, Partial, clone
+from installer.image.copy import Ahead, Partial, clone, copy_range
 from installer.image.embed import Patch
 from installer.image.iso9660 import Iso
 
@@ -155,14 +155,18 @@ class Overlay(io.RawIOBase):
 
     @property
     def in_place_possible(self) -> bool:
-        """Whether all that is kept of the base stays where it is."""
-        return not any(isinstance(s.source, int) and s.source != s.start for s in self._segments)
+        """Whether all that is kept of the base stays where it is, or is now behind the base's end."""
+        return not any(
+            isinstance(s.source, int) and s.source != s.start and s.start < self.base_size for s in self._segments
+        )
 
     def _patch_file(self, fd: int) -> None:
         for segment in self._changed():
             content = segment.source
             if isinstance(content, bytes):
-                os.pwrite(fd, content, segment.start)
+                _write_all_at(fd, content, segment.start)
+            elif content is not None:
+                copy_range(self.base.fileno(), fd, content, segment.start, segment.length)
             elif segment.start < self.base_size:
                 for done in range(0, min(segment.length, self.base_size - segment.start), len(_ZEROS)):
                     os.pwrite(fd, _ZEROS[: segment.length - done], segment.start + done)
@@ -229,6 +233,13 @@ def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]
+
+
+def _write_all_at(fd: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        count = os.pwrite(fd, view, offset)
+        view, offset = view[count:], offset + count
 
 
 def _send(out: int, source: int, offset: int, length: int) -> None:

@@ -110,7 +110,7 @@ def records_of(iso: Iso, extent: Extent) -> list[Record]:
     """The records of the file that has this extent; at least one. Raises NotIso9660."""
     found = [r for r in records(iso) if not r.directory and (r.offset, r.length) == (extent.offset, extent.length)]
     if not found:
-        raise NotIso9660(iso.path, "the directory records of the embed area's file were not found")
+        raise NotIso9660(iso.path, f"the directory records of {extent.name} were not found")
     return found
 
 

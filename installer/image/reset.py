@@ -1,10 +1,41 @@
-"""Making an image again what it was before anything was embedded."""
+"""What was done to an image since it was made, and making it again what it was then."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from installer.errors import NoEmbedArea
 from installer.image.embed import ignition_area, kargs_area, set_kargs_patches
-from installer.image.grow import undo_growth
+from installer.image.grow import INITRD, undo_growth
 from installer.image.overlay import Overlay
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Whether the embed area is longer than it was made, and by how many bytes the initrd is."""
+
+    area: bool
+    initrd: int
+
+
+def _lengths(overlay: Overlay, path: object) -> tuple[int, int]:
+    iso = overlay.iso(str(path))
+    initrd = iso.find(INITRD)
+    try:
+        area = ignition_area(iso).length
+    except NoEmbedArea:
+        area = 0
+    return area, 0 if initrd is None else initrd.length
+
+
+def growth(overlay: Overlay, path: object) -> Growth:
+    """What of the image grew; it stays as it is. Raises IsoError."""
+    probe = Overlay(overlay.base)
+    now = _lengths(probe, path)
+    while undo_growth(probe, path):
+        pass
+    made = _lengths(probe, path)
+    return Growth(now[0] != made[0], now[1] - made[1])
 
 
 def reset_image(overlay: Overlay, path: object) -> None:

@@ -20,10 +20,10 @@ from installer.image.embed import (
     kargs_area,
     set_kargs_patches,
 )
-from installer.image.grow import embed_ignition, undo_growth
+from installer.image.grow import embed_ignition
 from installer.image.iso9660 import Iso
 from installer.image.overlay import Overlay
-from installer.image.reset import reset_image
+from installer.image.reset import growth, reset_image
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,9 @@ def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
     if features is not None:
         with contextlib.suppress(ValueError):
             found["features"] = json.loads(features)
-    probe = Overlay(overlay.base)
-    found["grown"] = undo_growth(probe, iso.path)
+    grew = growth(overlay, iso.path)
+    found["grown"] = grew.area
+    found["initrdAdded"] = grew.initrd
     return found
 
 
@@ -103,6 +104,8 @@ def _print_summary(found: dict[str, Any]) -> None:
         grown = ", grown" if found["grown"] else ""
         print(f"ignition:   {held}")
         print(f"  area:     {area['length']} bytes at {area['offset']}{grown}")
+    if found["initrdAdded"]:
+        print(f"initrd:     {found['initrdAdded']} bytes added")
     kargs = found["kargs"]
     if kargs is None:
         print("kargs:      no areas")

@@ -72,6 +72,7 @@ class RegistryAccess:
     auth_file: Path | None = None
     ca_file: Path | None = None
     skopeo: str = "skopeo"
+    architecture: str = ""  # GOARCH of the images of manifest lists that are read; empty: this machine's
     _dir: Path | None = field(default=None, repr=False)
 
     def __enter__(self) -> RegistryAccess:
@@ -115,6 +116,7 @@ class RegistryAccess:
             self.skopeo,
             "--policy",
             str(self.directory / "policy.json"),
+            *(["--override-arch", self.architecture] if self.architecture else []),
             # An empty registries.d: no signature look-aside of this machine takes part.
             "--registries.d",
             str(self.directory / "registries.d"),

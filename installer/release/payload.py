@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from installer.errors import FileNotInImage, ReleaseError, ReleaseNotByDigest, UnknownTag
 from installer.release.access import RegistryAccess
 from installer.release.layers import normal, open_layer, take, write_file
+from installer.release.matching import extract_matching
 from installer.release.proxy import ImageProxy, OpenImage
 
 REFERENCES = "release-manifests/image-references"
@@ -104,6 +105,16 @@ class Release:
     def extract(self, image: str, path: str, dest: Path) -> Path:
         """Extract one file of `image` to the file `dest`, whole or not at all; returns `dest`."""
         return self.extract_all(image, {path: dest})[path]
+
+    def extract_matching(self, image: str, patterns: Sequence[str], folder: Path) -> dict[str, Path]:
+        """Extract all that matches one of `patterns`, whose last part may be a glob, into `folder`, by its last name.
+
+        Links within one directory stay links. {path in the image: where it is now}.
+        """
+        with ImageProxy(self._access) as proxy:
+            opened = proxy.open_image(image)
+            found, elsewhere = extract_matching(opened, patterns, folder)
+            return found | extract(opened, elsewhere)
 
     def extract_all(
         self, image: str, wanted: dict[str, Path], tell: Callable[[int], None] | None = None

@@ -35,7 +35,8 @@ def test_units_are_understood(tmp_path):
         for line in text.splitlines():
             if "/usr/local/bin/" in line:
                 name = line.partition("/usr/local/bin/")[2].split()[0]
-                assert (BIN / name).exists(), f"{unit.name} runs {name}"
+                # agent-tui comes with the initrd, and its units ask whether it is there.
+                assert (BIN / name).exists() or "ConditionPathExists=/usr/local/bin/agent-tui" in text, unit.name
         (tmp_path / unit.name).write_text(
             text.replace("/usr/local/bin/", "/bin/true #").replace("/usr/bin/podman", "/bin/true")
         )

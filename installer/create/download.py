@@ -1,0 +1,122 @@
+"""Downloading a large file of known content: checked, continued where it broke off, there whole or not at all.
+
+Proxies are those of the environment: http_proxy, https_proxy, no_proxy, in lower or upper case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from installer.create.stream import Artifact
+from installer.progress import Progress
+
+log = logging.getLogger(__name__)
+
+TRIES = 3
+PAUSE_S = 2.0
+TIMEOUT_S = 30.0  # without a single byte
+_CHUNK = 1 << 20
+_GONE_ON = 206
+_NOTHING_LEFT = 416
+
+
+class DownloadError(Exception):
+    """Why a file could not be had, in one line."""
+
+
+class _Broken(Exception):
+    """The transfer failed in a way that another try may not."""
+
+
+def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Put the file at `dest`. What was received stays beside it on failure, for the next time.
+
+    Raises DownloadError, and OSError of the file system.
+    """
+    partial = dest.with_name(f".{dest.name}.download")
+    left, pause = TRIES, PAUSE_S
+    while True:
+        had = partial.stat().st_size if partial.exists() else 0
+        try:
+            with Progress(label) as bar:
+                found = _fetch(artifact.url, partial, had, bar)
+        except _Broken as error:
+            left -= 1
+            if not left:
+                raise DownloadError(f"{error} ({TRIES} tries)") from error
+            log.debug("Download of %s broke off: %s; continuing in %.0f s", artifact.url, error, pause)
+            sleep(pause)
+            pause *= 2
+            continue
+        if found == artifact.sha256:
+            partial.replace(dest)
+            return
+        partial.unlink()
+        if not had:
+            raise DownloadError(f"it has sha256 {found}, the stream metadata says {artifact.sha256}")
+        # What was continued was of something else: once more from the start, where `had` is 0.
+        log.debug("What was received of %s earlier does not fit the rest", artifact.url)
+
+
+def _fetch(url: str, partial: Path, had: int, bar: Progress) -> str:
+    """Receive what is missing; the SHA-256 of all. Raises _Broken, DownloadError, OSError."""
+    request = urllib.request.Request(url, headers={"User-Agent": "node0", "Accept-Encoding": "identity"})
+    if had:
+        request.add_header("Range", f"bytes={had}-")
+    try:
+        response: http.client.HTTPResponse = urllib.request.build_opener().open(request, timeout=TIMEOUT_S)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == _NOTHING_LEFT and had:
+                return _sha256(partial, had, bar).hexdigest()
+            text = f"HTTP {error.code} {error.reason}"
+        raise _Broken(text) if error.code >= 500 else DownloadError(text) from error
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        raise _Broken(_reason(error)) from error
+    with response:
+        if response.status != _GONE_ON:
+            had = 0
+        expected = had + (response.length or 0)
+        bar.total = expected
+        digest = _sha256(partial, had, bar)
+        with partial.open("r+b" if had else "wb") as out:
+            out.seek(had)
+            while piece := _read(response):
+                out.write(piece)
+                digest.update(piece)
+                bar.add(len(piece))
+            size = out.tell()
+    if size < expected:
+        raise _Broken(f"the server closed the connection after {size} of {expected} bytes")
+    return digest.hexdigest()
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_CHUNK)
+    except (http.client.HTTPException, OSError) as error:
+        raise _Broken(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    reason = getattr(error, "reason", error)
+    text = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+    return " ".join(str(text).split())
+
+
+def _sha256(path: Path, length: int, bar: Progress) -> hashlib._Hash:
+    """Of the first bytes of a file that is there already."""
+    digest = hashlib.sha256()
+    if length:
+        with path.open("rb") as file:
+            while piece := file.read(_CHUNK):
+                digest.update(piece)
+                bar.add(len(piece))
+    return digest
