@@ -81,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     collect.add_argument("directory", type=Path, help="where to")
     down = command("down", _down, "end a lab")
     down.add_argument("--all", action="store_true", help="end every lab")
+    swarm = command("swarm", _swarm, "simulated agents against a rendezvous service, for load")
+    swarm.add_argument("words", nargs=argparse.REMAINDER, metavar="N OPTIONS", help="see: node0-lab swarm -- --help")
     command("gc", _gc, "remove what crashed labs left behind")
     for sub in (ssh, execute, console, shot, collect, down):
         sub.add_argument("--lab", metavar="ID", help="which lab, when several run")
@@ -189,6 +191,12 @@ def _ssh(arguments: argparse.Namespace) -> int:
 def _exec(arguments: argparse.Namespace) -> int:
     words = [w for i, w in enumerate(arguments.words) if (i, w) != (0, "--")] or [os.environ.get("SHELL", "/bin/sh")]
     return _replace(enter_argv(_chosen(arguments.lab).init, words, cwd=os.getcwd()))
+
+
+def _swarm(arguments: argparse.Namespace) -> int:
+    # A program of the installer's, of which the lab knows no more than its command line.
+    words = [w for i, w in enumerate(arguments.words) if (i, w) != (0, "--")]
+    return _replace([sys.executable, "-m", "installer.agent.swarm", *words])
 
 
 def _replace(argv: list[str]) -> int:

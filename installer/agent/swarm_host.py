@@ -1,0 +1,149 @@
+"""A host that exists only as data: its inventory, and what it answers to each step (installer.md §6.2, §6.3)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network
+from typing import Any
+
+from installer.agent.errors import StepError
+from installer.agent.steps import Step, StepContext
+from installer.rendezvous import inventory as inv
+from installer.rendezvous.enums import Role, Stage
+from installer.rendezvous.errors import ClientError
+from installer.rendezvous.stages import STAGES
+
+# The network's first addresses are its gateway, the two VIPs and what else a site has there.
+RESERVED = 16
+GATEWAY, API, INGRESS = 1, 2, 3
+GB, GIB = 1000**3, 1024**3
+NAMESPACE = uuid.UUID("9a0c1d6e-3c5b-5b57-9a52-3f1f5b1c6f11")
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is true of all hosts: their network, and how long a stage of an installation takes (s)."""
+
+    network: IPv4Network
+    stage_seconds: float = 1.0
+    wait: Callable[[float], None] = field(default=lambda seconds: None)
+
+    def address(self, number: int) -> IPv4Address:
+        """The ``number``-th address. Raises IndexError when the network is too small."""
+        return self.network[number]
+
+
+class SimulatedHost:
+    """Host ``number`` of a site: the same number is always the same host."""
+
+    def __init__(self, number: int, site: Site) -> None:
+        self.number, self.site = number, site
+        self.id = str(uuid.uuid5(NAMESPACE, str(number)))
+        self.name = f"swarm-{number}"
+        self.ip = str(site.address(RESERVED + number))
+        self.mac = "52:54:00:" + ":".join(f"{byte:02x}" for byte in number.to_bytes(3, "big"))
+        self.disk = "/dev/disk/by-path/pci-0000:04:00.0"
+
+    def inventory(self) -> str:
+        """As the agent encodes a real one."""
+        good = inv.Eligibility(eligible=True)
+        disk = inv.Disk(
+            id=self.disk, name="vda", path="/dev/vda", by_path=self.disk, drive_type="SSD", size_bytes=240 * GB,
+            installation_eligibility=good,
+        )  # fmt: skip
+        nic = inv.Interface(
+            name="eno1", mac_address=self.mac, ipv4_addresses=[f"{self.ip}/{self.site.network.prefixlen}"], mtu=1500,
+            speed_mbps=10000, has_carrier=True, flags=["up", "broadcast"], type="physical",
+        )  # fmt: skip
+        gateway = str(self.site.address(GATEWAY))
+        return inv.encode(
+            inv.Inventory(
+                hostname=self.name,
+                interfaces=[nic],
+                disks=[disk],
+                boot=inv.Boot(current_boot_mode="uefi", device_type="ephemeral"),
+                system_vendor=inv.SystemVendor(
+                    manufacturer="node0", product_name="Swarm", serial_number=self.name, virtual=True
+                ),
+                memory=inv.Memory(physical_bytes=32 * GIB, usable_bytes=31 * GIB),
+                cpu=inv.Cpu(count=8, frequency=2400.0, architecture="x86_64", model_name="simulated"),
+                routes=[inv.Route(interface="eno1", gateway=gateway, destination="0.0.0.0")],
+            )
+        )
+
+    def steps(self) -> Mapping[str, Step]:
+        """In the place of steps.TABLE."""
+        return {
+            "inventory": lambda ctx, args: self.inventory(),
+            "connectivity-check": lambda ctx, args: json.dumps({"remote_hosts": [_peer(p) for p in _json(args)]}),
+            "free-network-addresses": lambda ctx, args: json.dumps(
+                [{"network": cidr, "free_addresses": []} for cidr in _json(args)]
+            ),
+            "ntp-synchronizer": lambda ctx, args: json.dumps(
+                {"ntp_sources": [{"source_name": str(self.site.address(GATEWAY)), "source_state": "synced"}]}
+            ),
+            "domain-resolution": lambda ctx, args: json.dumps({"resolutions": self._names(_json(args))}),
+            "verify-vips": lambda ctx, args: json.dumps(
+                [{**item, "verification": "succeeded"} for item in _json(args)]
+            ),
+            "installation-disk-speed-check": lambda ctx, args: json.dumps(
+                {"path": _json(args)["path"], "io_sync_duration": 2}
+            ),
+            "container-image-availability": lambda ctx, args: json.dumps(
+                {
+                    "images": [
+                        {"name": name, "result": "success", "size_bytes": GB, "time": 10.0}
+                        for name in _json(args)["images"]
+                    ]
+                }
+            ),
+            "install": self._install,
+            "logs-gather": lambda ctx, args: "",
+            "stop-installation": lambda ctx, args: "",
+        }
+
+    def _names(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
+        found = []
+        for item in asked["domains"]:
+            name = item["domain_name"]
+            address = str(self.site.address(INGRESS if ".apps." in name else API))
+            addresses = [] if "validateNoWildcardDNS" in name else [address]
+            found.append({"domain_name": name, "ipv4_addresses": addresses, "ipv6_addresses": []})
+        return found
+
+    def _install(self, ctx: StepContext, args: list[str]) -> str:
+        """Report the stages of this role, one after the other, as orchestrator and controller would."""
+        request = _json(args)
+        role = "sno" if request["control_plane_count"] == 1 else request["role"]
+        stages = STAGES.get(role, STAGES[Role.WORKER.value])
+        path = f"/infra-envs/{request['infra_env_id']}/hosts/{request['host_id']}/progress"
+        for stage in stages:
+            self.site.wait(self.site.stage_seconds)
+            reports = ["50%", "100%"] if stage is Stage.WRITING else [""]
+            for info in reports:
+                try:
+                    ctx.client.call("PUT", path, {"current_stage": stage.value, "progress_info": info})
+                except ClientError as error:
+                    raise StepError(f"stage {stage} was not taken: {error.detail}") from None
+        return ""
+
+
+def _json(args: list[str]) -> Any:
+    try:
+        return json.loads(args[0])
+    except (IndexError, ValueError) as error:
+        raise StepError(f"argument is not JSON: {error}") from None
+
+
+def _peer(peer: dict[str, Any]) -> dict[str, Any]:
+    """Everybody reaches everybody, in a millisecond."""
+    l2, l3 = [], []
+    for nic in peer["nics"]:
+        for address in nic["ip_addresses"]:
+            l2.append({"remote_ip_address": address, "remote_mac": nic["mac"], "successful": True})
+            quality = {"average_rtt_ms": 1.0, "packet_loss_percentage": 0.0}
+            l3.append({"remote_ip_address": address, "successful": True, **quality})
+    return {"host_id": peer["host_id"], "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": []}

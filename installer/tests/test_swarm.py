@@ -1,0 +1,117 @@
+"""The swarm: the agent's own code over hosts of data, against the real service on TLS."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from installer.agent import steps, swarm
+from installer.agent.swarm_host import SimulatedHost, Site
+from installer.rendezvous.inventory import decode
+from installer.tests.rendezvous_kit import REPOSITORY, running
+from installer.tests.test_page_browser import INSTALLER
+
+NETWORK = IPv4Network("10.64.0.0/16")
+HOSTS = 50
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=300))
+def test_percentiles(values: list[float]) -> None:
+    found = swarm.percentiles(values)
+    for percent in swarm.PERCENTILES:
+        limit = found[f"p{percent}"]
+        assert sum(round(value * 1000, 1) <= limit for value in values) * 100 >= percent * len(values)
+        assert limit in {round(value * 1000, 1) for value in values}
+
+
+def test_hosts_are_different_and_always_the_same() -> None:
+    site = Site(NETWORK)
+    hosts = [SimulatedHost(number, site) for number in range(5000)]
+    for trait in ("id", "mac", "ip", "name"):
+        assert len({getattr(host, trait) for host in hosts}) == 5000
+    assert SimulatedHost(4999, site).inventory() == hosts[-1].inventory()
+    assert decode(hosts[0].inventory()).interfaces[0].ipv4_addresses == ["10.64.0.16/16"]
+    # A step that only real hosts know would go unanswered.
+    assert set(steps.TABLE) - set(hosts[0].steps()) == {"tang-connectivity-check", "api-vip-connectivity-check"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["0"], ["5001"], ["9", "--network", "10.0.0.0/28"], ["9", "--seconds", "0"], ["9", "--seconds", "1e9"], ["9"]],
+)
+def test_bad_usage(words: list[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit) as caught:
+        swarm.main([*words, "--url", "https://127.0.0.1:1/", "--token", str(tmp_path)])
+    assert caught.value.code == 2
+
+
+def test_fifty_agents_from_the_lab_command(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        for who in ("agent", "user"):
+            (tmp_path / who).write_text(service.keys.token(f"{who}Auth"))
+        command = [sys.executable, "-m", "lab.cli", "swarm", str(HOSTS), "--url", service.url, "--ca", str(service.ca)]
+        command += ["--token", str(tmp_path / "agent"), "--user-token", str(tmp_path / "user"), "--json"]
+        command += ["--seconds", "6", "--ramp", "1", "--service-pid", str(service.process.pid)]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        found = json.loads(done.stdout)
+        assert found["registered"] == HOSTS
+        assert found["errors"] == {}
+        assert found["latency_ms"]["POST hosts"]["count"] == HOSTS
+        assert found["latency_ms"]["GET instructions"]["count"] > 2 * HOSTS
+        assert found["service"]["cpu_percent"] > 0
+        [cluster] = service.client().call("GET", "/clusters", query={"with_hosts": "true"})
+        assert cluster["total_host_count"] == HOSTS
+        assert {json.loads(host["inventory"])["hostname"] for host in cluster["hosts"]} == {
+            f"swarm-{number}" for number in range(HOSTS)
+        }
+        # Somebody who is not let in is told so, and is no success.
+        (tmp_path / "agent").write_text("x.y.z")
+        done = subprocess.run(
+            [*(word for word in command if word != "--json"), "--seconds", "2"],
+            cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert "401" in done.stdout
+
+
+def test_an_installation_by_simulated_hosts(tmp_path: Path) -> None:
+    """Five hosts go from discovery to the last stage; the cluster's states follow."""
+    binary = tmp_path / "openshift-install"
+    binary.write_text(INSTALLER.replace("bootstrap-in-place-for-live-iso", "bootstrap"))
+    binary.chmod(0o755)
+    with running(tmp_path, INSTALLER_BINARY=str(binary)) as service:
+        user = service.client()
+        infra_env = swarm.make_infra_env(user, NETWORK)
+        token = service.keys.token("agentAuth")
+        crowd = swarm.Swarm(
+            swarm.Plan(5, service.url, token, service.ca, infra_env, NETWORK, 120, 0.5, random.uniform(0.05, 0.2))
+        )
+        [cluster] = user.call("GET", "/clusters")
+        seen: list[str] = []
+
+        def done() -> bool:
+            status = user.call("GET", f"/clusters/{cluster['id']}")["status"]
+            if seen[-1:] != [status]:
+                seen.append(status)
+                if status == "ready":
+                    user.call("POST", f"/clusters/{cluster['id']}/actions/install")
+            return status in ("finalizing", "error")
+
+        crowd.run(done)
+        found = user.call("GET", f"/clusters/{cluster['id']}")
+        assert seen[-1] == "finalizing", (seen, found["status_info"], [h["status_info"] for h in found["hosts"]])
+        assert {"preparing-for-installation", "installing"} <= set(seen)
+        roles = sorted(host["role"] for host in found["hosts"])
+        assert roles.count("master") == 3 or [h["suggested_role"] for h in found["hosts"]].count("master") == 3
+        masters = [h for h in found["hosts"] if "master" in (h["role"], h["suggested_role"])]
+        assert {host["progress"]["current_stage"] for host in masters} == {"Done"}
+        assert not crowd.tally.errors
