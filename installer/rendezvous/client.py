@@ -41,6 +41,7 @@ class Client:
         self.failures = failures
         self.env = env
         self.sleep = sleep
+        self._fenced: set[tuple[str, str]] = set()  # the API never shows such credentials
         config = settings.load({key: env[key] for key in ("RELEASE_IMAGES", "OPENSHIFT_VERSION") if key in env})
         self.release = env.get("OPENSHIFT_INSTALL_RELEASE_IMAGE") or env.get("RELEASE_IMAGE") or config.release_image
         self.version = config.openshift_version
@@ -129,17 +130,23 @@ class Client:
         hosts = self.rest.call("GET", base) or []
         failures: dict[str, str] = {}
         for config in configs:
-            found = next((host for host in hosts if config.macs & _macs(host)), None)
+            found = next((host for host in hosts if _is_meant(host, config)), None)
             if found is None:
-                failures[config.name] = f"host with MAC address {', '.join(sorted(config.macs))} has not registered yet"
+                which = f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
+                failures[config.name] = f"host with {which} has not registered yet"
                 continue
             changes = _changes(found, config)
+            fenced = (config.name, str(found["id"]))
+            if config.fencing and fenced not in self._fenced:
+                changes["fencing_credentials"] = dict(config.fencing)
             if not changes:
                 continue
             try:
                 self.rest.call("PATCH", f"{base}/{found['id']}", changes)
             except ClientError as error:
                 failures[config.name] = _explain(error, changes, config)
+            else:
+                self._fenced.add(fenced)
         return failures
 
     def _write_failures(self, failures: Mapping[str, str]) -> None:
@@ -159,6 +166,12 @@ def _inventory(host: Mapping[str, Any]) -> dict[str, Any]:
 
 def _macs(host: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(str(nic.get("mac_address", "")).lower() for nic in _inventory(host).get("interfaces") or [])
+
+
+def _is_meant(host: Mapping[str, Any], config: cm.HostConfig) -> bool:
+    if config.hostname:
+        return config.hostname in (host.get("requested_hostname"), _inventory(host).get("hostname"))
+    return bool(config.macs & _macs(host))
 
 
 def _changes(host: Mapping[str, Any], config: cm.HostConfig) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from installer.rendezvous.errors import ManifestError
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 ROLES = ("master", "arbiter", "worker")
+FENCING = "fencing-credentials.yaml"
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
@@ -188,12 +189,17 @@ def extra_manifests(directory: Path) -> Iterator[tuple[str, bytes]]:
 
 @dataclass(frozen=True)
 class HostConfig:
-    """What agent-config says of one host: found by any of its MACs."""
+    """What the inputs say of one host: found by any of its MACs, or by its host name where there is one.
+
+    `fencing`: fencing-credentials-params of the API.
+    """
 
     name: str
     macs: frozenset[str]
     role: str = ""
     hints: Mapping[str, Any] = field(default_factory=dict)
+    hostname: str = ""
+    fencing: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def host_configs(directory: Path) -> list[HostConfig]:
@@ -213,5 +219,32 @@ def host_configs(directory: Path) -> list[HostConfig]:
         role = role_file.read_text().strip() if role_file.is_file() else ""
         if role and role not in ROLES:
             raise ManifestError(str(role_file), f"role {role!r} is not one of {', '.join(ROLES)}")
-        found.append(HostConfig(path.name, macs, role, hints))
+        own = [entry.fencing for entry in fencing(path / FENCING) if entry.macs & macs]
+        found.append(HostConfig(path.name, macs, role, hints, fencing=own[0] if own else {}))
+    return found + fencing(directory / FENCING)
+
+
+def fencing(path: Path) -> list[HostConfig]:
+    """The BMC credentials of hosts that fence each other (installer.md §2.1), none without the file.
+
+    Raises ManifestError.
+    """
+    found = []
+    given_in = documents(path) if path.is_file() else []
+    entries = [entry for document in given_in for entry in document.get("credentials") or []]
+    for index, entry in enumerate(entries):
+        given = {key: str(value) for key, value in entry.items() if value} if isinstance(entry, dict) else {}
+        mac, hostname = given.get("macaddress", "").lower(), given.get("hostname", "")
+        for key in ("address", "username", "password"):
+            if key not in given:
+                raise ManifestError(str(path), f"credentials[{index}].{key}: Required value")
+        if not (mac or hostname):
+            raise ManifestError(str(path), f"credentials[{index}] has neither hostname nor macaddress")
+        params = {key: given[key] for key in ("address", "username", "password")}
+        if "certificateVerification" in given:
+            params["certificate_verification"] = given["certificateVerification"]
+        if mac:
+            params["mac_address"] = mac
+        macs = frozenset([mac] if mac else [])
+        found.append(HostConfig(hostname or mac, macs, hostname="" if mac else hostname, fencing=params))
     return found

@@ -209,6 +209,18 @@ def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]
         raise
 
 
+def _fencing(given: Any) -> str:
+    """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
+    if not isinstance(given, dict):
+        raise BadRequest("fencing_credentials must be an object")
+    for key in ("address", "username", "password"):
+        if not isinstance(given.get(key), str) or not given[key]:
+            raise BadRequest(f"fencing_credentials.{key} is required")
+    if given.get("certificate_verification", "Enabled") not in ("Enabled", "Disabled"):
+        raise BadRequest("fencing_credentials.certificate_verification must be Enabled or Disabled")
+    return json.dumps(given)
+
+
 def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
     store = engine.store
     with store.change():
@@ -238,6 +250,8 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any
         if body.get("node_labels") is not None:
             labels = {str(item["key"]): str(item["value"]) for item in body["node_labels"]}
             host = replace(host, node_labels=json.dumps(labels))
+        if body.get("fencing_credentials") is not None:
+            host = replace(host, fencing_credentials=_fencing(body["fencing_credentials"]))
         if body.get("machine_config_pool_name") is not None:
             host = replace(host, machine_config_pool_name=str(body["machine_config_pool_name"]))
         store.put_host(replace(host, updated_at=now_text()))

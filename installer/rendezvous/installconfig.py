@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +113,9 @@ def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], s
         "pullSecret": cluster.pull_secret,
         "sshKey": cluster.ssh_public_key,
     }
+    fencing = _fencing(cluster, hosts, roles)
+    if fencing:
+        document["controlPlane"]["fencing"] = {"credentials": fencing}
     if Role.ARBITER in roles:
         document["arbiter"] = {"name": "arbiter", "replicas": roles.count(Role.ARBITER)}
     if cluster.is_sno:
@@ -131,6 +135,21 @@ def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], s
         raise PrepareError("install-config overrides", "must be a JSON object")
     result: JsonMap = merge(document, overrides)
     return result
+
+
+def _fencing(cluster: Cluster, hosts: Sequence[Host], roles: Sequence[Role]) -> list[JsonMap]:
+    """The credentials with which two masters fence each other; none for any other topology."""
+    masters = [host for host, role in zip(hosts, roles, strict=True) if role is Role.MASTER]
+    given = [(host, json.loads(host.fencing_credentials)) for host in masters if host.fencing_credentials]
+    if cluster.control_plane_count != 2 or Role.ARBITER in roles or not len(masters) == len(given) == 2:
+        return []
+    names = {"address": "address", "username": "username", "password": "password"}
+    names |= {"certificate_verification": "certificateVerification", "mac_address": "macAddress"}
+    entries = []
+    for host, found in given:
+        who = {} if found.get("mac_address") else {"hostName": host.requested_hostname}
+        entries.append(who | {names[key]: value for key, value in found.items() if key in names and value})
+    return entries
 
 
 def _architecture(cluster: Cluster) -> str:

@@ -79,6 +79,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     verified_vips: str = ""
     clock_gap: float | None = None
     step_errors: dict[str, str] = {}
+    fencing_credentials: str = ""
 
 
 class ClusterProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,6 +219,7 @@ _PRIVATE = {
     "image_key",
     "ui_settings",
     "olm_operators",
+    "fencing_credentials",
 }
 
 

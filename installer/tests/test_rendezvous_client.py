@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.rendezvous import client_manifests as cm
-from installer.rendezvous import hints
+from installer.rendezvous import hints, installconfig, settings
 from installer.rendezvous.client import Client
+from installer.rendezvous.enums import Role
 from installer.rendezvous.errors import ClientError, ManifestError
+from installer.rendezvous.model import Cluster, Host
+from installer.rendezvous.store import Store
 from installer.tests.rendezvous_kit import PULL_SECRET, Running, inventory, running
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"
@@ -128,6 +132,89 @@ def test_client_twice_and_host_configs(service: Running, tmp_path: Path) -> None
     assert not failures.exists()
     host = service.client().call("GET", hosts)[0]
     assert (host["role"], host["installation_disk_id"]) == ("master", "/dev/disk/by-path/pci-0000:04:00.0")
+
+
+FENCE = {"address": "redfish+https://192.168.111.1:8000/x", "username": "admin", "password": "s3cr3t"}
+
+
+def test_fencing_credentials_reach_the_install_config(service: Running, tmp_path: Path) -> None:
+    root, failures = tmp_path / "assisted", tmp_path / "run" / "host-config-failures"
+    write_manifests(root)
+    client = Client(service.client(), root, failures, {})
+    client.register_cluster()
+    infra_env_id = client.register_infra_env()
+    hosts = f"/infra-envs/{infra_env_id}/hosts"
+    agent = service.client("agentAuth")
+    agent.call("POST", hosts, {"host_id": HOST_ID})
+    body = {"step_type": "inventory", "step_id": "i", "exit_code": 0, "output": _text(inventory())}
+    agent.call("POST", f"{hosts}/{HOST_ID}/instructions", body)
+    (name,) = {host["requested_hostname"] for host in service.client().call("GET", hosts)}
+
+    # One host by its name in the file for all, the other by its MAC in its own folder.
+    write_host(root, "host-0", "52:54:00:00:00:80")
+    own = {"credentials": [{"macaddress": "52:54:00:00:00:80".upper(), "certificateVerification": "Disabled", **FENCE}]}
+    (root / "hostconfig/host-0/fencing-credentials.yaml").write_text(yaml.safe_dump(own))
+    everybody = root / "hostconfig/fencing-credentials.yaml"
+    everybody.write_text(yaml.safe_dump({"credentials": [{"hostname": "master-7", **FENCE}]}))
+    seen: list[str] = []
+
+    def sleep(seconds: float) -> None:
+        seen.append(failures.read_text())
+        raise InterruptedError
+
+    client.sleep = sleep
+    with pytest.raises(InterruptedError):
+        client.configure()
+    database = tmp_path / "data/assisted.db"
+    assert seen == ["master-7: host with name master-7 has not registered yet\n"]
+    everybody.write_text(yaml.safe_dump({"credentials": [{"hostname": name, **FENCE}]}))
+    stored = Store(database).host(infra_env_id, HOST_ID)
+    own_params = {**FENCE, "certificate_verification": "Disabled", "mac_address": "52:54:00:00:00:80"}
+    assert yaml.safe_load(stored.fencing_credentials) == own_params
+    client.configure()
+    stored = Store(database).host(infra_env_id, HOST_ID)
+    assert yaml.safe_load(stored.fencing_credentials) == FENCE
+    shown = _text(service.client().call("GET", hosts)) + _text(service.client().call("GET", "/clusters"))
+    assert FENCE["password"] not in shown
+
+
+def test_fencing_credentials_in_install_config(tmp_path: Path) -> None:
+    config = settings.load({"WORK_DIR": str(tmp_path)})
+    cluster = Cluster(id="c", name="ostest", control_plane_count=2, platform={"type": "none"})
+    pair = [
+        Host(
+            id=str(number),
+            infra_env_id="i",
+            role=Role.MASTER,
+            requested_hostname=f"master-{number}",
+            fencing_credentials=_text({**FENCE, **more}),
+        )
+        for number, more in enumerate(({"certificate_verification": "Disabled"}, {"mac_address": "52:54:00:00:00:81"}))
+    ]
+    found = installconfig.build(cluster, None, pair, config)["controlPlane"]
+    assert found["replicas"] == 2
+    assert found["fencing"]["credentials"] == [
+        {"hostName": "master-0", "certificateVerification": "Disabled", **FENCE},
+        {"macAddress": "52:54:00:00:00:81", **FENCE},
+    ]
+    for other in (msgspec.structs.replace(cluster, control_plane_count=3), cluster):
+        one = pair if other is not cluster else [pair[0], msgspec.structs.replace(pair[1], fencing_credentials="")]
+        assert "fencing" not in installconfig.build(other, None, one, config)["controlPlane"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"hostname": "a", **FENCE, "address": ""}, r"credentials\[0\]\.address: Required value"),
+        (FENCE, "neither hostname nor macaddress"),
+        ("text", r"credentials\[0\]\.address: Required value"),
+    ],
+)
+def test_wrong_fencing_credentials(tmp_path: Path, wrong: Any, says: str) -> None:
+    (tmp_path / "fencing-credentials.yaml").write_text(yaml.safe_dump({"credentials": [wrong]}))
+    with pytest.raises(ManifestError, match=says) as error:
+        cm.host_configs(tmp_path)
+    assert FENCE["password"] not in str(error.value)
 
 
 def _text(document: Any) -> str:
