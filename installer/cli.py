@@ -98,6 +98,26 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument(
                 "--skip-password-print", action="store_true", help="say where the kubeadmin password is, not what it is"
             )
+    gather = _command(
+        agent_commands,
+        "gather",
+        "Collect what the service and every host can tell of an installation, in one archive without secrets",
+        epilog=(
+            "Hosts are those that the service knows (or the cluster, when node0 has left for its disk), and those\n"
+            "given. They are reached as user core with a private key that belongs to install-config's sshKey."
+        ),
+    )
+    gather.add_argument("--key", type=Path, metavar="FILE", help="private key (default: what ssh uses by itself)")
+    gather.add_argument("--user", default="core", help="whom to log in as; root, or somebody with sudo (default: core)")
+    gather.add_argument(
+        "--host", action="append", default=[], metavar="ADDRESS", help="a further host (can be given again)"
+    )
+    gather.add_argument(
+        "--ssh-option", action="append", default=[], metavar="NAME=VALUE", help="for ssh's -o, such as ProxyJump=HOST"
+    )
+    gather.add_argument(
+        "--output", type=Path, metavar="FILE", help="the archive (default: DIR/agent-gather-TIME.tar.gz)"
+    )
     service = _command(
         commands,
         "service",
@@ -194,6 +214,11 @@ def _run(args: argparse.Namespace) -> int:
         return _create(args.target, args.dir)
     if args.agent == "graph":
         return _graph(args.output_file)
+    if args.agent == "gather":
+        from installer import gather
+        from installer.gather.remote import Access
+
+        return gather.run(args.dir, Access(args.user, args.key, args.ssh_option), args.host, args.output)
     from installer import waitfor
 
     quiet = getattr(args, "skip_password_print", False)

@@ -72,6 +72,16 @@ class Kube:
         """Raises KubeError with the reason when the API does not answer."""
         self._call("kube API", lambda k, api: k.VersionApi(api).get_code(_request_timeout=self._timeout))
 
+    def node_addresses(self) -> dict[str, str]:
+        """Names of the nodes by their internal addresses."""
+        found = self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout))
+        return {
+            str(address.address): str(node.metadata.name)
+            for node in found.items
+            for address in node.status.addresses or ()
+            if address.type == "InternalIP"
+        }
+
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
         """The data of a ConfigMap. KubeError.status is 404 when it does not exist."""
         found = self._call(

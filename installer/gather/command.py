@@ -1,0 +1,217 @@
+"""Asks the service, the cluster and every host that answers, and packs what they tell; what failed is told as well."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from installer.errors import ConfigError, InstallerError, RestError
+from installer.gather.remote import Access, add, add_file, fetch, redacted
+from installer.waitfor import state
+from installer.waitfor.errors import KubeError
+from installer.waitfor.kube import Kube
+from installer.waitfor.redact import redact
+from installer.waitfor.rest import RestClient, base_url
+from installer.waitfor.settings import Settings
+
+log = logging.getLogger("installer.gather")
+AT_ONCE = 8
+LOGS = (".openshift_install.log",)
+
+
+class Gathering:
+    """One archive while it is made. ``notes``: lines of its summary."""
+
+    def __init__(self, inputs: state.Inputs, archive: tarfile.TarFile, work: Path, top: str) -> None:
+        self.inputs, self.archive, self.work, self.top = inputs, archive, work, top
+        self.secrets = tuple(filter(None, (inputs.token, _text(inputs.directory / "auth/kubeadmin-password").strip())))
+        self.notes: list[str] = []
+
+    def note(self, text: str, *, bad: bool = False) -> None:
+        """Tell the user, and the archive's reader."""
+        self.notes.append(text)
+        (log.warning if bad else log.info)("%s", text)
+
+    def put(self, name: str, value: Any) -> None:
+        """A JSON document without its secrets."""
+        data = json.dumps(redact(value, self.secrets), indent=1).encode() + b"\n"
+        add_file(self.archive, f"{self.top}/{name}", io.BytesIO(data))
+
+    def own_files(self) -> None:
+        """What the installer has written on this machine."""
+        for name in LOGS:
+            content = _text(self.inputs.directory / name).encode(errors="surrogateescape")
+            if content:
+                add_file(self.archive, f"{self.top}/{name.lstrip('.')}", io.BytesIO(redacted(content, self.secrets)))
+
+    def service(self, settings: Settings) -> dict[str, str]:
+        """The service's own view, events and logs; names by address of the hosts that it knows."""
+        rest = RestClient(
+            base_url(self.inputs.rendezvous_ip, settings.rest_port), self.inputs.ca_pem, self.inputs.token,
+            connect_timeout=settings.connect_timeout, read_timeout=settings.read_timeout,
+        )  # fmt: skip
+        found: dict[str, str] = {}
+        try:
+            for infra_env in rest.infra_envs():
+                hosts = rest.hosts(str(infra_env["id"]))
+                found.update(addresses(hosts))
+                self.put(f"service/infra-env-{infra_env['id']}.json", infra_env)
+                self.put(f"service/hosts-{infra_env['id']}.json", hosts)
+                self.put(f"service/events-{infra_env['id']}.json", rest.events(str(infra_env["id"])))
+            for cluster in rest.clusters():
+                self.put(f"service/cluster-{cluster['id']}.json", rest.cluster(str(cluster["id"])))
+                self._logs(rest, str(cluster["id"]))
+            self.note("service: its state and events are here")
+        except (RestError, KeyError) as error:
+            self.note(f"service: {error}", bad=True)
+        finally:
+            rest.close()
+        return found
+
+    def _logs(self, rest: RestClient, cluster_id: str) -> None:
+        packed = self.work / "logs"
+        try:
+            rest.download_logs(cluster_id, packed)
+            count = self._nested(packed, f"{self.top}/service/logs")
+            self.note(f"service: {count} files of logs that hosts have sent")
+        except RestError as error:
+            # 409: no host has sent any, which is so in every installation without trouble.
+            self.note(f"service: no logs: {error}", bad=error.status != 409)
+        except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+            self.note(f"service: its logs cannot be unpacked: {error}", bad=True)
+
+    def _nested(self, packed: Path, folder: str) -> int:
+        """A tar of hosts' archives, or one archive: unpacked, as secrets are found in plain text only."""
+        with tarfile.open(packed, "r:*") as source:
+            members = [m for m in source if m.isreg() and m.name.endswith(".tar.gz")]
+            if not members:
+                return add(self.archive, packed, folder, self.secrets)
+            count = 0
+            for number, member in enumerate(members):
+                inner = self.work / f"logs-{number}"
+                file = source.extractfile(member)
+                assert file is not None
+                with inner.open("wb") as out:
+                    while chunk := file.read(1 << 20):
+                        out.write(chunk)
+                name = Path(member.name).name.removesuffix(".tar.gz")
+                count += add(self.archive, inner, f"{folder}/{name}", self.secrets)
+                inner.unlink()
+            return count
+
+    def nodes(self, settings: Settings) -> dict[str, str]:
+        """Names by address of the nodes that the cluster knows."""
+        kube = Kube(
+            self.inputs.kubeconfig, connect_timeout=settings.connect_timeout, read_timeout=settings.read_timeout
+        )
+        try:
+            return kube.node_addresses()
+        except (KubeError, InstallerError) as error:
+            self.note(f"cluster: {error}")
+            return {}
+        finally:
+            kube.close()
+
+    def hosts(self, names: dict[str, str], access: Access) -> int:
+        """Every host over ssh, several at once; how many gave their part."""
+        done = 0
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            files = {address: self.work / f"host-{number}" for number, address in enumerate(names)}
+            asked = {address: pool.submit(fetch, access, address, files[address]) for address in names}
+            for address, name in names.items():
+                label = f"{name} ({address})" if name and name != address else address
+                problem = asked[address].result()
+                if not problem:
+                    try:
+                        count = add(self.archive, files[address], f"{self.top}/hosts/{address}", self.secrets)
+                    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+                        problem = f"its archive is damaged: {error}"
+                    else:
+                        done += 1
+                        self.note(f"host {label}: {count} files")
+                if problem:
+                    self.note(f"host {label}: {problem}", bad=True)
+                files[address].unlink(missing_ok=True)
+        return done
+
+
+def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Host names by the first address of each host's inventory."""
+    found = {}
+    for host in hosts:
+        try:
+            inventory = json.loads(host.get("inventory") or "{}")
+            nics = inventory.get("interfaces") or []
+            every = [
+                text for nic in nics for key in ("ipv4_addresses", "ipv6_addresses") for text in nic.get(key) or []
+            ]
+            first = str(ip_address(every[0].split("/")[0]))
+        except (ValueError, IndexError, AttributeError, TypeError):
+            continue
+        found[first] = str(host.get("requested_hostname") or inventory.get("hostname") or "")
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def run(
+    directory: Path,
+    access: Access,
+    hosts: Sequence[str] = (),
+    output: Path | None = None,
+    settings: Settings | None = None,
+) -> int:
+    """Gather into DIR/agent-gather-<time>.tar.gz, or ``output``; 0, or 1 when no host and no service answered.
+
+    Raises InstallerError when DIR holds no installation or the archive cannot be written.
+    """
+    inputs = state.load(directory, with_password=False)
+    if access.key is not None and not access.key.is_file():
+        raise ConfigError(f"--key {access.key}: no such file")
+    settings = settings or Settings()
+    top = time.strftime("agent-gather-%Y%m%d%H%M%S")
+    target = output or inputs.directory / f"{top}.tar.gz"
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        # What is in there is for those who may read DIR's secrets.
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with (
+            os.fdopen(handle, "wb") as file,
+            tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive,
+            tempfile.TemporaryDirectory(prefix="node0-gather-", dir=target.parent) as work,
+        ):
+            made = Gathering(inputs, archive, Path(work), top)
+            made.own_files()
+            known = made.service(settings)
+            answered = bool(known) or any(note.startswith("service: its state") for note in made.notes)
+            names = {inputs.rendezvous_ip: "rendezvous host", **known}
+            if not answered:
+                # node0 has left for its disk: the cluster is who knows its nodes now.
+                names.update(made.nodes(settings))
+            names.update({address: names.get(address, "") for address in hosts})
+            count = made.hosts(names, access)
+            add_file(archive, f"{top}/summary.txt", io.BytesIO("".join(f"{n}\n" for n in made.notes).encode()))
+        if not count and not answered:
+            raise InstallerError("nothing could be gathered: neither the service nor any host answers (see above)")
+        partial.replace(target)
+    except OSError as error:
+        raise InstallerError(f"{target}: cannot be written: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    log.info("gathered from %d of %d hosts: %s", count, len(names), target)
+    return 0

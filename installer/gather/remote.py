@@ -1,0 +1,164 @@
+"""One host's part, over ssh: the agent-gather script is sent along, so a host needs nothing of its own for it."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import IO, Any
+
+from installer.waitfor.evidence import safe_parts
+from installer.waitfor.redact import redact
+
+LARGEST_PACKED = 1024**3
+LARGEST_UNPACKED = 4 * 1024**3
+# Secrets are looked for in pieces of this size: whole journals do not fit into memory.
+PIECE = 16 * 1024**2
+CHUNK = 256 * 1024
+# As root, also where the user has to become root first; the script comes on standard input.
+COMMAND = 'if [ "$(id -u)" = 0 ]; then exec bash -s -- -O; else exec sudo -n bash -s -- -O; fi'
+# What ssh says of itself before what matters.
+NOISE = re.compile(r"^(Warning: Permanently added|\*\* )")
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to log in. ``key``: a private key's file, or None for what ssh uses by itself; times in seconds."""
+
+    user: str = "core"
+    key: Path | None = None
+    options: Sequence[str] = ()
+    connect_timeout: int = 10
+    timeout: float = 600.0
+
+    def argv(self, address: str, command: str) -> list[str]:
+        """ssh's command line. A live host has a new host key at each boot, which nobody can know."""
+        options = [f"ConnectTimeout={self.connect_timeout}", "BatchMode=yes", "StrictHostKeyChecking=no"]
+        options += ["UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ServerAliveInterval=15"]
+        given = [part for option in (*self.options, *options) for part in ("-o", option)]
+        key = ["-i", str(self.key), "-o", "IdentitiesOnly=yes"] if self.key else []
+        return ["ssh", "-T", *given, *key, "-l", self.user, "--", address, command]
+
+
+def script() -> bytes:
+    """The same script that lies on a live host as /usr/local/bin/agent-gather."""
+    return (resources.files("installer.ignition") / "data/bin/agent-gather").read_bytes()
+
+
+def fetch(access: Access, address: str, target: Path) -> str:
+    """Write the host's archive (tar.xz) to ``target``; the reason when there is none, else an empty text."""
+    with target.open("wb") as out, tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(
+                access.argv(address, COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+            )
+        except OSError as error:
+            return f"ssh cannot be run: {error.strerror}"
+        problem = _copied(process, out, access.timeout)
+        said.seek(0)
+        lines = [line for line in said.read(65536).decode(errors="replace").splitlines() if not NOISE.match(line)]
+    if problem:
+        return problem
+    if process.returncode:
+        return (lines or [f"ssh ended with {process.returncode}"])[-1][:500]
+    return "" if target.stat().st_size else "the host sent nothing"
+
+
+def _copied(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) -> str:
+    """Send the script and take the answer; why it was cut short, or an empty text."""
+    import threading
+
+    assert process.stdin is not None
+    assert process.stdout is not None
+    end = time.monotonic() + timeout
+    # A host that says nothing for ever is ended by this, whatever its ssh waits for.
+    limit = threading.Timer(timeout, process.kill)
+    limit.start()
+    size = 0
+    try:
+        try:
+            process.stdin.write(script())
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended already; its words say why
+        while chunk := process.stdout.read(CHUNK):
+            size += len(chunk)
+            if size > LARGEST_PACKED:
+                process.kill()
+                return f"the host sent more than {LARGEST_PACKED} bytes"
+            out.write(chunk)
+        process.wait()
+    finally:
+        limit.cancel()
+        process.stdout.close()
+    return f"it did not end within {timeout:.0f} s" if time.monotonic() >= end else ""
+
+
+def add(archive: tarfile.TarFile, packed: Path, folder: str, secrets: tuple[str, ...]) -> int:
+    """Copy plain files of a host's archive below ``folder``, secrets taken out; how many.
+
+    Raises tarfile.TarError, EOFError, OSError, ValueError for an archive that is damaged or too large.
+    """
+    count = total = 0
+    with tarfile.open(packed, "r:*") as source:
+        for member in source:
+            parts = safe_parts(member.name)
+            file = source.extractfile(member) if parts is not None and member.isreg() else None
+            if parts is None or file is None:
+                continue
+            total += member.size
+            if total > LARGEST_UNPACKED:
+                raise ValueError(f"it unpacks to more than {LARGEST_UNPACKED} bytes")
+            # The first part is a folder by the host's name, which is in ours already.
+            name = "/".join((folder, *(parts[1:] or parts)))
+            with tempfile.TemporaryFile() as clean:
+                for piece in pieces(file):
+                    clean.write(redacted(piece, secrets))
+                add_file(archive, name, clean, member.mtime)
+            count += 1
+    return count
+
+
+def add_file(archive: tarfile.TarFile, name: str, file: Any, mtime: float | None = None) -> None:
+    """Put an open file, from its beginning, into the archive; readable by its owner only."""
+    info = tarfile.TarInfo(name)
+    info.size = file.seek(0, io.SEEK_END)
+    info.mtime = mtime if mtime is not None else time.time()
+    info.mode = 0o600
+    file.seek(0)
+    archive.addfile(info, file)
+
+
+def pieces(file: IO[bytes], size: int = PIECE) -> Iterator[bytes]:
+    """The content in pieces that end with a line, so that no secret is cut in two."""
+    rest = b""
+    while chunk := file.read(size):
+        head, newline, rest = (rest + chunk).rpartition(b"\n")
+        if newline:
+            yield head + newline
+        elif len(rest) > 4 * size:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest
+
+
+def redacted(content: bytes, secrets: tuple[str, ...]) -> bytes:
+    """Text without secrets; anything that is not text stays as it is."""
+    if b"\0" in content[:4096]:
+        return content
+    text = content.decode("utf-8", errors="surrogateescape")
+    return shown(text, secrets).encode("utf-8", errors="surrogateescape")
+
+
+def shown(text: str, secrets: tuple[str, ...]) -> str:
+    """The text without secrets."""
+    # With a leading blank it is no JSON document, whose form would change.
+    return str(redact(" " + text, secrets))[1:]
