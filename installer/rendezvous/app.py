@@ -246,7 +246,8 @@ def build(service: Service) -> web.Application:
         app.router.add_get(path, _wrap(service, handler, frozenset()))
     path, schemes, handler = PAGE_STREAM
     open_to_all = service.settings.page_access == "open"
-    app.router.add_get(path, _wrap(service, handler, frozenset() if open_to_all else schemes))
+    # Not HEAD: a stream without a body would have no end that anybody sees.
+    app.router.add_get(path, _wrap(service, handler, frozenset() if open_to_all else schemes), allow_head=False)
     app.router.add_route("*", "/{tail:.*}", _unknown(paths))
 
     async def start(app: web.Application) -> None:

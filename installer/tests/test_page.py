@@ -130,6 +130,7 @@ def test_viewers_are_bounded_and_leave_nothing(tmp_path: Path) -> None:
         answers = [await client.get(PATH) for _ in range(page.MOST_VIEWERS)]
         assert {answer.status for answer in answers} == {200}
         assert (await client.get(PATH)).status == 429
+        assert (await client.head(PATH)).status == 404
         for answer in answers:
             answer.close()
         end = time.monotonic() + 20

@@ -66,7 +66,7 @@ def test_fifty_agents_from_the_lab_command(tmp_path: Path) -> None:
         assert found["registered"] == HOSTS
         assert found["errors"] == {}
         assert found["latency_ms"]["POST hosts"]["count"] == HOSTS
-        assert found["latency_ms"]["GET instructions"]["count"] > 2 * HOSTS
+        assert found["latency_ms"]["GET instructions"]["count"] >= HOSTS
         assert found["service"]["cpu_percent"] > 0
         [cluster] = service.client().call("GET", "/clusters", query={"with_hosts": "true"})
         assert cluster["total_host_count"] == HOSTS
