@@ -80,10 +80,12 @@ def all_is_well(installation: Installation, boots_before: dict[str, str], reboot
         )
 
 
-def lose_and_regain(installation: Installation, name: str) -> None:
-    """One node away and back."""
+def lose_and_regain(installation: Installation, name: str, held: tuple[str | None, int] | None = None) -> None:
+    """One node away and back; what it `held`, an address and its port, is with another as soon as it is away."""
     boots = installation.ready_boots()
     lose(installation, name)
+    if held is not None:
+        assert installation.holder(*held) != name
     installation.lab.nodes[name].power.on()
     all_is_well(installation, boots, {name})
 
@@ -94,12 +96,8 @@ def test_every_master_is_a_voting_member_of_etcd(installation: Installation):
 
 @pytest.mark.disruptive
 def test_the_master_that_holds_the_api_vip_may_be_lost(installation: Installation):
-    victim = installation.holder(installation.topology.api_vip, API_PORT)
-    boots = installation.ready_boots()
-    lose(installation, victim)
-    assert installation.holder(installation.topology.api_vip, API_PORT) != victim
-    installation.lab.nodes[victim].power.on()
-    all_is_well(installation, boots, {victim})
+    held = (installation.topology.api_vip, API_PORT)
+    lose_and_regain(installation, installation.holder(*held), held)
 
 
 @pytest.mark.disruptive
@@ -110,12 +108,8 @@ def test_a_master_that_does_not_hold_the_api_vip_may_be_lost(installation: Insta
 
 @pytest.mark.disruptive
 def test_the_node_that_holds_the_ingress_vip_may_be_lost(installation: Installation):
-    victim = installation.holder(installation.topology.ingress_vip, HTTPS_PORT)
-    boots = installation.ready_boots()
-    lose(installation, victim)
-    assert installation.holder(installation.topology.ingress_vip, HTTPS_PORT) != victim
-    installation.lab.nodes[victim].power.on()
-    all_is_well(installation, boots, {victim})
+    held = (installation.topology.ingress_vip, HTTPS_PORT)
+    lose_and_regain(installation, installation.holder(*held), held)
 
 
 @pytest.mark.disruptive

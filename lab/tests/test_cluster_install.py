@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from lab.release.cluster import bootkube, certs, ignition, install, machineconfig, payload, tls
-from lab.release.cluster.errors import ConfigError
+from lab.release.cluster.errors import ConfigError, WaitError
 from lab.release.cluster.installconfig import parse
 from lab.release.cluster.pod import RESOURCES
 
@@ -209,6 +209,17 @@ def test_serving_certificates_carry_the_names_by_which_they_are_reached(bootstra
     key = serialization.load_pem_private_key(files["etcd-certs/server.key"].encode(), None)
     cert = x509.load_pem_x509_certificate(files["etcd-certs/server.crt"].encode())
     assert key.public_key() == cert.public_key()
+
+
+def test_turns_are_taken_by_files_and_not_for_ever(tmp_path, monkeypatch):
+    host = bootkube.Host(tmp_path, tmp_path, tmp_path, "192.0.2.10", "n1", "debian")
+    bootkube.say(host, "rendered")
+    assert [p.name for p in (tmp_path / bootkube.TURNS).iterdir()] == ["said-rendered"]
+    (tmp_path / bootkube.TURNS / "told-stopped").touch()
+    bootkube.expect(host, "stopped")
+    monkeypatch.setattr(bootkube, "TURN_SECONDS", -1.0)
+    with pytest.raises(WaitError, match="operators-stopped"):
+        bootkube.expect(host, "operators-stopped")
 
 
 def test_rendering_twice_gives_the_same_machine_config(bootstrapped):

@@ -30,7 +30,7 @@ from lab.release.cluster import (
     tls,
 )
 from lab.release.cluster.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
-from lab.release.cluster.errors import ClusterError
+from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.ignition import Config, file, unit
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.pod import RESOURCES, Stage, StaticPod
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 #: Directory of the files by which the script and this program take turns.
 TURNS = "turns"
+TURN_SECONDS = 20 * 60.0
 API_SECONDS = 20 * 60.0  # §2.8
 JOIN_SECONDS = 60 * 60.0
 ASSETS_SECONDS = 60 * 60.0
@@ -203,8 +204,11 @@ def say(host: Host, word: str) -> None:
 
 
 def expect(host: Host, word: str) -> None:
-    """Wait for bootkube.sh's word; it ends this container when it fails itself."""
+    """Wait for bootkube.sh's word, which follows when containers have stopped. Raises WaitError."""
+    deadline = time.monotonic() + TURN_SECONDS
     while not (host.assets / TURNS / f"told-{word}").exists():
+        if time.monotonic() > deadline:
+            raise WaitError(f"the word {word!r} of bootkube.sh", TURN_SECONDS, "nothing")
         time.sleep(1.0)
 
 
