@@ -95,7 +95,7 @@ class Machine:
 
 
 class Fleet:
-    """Machines against one service's engine (a World of test_rendezvous_engine)."""
+    """Machines against one service's engine (a World of world_kit)."""
 
     def __init__(self, world: Any, machines: list[Machine], **cluster: Any) -> None:
         self.world, self.machines = world, machines

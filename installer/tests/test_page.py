@@ -25,8 +25,8 @@ from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.errors import ConfigurationError
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
-from installer.tests.test_rendezvous_engine import World
 from installer.tests.test_rendezvous_safety import KEYS, header
+from installer.tests.world_kit import World
 
 PATH = "/page/stream"
 Use = Callable[[TestClient, Fleet, Service], Awaitable[None]]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from installer.rendezvous import connectivity, hosts
 from installer.rendezvous.enums import ClusterStatus, HostStatus, Role
 from installer.tests.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
-from installer.tests.test_rendezvous_engine import World
+from installer.tests.world_kit import World
 
 BOOTSTRAP = 1
 Make = Callable[..., Fleet]

@@ -25,7 +25,7 @@ from installer.rendezvous.redact import redact
 from installer.rendezvous.routes import NOT_OFFERED, OPEN, ROUTES, USER
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import PULL_SECRET, make_keys
-from installer.tests.test_rendezvous_engine import World
+from installer.tests.world_kit import World
 
 KEYS = make_keys()
 EVERY = (*((m, p, s) for m, p, s, _ in ROUTES), *((m, p, frozenset({USER})) for m, p, _ in NOT_OFFERED))

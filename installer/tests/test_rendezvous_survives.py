@@ -22,7 +22,7 @@ from installer.rendezvous.enums import StepType
 from installer.rendezvous.store import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import REPOSITORY
-from installer.tests.test_rendezvous_engine import World
+from installer.tests.world_kit import World
 
 # Writes cluster N with its event in one change, then says that N is kept.
 WRITER = """

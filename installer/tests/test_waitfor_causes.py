@@ -18,8 +18,8 @@ from installer.rendezvous import clusters, hints, hosts
 from installer.rendezvous.errors import ServiceError
 from installer.rendezvous.views import Views, encode
 from installer.tests.fleet_kit import API_VIP, Fleet, Machine, Network
-from installer.tests.test_rendezvous_engine import World
 from installer.tests.test_waitfor_run import QUICK, Moment, Run, run
+from installer.tests.world_kit import World
 
 __all__ = ["run"]
 SHORT = replace(QUICK, bootstrap=1.5)

@@ -1,0 +1,103 @@
+"""A service's engine over a store of its own, with a clock that tests turn, and without a network."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from installer.rendezvous import (
+    clusters,
+    hosts,
+    hwreqs,
+    infra_envs,
+    replies,
+    settings,
+)
+from installer.rendezvous.engine import Engine
+from installer.rendezvous.enums import StepType
+from installer.rendezvous.model import Host
+from installer.rendezvous.store import Store
+from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
+
+HOST_ID = "00000000-0000-4000-8000-000000000001"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.at = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def go(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+class World:
+    def __init__(self, directory: Path, **env: str) -> None:
+        self.clock = Clock()
+        config = settings.load(
+            {
+                "WORK_DIR": str(directory),
+                "HW_VALIDATOR_REQUIREMENTS": SMALL,
+                "REGISTRIES_CONF": str(directory / "registries.conf"),
+                "INSTALLER_IMAGE": "r.example/installer@sha256:1",
+                **env,
+            }
+        )
+        store = Store(config.db_path)
+        self.engine = Engine(store, config, hwreqs.load(config), self.clock)
+        self.store = store
+
+    def cluster(self, **changes: Any) -> tuple[str, str]:
+        cluster = clusters.register(self.engine, {**CLUSTER, **changes})
+        body = {"name": "ostest", "pull_secret": PULL_SECRET, "cluster_id": cluster.id}
+        return cluster.id, infra_envs.register(self.engine, body).id
+
+    def reply(self, infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = HOST_ID) -> None:
+        text = output if isinstance(output, str) else json.dumps(output)
+        body = {
+            "step_type": kind.value,
+            "step_id": "x",
+            "exit_code": code,
+            "output": text,
+            "error": "" if not code else text,
+        }
+        replies.receive(self.engine, infra_env_id, host_id, body)
+
+    def known(self, **changes: Any) -> tuple[str, str]:
+        cluster_id, infra_env_id = self.cluster()
+        hosts.register(self.engine, infra_env_id, HOST_ID, "")
+        self.poll(infra_env_id)
+        self.reply(infra_env_id, StepType.INVENTORY, inventory(**changes))
+        return cluster_id, infra_env_id
+
+    def poll(self, infra_env_id: str, host_id: str = HOST_ID) -> list[str]:
+        now = int(self.clock().timestamp())
+        found = hosts.next_steps(self.engine, infra_env_id, host_id, "", now)
+        return [item["step_type"] for item in found["instructions"]]
+
+    def host(self, infra_env_id: str, host_id: str = HOST_ID) -> Host:
+        return self.store.host(infra_env_id, host_id)
+
+    def installing(self) -> tuple[str, str]:
+        cluster_id, infra_env_id = self.known()
+        clusters.install(self.engine, cluster_id)
+        clusters.finish_preparation(self.engine, cluster_id, {"bootstrap.ign": b"{}"}, "")
+        self.reply(
+            infra_env_id, StepType.DISK_SPEED, {"path": "/dev/disk/by-path/pci-0000:04:00.0", "io_sync_duration": 5}
+        )
+        images = [{"name": "r.example/installer@sha256:1", "result": "success", "size_bytes": 1, "time": 1.0}]
+        self.reply(infra_env_id, StepType.IMAGES, {"images": images})
+        return cluster_id, infra_env_id
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
+    max_leaves=8,
+)
