@@ -13,8 +13,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from filelock import FileLock
-
 from installer.create import cache
 from installer.errors import ReleaseError
 from installer.image import cpio
@@ -51,12 +49,15 @@ def agent_archive(release: Release) -> bytes:
     folder = cache.files_folder(image)
     path = folder / ARCHIVE
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):
-            if not cache.is_whole(path):
-                _make(release, image, path)
-                cache.stamp_of(path).write_text(cache.stamp(path))
-            found = path.read_bytes()
+        if not cache.is_whole(path):
+            from filelock import FileLock  # to import it takes longer than to find that it is not needed
+
+            folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder / ".lock"):
+                if not cache.is_whole(path):
+                    _make(release, image, path)
+                    cache.stamp_of(path).write_text(cache.stamp(path))
+        found = path.read_bytes()
     except OSError as error:
         raise ReleaseError(image, f"cannot keep the files of {TAG} in {folder}: {error.strerror or error}") from error
     if not found:

@@ -10,8 +10,6 @@ import logging
 import os
 from pathlib import Path
 
-from filelock import FileLock
-
 from installer.create import cache, stream
 from installer.errors import FileNotInImage, NotPublished, ReleaseError
 from installer.progress import Progress
@@ -49,11 +47,13 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
     name = f"coreos-{architecture}.iso"
     folder = cache.folder_of(image)
     iso = folder / name
+    if _known(release, architecture, iso):
+        return iso
+    from filelock import FileLock  # to import it takes longer than all else that is done where it is not needed
+
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder / ".lock"):
-        if cache.is_whole(iso):
-            cache.remember(release.pullspec, architecture, iso)
-            log.info("Using cached Base ISO %s", iso)
+        if _known(release, architecture, iso):
             return iso
         log.info("Extracting base ISO from release payload")
         partial, checksum = folder / f".{name}.partial", folder / f"{name}.sha256"
@@ -81,6 +81,15 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
     return iso
 
 
+def _known(release: Release, architecture: str, iso: Path) -> bool:
+    """Whether the cache has it; then it is noted and said. Raises OSError."""
+    if not cache.is_whole(iso):
+        return False
+    cache.remember(release.pullspec, architecture, iso)
+    log.info("Using cached Base ISO %s", iso)
+    return True
+
+
 def _published(release: Release, image: str, architecture: str) -> Path:
     """The ISO that the stream metadata names, from the cache or downloaded. Raises ReleaseError, OSError."""
     try:
@@ -89,6 +98,8 @@ def _published(release: Release, image: str, architecture: str) -> Path:
         text = f"base ISO for {architecture} not found in release image, check release image architecture: {error}"
         raise ReleaseError(image, text) from error
     iso = cache.cache_dir() / found.sha256[:16] / f"coreos-{architecture}.iso"
+    from filelock import FileLock
+
     iso.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(iso.parent / ".lock"):
         if not cache.is_whole(iso):

@@ -12,6 +12,7 @@ from installer.config.fielderror import aggregate, forbidden, required
 from installer.config.types import InstallConfig
 from installer.create import agent_files, base_iso
 from installer.create.cache import RELEASE_OVERRIDE, os_override
+from installer.create.known import KnownReleases
 from installer.errors import AssetError, ConfigError, FileNotInImage, NotPublished, ReleaseError, ReleaseNotByDigest
 from installer.release import DigestSource, RegistryAccess, Release
 from installer.release.access import NEVER_CONTACT
@@ -70,7 +71,7 @@ def read_payload(config: InstallConfig, tags: Iterable[str], want_rootfs: bool =
     stage = f'failed to fetch {TARGET}: failed to fetch dependency of "{TARGET}"'
     try:
         with access(config) as registry:
-            release = Release(pullspec, registry)
+            release = Release(pullspec, registry, KnownReleases(registry))
             _check_architecture(config, release)
             components = {tag: release.image_for(tag) for tag in tags}
             rootfs = _rootfs_url(config, release) if want_rootfs else ""

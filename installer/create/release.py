@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from installer.config.types import InstallConfig
 from installer.create import payload
 from installer.create.cache import RELEASE_OVERRIDE
+from installer.create.known import KnownReleases
 from installer.errors import AssetError, ReleaseError
-from installer.release import RegistryAccess, Release
+from installer.release import Release
 
 
 def expected_release() -> str:
@@ -20,10 +21,9 @@ def expected_release() -> str:
 def read_release(config: InstallConfig, tags: Iterable[str], target: str) -> tuple[str, str, dict[str, str]]:
     """(pullspec, version, pullspecs of components) of the release, without its base ISO. Raises AssetError."""
     pullspec = payload.release_image()
-    sources = payload.digest_sources(config)
     try:
-        with RegistryAccess(config.pull_secret, sources, config.additional_trust_bundle) as registry:
-            release = Release(pullspec, registry)
+        with payload.access(config) as registry:
+            release = Release(pullspec, registry, KnownReleases(registry))
             return pullspec, release.version, {tag: release.image_for(tag) for tag in tags}
     except ReleaseError as error:
         raise AssetError(f'failed to fetch {target}: failed to fetch dependency of "{target}"', error) from error

@@ -10,6 +10,6 @@ blob against its digest. Used by the command line and, inside its container, by 
 """
 
 from installer.release.access import DigestSource, RegistryAccess, registries_conf
-from installer.release.payload import Release
+from installer.release.payload import Content, Release
 
-__all__ = ["DigestSource", "RegistryAccess", "Release", "registries_conf"]
+__all__ = ["Content", "DigestSource", "RegistryAccess", "Release", "registries_conf"]

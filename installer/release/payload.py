@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from installer.errors import FileNotInImage, ReleaseError, ReleaseNotByDigest, UnknownTag
 from installer.release.access import RegistryAccess
@@ -27,15 +28,33 @@ def repository_of(pullspec: str) -> str:
     return head if colon and "/" not in tail else name
 
 
-class Release:
-    """One release image. Nothing is fetched before it is asked for; what was fetched is kept."""
+@dataclass(frozen=True)
+class Content:
+    """What a release image says of itself: the files of its last layer by path, and its configuration's GOARCH."""
 
-    def __init__(self, pullspec: str, access: RegistryAccess) -> None:
+    files: dict[str, bytes]
+    architecture: str
+
+
+class Memory(Protocol):
+    """Remembers releases between runs."""
+
+    def recall(self, pullspec: str) -> Content | None:
+        """What was kept of it, if that can be relied on."""
+
+    def keep(self, pullspec: str, content: Content) -> None:
+        """Keep it."""
+
+
+class Release:
+    """One release image. Nothing is fetched before it is asked for; what was fetched is kept, in `memory` for good."""
+
+    def __init__(self, pullspec: str, access: RegistryAccess, memory: Memory | None = None) -> None:
         self.pullspec = pullspec
         self._access = access
-        self._files: dict[str, bytes] | None = None
+        self._memory = memory
+        self._content: Content | None = None
         self._references: dict[str, Any] | None = None
-        self._architecture: str | None = None
 
     def check_by_digest(self) -> None:
         """Raise ReleaseNotByDigest when mirrors are meant for this image but cannot apply (reference §1.6)."""
@@ -43,35 +62,41 @@ class Release:
             if source.covers(repository_of(self.pullspec)) and not _DIGEST.search(self.pullspec):
                 raise ReleaseNotByDigest(self.pullspec, source.source)
 
-    def _load(self) -> dict[str, bytes]:
-        if self._files is None:
+    def _load(self) -> Content:
+        if self._content is None:
             self.check_by_digest()
-            with ImageProxy(self._access) as proxy:
-                image = proxy.open_image(self.pullspec)
-                self._architecture = str(image.config().get("architecture", ""))
-                digest, size = image.layers()[-1]
-                # From the last layer only, as `oc adm release info` reads it.
-                files: dict[str, bytes] = {}
+            known = self._memory.recall(self.pullspec) if self._memory is not None else None
+            self._content = known or self._fetch()
+            if known is None and self._memory is not None:
+                self._memory.keep(self.pullspec, self._content)
+        return self._content
 
-                def keep(name: str, data: IO[bytes], _dest: Path | None, _mode: int) -> None:
-                    files[name] = data.read()
+    def _fetch(self) -> Content:
+        with ImageProxy(self._access) as proxy:
+            image = proxy.open_image(self.pullspec)
+            architecture = str(image.config().get("architecture", ""))
+            digest, size = image.layers()[-1]
+            # From the last layer only, as `oc adm release info` reads it.
+            files: dict[str, bytes] = {}
 
-                with image.blob(digest, size) as (fd, _size), open_layer(fd, self.pullspec) as archive:
-                    take(archive, {REFERENCES: None, METADATA: None}, keep)
-            for path in (REFERENCES, METADATA):
-                if path not in files:
-                    raise ReleaseError(
-                        self.pullspec, f"image {self.pullspec} is not a release image: its last layer has no {path}"
-                    )
-            self._files = files
-        return self._files
+            def keep(name: str, data: IO[bytes], _dest: Path | None, _mode: int) -> None:
+                files[name] = data.read()
+
+            with image.blob(digest, size) as (fd, _size), open_layer(fd, self.pullspec) as archive:
+                take(archive, {REFERENCES: None, METADATA: None}, keep)
+        for path in (REFERENCES, METADATA):
+            if path not in files:
+                raise ReleaseError(
+                    self.pullspec, f"image {self.pullspec} is not a release image: its last layer has no {path}"
+                )
+        return Content(files, architecture)
 
     @property
     def references(self) -> dict[str, Any]:
         """The ImageStream of release-manifests/image-references."""
         if self._references is None:
             try:
-                stream = json.loads(self._load()[REFERENCES])
+                stream = json.loads(self._load().files[REFERENCES])
             except ValueError as error:
                 raise ReleaseError(self.pullspec, f"{REFERENCES} of {self.pullspec} is not JSON: {error}") from error
             if not isinstance(stream, dict) or stream.get("kind") != "ImageStream":
@@ -82,13 +107,13 @@ class Release:
     @property
     def version(self) -> str:
         """The release's version, e.g. 4.18.1."""
-        return str(json.loads(self._load()[METADATA]).get("version") or self.references["metadata"]["name"])
+        return str(json.loads(self._load().files[METADATA]).get("version") or self.references["metadata"]["name"])
 
     @property
     def architecture(self) -> str:
         """`multi`, or the GOARCH of the release image (reference/installer.md §1.2 rule 36)."""
-        metadata = json.loads(self._load()[METADATA]).get("metadata") or {}
-        return str(metadata.get("release.openshift.io/architecture") or self._architecture)
+        metadata = json.loads(self._load().files[METADATA]).get("metadata") or {}
+        return str(metadata.get("release.openshift.io/architecture") or self._load().architecture)
 
     def image_for(self, tag: str) -> str:
         """The pullspec, by digest, of component `tag`; UnknownTag if the payload has none."""

@@ -1,0 +1,68 @@
+"""Which images a release names, kept between runs: what a digest names does not change, so it is fetched once.
+
+It counts only for those who ask as before (same pull secret, mirrors, certificates): any other access has yet to be
+seen to work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import secrets
+from pathlib import Path
+
+from installer.config.state import write_private
+from installer.create import cache
+from installer.errors import StateError
+from installer.release import Content, RegistryAccess, registries_conf
+
+log = logging.getLogger(__name__)
+
+
+class KnownReleases:
+    """A `Memory` of releases in the cache directory, for one way to reach registries.
+
+    Files are readable by their owner only, and hold a salted hash of that way: it is made with the pull secret.
+    """
+
+    def __init__(self, access: RegistryAccess) -> None:
+        way = [access.pull_secret, registries_conf(access.sources), access.trust_bundle, access.architecture]
+        self._way = json.dumps(way).encode()
+
+    def recall(self, pullspec: str) -> Content | None:
+        """What was kept, None if that was another way, nothing, or cannot be read."""
+        path = _path(pullspec)
+        if path is None:
+            return None
+        try:
+            kept = json.loads(path.read_bytes())
+            if kept["access"] != self._hash(kept["salt"]):
+                return None
+            return Content({name: text.encode() for name, text in kept["files"].items()}, kept["architecture"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def keep(self, pullspec: str, content: Content) -> None:
+        """Keep it. A full or read-only disk costs nothing but time, the next time."""
+        path = _path(pullspec)
+        if path is None:
+            return
+        salt = secrets.token_hex(16)
+        try:
+            files = {name: data.decode() for name, data in content.files.items()}
+            kept = {"salt": salt, "access": self._hash(salt), "architecture": content.architecture, "files": files}
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(path, json.dumps(kept).encode())
+        except (OSError, StateError, ValueError) as error:
+            log.debug("release payload is not kept: %s", error)
+
+    def _hash(self, salt: str) -> str:
+        return hashlib.sha256(bytes.fromhex(salt) + self._way).hexdigest()
+
+
+def _path(pullspec: str) -> Path | None:
+    """Where a release by digest is kept; None for one by tag, which may change."""
+    found = re.search(r"@sha256:([0-9a-f]{64})$", pullspec)
+    return cache.cache_dir().with_name("release_cache") / f"{found[1]}.json" if found else None
