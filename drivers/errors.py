@@ -45,6 +45,10 @@ class ScreenshotError(DriverError):
     """No picture of the screen could be had."""
 
 
+class BrowserError(DriverError):
+    """A browser did not answer, refused, or has ended."""
+
+
 class ConsoleTimeout(DriverError):
     """The serial line did not say what was waited for; `tail` holds its last lines."""
 

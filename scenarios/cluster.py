@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 import socket
 import ssl
@@ -11,6 +12,7 @@ import subprocess
 import urllib.request
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ from scenarios.ids import edit_agent_config
 CREATE_IMAGE_SECONDS = 300
 BOOTSTRAP_SECONDS = 3600  # the documented limit: a busy machine is slow, not broken
 INSTALL_SECONDS = 3600
+STOPPED_SECONDS = 600
+WAIT_FOR_FAILED = 5  # installer.md §8.3: bootstrap failed
 
 
 def said(result: subprocess.CompletedProcess[str]) -> str:
@@ -62,7 +66,7 @@ class Deployment:
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", "debug"],
             env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec},
-            name="-".join(word for word in words if not word.startswith("-")),
+            name="-".join(takewhile(lambda word: not word.startswith("-"), words)),
             timeout=timeout,
         )
 
@@ -119,6 +123,38 @@ class Deployment:
             result = self.wait_for(target, seconds)
             assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{said(result)[-4000:]}"
         return Installation(self)
+
+    def stop(self) -> Stopped:
+        """Everything, to where `wait-for bootstrap-complete` gives up; fails when it does not, or not as documented."""
+        self.create_image()
+        self.boot()
+        result = self.wait_for("bootstrap-complete", STOPPED_SECONDS)
+        assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
+        return Stopped(self, result)
+
+
+@dataclass
+class Stopped:
+    """An installation that `wait-for bootstrap-complete` has given up on; its live hosts are still up."""
+
+    deployment: Deployment
+    result: subprocess.CompletedProcess[str]
+
+    @property
+    def lab(self) -> Lab:
+        """The lab that it runs in."""
+        return self.deployment.lab
+
+    def told(self, host: str, validation: str) -> str:
+        """What wait-for said of a host's validation that failed."""
+        found = [
+            match["message"].replace('\\"', '"')
+            for line in said(self.result).splitlines()
+            if "level=error" in line
+            and (match := re.search(rf"Host {host} validation {validation} failed: (?P<message>.*?)\"?$", line))
+        ]
+        assert found, f"no error line names {host} and {validation}:\n{said(self.result)[-3000:]}"
+        return found[0]
 
 
 @dataclass

@@ -8,9 +8,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import pytest
 
@@ -20,14 +21,15 @@ from lab.lab import Lab
 from lab.paths import cache_dir, labs_dir
 from lab.release.build import Release, build_release
 from lab.report import TESTS, write
-from scenarios.cluster import Deployment, Installation
+from scenarios.cluster import Deployment, Installation, Stopped
 from scenarios.ids import TOPOLOGIES, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
-INSTALLED = pytest.StashKey["_Installed"]()
+SHARED = pytest.StashKey["_Shared[Installation] | _Shared[Stopped]"]()
+T = TypeVar("T", Installation, Stopped)
 _MESSAGE_LINES = 5
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
 
@@ -109,7 +111,7 @@ def release() -> Release:
 def _new_trouble(item: pytest.Item) -> list[str]:
     """What kernels said of themselves on the consoles of the test's lab that no test before it has been failed for."""
     used = getattr(item, "funcargs", {})
-    subject = used.get("deployment") or used.get("installation")
+    subject = used.get("deployment") or used.get("installation") or used.get("stopped")
     if subject is None:
         return []
     told = item.session.stash.setdefault(TOLD, set())
@@ -195,40 +197,37 @@ def deployment(request: pytest.FixtureRequest, release: Release) -> Iterator[Dep
         yield deployed
 
 
-class _Installed:
-    """The cluster that the tests of one scenario look at, or why there is none; its lab ends with `close`."""
+class _Shared(Generic[T]):
+    """What the tests of one scenario look at, or why there is none; its lab ends with `close`."""
 
-    def __init__(self, request: pytest.FixtureRequest, release: Release) -> None:
-        self.scenario_id: str = request.param
+    def __init__(self, scenario_id: str, make: Callable[[ExitStack], T]) -> None:
+        self.scenario_id = scenario_id
         self._lab = ExitStack()
-        self._cluster: Installation | None = None
+        self._subject: T | None = None
         self._failure: Exception | None = None
-        kept = request.config.getoption("--lab")
         try:
-            if kept:
-                self._cluster = _installed_already(self.scenario_id, kept, release)
-            else:
-                self._cluster = self._lab.enter_context(_deployed(request, release)).install()
+            self._subject = make(self._lab)
         except Exception as error:
             self._failure = error
 
-    def get(self) -> Installation:
-        """The cluster; raises what its installation failed with, for every test anew."""
-        if self._cluster is None:
+    def get(self, scenario_id: str) -> T:
+        """The subject; raises what making it failed with, for every test anew."""
+        assert self.scenario_id == scenario_id, "tests of two scenarios are mixed"
+        if self._subject is None:
             raise self._failure or AssertionError("it has been closed")
-        return self._cluster
+        return self._subject
 
     def close(self) -> None:
         """Collect evidence and end the lab, or keep it."""
-        self._cluster = None
+        self._subject = None
         self._lab.close()
 
 
 def _close(session: pytest.Session) -> None:
-    installed = session.stash.get(INSTALLED, None)
-    if installed is not None:
-        del session.stash[INSTALLED]
-        installed.close()
+    shared = session.stash.get(SHARED, None)
+    if shared is not None:
+        del session.stash[SHARED]
+        shared.close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -247,9 +246,27 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture
 def installation(request: pytest.FixtureRequest, release: Release) -> Installation:
     """An installed cluster, made once for all tests of an id. Parametrise with a scenario id."""
+    scenario_id, kept = str(request.param), request.config.getoption("--lab")
+
+    def make(labs: ExitStack) -> Installation:
+        if kept:
+            return _installed_already(scenario_id, kept, release)
+        return labs.enter_context(_deployed(request, release)).install()
+
     stash = request.session.stash
-    if INSTALLED not in stash:
-        stash[INSTALLED] = _Installed(request, release)
-    installed = stash[INSTALLED]
-    assert installed.scenario_id == request.param, "tests of two scenarios are mixed"
-    return installed.get()
+    if SHARED not in stash:
+        stash[SHARED] = _Shared(scenario_id, make)
+    found = stash[SHARED].get(scenario_id)
+    assert isinstance(found, Installation)
+    return found
+
+
+@pytest.fixture
+def stopped(request: pytest.FixtureRequest, release: Release) -> Stopped:
+    """An installation that wait-for has given up on, made once for all tests of an id. Parametrise with an id."""
+    scenario_id, stash = str(request.param), request.session.stash
+    if SHARED not in stash:
+        stash[SHARED] = _Shared(scenario_id, lambda labs: labs.enter_context(_deployed(request, release)).stop())
+    found = stash[SHARED].get(scenario_id)
+    assert isinstance(found, Stopped)
+    return found

@@ -1,32 +1,103 @@
 """Installations that must fail, and say why."""
 
+import json
 import re
+import tarfile
+from pathlib import Path
 
 import pytest
 
 from lab.layout import BRIDGE
-from scenarios.cluster import Deployment, said
+from scenarios.cluster import WAIT_FOR_FAILED, Deployment, Stopped, said
+from scenarios.page import card, watching
 
-WAIT_FOR_FAILED = 5  # installer.md §8.3: bootstrap failed
+GATHER_SECONDS = 600
+NO_DISK = "has-min-valid-disks"
+# What no archive may hold whatever its value: signed tokens and private keys.
+SECRETS = re.compile(rb"eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}|-----BEGIN [A-Z ]*PRIVATE KEY-----\s")
+
+small_disk = pytest.mark.parametrize("stopped", ["sno-ipv4-static-uefi-small_disk"], indirect=True)
 
 
-@pytest.mark.parametrize("deployment", ["sno-ipv4-static-uefi-small_disk"], indirect=True)
-def test_a_disk_too_small_is_named_with_what_was_found_and_needed(deployment: Deployment):
-    deployment.create_image()
-    deployment.boot()
-    result = deployment.wait_for("bootstrap-complete", timeout=600)
-    assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
-    host = deployment.topology.nodes[0]
-    [line] = [
-        text
-        for text in said(result).splitlines()
-        if "level=error" in text and "has-min-valid-disks" in text and host.name in text
-    ][:1] or [""]
-    assert line, f"no error line names {host.name} and has-min-valid-disks:\n{said(result)[-3000:]}"
+def state_of(deployment: Deployment) -> dict[str, str]:
+    """What the installer has left for those who wait: the service's CA and the watcher's token are in it."""
+    found: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
+    return found
+
+
+@small_disk
+def test_a_disk_too_small_is_named_with_what_was_found_and_needed(stopped: Stopped):
+    line = stopped.told(stopped.deployment.topology.nodes[0].name, NO_DISK)
     sizes = re.findall(r"(\d+(?:\.\d+)?) ?Gi?B", line)
     assert len(sizes) >= 2, f"found and needed size are not both in: {line}"
-    logs = list(deployment.directory.glob("logs/**/*"))
+    logs = list(stopped.deployment.directory.glob("logs/**/*"))
     assert any(path.is_file() and path.stat().st_size for path in logs), "wait-for left no logs"
+
+
+@small_disk
+def test_the_page_shows_the_host_and_says_what_wait_for_said(stopped: Stopped):
+    host = stopped.deployment.topology.nodes[0]
+    screens = stopped.lab.artifacts / "screens"
+    screens.mkdir(exist_ok=True)
+    with watching(stopped.lab, host.ip, state_of(stopped.deployment)["serviceCACert"]) as page:
+        page.until(f"{card(host.name)}.includes({json.dumps(NO_DISK)})")
+        page.picture(screens / "page.png")
+        shown = str(page.js(card(host.name)))
+        assert f"failure {NO_DISK}: {stopped.told(host.name, NO_DISK)}" in shown.splitlines(), shown
+        assert "insufficient" in shown
+        assert f"Cluster {stopped.deployment.topology.cluster_domain}" in page.text()
+        assert page.complaints == []
+
+
+def secrets_of(deployment: Deployment) -> dict[str, bytes]:
+    """Every secret of the installation that a user or the lab holds."""
+    [login] = json.loads(deployment.access.pull_secret)["auths"].values()
+    texts = {
+        "watcher's token": state_of(deployment)["watcherToken"],
+        "pull secret": login["auth"],
+        "registry's password": deployment.lab.credentials.registry_password,
+        "kubeadmin's password": (deployment.directory / "auth/kubeadmin-password").read_text().strip(),
+        "SSH key": deployment.lab.ssh_key.read_text().splitlines()[1],
+    }
+    assert all(len(text) >= 8 for text in texts.values()), "a secret that cannot be looked for"
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def unpacked(archive: Path) -> dict[str, bytes]:
+    """The files of a gathered archive, by path below its one folder."""
+    with tarfile.open(archive) as source:
+        files = {member.name: source.extractfile(member) for member in source if member.isreg()}
+        return {name.partition("/")[2]: file.read() for name, file in files.items() if file is not None}
+
+
+@small_disk
+def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secret(stopped: Stopped):
+    deployment = stopped.deployment
+    host = deployment.topology.nodes[0]
+    archive = deployment.directory / "gathered.tar.gz"
+    with stopped.lab.phase("gather"):
+        result = deployment.agent(
+            "gather", "--key", str(stopped.lab.ssh_key), "--output", str(archive), timeout=GATHER_SECONDS
+        )
+    assert result.returncode == 0, said(result)[-2000:]
+    files = unpacked(archive)
+    for name, secret in secrets_of(deployment).items():
+        assert not [path for path, content in files.items() if secret in content], f"the {name} is in the archive"
+    assert not [path for path, content in files.items() if SECRETS.search(content)], "a token or key is in the archive"
+
+    mine = f"hosts/{host.ip}"
+    journal = files[f"{mine}/journal.log"].decode(errors="replace")
+    for source in ("assisted-service.sh", "start-agent.sh", "NetworkManager", "kernel"):
+        assert re.search(rf" {re.escape(source)}(\[\d+\])?: ", journal), f"nothing of {source} is in the journal"
+    nics = json.loads(files[f"{mine}/network/addr.json"])
+    assert host.ip in [address.get("local") for nic in nics for address in nic["addr_info"]]
+    assert json.loads(files[f"{mine}/network/route.json"])
+    assert "assisted-service" in files[f"{mine}/system/podman-ps"].decode()
+    [hosts] = [json.loads(content) for path, content in files.items() if path.startswith("service/hosts-")]
+    assert [item["requested_hostname"] for item in hosts] == [host.name]
+    [events] = [json.loads(content) for path, content in files.items() if path.startswith("service/events-")]
+    assert any(stopped.told(host.name, NO_DISK) in event["message"] for event in events)
+    assert host.ip in files["summary.txt"].decode()
 
 
 @pytest.mark.nightly

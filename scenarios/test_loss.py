@@ -3,11 +3,10 @@
 import pytest
 
 from lab.waiting import wait_until
-from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, Deployment, Installation, said
+from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, WAIT_FOR_FAILED, Deployment, Installation, said
 
 pytestmark = pytest.mark.nightly
 
-WAIT_FOR_FAILED = 5  # installer.md §8.3: bootstrap failed
 DISK_SECONDS = 1800
 SERVICE = "assisted-service.service"
 

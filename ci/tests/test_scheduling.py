@@ -152,11 +152,12 @@ LIFE = """
 import pytest
 from types import SimpleNamespace
 from scenarios import conftest as wiring
+from scenarios.cluster import Installation, Stopped
 
 SEEN = []
 
-class Cluster(SimpleNamespace):
-    pass
+def of(kind, lab):
+    return type("Fake", (kind,), {"__init__": lambda self: None, "lab": lab})()
 
 @pytest.fixture
 def release():
@@ -172,8 +173,8 @@ def labs(request):
         lab = SimpleNamespace(id=request.param, kernel_trouble=dict)
         def install():
             assert "bad" not in request.param, "no cluster"
-            return Cluster(lab=lab)
-        yield SimpleNamespace(install=install, lab=lab)
+            return of(Installation, lab)
+        yield SimpleNamespace(install=install, stop=lambda: of(Stopped, lab), lab=lab)
         SEEN.append(f"down {request.param}")
 
     wiring._deployed = deployed
@@ -190,16 +191,28 @@ def test_one(installation):
 def test_two(installation):
     SEEN.append(f"test {installation.lab.id}")
 
+halted = pytest.mark.parametrize("stopped", ["sno-halted"], indirect=True)
+
+@halted
+def test_three(stopped):
+    SEEN.append(f"test {stopped.lab.id}")
+
+@halted
+def test_four(stopped):
+    SEEN.append(f"test {stopped.lab.id}")
+
 @pytest.mark.parametrize("scenario", ["sno-other"])
-def test_three(scenario):
-    assert SEEN == ["up sno-bad", "down sno-bad", "up sno-good", "test sno-good", "test sno-good", "down sno-good"]
+def test_five(scenario):
+    ids = ("bad", "good", "halted")
+    expected = [f"{word} sno-{name}" for name in ids for word in ("up", "test", "test", "down")]
+    assert SEEN == [entry for entry in expected if entry != "test sno-bad"]
 """
 
 
 def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not_tried_again(tmp_path):
     (tmp_path / "conftest.py").write_text(
         "from scenarios.conftest import (\n"
-        "    installation, pytest_addoption, pytest_collection_modifyitems, pytest_runtest_makereport,\n"
+        "    installation, stopped, pytest_addoption, pytest_collection_modifyitems, pytest_runtest_makereport,\n"
         "    pytest_runtest_teardown, pytest_sessionfinish,\n)\n"
     )
     (tmp_path / "test_x.py").write_text(LIFE)
@@ -207,5 +220,5 @@ def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not
     argv = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "NODE0_CACHE": str(tmp_path)}
     done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    assert "3 passed, 2 errors" in done.stdout, done.stdout
+    assert "5 passed, 2 errors" in done.stdout, done.stdout
     assert done.stdout.count("AssertionError: no cluster") >= 2

@@ -24,7 +24,7 @@ from installer.gather.command import addresses
 from installer.gather.remote import Access, add, pieces, shown
 from installer.tests.fleet_kit import Machine, Network
 from installer.tests.rendezvous_kit import Running, free_port, running, wait_for
-from installer.tests.test_page_browser import World
+from installer.tests.single_kit import World
 from installer.tests.test_waitfor_live import asset_dir, upload_logs
 from installer.waitfor.settings import Settings
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
+
+from drivers.errors import BrowserError
 
 PROGRAMS = ("chromium-headless-shell", "chromium")
 PROGRAM = next((found for name in PROGRAMS if (found := shutil.which(name))), "")
@@ -24,18 +28,23 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-extensions", "--mute-audio"),
     *("--remote-debugging-pipe", "--window-size=1280,1000", "--lang=en-US"),
 )
+ANSWER_SECONDS = 60.0
+END_SECONDS = 20.0
 
 
-def spki(certificate: Path) -> str:
-    """The hash by which Chromium can be told to trust this certificate's key, and no other."""
-    key = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
+def spki(certificate: bytes) -> str:
+    """The hash by which Chromium can be told to trust the key of this certificate (PEM), and no other."""
+    key = x509.load_pem_x509_certificate(certificate).public_key()
     digest = hashes.Hash(hashes.SHA256())
     digest.update(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
     return base64.b64encode(digest.finalize()).decode()
 
 
 class Page:
-    """One tab. ``complaints`` holds what scripts threw and what the browser refused or warned of."""
+    """One tab. ``complaints`` holds what scripts threw and what the browser refused or warned of.
+
+    All methods raise BrowserError when the browser does not answer, refuses, or has ended.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], to: int, back: int) -> None:
         self._process, self._to, self._back = process, to, back
@@ -53,21 +62,28 @@ class Page:
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session and not method.startswith(("Target.", "Browser.")):
             message["sessionId"] = self._session
-        os.write(self._to, json.dumps(message).encode() + b"\0")
-        end = time.monotonic() + 60
+        try:
+            os.write(self._to, json.dumps(message).encode() + b"\0")
+        except BrokenPipeError:
+            raise BrowserError(f"{method}: Chromium has ended") from None
+        end = time.monotonic() + ANSWER_SECONDS
         while True:
             found = self._read(end)
-            assert found is not None, f"{method}: Chromium did not answer within 60 s"
+            if found is None:
+                raise BrowserError(f"{method}: Chromium did not answer within {ANSWER_SECONDS:g} s")
             if found.get("id") == self._number:
-                assert "error" not in found, (method, found["error"])
+                if "error" in found:
+                    raise BrowserError(f"{method}: {found['error']}")
                 return dict(found["result"])
 
     def _read(self, end: float) -> dict[str, Any] | None:
         while b"\0" not in self._rest:
-            assert self._process.poll() is None, "Chromium has ended"
             if not select.select([self._back], [], [], max(0.0, end - time.monotonic()))[0]:
                 return None
-            self._rest += os.read(self._back, 1 << 20)
+            chunk = os.read(self._back, 1 << 20)
+            if not chunk:
+                raise BrowserError(f"Chromium has ended with {self._process.poll()}")
+            self._rest += chunk
         text, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
         params = message.get("params") or {}
@@ -80,8 +96,13 @@ class Page:
     def js(self, expression: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        if "exceptionDetails" in found:
+            raise BrowserError(f"{expression}: {found['exceptionDetails']}")
         return found["result"].get("value")
+
+    def text(self) -> str:
+        """All text that a reader of the page sees."""
+        return str(self.js("document.body.innerText"))
 
     def until(self, expression: str, seconds: float = 60.0) -> Any:
         """Wait until an expression is true; the page's text is told when it never is."""
@@ -91,11 +112,13 @@ class Page:
             if found:
                 return found
             time.sleep(0.1)
-        raise AssertionError(f"not within {seconds:.0f} s: {expression}\n{self.js('document.body.innerText')}")
+        raise BrowserError(f"not within {seconds:g} s: {expression}\n{self.text()}")
 
     def open(self, url: str) -> None:
+        """Go to a URL, until the document is complete."""
         found = self.call("Page.navigate", url=url)
-        assert "errorText" not in found, found
+        if "errorText" in found:
+            raise BrowserError(f"{url}: {found['errorText']}")
         self.until("document.readyState === 'complete'")
 
     def press(self, key: str, code: int, text: str = "", shift: bool = False) -> None:
@@ -117,21 +140,37 @@ class Page:
 
 
 @contextmanager
-def chromium(directory: Path, certificate: Path) -> Iterator[Page]:
-    """A browser with a profile of its own that trusts one certificate beyond the system's."""
+def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log: Path | None = None) -> Iterator[Page]:
+    """A browser with a profile of its own that trusts one certificate (PEM) beyond the system's.
+
+    ``prefix``: words before the command, such as those that enter a namespace. ``log``: where it writes (default:
+    chromium.log beside the profile).
+    """
     there, to = os.pipe()
     back, here = os.pipe()
-    flags = [*FLAGS, f"--user-data-dir={directory}", f"--ignore-certificate-errors-spki-list={spki(certificate)}"]
+    flags = [*FLAGS, f"--user-data-dir={profile}", f"--ignore-certificate-errors-spki-list={spki(certificate)}"]
     # The protocol is spoken on descriptors 3 and 4.
     shell = ["bash", "-c", f'exec "$0" "$@" 3<&{there} 4>&{here} {there}<&- {here}>&-', PROGRAM, *flags]
-    with (directory.parent / "chromium.log").open("wb") as log:
-        process = subprocess.Popen(shell, pass_fds=(there, here), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    with (log or profile.parent / "chromium.log").open("wb") as output:
+        process = subprocess.Popen(
+            [*prefix, *shell],
+            pass_fds=(there, here),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     os.close(there)
     os.close(here)
     try:
         yield Page(process, to, back)
     finally:
-        process.terminate()
-        process.wait(20)
+        # It ends when nobody is at the other end of the pipe, also behind a prefix that passes no signals on.
         os.close(to)
         os.close(back)
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from installer.tests.browser_kit import PROGRAM, Page, chromium
-from installer.tests.fleet_kit import Machine, Network
-from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, Running, running, wait_for
+from drivers.browser import PROGRAM, Page, chromium
+from installer.tests.fleet_kit import Machine
+from installer.tests.rendezvous_kit import Running, running, wait_for
+from installer.tests.single_kit import World
 
 axe = pytest.importorskip("axe_core_python")
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
@@ -31,40 +31,6 @@ LIVE = "document.getElementById('connection').textContent === 'Live'"
 TEXT = "document.body.innerText"
 
 
-class World:
-    """Clusters of single nodes on a running service; hosts answer as described."""
-
-    def __init__(self, service: Running) -> None:
-        self.service = service
-        self.network = Network()
-
-    def cluster(self, name: str) -> tuple[str, str]:
-        user = self.service.client()
-        made = user.call("POST", "/clusters", {**CLUSTER, "name": name, "install_config_overrides": '{"a": "b"}'})
-        body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": made["id"]}
-        return made["id"], user.call("POST", "/infra-envs", body)["id"]
-
-    def register(self, infra_env: str, machine: Machine) -> None:
-        self.service.client("agentAuth").call("POST", f"/infra-envs/{infra_env}/hosts", {"host_id": machine.id})
-
-    def poll(self, infra_env: str, machine: Machine) -> None:
-        agent = self.service.client("agentAuth")
-        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/instructions"
-        found = agent.call("GET", path, query={"timestamp": str(int(time.time()))})
-        for step in found["instructions"]:
-            output = machine.answer(step["step_type"], step["args"])
-            if output is not None:
-                body = {"step_type": step["step_type"], "step_id": step["step_id"], "exit_code": 0}
-                agent.call("POST", path, {**body, "output": json.dumps(output), "error": ""})
-
-    def progress(self, infra_env: str, machine: Machine, stage: str, info: str = "") -> None:
-        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/progress"
-        self.service.client("agentAuth").call("PUT", path, {"current_stage": stage, "progress_info": info})
-
-    def status(self, cluster: str) -> str:
-        return str(self.service.client().call("GET", f"/clusters/{cluster}")["status"])
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("page")
@@ -77,7 +43,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def page(service: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with chromium(tmp_path_factory.mktemp("browser") / "profile", service.directory / "tls/service.crt") as tab:
+    certificate = (service.directory / "tls/service.crt").read_bytes()
+    with chromium(tmp_path_factory.mktemp("browser") / "profile", certificate) as tab:
         yield tab
 
 
