@@ -27,6 +27,9 @@ Firmware = Literal["uefi", "bios"]
 Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal"]
 
+# Emulated CPUs of one machine hinder each other. Only node0, which carries the bootstrap besides, gains by a second one.
+NODE0_VCPU = 2
+OTHER_VCPU = 1
 # Memory of the presets' machines, in MiB.
 SNO_MIB = 4096
 MASTER_MIB = 4096
@@ -201,6 +204,7 @@ def _nodes(
             role=role,
             mac=f"52:54:00:6e:30:{index:02x}",
             ip=f"192.168.111.{base + index}",
+            vcpu=OTHER_VCPU if index else NODE0_VCPU,
             memory_mib=memory,
             firmware=firmware,
         )

@@ -31,11 +31,11 @@ PACKAGES: Mapping[str, Packages] = {
     ),
 }
 
-# Thresholds of the lab's machines (installer.md §5.4 has the product's): two emulated CPUs, sparse 20 GB disks, and a
+# Thresholds of the lab's machines (installer.md §5.4 has the product's): one or two emulated CPUs, sparse 20 GB disks, and a
 # host whose disks, bridges and CPUs are shared by every VM.
 _LAB_HARDWARE = {
-    "master": (2, 2048, 10, 1000, 10),
-    "arbiter": (2, 2048, 10, 1000, 10),
+    "master": (1, 2048, 10, 1000, 10),
+    "arbiter": (1, 2048, 10, 1000, 10),
     "worker": (1, 1536, 10, 1000, 10),
     "sno": (2, 3072, 10, None, None),
     "edge-worker": (1, 1536, 10, None, None),

@@ -9,14 +9,16 @@ from lab.release import progress
 from lab.release.os.customise import DATA, kernel_version
 from lab.release.store import Store
 
+ALIGN = 512
 # dracut wants /proc and /dev; in a mount namespace of its own nothing of them can stay behind.
 _IN_ROOT = 'mount -t proc proc "$1/proc" && mount --bind /dev "$1/dev" && root=$1 && shift && exec chroot "$root" "$@"'
 
 
 def build_initramfs(store: Store, root: Path, out: Path) -> None:
-    """Write the initramfs of ``root`` to ``out``, zstd compressed.
+    """Write the initramfs of ``root`` to ``out``, in the legacy lz4 format, which the kernel unpacks fastest by far.
 
-    Not lz4: the kernel's unpacker loses the archive that follows an lz4 one, which is the host's Ignition config.
+    That format has no end: zero bytes tell the kernel that what follows, the host's Ignition config, is another
+    archive (lib/decompress_unlz4.c). They also keep that one aligned.
     """
     modules = root / "usr/lib/dracut/modules.d"
     shutil.rmtree(modules / "90node0", ignore_errors=True)
@@ -35,7 +37,9 @@ def build_initramfs(store: Store, root: Path, out: Path) -> None:
     unshare = [progress.need("unshare", "util-linux"), "--mount", "--propagation", "private"]
     log = store.log("os-dracut")
     progress.run([*unshare, "sh", "-c", _IN_ROOT, "sh", str(root), *dracut], label="dracut", log=log)
-    zstd = [progress.need("zstd", "zstd"), "-q", "-f", "-3", "-T0", str(raw), "-o", str(out)]
-    progress.run(zstd, label="zstd", log=store.log("os-zstd-initramfs"))
+    lz4 = [progress.need("lz4", "lz4"), "-l", "-9", "-f", "-q", str(raw), str(out)]
+    progress.run(lz4, label="lz4", log=store.log("os-lz4-initramfs"))
+    with out.open("r+b") as archive:
+        archive.truncate((out.stat().st_size // ALIGN + 2) * ALIGN)
     raw.unlink()
     out.chmod(0o644)
