@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from installer.tests.world_kit import World
+
+if TYPE_CHECKING:
+    from installer.tests.waitfor_kit import Run
+
+
+@pytest.fixture
+def run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Run:
+    """wait-for in a world that a test describes."""
+    from installer.tests.waitfor_kit import Run  # with all of wait-for, which few modules need
+
+    return Run(tmp_path, caplog)
 
 
 @pytest.fixture

@@ -18,10 +18,9 @@ from installer.rendezvous import clusters, hints, hosts
 from installer.rendezvous.errors import ServiceError
 from installer.rendezvous.views import Views, encode
 from installer.tests.fleet_kit import API_VIP, Fleet, Machine, Network
-from installer.tests.test_waitfor_run import QUICK, Moment, Run, run
+from installer.tests.waitfor_kit import QUICK, Moment, Run
 from installer.tests.world_kit import World
 
-__all__ = ["run"]
 SHORT = replace(QUICK, bootstrap=1.5)
 NAMES = ("host-0", "host-1", "host-2")
 
