@@ -3,10 +3,8 @@
 import logging
 import tempfile
 import warnings
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from io import BytesIO
-from threading import Thread
 
 import pytest
 
@@ -18,20 +16,9 @@ with warnings.catch_warnings():
 
 
 @pytest.fixture
-def server(tmp_path):
+def server(serve):
     """The URL of somebody else's server for files of tmp_path."""
-
-    class Silent(SimpleHTTPRequestHandler):
-        def log_message(self, *_args):
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(tmp_path)))
-    thread = Thread(target=httpd.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{httpd.server_port}"
-    httpd.shutdown()
-    thread.join()
-    httpd.server_close()
+    return serve(SimpleHTTPRequestHandler)
 
 
 @pytest.fixture

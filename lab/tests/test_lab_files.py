@@ -9,9 +9,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from functools import partial
-from http.server import ThreadingHTTPServer
-from threading import Thread
 from xml.etree import ElementTree
 
 import pytest
@@ -216,18 +213,8 @@ def test_serial_lines_get_the_time_when_they_were_seen(tmp_path):
 
 
 @pytest.fixture
-def server(tmp_path):
-    class Silent(Handler):
-        def log_message(self, *_args):
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(tmp_path)))
-    thread = Thread(target=httpd.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{httpd.server_port}"
-    httpd.shutdown()
-    thread.join()
-    httpd.server_close()
+def server(serve):
+    return serve(Handler)
 
 
 @pytest.mark.parametrize(

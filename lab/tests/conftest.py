@@ -1,0 +1,35 @@
+"""Fixtures that several modules use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[[type[SimpleHTTPRequestHandler]], str]]:
+    """Serves the files of tmp_path by a handler that logs nothing, until the test ends: serve(handler) -> URL."""
+    running: list[tuple[ThreadingHTTPServer, Thread]] = []
+
+    def start(handler: type[SimpleHTTPRequestHandler]) -> str:
+        class Silent(handler):  # type: ignore[valid-type, misc]
+            def log_message(self, *_args: Any) -> None:
+                """Nothing."""
+
+        httpd = ThreadingHTTPServer(("127.0.0.1", 0), partial(Silent, directory=str(tmp_path)))
+        thread = Thread(target=httpd.serve_forever, args=(0.02,))
+        thread.start()
+        running.append((httpd, thread))
+        return f"http://127.0.0.1:{httpd.server_port}"
+
+    yield start
+    for httpd, thread in running:
+        httpd.shutdown()
+        thread.join()
+        httpd.server_close()
