@@ -16,7 +16,7 @@ TCG_CACHE_MIB = 512
 # Instructions that guests prefer where the CPU has them, and that QEMU emulates slowly. Measured in a guest: memory is
 # filled at 0.4 GB/s a byte at a time (erms) and at 4.9 by quad words; AES-GCM does 25 MB/s, ChaCha20, which TLS takes
 # where there is no aes, 175.
-SLOW_WHEN_EMULATED = ("erms", "fsrm", "aes", "pclmulqdq")
+SLOW_WHEN_EMULATED = ("erms", "fsrm", "aes", "pclmuldq")
 
 
 def _text(root: Element) -> str:

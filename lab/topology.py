@@ -27,7 +27,7 @@ Firmware = Literal["uefi", "bios"]
 Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal"]
 
-# Emulated CPUs of one machine hinder each other. Only node0, which carries the bootstrap besides, gains by a second one.
+# Emulated CPUs of one machine hinder each other. Only node0, which carries the bootstrap besides, gains by a second.
 NODE0_VCPU = 2
 OTHER_VCPU = 1
 # Memory of the presets' machines, in MiB.

@@ -31,7 +31,7 @@ PACKAGES: Mapping[str, Packages] = {
     ),
 }
 
-# Thresholds of the lab's machines (installer.md §5.4 has the product's): one or two emulated CPUs, sparse 20 GB disks, and a
+# Thresholds of the lab's machines (installer.md §5.4 has the product's): few emulated CPUs, sparse 20 GB disks, and a
 # host whose disks, bridges and CPUs are shared by every VM.
 _LAB_HARDWARE = {
     "master": (1, 2048, 10, 1000, 10),
