@@ -10,6 +10,7 @@ from pathlib import Path
 
 from installer.agent import hostsys
 from installer.orchestrator import disk, flow
+from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError
 from installer.orchestrator.report import Reporter
 from installer.rendezvous.auth import Scheme
@@ -54,11 +55,19 @@ def main(argv: list[str] | None = None) -> int:
             format_disks=args.format_disk,
             skip_cleanup=args.skip_installation_disk_cleanup == "true",
         )
-    except (ClientError, OrchestratorError) as error:
+        controller = Controller(
+            url=args.url,
+            ca_pem=Path(args.cacert).read_text() if args.cacert else "",
+            insecure=args.insecure == "true",
+            token=token,
+            cluster_id=args.cluster_id,
+            control_plane_count=args.control_plane_count,
+        )
+    except (ClientError, OrchestratorError, OSError) as error:
         print(f"assisted-installer: {error}", file=sys.stderr)
         return 1
     reporter = Reporter(client, args.infra_env_id, args.cluster_id, args.host_id)
-    return flow.execute(flow.Run(plan=plan, host=hostsys.detect(), reporter=reporter))
+    return flow.execute(flow.Run(plan=plan, host=hostsys.detect(), reporter=reporter, controller=controller))
 
 
 if __name__ == "__main__":

@@ -48,6 +48,22 @@ def extract(host: HostSystem, config: Mapping[str, Any], sno: bool) -> None:
         raise StageError("prepare bootstrap", str(error)) from None
 
 
+def take_hostname(host: HostSystem, own_config: Mapping[str, Any]) -> None:
+    """Give this system the name that its ignition (``own_config``) gives the installed one. Raises StageError.
+
+    A host that was discovered first was named afterwards, so its live system may still be called otherwise.
+    """
+    name = ignfs.text_of(own_config, "/etc/hostname").strip()
+    if not name or host.read("/etc/hostname") == name:
+        return
+    host.path("/etc").mkdir(exist_ok=True)
+    host.path("/etc/hostname").write_text(f"{name}\n")
+    try:
+        host.run("hostname", name)
+    except CommandError as error:
+        raise StageError("set the hostname", str(error)) from None
+
+
 def _exists(host: HostSystem, unit: str) -> bool:
     return host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False).strip() == "loaded"
 

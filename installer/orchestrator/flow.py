@@ -13,6 +13,7 @@ from installer.agent import logs
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator import bootstrap, controlplane, disk
+from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError, StageError
 from installer.orchestrator.report import Reporter, parse
 from installer.rendezvous.enums import Stage
@@ -54,8 +55,9 @@ class Run:
     host: HostSystem
     reporter: Reporter
     sleep: Callable[[float], None] = time.sleep
+    controller: Controller | None = None
     ignition: Path | None = None
-    bootstrap_config: dict[str, Any] = field(default_factory=dict)
+    own_config: dict[str, Any] = field(default_factory=dict)
 
 
 Step = Callable[[Run], None]
@@ -80,6 +82,12 @@ def start_bootstrap(run: Run) -> None:
     """Fetch bootstrap.ign, put it in place, start bootkube."""
     config = parse(run.reporter.file("bootstrap.ign"), "bootstrap.ign")
     bootstrap.extract(run.host, config, run.plan.sno)
+    if run.plan.sno:
+        # This system and the one after the reboot are the same node: what bootkube makes carries its name.
+        run.own_config = parse(run.reporter.host_ignition(), "host ignition")
+        bootstrap.take_hostname(run.host, run.own_config)
+    if run.controller is not None:
+        run.controller.write(run.host)
     bootstrap.start(run.host, config)
 
 
@@ -103,8 +111,7 @@ def wait_bootkube(run: Run) -> None:
 
 def merge_master(run: Run) -> None:
     """SNO: the ignition is what bootkube left, with the host's own parts."""
-    own = parse(run.reporter.host_ignition(), "host ignition")
-    data = bootstrap.merged_master(run.host, own)
+    data = bootstrap.merged_master(run.host, run.own_config)
     run.ignition = bootstrap.store_ignition(run.host, f"master-{run.reporter.host_id}.ign", data)
 
 

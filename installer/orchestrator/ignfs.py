@@ -45,6 +45,13 @@ def content_of(resource: Mapping[str, Any] | None) -> bytes:
     return decode_source(str(resource.get("source") or ""), str(resource.get("compression") or ""))
 
 
+def text_of(config: Mapping[str, Any], path: str) -> str:
+    """Content of a file that a config brings, empty when it brings none. Raises StageError."""
+    files = (config.get("storage") or {}).get("files") or []
+    contents = next((node.get("contents") for node in files if node.get("path") == path), None)
+    return content_of(contents).decode(errors="replace")
+
+
 @dataclass
 class Extraction:
     """What was written: units to enable and mask, in the config's order."""

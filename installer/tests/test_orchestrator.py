@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from installer.agent import logs
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator import bootstrap, disk, flow, ignfs
+from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import StageError
 from installer.orchestrator.report import Reporter
 from installer.rendezvous import hostignition, stages
@@ -217,7 +219,8 @@ def run_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, count: 
     monkeypatch.setattr(ignfs.Writer, "_own", lambda *args: None)
     plan = flow.Plan(role=role, boot_device="/dev/vda", control_plane_count=count)
     reporter = Reporter(client, "i", "c", "h", sleep=lambda seconds: None)  # type: ignore[arg-type]
-    code = flow.execute(flow.Run(plan=plan, host=host, reporter=reporter, sleep=lambda seconds: None))
+    run = flow.Run(plan=plan, host=host, reporter=reporter, sleep=lambda seconds: None, controller=CONTROLLER)
+    code = flow.execute(run)
     return code, client.stages, host.ran  # type: ignore[attr-defined]
 
 
@@ -232,6 +235,51 @@ def test_stages_come_in_the_order_of_the_table(
     assert seen[-1][0] == "Rebooting"
     assert ran[-1].endswith("systemctl reboot")
     assert ("--on-active=60" in ran[-1]) == (count > 1)
+
+
+CONTROLLER = Controller("https://192.0.2.1:8090/", "PEM", False, "the token", "c", 1)
+
+
+def test_the_controller_is_told_where_the_service_is_before_bootkube_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    start = bootstrap.start
+    folder = tmp_path / "opt/openshift/manifests"
+
+    def noted(host: HostSystem, config: Any) -> None:
+        seen.extend(path.name for path in folder.iterdir())
+        start(host, config)
+
+    monkeypatch.setattr(bootstrap, "start", noted)
+    code, _, _ = run_flow(tmp_path, monkeypatch, "bootstrap", 1)
+    assert code == 0
+    assert set(seen) == {"assisted-installer-controller-cm.yaml", "assisted-installer-controller-secret.yaml"}
+    objects = [yaml.safe_load((folder / name).read_text()) for name in sorted(seen)]
+    config, secret = objects
+    assert {item["metadata"]["namespace"] for item in objects} == {"assisted-installer"}
+    assert (config["kind"], config["metadata"]["name"]) == ("ConfigMap", "assisted-installer-controller-config")
+    assert config["data"]["inventory-url"] == "https://192.0.2.1:8090/"
+    assert config["data"]["cluster-id"] == "c"
+    assert base64.b64decode(secret["data"]["pull-secret-token"]) == b"the token"
+    assert "the token" not in json.dumps(config)
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_node_of_its_own_takes_the_name_that_it_was_given(tmp_path: Path) -> None:
+    host = FakeHost(tmp_path)
+    own = {"storage": {"files": [{"path": "/etc/hostname", "contents": data("chosen")}]}}
+    for _ in range(2):
+        bootstrap.take_hostname(host, own)
+    assert (tmp_path / "etc/hostname").read_text() == "chosen\n"
+    assert host.ran == ["hostname chosen"]  # type: ignore[attr-defined]
+    bootstrap.take_hostname(host, {})
+    assert host.ran == ["hostname chosen"]  # type: ignore[attr-defined]
+    failing = tmp_path / "failing"
+    failing.mkdir()
+    with pytest.raises(StageError, match="hostname"):
+        bootstrap.take_hostname(FakeHost(failing, fail="hostname"), own)
 
 
 def test_an_error_ends_in_failed_with_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

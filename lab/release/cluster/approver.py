@@ -1,4 +1,5 @@
-"""The assisted-installer-controller of the lab release: approves the CSRs of nodes that belong here.
+"""The assisted-installer-controller of the lab release: approves the CSRs of nodes that belong here, and reports to the
+service that installs the cluster (servicereport.py).
 
 OpenShift's approves everything that is pending; this one looks first (the rules of cluster-machine-approver as far as
 they can be kept without Machine objects, reference/cluster.md §4): the exact requester, subject and usages of a
@@ -22,6 +23,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from lab.release.cluster import servicereport
 from lab.release.cluster.conditions import stamp
 from lab.release.cluster.errors import ApiError, ClusterError
 from lab.release.cluster.kube import Kube, Object
@@ -229,6 +231,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda *_: stop.set())
     try:
         kube = Kube.from_kubeconfig(arguments.kubeconfig)
+        if arguments.until is None:
+            # Beside the approver: a service that is slow or away holds up no node.
+            threading.Thread(target=servicereport.run, args=(kube, stop), name="service", daemon=True).start()
         run(kube, stop, announce=arguments.until is None, until=arguments.until)
     except ClusterError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -45,6 +45,14 @@ class ApiError(ClusterError):
         self.reason = reason
 
 
+class ServiceError(ClusterError):
+    """The service that installs the cluster answered with an error status, or could not be reached (``status`` 0)."""
+
+    def __init__(self, method: str, path: str, status: int, message: str) -> None:
+        super().__init__(f"{method} {path} of the service: {status or 'no answer'}: {message}")
+        self.status = status
+
+
 class UnknownKind(ClusterError):
     """The API server does not serve this kind (yet)."""
 

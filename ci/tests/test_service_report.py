@@ -1,0 +1,204 @@
+"""The cluster's controller against the real service: what the bootstrap host leaves in the cluster is all it knows."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from installer.orchestrator.controller import Controller
+from installer.tests.fleet_kit import Machine
+from installer.tests.rendezvous_kit import Running, running, wait_for
+from installer.tests.single_kit import World
+from lab.release.cluster import servicereport
+from lab.release.cluster.errors import ApiError, ServiceError
+
+CA = "-----BEGIN CERTIFICATE-----\nof the ingress\n-----END CERTIFICATE-----\n"
+KUBECONFIG = {"clusters": [{"name": "c", "cluster": {"certificate-authority-data": base64.b64encode(b"API").decode()}}]}
+INSTALLER = f"""#!/usr/bin/env python3
+import json, pathlib, sys
+work = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
+if sys.argv[2] == "manifests":
+    (work / "manifests").mkdir(); (work / "openshift").mkdir()
+else:
+    for name in ("bootstrap-in-place-for-live-iso.ign", "master.ign", "worker.ign", "metadata.json"):
+        (work / name).write_text(json.dumps({{"ignition": {{"version": "3.2.0"}}}}))
+    (work / "auth").mkdir(); (work / "auth/kubeconfig").write_text({yaml.safe_dump(KUBECONFIG)!r})
+"""
+
+
+class Objects:
+    """The cluster's API as far as the controller reads it: objects by kind, namespace and name."""
+
+    def __init__(self, controller: Controller, invoker: str) -> None:
+        self.away = False
+        self.known: dict[tuple[str, str | None, str], Any] = {}
+        for text in controller.manifests().values():
+            self.put(yaml.safe_load(text))
+        meta = {"namespace": "openshift-config", "name": "openshift-install-manifests"}
+        self.put({"kind": "ConfigMap", "metadata": meta, "data": {"invoker": invoker}})
+
+    def put(self, obj) -> None:
+        meta = obj["metadata"]
+        self.known[obj["kind"], meta.get("namespace"), meta["name"]] = obj
+
+    def get(self, api_version, kind, name, namespace=None):
+        if self.away:
+            raise ApiError("GET", name, 0, "nobody answers")
+        return self.known.get((kind, namespace, name))
+
+    def list(self, api_version, kind, namespace=None, labels=""):
+        return [obj for (known, _, _), obj in self.known.items() if known == kind]
+
+    def node(self, name: str, address: str, ready: bool) -> None:
+        status = {
+            "addresses": [{"type": "InternalIP", "address": address}],
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+        }
+        self.put({"kind": "Node", "metadata": {"name": name}, "status": status})
+
+    def operators(self, available: bool) -> None:
+        conditions = [{"type": "Available", "status": str(available), "message": "seen"}]
+        status = {"conditions": conditions, "history": [{"version": "4.18.0"}], "versions": [{"version": "4.18.0"}]}
+        self.put({"kind": "ClusterVersion", "metadata": {"name": "version"}, "status": status})
+        self.put({"kind": "ClusterOperator", "metadata": {"name": "console"}, "status": status})
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("service")
+    binary = folder / "openshift-install"
+    binary.write_text(INSTALLER)
+    binary.chmod(0o755)
+    with running(folder, INSTALLER_BINARY=str(binary)) as live:
+        yield live
+
+
+class Rebooting:
+    """A cluster of one node whose host has just rebooted into its disk."""
+
+    def __init__(self, service: Running, name: str) -> None:
+        self.service, self.world = service, World(service)
+        self.cluster, self.infra_env = self.world.cluster(name)
+        self.machine = Machine(0, self.world.network)
+        self.world.register(self.infra_env, self.machine)
+        wait_for("the cluster to be ready", lambda: self.polled() == "ready")
+        self.user = service.client()
+        self.user.call("POST", f"/clusters/{self.cluster}/actions/install")
+        wait_for("the cluster to be installing", lambda: self.polled() == "installing", 120)
+        for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk"):
+            self.world.progress(self.infra_env, self.machine, stage)
+        self.world.progress(self.infra_env, self.machine, "Rebooting")
+        token = service.keys.token("agentAuth")
+        self.controller = Controller(service.url, service.ca.read_text(), False, token, self.cluster, 1)
+
+    def polled(self) -> str:
+        self.world.poll(self.infra_env, self.machine)
+        return self.world.status(self.cluster)
+
+    def host(self):
+        return self.user.call("GET", f"/infra-envs/{self.infra_env}/hosts/{self.machine.id}")
+
+    def stage(self) -> str:
+        return str(self.host()["progress"]["current_stage"])
+
+    def remove(self) -> None:
+        self.user.call("DELETE", f"/clusters/{self.cluster}")
+
+
+def test_a_host_becomes_a_node_and_the_cluster_installed(service: Running) -> None:
+    made = Rebooting(service, "reported")
+    kube = Objects(made.controller, "assisted-installer")
+    where = servicereport.target(kube)
+    assert where is not None
+    reporter = servicereport.Reporter(kube, where)
+    assert reporter.step() is False
+    assert made.stage() == "Rebooting"
+    kube.node("another-name", made.machine.ip, ready=False)
+    assert reporter.step() is False
+    assert made.stage() == "Joined"
+    kube.node("another-name", made.machine.ip, ready=True)
+    reporter.step()
+    assert (made.stage(), made.host()["status"]) == ("Done", "installed")
+    assert made.world.status(made.cluster) == "finalizing"
+
+    kube.operators(available=False)
+    assert reporter.step() is False
+    operators = {
+        item["name"]: item for item in made.user.call("GET", f"/clusters/{made.cluster}")["monitored_operators"]
+    }
+    assert {name: (item["status"], item["version"]) for name, item in operators.items()} == {
+        "console": ("failed", "4.18.0"),
+        "cvo": ("failed", "4.18.0"),
+    }
+    kube.operators(available=True)
+    assert reporter.step() is False, "the ingress CA is not there yet"
+    meta = {"namespace": "openshift-config-managed", "name": "default-ingress-cert"}
+    kube.put({"kind": "ConfigMap", "metadata": meta, "data": {"ca-bundle.crt": CA}})
+    assert reporter.step() is True
+    assert made.world.status(made.cluster) == "installed"
+    raw = made.user.download(f"/clusters/{made.cluster}/downloads/credentials", {"file_name": "kubeconfig"})
+    [cluster] = yaml.safe_load(raw)["clusters"]
+    assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode() == f"API\n{CA}"
+    # The controller of another node, or of the next boot, has nothing left to say.
+    assert servicereport.Reporter(kube, where).step() is True
+
+
+def test_the_loop_outlasts_an_api_and_a_service_that_are_away(service: Running) -> None:
+    made = Rebooting(service, "patient")
+    kube = Objects(made.controller, "assisted-installer")
+    kube.away = True
+    stop = threading.Event()
+    loop = threading.Thread(target=servicereport.run, args=(kube, stop, 0.05))
+    loop.start()
+    try:
+        service.kill()
+        kube.away = False
+        kube.node("host-0", made.machine.ip, ready=True)
+        service.start()
+        wait_for("the host to be Done", lambda: made.stage() == "Done")
+        assert loop.is_alive()
+        made.user.call("POST", f"/clusters/{made.cluster}/actions/cancel")
+        loop.join(20)
+        assert not loop.is_alive(), "a cluster that was cancelled is still reported"
+    finally:
+        stop.set()
+        loop.join(20)
+
+
+def test_nobody_is_told_who_does_not_know_the_cluster(service: Running) -> None:
+    token = service.keys.token("agentAuth")
+    unknown = "00000000-0000-4000-8000-00000000dead"
+    controller = Controller(service.url, service.ca.read_text(), False, token, unknown, 1)
+    servicereport.run(Objects(controller, "assisted-installer"), threading.Event(), 0.05)  # comes back: 404
+    where = servicereport.target(Objects(controller, "assisted-installer"))
+    assert where is not None
+    with pytest.raises(ServiceError) as caught:
+        servicereport.Reporter(Objects(controller, "assisted-installer"), where).step()
+    assert caught.value.status == 404
+    stranger = Controller(service.url, service.ca.read_text(), False, "no token", unknown, 1)
+    servicereport.run(Objects(stranger, "assisted-installer"), threading.Event(), 0.05)  # comes back: 401 three times
+
+
+def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:
+    controller = Controller("https://192.0.2.1:8090/", "", False, "x", "c", 1)
+    assert servicereport.target(Objects(controller, "agent-installer")) is None
+
+
+@pytest.mark.parametrize(
+    ("conditions", "expected"),
+    [
+        ([], "progressing"),
+        ([("Available", "True"), ("Degraded", "True")], "available"),
+        ([("Degraded", "False"), ("Progressing", "True"), ("Available", "False")], "progressing"),
+        ([("Available", "False"), ("Progressing", "True")], "failed"),
+        ([("Degraded", "True"), ("Available", "True")], "failed"),
+    ],
+)
+def test_the_first_condition_that_says_something_decides(conditions, expected) -> None:
+    made = [{"type": kind, "status": status, "message": "m"} for kind, status in conditions]
+    assert servicereport.operator_status(made)[0] == expected

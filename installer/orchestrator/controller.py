@@ -1,0 +1,62 @@
+"""What the cluster's controller is told by the bootstrap host: where the service is (cluster.md §8.1, §8.2).
+
+The controller lives on when this host has rebooted, and reports to a service that lives on as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from installer.agent.hostsys import HostSystem
+
+NAMESPACE = "assisted-installer"
+CONFIG_MAP = "assisted-installer-controller-config"
+SECRET = "assisted-installer-controller-secret"
+MANIFESTS = "/opt/openshift/manifests"
+
+
+@dataclass(frozen=True)
+class Controller:
+    """The service's URL, its CA (PEM, empty for the system's), an agent's token, and whose progress is reported."""
+
+    url: str
+    ca_pem: str
+    insecure: bool
+    token: str
+    cluster_id: str
+    control_plane_count: int
+
+    def manifests(self) -> dict[str, bytes]:
+        """A ConfigMap and a Secret, under the names that assisted-installer gives them; JSON is YAML too."""
+        config = {
+            "inventory-url": self.url,
+            "ca-cert": self.ca_pem,
+            "skip-cert-verification": str(self.insecure).lower(),
+            "cluster-id": self.cluster_id,
+            "control-plane-count": str(self.control_plane_count),
+        }
+        token = base64.b64encode(self.token.encode()).decode()
+        return {
+            "assisted-installer-controller-cm.yaml": _object("ConfigMap", CONFIG_MAP, data=config),
+            "assisted-installer-controller-secret.yaml": _object(
+                "Secret", SECRET, type="Opaque", data={"pull-secret-token": token}
+            ),
+        }
+
+    def write(self, host: HostSystem) -> None:
+        """Put them among the manifests that bootkube creates."""
+        folder = host.path(MANIFESTS)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in self.manifests().items():
+            handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+
+
+def _object(kind: str, name: str, **fields: Any) -> bytes:
+    meta = {"name": name, "namespace": NAMESPACE}
+    return json.dumps({"apiVersion": "v1", "kind": kind, "metadata": meta, **fields}, indent=1).encode()
