@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from installer.rendezvous.app import Service
 
 
+TLS_BUFFER = 32 * 1024
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run until told to stop. Exit code 1 with one line when the environment is unusable."""
     parser = argparse.ArgumentParser(prog="assisted-service", description="Rendezvous service, set up by environment")
@@ -40,6 +43,7 @@ def serve(
     """Serve until told to stop; ``attach`` gets the service before its first request. Raises ConfigurationError."""
     import asyncio
     import ssl
+    from asyncio import sslproto
 
     from aiohttp import web
 
@@ -49,6 +53,9 @@ def serve(
     from installer.rendezvous.engine import Engine
     from installer.rendezvous.store import Store
 
+    # Each TLS connection has a read buffer of this size. CPython's 256 KiB would be most of what a host costs; a record
+    # of TLS has at most 16 KiB.
+    sslproto.SSLProtocol.max_size = TLS_BUFFER
     context: ssl.SSLContext | None = None
     if config.cert_file and config.key_file:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -47,7 +47,8 @@ async def list_all(service: Service, request: web.Request) -> Response:
 
 
 async def get(service: Service, request: web.Request) -> Response:
-    """GET /clusters/{id}"""
+    """GET /clusters/{id}: as judged by all that was told until now."""
+    service.engine.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     # By the specification a header; a query is taken as well.
     excluded = request.headers.get("exclude-hosts") or request.query.get("exclude-hosts", "")
@@ -70,6 +71,7 @@ async def delete(service: Service, request: web.Request) -> Response:
 
 async def hosts(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/hosts"""
+    service.engine.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     found = [service.views.host_map(host) for host in service.engine.store.hosts(cluster_id=cluster.id)]
     for key in ("role", "status"):

@@ -47,6 +47,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts; by the specification an infra-env that does not exist has none."""
     infra_env_id = request.match_info["infra_env_id"]
     known = {item.id: item.cluster_id for item in service.engine.store.infra_envs()}
+    service.engine.fresh(known.get(infra_env_id))
     etag = service.views.etag(known.get(infra_env_id))
     answer = unchanged(request, etag)
     if answer is not None:
@@ -57,6 +58,7 @@ async def list_all(service: Service, request: web.Request) -> Response:
 
 async def get(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts/{id}"""
+    service.engine.fresh(service.engine.store.host(*_ids(request)).cluster_id)
     return reply(_shown(service, service.engine.store.host(*_ids(request))))
 
 

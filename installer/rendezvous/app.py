@@ -18,6 +18,7 @@ from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, HostStatus
 from installer.rendezvous.errors import (
     BadRequest,
+    NotFound,
     NotImplementedHere,
     PrepareError,
     RendezvousError,
@@ -111,12 +112,14 @@ class Service:
             self.preparing.pop(cluster_id, None)
         clusters.finish_preparation(self.engine, cluster_id, files, reason)
 
-    def tick(self) -> None:
+    async def tick(self) -> None:
         """One round of the monitor: time alone may change a state."""
         for cluster in self.engine.store.clusters():
             if not self.engine.is_calm(cluster.id):
                 with self.engine.store.change():
-                    self.engine.settle(cluster.id)
+                    self.engine.settle_in_time(cluster.id)
+                # There may be many, and all of them after a start: requests that have come in go first.
+                await asyncio.sleep(0)
         for host in self.engine.store.unbound_hosts():
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
                 with self.engine.store.change():
@@ -127,14 +130,38 @@ class Service:
         """Tick for ever."""
         while True:
             try:
-                self.tick()
+                await self.tick()
+            except NotFound:
+                # A cluster or host went while others were looked at; the rest has its turn next time.
+                pass
             except Exception:
                 log.exception("monitor")
             await asyncio.sleep(self.settings.monitor_seconds)
 
+    async def judge(self) -> None:
+        """Settle the clusters that wait for it, for ever (pace.py)."""
+        pace, wake = self.engine.pace, asyncio.Event()
+        pace.wake = wake.set
+        while True:
+            wake.clear()
+            waiting = pace.next()
+            if waiting is None:
+                await wake.wait()
+                continue
+            cluster_id, pause = waiting
+            await asyncio.sleep(pause)
+            try:
+                self.engine.fresh(cluster_id)
+            except NotFound:
+                pace.drop(cluster_id)
+            except Exception:
+                # The monitor comes back to it.
+                pace.drop(cluster_id)
+                log.exception("cluster %s cannot be judged", cluster_id)
+
 
 SERVICE: web.AppKey[Service] = web.AppKey("service", Service)
-_MONITOR: web.AppKey[asyncio.Task[None]] = web.AppKey("monitor", asyncio.Task)
+_MONITOR: web.AppKey[list[asyncio.Task[None]]] = web.AppKey("monitor", list)
 
 
 def error_body(error: ServiceError, path: str) -> dict[str, Any]:
@@ -251,10 +278,11 @@ def build(service: Service) -> web.Application:
     app.router.add_route("*", "/{tail:.*}", _unknown(paths))
 
     async def start(app: web.Application) -> None:
-        app[_MONITOR] = asyncio.create_task(service.monitor())
+        app[_MONITOR] = [asyncio.create_task(service.monitor()), asyncio.create_task(service.judge())]
 
     async def stop(app: web.Application) -> None:
-        app[_MONITOR].cancel()
+        for task in app[_MONITOR]:
+            task.cancel()
 
     async def let_viewers_go(app: web.Application) -> None:
         # Their streams have no end of their own, and the server waits for requests under way.

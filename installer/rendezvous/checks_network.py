@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from installer.rendezvous import connectivity, networks, registries
@@ -119,29 +119,23 @@ def images_available(view: HostView) -> Verdict:
     return OK, "All required container images were either pulled successfully or no attempt was made to pull them"
 
 
-def _peer_reports(view: HostView) -> list[dict[str, Any]]:
-    report = load_json(view.host.connectivity) or {}
-    return list(report.get("remote_hosts") or [])
-
-
-def _l3_check(view: HostView, limit: float | None, key: str, what: str, unit: str) -> Verdict:
+def _l3_check(
+    view: HostView, limit: float | None, found: Mapping[str, float], worst: float, what: str, unit: str
+) -> Verdict:
     if view.cluster.is_sno or len(view.peers) < 2 or limit is None:
         return OK, f"{what} is not checked: no peers"
     if view.role is Role.AUTO:
         return PENDING, f"{what} is not checked while the host has no role"
-    reports = _peer_reports(view)
-    if not reports:
+    if not found:
         return PENDING, f"{what} is not known: no connectivity report yet"
     bad = []
-    for report in reports:
-        peer = view.peers.by_id.get(str(report.get("host_id")))
+    for peer_id, value in found.items() if worst > limit else ():
+        peer = view.peers.by_id.get(peer_id)
         # Each role has limits of its own: what another role's host may have says nothing about this one.
         if peer is None or (peer.suggested_role if peer.role is Role.AUTO else peer.role) is not view.role:
             continue
-        links = [link for link in report.get("l3_connectivity") or [] if link.get("successful")]
-        worst = max((float(link.get(key) or 0) for link in links), default=0.0)
-        if worst > limit:
-            bad.append(f"{view.peers.told(peer.id)} ({worst:.2f} {unit})")
+        if value > limit:
+            bad.append(f"{view.peers.told(peer.id)} ({value:.2f} {unit})")
     if bad:
         return BAD, f"{what} to {', '.join(bad)} exceeds the limit of {limit:g} {unit} for role {view.role}"
     return OK, f"{what} requirement has been satisfied"
@@ -149,12 +143,14 @@ def _l3_check(view: HostView, limit: float | None, key: str, what: str, unit: st
 
 def latency(view: HostView) -> Verdict:
     """Round trip time to peers of the same role."""
-    return _l3_check(view, view.needs().latency_ms, "average_rtt_ms", "Network latency", "ms")
+    found = connectivity.findings(view.host)
+    return _l3_check(view, view.needs().latency_ms, found.rtt, found.worst_rtt, "Network latency", "ms")
 
 
 def packet_loss(view: HostView) -> Verdict:
     """Packet loss to peers of the same role."""
-    return _l3_check(view, view.needs().packet_loss_percent, "packet_loss_percentage", "Packet loss", "%")
+    found = connectivity.findings(view.host)
+    return _l3_check(view, view.needs().packet_loss_percent, found.loss, found.worst_loss, "Packet loss", "%")
 
 
 def default_route(view: HostView, inventory: Inventory) -> Verdict:
@@ -270,12 +266,7 @@ def no_iscsi_nic(view: HostView, inventory: Inventory) -> Verdict:
 
 def mtu_valid(view: HostView) -> Verdict:
     """Do full-size packets reach the peers? (warning)"""
-    broken = [
-        str(report.get("remote_ip_address"))
-        for peer in _peer_reports(view)
-        for report in peer.get("mtu_report") or []
-        if not report.get("mtu_successful", True)
-    ]
+    broken = connectivity.findings(view.host).broken_mtu
     if broken:
         return BAD, f"MTU is broken on the way to {', '.join(broken)}"
     return OK, "MTU is ok"

@@ -125,8 +125,9 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
     verify-vips asks for this one address; a scan for free addresses that covered it counts as well.
     """
     looked = False
+    wanted = ip_address(vip)
     for host, inventory in view.hosts:
-        if inventory and any(str(item.ip) == vip for item in networks.interfaces_of(inventory)):
+        if inventory and any(item.ip == wanted for item in networks.interfaces_of(inventory)):
             return f"by host {_told(host)}"
     for host, _ in view.hosts:
         for item in load_json(host.verified_vips) or []:
@@ -137,7 +138,7 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
         return ""
     for host, _ in view.hosts:
         for item in load_json(host.free_addresses) or []:
-            if item.get("network") and networks.in_any(ip_address(vip), [str(item["network"])]):
+            if item.get("network") and networks.in_any(wanted, [str(item["network"])]):
                 if vip not in (item.get("free_addresses") or []):
                     return f"as host {_told(host)} sees"
                 looked = True
@@ -238,11 +239,14 @@ def _calculated(view: ClusterView) -> Verdict:
     """Where VIPs are held, the machine network must be the very subnet that the hosts have there."""
     if view.cluster.user_managed_networking or view.cluster.is_sno or view.own_load_balancer:
         return OK, "The machine network needs not be calculated: nothing moves between hosts"
-    given = [ip_network(cidr, strict=False) for cidr in view.cidrs("machine")]
+    given = {networks.network_of(cidr) for cidr in view.cidrs("machine")}
+    vips = [ip_address(vip) for vip in (*view.vips("api"), *view.vips("ingress"))]
     for host, inventory in view.hosts:
         for item in networks.interfaces_of(inventory) if inventory else ():
-            for vip in (*view.vips("api"), *view.vips("ingress")):
-                if ip_address(vip) in item.network and item.network not in given:
+            if item.network in given:
+                continue
+            for vip in vips:
+                if vip in item.network:
                     return BAD, (
                         f"Machine network {', '.join(view.cidrs('machine')) or 'none'} is not the subnet of VIP {vip}: "
                         f"host {_told(host)} has {item.network} there"

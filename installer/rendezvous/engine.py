@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +13,6 @@ import msgspec
 from installer.rendezvous import (
     cluster_states,
     cluster_validations,
-    connectivity,
     events,
     facts,
     host_states,
@@ -25,7 +25,9 @@ from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, 
 from installer.rendezvous.host_states import Effect
 from installer.rendezvous.hostview import HostView, Members, inventory_of, load_json
 from installer.rendezvous.hwreqs import Requirements
+from installer.rendezvous.judging import DAY, Ledger, Peers
 from installer.rendezvous.model import Cluster, Host, HostProgress, Preparation
+from installer.rendezvous.pace import Pace
 from installer.rendezvous.redact import redact
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store import Store
@@ -52,7 +54,8 @@ class Engine:
         self.requirements = requirements
         self.clock = clock
         self.since = clock()
-        self._verdicts: dict[tuple[str, str], tuple[facts.Verdicts, str]] = {}
+        self.ledger = Ledger(store, requirements)
+        self.pace = Pace()
         # By cluster: the store's version and until when nothing can change by itself.
         self._calm: dict[str, tuple[int, datetime]] = {}
 
@@ -66,7 +69,7 @@ class Engine:
             inventory=inventory_of(host),
             cluster=cluster,
             infra_env=self.store.infra_env(host.infra_env_id),
-            peers=peers or Members(self.store.hosts(cluster_id=cluster.id) if host.cluster_id else [host]),
+            peers=peers or (self.ledger.members(cluster.id) if host.cluster_id else Members([host])),
             requirements=self.requirements,
             settings=self.settings,
             at=self.clock(),
@@ -113,15 +116,14 @@ class Engine:
         outcome = host_states.decide(what, host.status, with_texts(known, {**known.texts, **texts}))
         return self.apply(host, outcome), outcome
 
-    def refresh_host(self, host: Host, peers: Members) -> Host:
-        """Judge the host anew and follow its table by one row."""
-        view = self.view(host, peers)
+    def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
+        """Judge the host anew and follow its table by one row; nothing to do when all it was judged by is the same."""
+        at = self.clock()
+        if peers is not None and self.ledger.stands(host, peers, at):
+            return host
+        view = self.view(host, peers.members if peers else None)
         verdicts = host_validations.evaluate(view)
-        key = (host.infra_env_id, host.id)
-        # The stored text is compared as well: a change that failed as a whole took it back.
-        if self._verdicts.get(key) != (verdicts, host.validations_info):
-            host = self._judged(host, verdicts)
-            self._verdicts[key] = (verdicts, host.validations_info)
+        host = self._judged(host, verdicts)
         known = facts.host_facts(view, verdicts)
         if known.stage_timed_out and not host.progress.stage_timed_out and host.status in host_states.RUNNING:
             host = replace(host, progress=replace(host.progress, stage_timed_out=True))
@@ -132,6 +134,9 @@ class Engine:
         outcome = host_states.decide(host_states.Trigger.REFRESH, host.status, known)
         if outcome.changed or (outcome.info is not None and outcome.info != host.status_info):
             host = self.apply(host, outcome)
+        if peers is not None and not outcome.changed:
+            limit = facts.host_deadline(host, peers.cluster, self.settings, at, self.since)
+            self.ledger.judged(host, peers, at, limit)
         return host
 
     def _judged(self, host: Host, verdicts: facts.Verdicts) -> Host:
@@ -244,21 +249,25 @@ class Engine:
         """Refresh the hosts and the cluster until nothing moves any more; at once when nothing can have moved."""
         cluster = self.store.cluster(cluster_id)
         if self.is_calm(cluster_id):
+            self.pace.drop(cluster_id)
             return cluster
+        begin = time.monotonic()
         for _ in range(MAX_ROUNDS):
             self.assign_roles(cluster)
             hosts = self.store.hosts(cluster_id=cluster_id)
             # Before the hosts, whose validations read it.
-            groups = json.dumps(connectivity.majority_groups(cluster, hosts), sort_keys=True)
+            groups = self.ledger.groups(cluster, hosts)
             if groups != cluster.connectivity_majority_groups:
-                self.store.put_cluster(replace(cluster, connectivity_majority_groups=groups))
+                cluster = replace(cluster, connectivity_majority_groups=groups)
+                self.store.put_cluster(cluster)
             before = (cluster.status, [host.status for host in hosts])
-            peers = Members(hosts)
+            peers = self.ledger.peers(cluster, self.settings)
             after = [self.refresh_host(host, peers).status for host in hosts]
-            cluster = self.refresh_cluster(self.store.cluster(cluster_id))
+            cluster = self.refresh_cluster(cluster)
             if (cluster.status, after) == before:
                 break
         self._rest(cluster)
+        self.pace.judged(cluster_id, len(hosts), time.monotonic() - begin)
         return cluster
 
     def settle_host(self, host: Host) -> None:
@@ -267,17 +276,34 @@ class Engine:
             self.settle(host.cluster_id)
             return
         for _ in range(MAX_ROUNDS):
-            before, host = host.status, self.refresh_host(host, Members([host]))
+            before, host = host.status, self.refresh_host(host)
             if host.status is before:
                 return
 
+    def heard(self, host: Host) -> None:
+        """Settle what a host has told: at once, but for big clusters when there is time (pace.py)."""
+        if host.cluster_id is None:
+            self.settle_host(host)
+        else:
+            self.settle_in_time(host.cluster_id)
+
+    def settle_in_time(self, cluster_id: str) -> None:
+        """Settle the cluster now or, if it is big and much is going on, later."""
+        if self.pace.may(cluster_id, len(self.store.hosts(cluster_id=cluster_id))):
+            self.settle(cluster_id)
+
+    def fresh(self, cluster_id: str | None) -> None:
+        """Settle what waits of this cluster, in a change of its own: for those who ask what is true now."""
+        if cluster_id and self.pace.waits(cluster_id):
+            with self.store.change():
+                self.settle(cluster_id)
+
     def _rest(self, cluster: Cluster) -> None:
         at = self.clock()
-        hosts = self.store.hosts(cluster_id=cluster.id)
-        # Never longer than a day: enough for nothing to be lost, and a date that can be computed.
-        left = min(facts.next_deadline(cluster, hosts, self.settings, at, self.since), 86400.0)
+        ends = [self.ledger.until(host) or at for host in self.store.hosts(cluster_id=cluster.id)]
         # A millisecond more: the tables ask for "longer than".
-        self._calm[cluster.id] = (self.store.version(cluster.id), at + timedelta(seconds=left + 0.001))
+        left = min(facts.cluster_deadline(cluster, self.settings, at), DAY) + 0.001
+        self._calm[cluster.id] = (self.store.version(cluster.id), min([*ends, at + timedelta(seconds=left)]))
 
 
 def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:

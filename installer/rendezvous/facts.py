@@ -133,37 +133,43 @@ def progress(cluster: Cluster, hosts: Sequence[Host]) -> ClusterProgress:
     )
 
 
-def _limits(cluster: Cluster, hosts: Sequence[Host], settings: Settings) -> Iterator[tuple[str | None, float]]:
-    """(since when, seconds) of everything that time alone may change."""
+def _cluster_limits(cluster: Cluster, settings: Settings) -> Sequence[tuple[str | None, float]]:
+    """(since when, seconds) of what time alone may change of the cluster itself."""
     defaults = cluster_states.ClusterFacts()
-    yield from {
+    return {
         ClusterStatus.PREPARING: [(cluster.status_updated_at, settings.prepare_cluster)],
         ClusterStatus.INSTALLING: [(cluster.status_updated_at, defaults.installing_timeout)],
         ClusterStatus.FINALIZING: [(cluster.status_updated_at, defaults.finalizing_timeout)],
     }.get(cluster.status, [])
+
+
+def _host_limits(host: Host, cluster: Cluster, settings: Settings) -> Iterator[tuple[str | None, float]]:
     by_status = {
         HostStatus.PREPARING: settings.prepare_host,
         HostStatus.INSTALLING: settings.host_installing,
         HostStatus.INSTALLING_PENDING_USER_ACTION: settings.pending_user_action,
     }
-    for host in hosts:
-        yield host.checked_in_at, settings.host_disconnect + (settings.bootstrap_grace if host.bootstrap else 0)
-        if host.status in by_status:
-            yield host.status_updated_at, by_status[host.status]
-        stage = host.progress.current_stage
-        if stage is not None and not host.progress.stage_timed_out:
-            yield (
-                host.progress.stage_started_at,
-                stage_rules.timeout_of(stage, cluster.is_sno, settings.stage_timeouts),
-            )
+    yield host.checked_in_at, settings.host_disconnect + (settings.bootstrap_grace if host.bootstrap else 0)
+    if host.status in by_status:
+        yield host.status_updated_at, by_status[host.status]
+    stage = host.progress.current_stage
+    if stage is not None and not host.progress.stage_timed_out:
+        yield host.progress.stage_started_at, stage_rules.timeout_of(stage, cluster.is_sno, settings.stage_timeouts)
 
 
-def next_deadline(
-    cluster: Cluster, hosts: Sequence[Host], settings: Settings, at: datetime, service_since: datetime
-) -> float:
-    """Seconds from ``at`` until time alone may change a state; infinite when it cannot."""
-    left = [limit - age(since, at) for since, limit in _limits(cluster, hosts, settings) if since]
+def cluster_deadline(cluster: Cluster, settings: Settings, at: datetime) -> float:
+    """Seconds from ``at`` until time alone may change the cluster's state; infinite when it cannot."""
+    return _next([limit - age(since, at) for since, limit in _cluster_limits(cluster, settings) if since])
+
+
+def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, service_since: datetime) -> float:
+    """The same of a host, its verdicts included."""
+    left = [limit - age(since, at) for since, limit in _host_limits(host, cluster, settings) if since]
     # Silence counts from the service's own start (HostView.connected).
     running = (at - service_since).total_seconds()
     left += [settings.host_disconnect - running, settings.host_disconnect + settings.bootstrap_grace - running]
+    return _next(left)
+
+
+def _next(left: Sequence[float]) -> float:
     return min((value for value in left if value >= 0), default=float("inf"))

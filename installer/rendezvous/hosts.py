@@ -73,7 +73,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
                     refusal = Forbidden(f"host is in status {host.status} and must not register again")
         name = "host_registration_failed" if refusal else "host_registration_succeeded"
         store.add_event(events.make(name, host=host, reason=refusal or ""))
-        engine.settle_host(store.host(infra_env_id, host_id))
+        engine.heard(store.host(infra_env_id, host_id))
         if known is not None and known.cluster_id and known.cluster_id != host.cluster_id:
             engine.settle(known.cluster_id)
     if refusal is not None:
@@ -97,17 +97,20 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
     if _matters(engine, before, host):
         with store.change():
             store.put_host(host)
-            engine.settle_host(host)
+            engine.heard(host)
         host = store.host(infra_env_id, host_id)
     else:
         # Most polls tell only that the host is still there: nothing to write, nothing to judge.
         store.note_check_in(host)
-    plan = steps.plan(engine.view(host))
+    view = engine.view(host)
+    plan = steps.plan(view)
     if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
-        args = {kind.value: steps.mark(values) for kind, values in plan.steps}
+        args = {kind.value: steps.mark(view, kind, values) for kind, values in plan.steps}
         with store.change():
-            store.put_host(replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args}))
+            store.note_steps(
+                replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args})
+            )
     return steps.encode(plan)
 
 
@@ -140,8 +143,7 @@ def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, i
             raise Conflict(f"host is in status {host.status}: progress cannot be set")
         old = host.progress
         if stage is Stage.FAILED:
-            engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed")
-            engine.settle(host.cluster_id or "")
+            engine.heard(engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed")[0])
             return
         if stage is old.current_stage and info == old.progress_info:
             return
@@ -170,8 +172,7 @@ def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, i
         if moved or info:
             detail = f": {info}" if info else ""
             store.add_event(events.make("host_install_progress_updated", host=host, stage=stage.value, info=detail))
-        engine.trigger(host, T.PROGRESS)
-        engine.settle(host.cluster_id or "")
+        engine.heard(engine.trigger(host, T.PROGRESS)[0])
 
 
 def _select_disk(engine: Engine, host: Host, wanted: list[dict[str, Any]]) -> Host:

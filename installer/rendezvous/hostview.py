@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any
+from hashlib import sha256
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,19 +20,42 @@ from installer.rendezvous.hwreqs import Requirements, minimum
 from installer.rendezvous.model import Cluster, Host, InfraEnv
 from installer.rendezvous.settings import Settings
 
+T = TypeVar("T")
+# Hosts for which something is remembered: more than one service will ever have.
+MOST_SLOTS = 8192
 FORBIDDEN_HOSTNAMES = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost4.localdomain4", "localhost6"}
     | {"localhost6.localdomain6"}
 )
 
 
-@lru_cache(1024)
+@lru_cache(4096)
 def load_json(text: str) -> Any:
     """Parsed JSON, or None for empty or broken text. The result is shared: it must not be changed."""
     try:
         return json.loads(text) if text else None
     except ValueError:
         return None
+
+
+class Slots(Generic[T]):
+    """What was made of one text of each host; made again when the text is another, so that none is kept for long."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+        self._made: dict[str, tuple[str, T]] = {}
+
+    def get(self, host: Host, text: str) -> T:
+        """What ``text`` of this host means."""
+        known = self._made.get(host.id)
+        # The same object nearly always; Python compares no characters then.
+        if known is not None and known[0] == text:
+            return known[1]
+        if len(self._made) >= MOST_SLOTS:
+            self._made.clear()
+        value = self._make(text)
+        self._made[host.id] = (text, value)
+        return value
 
 
 def same_image(first: str, second: str) -> bool:
@@ -43,16 +67,35 @@ def same_image(first: str, second: str) -> bool:
 
 def inventory_of(host: Host) -> inv.Inventory | None:
     """The host's inventory, or None when it has none that can be read."""
-    return _decoded(host.inventory) if host.inventory else None
+    return _INVENTORIES.get(host, host.inventory) if host.inventory else None
 
 
-# An inventory is looked at far more often than it changes.
-@lru_cache(4096)
 def _decoded(text: str) -> inv.Inventory | None:
     try:
         return inv.decode(text)
     except msgspec.MsgspecError:
         return None
+
+
+# An inventory is looked at far more often than it changes.
+_INVENTORIES = Slots(_decoded)
+
+
+def _nics(text: str) -> str:
+    inventory = _decoded(text)
+    nics = [
+        {
+            "name": nic.name,
+            "mac": nic.mac_address,
+            "ip_addresses": [address.split("/")[0] for address in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
+        }
+        for nic in (inventory.interfaces if inventory else ())
+        if nic.ipv4_addresses or nic.ipv6_addresses
+    ]
+    return json.dumps(nics, separators=(",", ":"))
+
+
+_NICS = Slots(_nics)
 
 
 def hostname_of(host: Host, inventory: inv.Inventory | None) -> str:
@@ -64,13 +107,17 @@ class Members:
     """All hosts of a cluster with their inventories, and who has which name and address."""
 
     def __init__(self, hosts: Sequence[Host]) -> None:
-        self._pairs = [(host, inventory_of(host)) for host in hosts]
+        self._hosts = hosts
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Host, inv.Inventory | None]]:
+        return [(host, inventory_of(host)) for host in self._hosts]
 
     def __iter__(self) -> Iterator[tuple[Host, inv.Inventory | None]]:
         return iter(self._pairs)
 
     def __len__(self) -> int:
-        return len(self._pairs)
+        return len(self._hosts)
 
     @cached_property
     def by_id(self) -> Mapping[str, Host]:
@@ -94,6 +141,30 @@ class Members:
                 if not item.ip.is_link_local and host.id not in found.setdefault(str(item.ip), []):
                     found[str(item.ip)].append(host.id)
         return found
+
+    @cached_property
+    def clashing(self) -> frozenset[str]:
+        """Ids of the hosts that share a name or an address with another."""
+        shared = [*self.names.values(), *self.addresses.values()]
+        return frozenset(host_id for owners in shared if len(owners) > 1 for host_id in owners)
+
+    @cached_property
+    def _reachable(self) -> dict[str, str]:
+        return {
+            host.id: f'{{"host_id":{json.dumps(host.id)},"nics":{_NICS.get(host, host.inventory)}}}'
+            for host, inventory in self._pairs
+            if inventory is not None
+        }
+
+    @cached_property
+    def network_mark(self) -> str:
+        """Short name of all that hosts are to be asked about each other."""
+        return sha256("\0".join(self._reachable.values()).encode()).hexdigest()[:12]
+
+    def peers_of(self, host: Host) -> str | None:
+        """JSON list of the other hosts with their addresses, as connectivity-check takes it; None of nobody."""
+        others = [text for host_id, text in self._reachable.items() if host_id != host.id]
+        return f"[{','.join(others)}]" if others else None
 
     def told(self, host_id: str) -> str:
         """A host as a user knows it: its name, and the first MAC to tell two of one name apart."""

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface, ip_network
+from functools import lru_cache
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
+)
 
 from installer.rendezvous.inventory import Inventory, Route
 from installer.rendezvous.model import Cluster
 
 Address = IPv4Address | IPv6Address
 AF_INET, AF_INET6 = 2, 10
+
+
+@lru_cache(1024)
+def network_of(cidr: str) -> IPv4Network | IPv6Network:
+    """The network of a CIDR, host bits ignored. Raises ValueError."""
+    return ip_network(cidr, strict=False)
 
 
 def machine_cidrs(cluster: Cluster) -> list[str]:
@@ -19,23 +36,26 @@ def machine_cidrs(cluster: Cluster) -> list[str]:
 
 def in_any(address: Address, cidrs: Iterable[str]) -> bool:
     """Is the address in one of the networks?"""
-    return any(
-        address in network
-        for network in (ip_network(cidr, strict=False) for cidr in cidrs)
-        if network.version == address.version
+    return any(address in network for network in map(network_of, cidrs) if network.version == address.version)
+
+
+def interfaces_of(inventory: Inventory) -> tuple[IPv4Interface | IPv6Interface, ...]:
+    """All addresses of a host with their prefix length; what does not parse is left out."""
+    return _interfaces(
+        tuple(text for nic in inventory.interfaces for text in (*nic.ipv4_addresses, *nic.ipv6_addresses))
     )
 
 
-def interfaces_of(inventory: Inventory) -> list[IPv4Interface | IPv6Interface]:
-    """All addresses of a host with their prefix length; what does not parse is left out."""
+# Asked many times over for each host and each judgement; an address is parsed in some 20 us.
+@lru_cache(8192)
+def _interfaces(texts: tuple[str, ...]) -> tuple[IPv4Interface | IPv6Interface, ...]:
     found: list[IPv4Interface | IPv6Interface] = []
-    for nic in inventory.interfaces:
-        for text in (*nic.ipv4_addresses, *nic.ipv6_addresses):
-            try:
-                found.append(ip_interface(text))
-            except ValueError:
-                continue
-    return found
+    for text in texts:
+        try:
+            found.append(ip_interface(text))
+        except ValueError:
+            continue
+    return tuple(found)
 
 
 def macs_of(inventory: Inventory) -> set[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import disks, events, host_states
+from installer.rendezvous import connectivity, disks, events, host_states
 from installer.rendezvous import inventory as inv
 from installer.rendezvous.checks_network import machine_cidr_defined
 from installer.rendezvous.engine import Engine
@@ -71,7 +71,10 @@ def _keep_disk(host: Host, inventory: inv.Inventory) -> Host:
 
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:
-    _object(output, "connectivity-check")
+    try:
+        connectivity.read(output)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"the connectivity report cannot be read: {error}") from None
     return replace(host, connectivity=output)
 
 
@@ -233,4 +236,4 @@ def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code
         store.put_host(host)
         if kind is T.INVENTORY and not code and host.cluster_id:
             _fill_machine_network(engine, host)
-        engine.settle_host(store.host(infra_env_id, host_id))
+        engine.heard(store.host(infra_env_id, host_id))

@@ -64,6 +64,8 @@ ONCE = frozenset({T.INSTALL, T.LOGS, T.STOP, T.DISK_SPEED, T.IMAGES, T.FREE_ADDR
 # seconds while hosts come in one after the other.
 ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAINS, T.TANG})
 LEAST_PAUSE = 10
+# Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
+HOSTS_PER_PAUSE = 10
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
 
 Args = list[str]
@@ -75,21 +77,8 @@ def _dump(value: Any) -> str:
 
 
 def _connectivity(view: HostView) -> Args | None:
-    peers = []
-    for peer, inventory in view.peers:
-        if peer.id == view.host.id or inventory is None:
-            continue
-        nics = [
-            {
-                "name": nic.name,
-                "mac": nic.mac_address,
-                "ip_addresses": [text.split("/")[0] for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
-            }
-            for nic in inventory.interfaces
-            if nic.ipv4_addresses or nic.ipv6_addresses
-        ]
-        peers.append({"host_id": peer.id, "nics": nics})
-    return [_dump(peers)] if peers else None
+    peers = view.peers.peers_of(view.host)
+    return [peers] if peers else None
 
 
 def has_vips(cluster: Cluster) -> bool:
@@ -240,14 +229,21 @@ class Plan(msgspec.Struct, frozen=True):
     post: str
 
 
-def mark(args: Args) -> str:
+def mark(view: HostView, kind: StepType, args: Args) -> str:
     """A short name for a step's arguments."""
+    if kind is T.CONNECTIVITY:
+        return view.peers.network_mark
     return hashlib.sha256("\0".join(args).encode()).hexdigest()[:12]
 
 
-def changed(view: HostView, kind: StepType, args: Args) -> bool:
-    """Was this step handed out with other arguments the last time?"""
-    return view.host.sent_args.get(kind.value, "") != mark(args)
+def _early(view: HostView, kind: StepType) -> bool:
+    """May this step have changed, as far as can be told without making its arguments?"""
+    return kind is not T.CONNECTIVITY or view.host.sent_args.get(kind.value) != view.peers.network_mark
+
+
+def least_pause(hosts: int) -> float:
+    """Seconds between two askings about what has changed, in a cluster of so many hosts."""
+    return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
 
 
 def plan(view: HostView) -> Plan:
@@ -261,15 +257,13 @@ def plan(view: HostView) -> Plan:
     for kind in types:
         if kind.value in settings.disabled_steps:
             continue
-        args = MAKERS[kind](view)
-        if args is None:
+        wait = ONCE_RETRY.get(kind, 10**9) if kind in ONCE else period
+        waited = age(view.host.sent_steps.get(kind.value), view.at)
+        # Most polls end here, before arguments are made that nobody gets.
+        if waited < wait and (kind not in ON_CHANGE or waited < least_pause(len(view.peers)) or not _early(view, kind)):
             continue
-        wait = ONCE_RETRY.get(kind, period) if kind in ONCE else period
-        if kind in ONCE and kind not in ONCE_RETRY:
-            wait = 10**9
-        if kind in ON_CHANGE and changed(view, kind, args):
-            wait = LEAST_PAUSE
-        if age(view.host.sent_steps.get(kind.value), view.at) >= wait:
+        args = MAKERS[kind](view)
+        if args is not None and (waited >= wait or view.host.sent_args.get(kind.value, "") != mark(view, kind, args)):
             due.append((kind, args))
     return Plan(due, 0 if post == "exit" else min(settings.poll_seconds, period), post)
 

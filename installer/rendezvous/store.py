@@ -1,6 +1,7 @@
 """The service's one store: SQLite in WAL mode, one transaction a change, whole again after SIGKILL.
 
 What is read often (clusters, infra-envs, hosts) is also kept decoded in memory: the process is the file's only user.
+Within a change clusters and hosts change in memory, and what they came to is written once, at its end.
 """
 
 from __future__ import annotations
@@ -43,8 +44,15 @@ class Store:
         self._db.execute("PRAGMA synchronous=NORMAL")
         self._db.executescript(_SCHEMA)
         self._depth = 0
-        # Counts every kept change of a cluster and what belongs to it; check-ins alone do not count.
+        # Every change of a cluster and what belongs to it, or of a host, gets the next number; check-ins do not count.
+        self._counter = 0
         self._versions: dict[str, int] = {}
+        self._host_versions: dict[Key, int] = {}
+        # What the change under way has to write, in this order.
+        self._open_clusters: dict[str, None] = {}
+        self._open_hosts: dict[Key, None] = {}
+        self._touched: set[str] = set()
+        self._sequence = int(self._db.execute("SELECT COALESCE(MAX(seq),0) FROM hosts").fetchone()[0])
         self._load()
 
     def _load(self) -> None:
@@ -55,6 +63,8 @@ class Store:
         rows = self._db.execute("SELECT doc FROM hosts ORDER BY seq")
         hosts = [msgspec.json.decode(row[0], type=Host) for row in rows]
         self._restore(clusters, infra_envs, {(host.infra_env_id, host.id): host for host in hosts})
+        for cluster_id in clusters:
+            self._touch(cluster_id)
 
     def _restore(self, clusters: dict[str, Cluster], infra_envs: dict[str, InfraEnv], hosts: dict[Key, Host]) -> None:
         self._clusters, self._infra_envs = clusters, infra_envs
@@ -63,8 +73,6 @@ class Store:
         self._of_infra_env: dict[str, dict[Key, Host]] = {}
         for host in hosts.values():
             self._index(host)
-        for cluster_id in clusters:
-            self._touch(cluster_id)
 
     def _index(self, host: Host) -> None:
         key = (host.infra_env_id, host.id)
@@ -86,31 +94,66 @@ class Store:
             raise RuntimeError("a change is already under way")
         # Check-ins live in memory only, so what was there before is put back from memory, not read again.
         before = (dict(self._clusters), dict(self._infra_envs), dict(self._hosts))
+        self._open_clusters, self._open_hosts, self._touched = {}, {}, set()
         self._db.execute("BEGIN IMMEDIATE")
         self._depth = 1
         try:
             yield
+            self._flush()
+            self._db.execute("COMMIT")
         except BaseException:
             self._db.execute("ROLLBACK")
             self._restore(*before)
+            # Whoever saw the states of the change that failed must look again.
+            for cluster_id in self._touched:
+                self._touch(cluster_id)
+            for key in self._open_hosts:
+                self._number(key)
             raise
-        else:
-            self._db.execute("COMMIT")
         finally:
             self._depth = 0
 
-    def _write(self, sql: str, *values: object) -> None:
+    def _flush(self) -> None:
+        for cluster_id in self._open_clusters:
+            self._write(
+                "INSERT INTO clusters VALUES (?,?) ON CONFLICT(id) DO UPDATE SET doc=excluded.doc",
+                cluster_id,
+                msgspec.json.encode(self._clusters[cluster_id]),
+            )
+        for key in self._open_hosts:
+            self._sequence += 1
+            self._write(
+                "INSERT INTO hosts VALUES (?,?,?,?) ON CONFLICT(infra_env_id, id) DO UPDATE SET doc=excluded.doc",
+                *key,
+                self._sequence,
+                msgspec.json.encode(self._hosts[key]),
+            )
+
+    def _check(self) -> None:
         if not self._depth:
             raise RuntimeError("a write outside of a change")
+
+    def _write(self, sql: str, *values: object) -> None:
+        self._check()
         self._db.execute(sql, values)
 
     def _touch(self, cluster_id: str | None) -> None:
         if cluster_id is not None:
-            self._versions[cluster_id] = self._versions.get(cluster_id, 0) + 1
+            self._counter += 1
+            self._versions[cluster_id] = self._counter
+            self._touched.add(cluster_id)
+
+    def _number(self, key: Key) -> None:
+        self._counter += 1
+        self._host_versions[key] = self._counter
 
     def version(self, cluster_id: str) -> int:
         """Grows with every change of the cluster, its hosts, infra-envs or manifests; starts anew with the process."""
         return self._versions.get(cluster_id, 0)
+
+    def host_version(self, host: Host) -> int:
+        """Another number after every change of this host; calling in and being handed steps are none."""
+        return self._host_versions.get((host.infra_env_id, host.id), 0)
 
     # clusters and infra-envs
 
@@ -138,14 +181,11 @@ class Store:
 
     def put_cluster(self, cluster: Cluster) -> None:
         """Insert or replace."""
-        if self._depth and self._clusters.get(cluster.id) == cluster:
+        self._check()
+        if self._clusters.get(cluster.id) == cluster:
             return
-        self._write(
-            "INSERT INTO clusters VALUES (?,?) ON CONFLICT(id) DO UPDATE SET doc=excluded.doc",
-            cluster.id,
-            msgspec.json.encode(cluster),
-        )
         self._clusters[cluster.id] = cluster
+        self._open_clusters[cluster.id] = None
         self._touch(cluster.id)
 
     def put_infra_env(self, infra_env: InfraEnv) -> None:
@@ -163,6 +203,7 @@ class Store:
         for table, key in (("clusters", "id"), ("manifests", "cluster_id"), ("files", "cluster_id")):
             self._write(f"DELETE FROM {table} WHERE {key}=?", cluster_id)
         self._clusters.pop(cluster_id, None)
+        self._open_clusters.pop(cluster_id, None)
         self._versions.pop(cluster_id, None)
 
     def delete_infra_env(self, infra_env_id: str) -> None:
@@ -171,9 +212,7 @@ class Store:
         self._write("DELETE FROM hosts WHERE infra_env_id=?", infra_env_id)
         gone = self._infra_envs.pop(infra_env_id, None)
         for key, host in self._of_infra_env.pop(infra_env_id, {}).items():
-            del self._hosts[key]
-            self._of_cluster[host.cluster_id].pop(key, None)
-            self._touch(host.cluster_id)
+            self._forget(key, host)
         self._touch(gone.cluster_id if gone else None)
 
     # hosts
@@ -204,17 +243,14 @@ class Store:
 
     def put_host(self, host: Host) -> None:
         """Insert or replace; the place in the order stays."""
-        known = self._hosts.get((host.infra_env_id, host.id))
-        if self._depth and known == host:
+        self._check()
+        key = (host.infra_env_id, host.id)
+        known = self._hosts.get(key)
+        if known == host:
             return
-        self._write(
-            "INSERT INTO hosts VALUES (?,?,(SELECT COALESCE(MAX(seq),0)+1 FROM hosts),?) "
-            "ON CONFLICT(infra_env_id, id) DO UPDATE SET doc=excluded.doc",
-            host.infra_env_id,
-            host.id,
-            msgspec.json.encode(host),
-        )
         self._index(host)
+        self._open_hosts[key] = None
+        self._number(key)
         self._touch(host.cluster_id)
         if known is not None and known.cluster_id != host.cluster_id:
             self._touch(known.cluster_id)
@@ -226,15 +262,27 @@ class Store:
         """
         self._index(host)
 
+    def note_steps(self, host: Host) -> None:
+        """Keep which steps a host was handed: nothing that anybody sees, or that is judged."""
+        self._check()
+        self._index(host)
+        self._open_hosts[(host.infra_env_id, host.id)] = None
+
+    def _forget(self, key: Key, host: Host) -> None:
+        del self._hosts[key]
+        self._open_hosts.pop(key, None)
+        self._host_versions.pop(key, None)
+        self._of_cluster[host.cluster_id].pop(key, None)
+        self._touch(host.cluster_id)
+
     def delete_host(self, infra_env_id: str, host_id: str) -> None:
         """Remove a host."""
         self._write("DELETE FROM hosts WHERE infra_env_id=? AND id=?", infra_env_id, host_id)
         key = (infra_env_id, host_id)
-        host = self._hosts.pop(key, None)
+        host = self._hosts.get(key)
         if host is not None:
-            self._of_cluster[host.cluster_id].pop(key, None)
+            self._forget(key, host)
             self._of_infra_env[infra_env_id].pop(key, None)
-            self._touch(host.cluster_id)
 
     # events
 

@@ -351,7 +351,7 @@ def test_no_order_of_things_leaves_the_tables(
             fleet.tick()
             before = fleet.judgements()
             world.engine._calm.clear()
-            world.engine._verdicts.clear()
+            world.engine.ledger.forget()
             fleet.tick()
             assert fleet.judgements() == before
             assert sum(fleet.host(m).bootstrap for m in fleet.machines) <= 1
