@@ -2,6 +2,10 @@
 
 from hypothesis import settings
 
+from ci.grouping import pytest_collection_modifyitems
+
+__all__ = ["pytest_collection_modifyitems"]
+
 # Two busy cores make a slow example no defect; what is too slow shows in the whole run's time.
 settings.register_profile("node0", deadline=None)
 settings.load_profile("node0")
