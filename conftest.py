@@ -2,9 +2,9 @@
 
 from hypothesis import settings
 
-from ci.grouping import pytest_collection_modifyitems
+from ci.grouping import pytest_xdist_make_scheduler
 
-__all__ = ["pytest_collection_modifyitems"]
+__all__ = ["pytest_xdist_make_scheduler"]
 
 # Two busy cores make a slow example no defect; what is too slow shows in the whole run's time.
 settings.register_profile("node0", deadline=None)

@@ -1,16 +1,24 @@
-"""How `pytest -n N --dist loadgroup` shares the fast suite out: a module stays in one worker, and so do all labs.
+"""How `pytest -n N --dist loadfile` shares the fast suite out: a module stays in one worker, and so do all labs.
 
 A module's registry, service or ISO is made once then. Labs look at what others leave on the machine, and measure.
+(xdist's own loadgroup does nothing with pytest 9: it renames tests in a way that pytest no longer sees.)
 """
 
 from __future__ import annotations
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
+
+LABS = "lab/tests/test_lab_"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test the group that it runs in; xdist reads it after this."""
-    if getattr(config.option, "loadgroup", False):  # what xdist's workers know of --dist
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group("labs" if item.get_closest_marker("lab") else str(item.path)))
+class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """By file, the modules of labs together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return LABS if nodeid.startswith(LABS) else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Grouping | None:
+    """None leaves other ways than loadfile to xdist."""
+    return Grouping(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -100,40 +100,29 @@ def test_what_breaks_things_comes_after_all_that_looks_in_whichever_file(tmp_pat
 
 
 GROUPED = """
-import os, pathlib, pytest
+import os, pytest
 
-@pytest.fixture(autouse=True, params=range(4))
-def seen(request):
+@pytest.mark.parametrize("number", range(6))
+def test_one(request, number):
     with open(os.environ["SEEN"], "a") as seen:
-        mark = "lab" if request.node.get_closest_marker("lab") else "-"
-        seen.write(f"{os.environ['PYTEST_XDIST_WORKER']} {request.path.stem} {mark}\\n")
-
-def test_alone():
-    pass
-
-@pytest.mark.lab
-def test_lab():
-    pass
+        seen.write(f"{os.environ['PYTEST_XDIST_WORKER']} {request.path.stem}\\n")
 """
 
 
 def test_a_module_stays_in_one_worker_and_so_do_all_labs(tmp_path):
-    (tmp_path / "conftest.py").write_text(
-        "from ci.grouping import pytest_collection_modifyitems\n"
-        "def pytest_configure(config):\n    config.addinivalue_line('markers', 'lab: a lab')\n"
-    )
-    for name in ("test_x.py", "test_y.py", "test_z.py"):
-        (tmp_path / name).write_text(GROUPED)
+    (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
+    (tmp_path / "lab/tests").mkdir(parents=True)
+    for name in ("test_lab_a", "test_lab_b", "test_lab_c", "test_os", "test_release"):
+        (tmp_path / f"lab/tests/{name}.py").write_text(GROUPED)
     env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadgroup", "-p", "no:cacheprovider", str(tmp_path)]
+    argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]
     done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
-    assert len(lines) == 24
-    assert len({worker for worker, _, _ in lines}) == 2
-    assert len({worker for worker, _, mark in lines if mark == "lab"}) == 1
-    for module in ("test_x", "test_y", "test_z"):
-        assert len({worker for worker, name, mark in lines if name == module and mark == "-"}) == 1
+    assert len(lines) == 30
+    workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
+    assert all(len(who) == 1 for who in workers.values()), workers
+    assert workers["test_lab_a"] == workers["test_lab_b"] == workers["test_lab_c"] != workers["test_os"], workers
 
 
 @pytest.mark.parametrize("topology", ["sno", "compact", "ha"])
