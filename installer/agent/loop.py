@@ -63,6 +63,8 @@ class Agent:
         self._running: dict[str, list[str]] = {}
         self._waiting: dict[str, dict[str, Any]] = {}
         self._lock = threading.Lock()
+        # One answer after the other: all of them find the kept connection idle then, and none makes one of its own.
+        self._sending = threading.Lock()
         agent = context.agent
         self._hosts = f"/infra-envs/{agent.infra_env_id}/hosts"
         self._instructions = f"{self._hosts}/{agent.host_id}/instructions"
@@ -142,7 +144,8 @@ class Agent:
             return
         body = {"step_type": kind, "step_id": identity, "exit_code": code, "output": output, "error": error}
         try:
-            self._context.client.call("POST", self._instructions, body, headers=self._headers)
+            with self._sending:
+                self._context.client.call("POST", self._instructions, body, headers=self._headers)
         except ClientError as failure:
             log.warning("the answer of step %s was not taken: %s", identity, failure)
         else:

@@ -83,7 +83,8 @@ class Service:
 
     def adopt(self, settings: Settings) -> None:
         """Go on with other settings: a standalone service learns of its release's images when it first reads it."""
-        self.settings = self.engine.settings = settings
+        self.settings = settings
+        self.engine.adopt(settings)
 
     def start_preparations(self) -> None:
         """Start generating ignition for every cluster that is preparing and has none: also after a restart."""

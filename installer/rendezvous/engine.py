@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -56,8 +55,16 @@ class Engine:
         self.since = clock()
         self.ledger = Ledger(store, requirements)
         self.pace = Pace()
+        # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.abreast).
+        self.abreast: dict[tuple[str, str], int] = {}
         # By cluster: the store's version and until when nothing can change by itself.
         self._calm: dict[str, tuple[int, datetime]] = {}
+
+    def adopt(self, settings: Settings) -> None:
+        """Go on with other settings; all is judged and asked by them."""
+        self.settings = settings
+        self._calm.clear()
+        self.abreast.clear()
 
     # views
 
@@ -314,7 +321,7 @@ def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:
 
 
 def _info(verdicts: facts.Verdicts) -> str:
-    return json.dumps(host_validations.as_info(verdicts), separators=(",", ":"))
+    return msgspec.json.encode(host_validations.as_info(verdicts)).decode()
 
 
 def _flat(validations_info: str) -> dict[str, str]:

@@ -103,7 +103,12 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
         # Most polls tell only that the host is still there: nothing to write, nothing to judge.
         store.note_check_in(host)
     view = engine.view(host)
-    plan = steps.plan(view)
+    # Until something of the cluster changes, all that a host may be asked about is the same.
+    version = store.version(host.cluster_id) if host.cluster_id else store.host_version(host)
+    key = (infra_env_id, host_id)
+    plan = steps.plan(view, engine.abreast.get(key) == version)
+    if plan.abreast:
+        engine.abreast[key] = version
     if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
         args = {kind.value: steps.mark(view, kind, values) for kind, values in plan.steps}

@@ -7,7 +7,6 @@ The table's seconds say how often a step is repeated. The agent calls in more of
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,7 +72,7 @@ Maker = Callable[[HostView], Args | None]
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    return msgspec.json.encode(value).decode()
 
 
 def _connectivity(view: HostView) -> Args | None:
@@ -222,11 +221,15 @@ MAKERS: Mapping[StepType, Maker] = {
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What one poll gets: steps as (type, args), the wait in seconds, what to do afterwards."""
+    """What one poll gets: steps as (type, args), the wait in seconds, what to do afterwards.
+
+    ``abreast``: the host has been asked about everything as it is now; only time makes a step due again.
+    """
 
     steps: list[tuple[StepType, list[str]]]
     wait: int
     post: str
+    abreast: bool = False
 
 
 def mark(view: HostView, kind: StepType, args: Args) -> str:
@@ -236,8 +239,8 @@ def mark(view: HostView, kind: StepType, args: Args) -> str:
     return hashlib.sha256("\0".join(args).encode()).hexdigest()[:12]
 
 
-def _early(view: HostView, kind: StepType) -> bool:
-    """May this step have changed, as far as can be told without making its arguments?"""
+def _may_differ(view: HostView, kind: StepType) -> bool:
+    """May this step's arguments be others than the last time, as far as can be told without making them?"""
     return kind is not T.CONNECTIVITY or view.host.sent_args.get(kind.value) != view.peers.network_mark
 
 
@@ -246,26 +249,37 @@ def least_pause(hosts: int) -> float:
     return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
 
 
-def plan(view: HostView) -> Plan:
-    """Steps that are due for a host now."""
+def plan(view: HostView, abreast: bool = False) -> Plan:
+    """Steps that are due for a host now; ``abreast`` when nothing has changed since a plan that said so."""
     settings = view.settings
     types, period, post = TABLE.get(view.host.status, DEFAULT)
     version = view.host.discovery_agent_version
     if settings.agent_image and version and not same_image(version, settings.agent_image):
         return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], period, "continue")
     due: list[tuple[StepType, list[str]]] = []
+    compared = True
     for kind in types:
         if kind.value in settings.disabled_steps:
             continue
         wait = ONCE_RETRY.get(kind, 10**9) if kind in ONCE else period
-        waited = age(view.host.sent_steps.get(kind.value), view.at)
-        # Most polls end here, before arguments are made that nobody gets.
-        if waited < wait and (kind not in ON_CHANGE or waited < least_pause(len(view.peers)) or not _early(view, kind)):
+        sent = view.host.sent_steps.get(kind.value)
+        if abreast and sent is None:
             continue
+        waited = age(sent, view.at)
+        if waited < wait:
+            # Most polls end here, before arguments are made that nobody gets.
+            if abreast or kind not in ON_CHANGE:
+                continue
+            if waited < least_pause(len(view.peers)):
+                compared = False
+                continue
+            if not _may_differ(view, kind):
+                continue
         args = MAKERS[kind](view)
         if args is not None and (waited >= wait or view.host.sent_args.get(kind.value, "") != mark(view, kind, args)):
             due.append((kind, args))
-    return Plan(due, 0 if post == "exit" else min(settings.poll_seconds, period), post)
+    wait = 0 if post == "exit" else min(settings.poll_seconds, period)
+    return Plan(due, wait, post, compared and not due)
 
 
 def encode(plan: Plan) -> dict[str, Any]:
