@@ -59,7 +59,8 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
     return config
 
 
-def _nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
+def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
+    """The node's static network: its address, the lab as gateway and DNS."""
     address = {"ip": node.ip, "prefix-length": topology.network.prefixlen}
     interface = {
         "name": NIC,
@@ -96,7 +97,7 @@ def agent_config(topology: Topology) -> dict[str, Any]:
             "rootDeviceHints": {"deviceName": "/dev/vda"},
         }
         if topology.addressing == "static":
-            host["networkConfig"] = _nmstate(topology, node)
+            host["networkConfig"] = nmstate(topology, node)
         hosts.append(host)
     return {
         "apiVersion": "v1beta1",

@@ -37,7 +37,7 @@ from lab.namespaces import NamespaceThreads, enter_argv
 from lab.paths import budget_file, labs_dir, state_dir
 from lab.phases import Phases
 from lab.plan import Event
-from lab.process import clean_environment, run_streaming
+from lab.process import clean_environment, in_background, run_streaming
 from lab.processes import me, start_time
 from lab.topology import Topology
 
@@ -326,16 +326,35 @@ class Lab(AbstractContextManager["Lab"]):
 
         What it writes is streamed to ARTIFACTS/commands/<number>-<name>.log. Raises CommandTimeoutError.
         """
-        folder = self.artifacts / "commands"
-        folder.mkdir(parents=True, exist_ok=True)
-        label = re.sub(r"[^\w.-]+", "-", name or Path(argv[0]).name)
         return run_streaming(
             enter_argv(self.init, list(argv), cwd=str((cwd or Path.cwd()).absolute())),
-            log_file=folder / f"{next(self._commands):03d}-{label}.log",
+            log_file=self._command_log(name or Path(argv[0]).name),
             timeout=timeout,
             env=clean_environment(env),
             shown=argv,
         )
+
+    @contextmanager
+    def running(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, name: str | None = None
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A command runs in the lab's namespaces as long as the block, and never longer than the lab.
+
+        What it writes goes to ARTIFACTS/commands/<number>-<name>.log.
+        """
+        with in_background(
+            enter_argv(self.init, list(argv), cwd=str(Path.cwd())),
+            log_file=self._command_log(name or Path(argv[0]).name),
+            env=clean_environment(env),
+            shown=argv,
+        ) as process:
+            yield process
+
+    def _command_log(self, name: str) -> Path:
+        folder = self.artifacts / "commands"
+        folder.mkdir(parents=True, exist_ok=True)
+        label = re.sub(r"[^\w.-]+", "-", name)
+        return folder / f"{next(self._commands):03d}-{label}.log"
 
     def serve(self, path: Path) -> str:
         """The URL at which the lab's HTTP server has this file from now on."""

@@ -9,7 +9,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -120,3 +121,26 @@ def run_streaming(
         with lock:
             sink.write(f"= exit {code} after {time.monotonic() - begin:.1f} s\n")
     return subprocess.CompletedProcess(named, code, "".join(out.lines), "".join(err.lines))
+
+
+@contextmanager
+def in_background(
+    argv: Sequence[str], *, log_file: Path, env: Mapping[str, str], shown: Sequence[str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """`argv` runs as long as the block, what it writes goes to `log_file`; at the end it and its group are ended."""
+    with log_file.open("a") as sink:
+        sink.write(f"$ {' '.join(shown or argv)}\n")
+        sink.flush()
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env=dict(env),
+            text=True,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        end_group(process)

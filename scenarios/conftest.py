@@ -24,12 +24,13 @@ from lab.report import TESTS, write
 from scenarios.cluster import Deployment, Installation, Stopped
 from scenarios.ids import TOPOLOGIES, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
+from scenarios.service import Discovered, install_discovered, service_alone
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
-SHARED = pytest.StashKey["_Shared[Installation] | _Shared[Stopped]"]()
-T = TypeVar("T", Installation, Stopped)
+SHARED = pytest.StashKey["_Shared[Installation] | _Shared[Stopped] | _Shared[Discovered]"]()
+T = TypeVar("T", Installation, Stopped, Discovered)
 _MESSAGE_LINES = 5
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
 
@@ -111,7 +112,7 @@ def release() -> Release:
 def _new_trouble(item: pytest.Item) -> list[str]:
     """What kernels said of themselves on the consoles of the test's lab that no test before it has been failed for."""
     used = getattr(item, "funcargs", {})
-    subject = used.get("deployment") or used.get("installation") or used.get("stopped")
+    subject = used.get("deployment") or used.get("installation") or used.get("stopped") or used.get("discovered")
     if subject is None:
         return []
     told = item.session.stash.setdefault(TOLD, set())
@@ -269,4 +270,21 @@ def stopped(request: pytest.FixtureRequest, release: Release) -> Stopped:
         stash[SHARED] = _Shared(scenario_id, lambda labs: labs.enter_context(_deployed(request, release)).stop())
     found = stash[SHARED].get(scenario_id)
     assert isinstance(found, Stopped)
+    return found
+
+
+@pytest.fixture
+def discovered(request: pytest.FixtureRequest, release: Release) -> Discovered:
+    """A cluster installed by a service outside of it, made once for all tests of an id. Parametrise with an id."""
+    scenario_id, stash = str(request.param), request.session.stash
+
+    def make(labs: ExitStack) -> Discovered:
+        service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, release))))
+        image_type = "minimal-iso" if scenario_id.endswith("_minimal") else "full-iso"
+        return install_discovered(service, image_type, "discovered-0")
+
+    if SHARED not in stash:
+        stash[SHARED] = _Shared(scenario_id, make)
+    found = stash[SHARED].get(scenario_id)
+    assert isinstance(found, Discovered)
     return found

@@ -76,6 +76,8 @@ VARIANTS = {
     # These differ in what the test does to the lab; the word keeps their evidence apart.
     "power_cut": Variant(),
     "service_killed": Variant(),
+    "discovery": Variant(),
+    "discovery_minimal": Variant(),
 }
 
 

@@ -177,6 +177,22 @@ def _mirror_and_trust(inputs: LiveInputs) -> list[File]:
     return files
 
 
+# A DUID from the link-layer address: the lease stays the same after the disk has been written.
+CLIENT_ID = File.text(
+    "/etc/NetworkManager/conf.d/clientid.conf",
+    "[connection]\nipv6.dhcp-duid=ll\nipv6.dhcp-iaid=mac\nipv4.dhcp-client-id=mac\n",
+)
+
+
+def proxy_files(proxy: Mapping[str, str]) -> list[File]:
+    """The proxies (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) for all that systemd starts; nothing when there are none."""
+    if not proxy:
+        return []
+    # systemd expands %, so a literal one is doubled (reference §4.2).
+    pairs = " ".join(json.dumps(f"{k}={v}".replace("%", "%%")) for k, v in sorted(proxy.items()))
+    return [File.text("/etc/systemd/system.conf.d/10-default-env.conf", f"[Manager]\nDefaultEnvironment={pairs}\n")]
+
+
 def _system(inputs: LiveInputs) -> list[File]:
     files = []
     if inputs.ntp_sources:
@@ -188,20 +204,7 @@ def _system(inputs: LiveInputs) -> list[File]:
                 "/etc/chrony/chrony.conf", "".join(lines) + "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n"
             )
         )
-    if inputs.proxy:
-        # systemd expands %, so a literal one is doubled (reference §4.2).
-        pairs = " ".join(json.dumps(f"{k}={v}".replace("%", "%%")) for k, v in sorted(inputs.proxy.items()))
-        files.append(
-            File.text("/etc/systemd/system.conf.d/10-default-env.conf", f"[Manager]\nDefaultEnvironment={pairs}\n")
-        )
-    # A DUID from the link-layer address: the lease stays the same after the disk has been written.
-    files.append(
-        File.text(
-            "/etc/NetworkManager/conf.d/clientid.conf",
-            "[connection]\nipv6.dhcp-duid=ll\nipv6.dhcp-iaid=mac\nipv4.dhcp-client-id=mac\n",
-        )
-    )
-    return files
+    return [*files, *proxy_files(inputs.proxy), CLIENT_ID]
 
 
 def live_files(inputs: LiveInputs) -> list[File]:

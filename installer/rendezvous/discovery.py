@@ -14,7 +14,7 @@ from typing import Any
 from installer.create.artifacts import Minimal, write_iso, write_pxe
 from installer.errors import InstallerError
 from installer.ignition.config import File, Unit, User, render
-from installer.ignition.live import NETWORK_UNIT, env_file
+from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
 from installer.network import host_network_files
 from installer.rendezvous import payload
 from installer.rendezvous.errors import NotFound, PrepareError
@@ -24,6 +24,7 @@ from installer.rendezvous.settings import Settings
 
 TLS_CA = "/opt/agent/tls/ca.crt"
 ISOS = {"full.iso": False, "minimal.iso": True}
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 BOOT_FILES = ("vmlinuz", "initrd.img", "rootfs.img")
 
 
@@ -65,6 +66,8 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
         File(TLS_CA, settings.ca_file.read_bytes(), 0o600),
         File.text("/root/.docker/config.json", infra_env.pull_secret, 0o600),
         File.text("/etc/containers/auth.json", infra_env.pull_secret, 0o600),
+        *proxy_files({key.upper(): str(value) for key, value in infra_env.proxy.items() if key in PROXIES and value}),
+        CLIENT_ID,
         *network,
     ]
     if settings.registries_conf.is_file():

@@ -21,7 +21,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 INSTALLER = ("installer",)
 CLUSTER = ("lab/release/cluster",)
 
-RECIPE = "4"
+RECIPE = "5"
 
 
 def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str, Path | None]:
@@ -103,7 +103,8 @@ def zipapp(store: Store, module: str, parts: tuple[str, ...]) -> Path:
                 # zipimport looks for byte code beside the source, not in __pycache__.
                 cached.rename(cached.parent.parent / (cached.name.split(".", 1)[0] + ".pyc"))
             target = out / "app"
-            target.write_bytes(b"#!/usr/bin/python3\n" + _archive(work))
+            # By env: on an administrator's machine, the Python that has the libraries is seldom the system's.
+            target.write_bytes(b"#!/usr/bin/env python3\n" + _archive(work))
             target.chmod(0o755)
         finally:
             shutil.rmtree(work, ignore_errors=True)

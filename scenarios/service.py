@@ -1,0 +1,227 @@
+"""`node0 service` on the lab's own host, outside of every cluster, with the public client towards it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.configs import NIC, nmstate
+from lab.release.components import hardware_requirements
+from lab.waiting import wait_until
+from scenarios.cluster import Deployment, Installation
+from scenarios.page import SERVICE_PORT
+
+READY_SECONDS = 120
+IMAGE_SECONDS = 600
+DISCOVER_SECONDS = 1200
+CHECKS_SECONDS = 600
+INSTALL_SECONDS = 7200
+HEADERS = {"user": "Authorization", "agent": "X-Secret-Key", "watcher": "Watcher-Authorization"}
+# Where an installation ends, well or not.
+ENDS = ("installed", "error", "cancelled")
+
+
+@dataclass
+class Service:
+    """The service's folder, and its API by the unmodified public client with the user's token."""
+
+    deployment: Deployment
+    directory: Path
+    url: str
+
+    @property
+    def ca_pem(self) -> str:
+        """The CA that the service has made for itself."""
+        return (self.directory / "tls/ca.crt").read_text()
+
+    def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
+        """What an operation of the public client's InstallerApi returns, called from the lab's network."""
+        import assisted_service_client as public
+
+        token = (self.directory / "auth/user-token").read_text().strip()
+        config = public.Configuration()
+        config.host = f"{self.url}/api/assisted-install"
+        config.ssl_ca_cert = str(self.directory / "tls/ca.crt")
+        client = public.ApiClient(configuration=config)
+        client.set_default_header(HEADERS["user"], token)
+        return self.deployment.lab.inside(getattr(public.InstallerApi(api_client=client), operation), *args, **kwargs)
+
+    def download(self, url: str, target: Path) -> Path:
+        """A URL of the service that carries its own right to be fetched, saved as `target`."""
+        context = ssl.create_default_context(cadata=self.ca_pem)
+
+        def fetch() -> None:
+            with (
+                urllib.request.urlopen(url, context=context, timeout=IMAGE_SECONDS) as answer,
+                target.open("wb") as file,
+            ):
+                shutil.copyfileobj(answer, file, 1 << 20)
+
+        self.deployment.lab.inside(fetch)
+        return target
+
+
+def registries_conf(source: str, mirror: str) -> str:
+    """containers-registries.conf(5) with one mirror that is asked by digest only."""
+    return (
+        f'[[registry]]\nprefix = ""\nlocation = "{source}"\nmirror-by-digest-only = true\n\n'
+        f'[[registry.mirror]]\nlocation = "{mirror}"\n'
+    )
+
+
+@contextmanager
+def service_alone(deployment: Deployment) -> Iterator[Service]:
+    """The service runs in the lab as long as the block: over the lab's registry, with the lab's small thresholds."""
+    lab, access = deployment.lab, deployment.access
+    address = lab.topology.gateway
+    service = Service(deployment, lab.layout.root / "service", f"https://{address}:{SERVICE_PORT}")
+    mirror = service.directory / "mirror"
+    mirror.mkdir(parents=True)
+    (mirror / "registries.conf").write_text(registries_conf(access.source, access.mirror))
+    (mirror / "ca-bundle.crt").write_text(access.trust_bundle)
+    env = {
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": deployment.release.pullspec,
+        "HW_VALIDATOR_REQUIREMENTS": json.dumps(json.loads(hardware_requirements())),
+        "PAGE_ACCESS": "open",
+        # The payload's installer is a program for the Python that has its libraries.
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    }
+    argv = [*deployment.installer, "service", "--dir", str(service.directory), "--listen", f"{address}:{SERVICE_PORT}"]
+    with lab.running(argv, env=env, name="service") as process:
+
+        def ready() -> bool:
+            assert process.poll() is None, f"the service ended with {process.returncode}"
+            context = ssl.create_default_context(cadata=service.ca_pem)
+
+            def ask() -> bool:
+                with urllib.request.urlopen(f"{service.url}/ready", context=context, timeout=10) as answer:
+                    return bool(answer.status == 200)
+
+            return lab.inside(ask)
+
+        with lab.phase("service up"):
+            wait_until(ready, READY_SECONDS, f"{service.url} to be ready")
+        yield service
+
+
+@dataclass
+class Discovered(Installation):
+    """A cluster whose host was discovered first and configured afterwards."""
+
+    service: Service
+    cluster_id: str
+    infra_env_id: str
+    host_id: str
+    host_name: str
+    seen: list[str] = field(default_factory=list)
+
+    def cluster(self) -> Any:
+        """The cluster as the service sees it."""
+        return self.service.call("v2_get_cluster", self.cluster_id)
+
+    def host(self) -> Any:
+        """The host as the service sees it."""
+        return self.service.call("v2_get_host", self.infra_env_id, self.host_id)
+
+
+def cluster_params(deployment: Deployment) -> dict[str, Any]:
+    """cluster-create-params of a cluster of one node, its machine network left open."""
+    topology = deployment.topology
+    return {
+        "name": topology.cluster_name,
+        "base_dns_domain": topology.base_domain,
+        "openshift_version": deployment.release.version,
+        "pull_secret": deployment.access.pull_secret,
+        "ssh_public_key": deployment.access.ssh_key,
+        "high_availability_mode": "None",
+        "platform": {"type": "none"},
+        "user_managed_networking": True,
+    }
+
+
+def infra_env_params(deployment: Deployment, cluster_id: str, image_type: str) -> dict[str, Any]:
+    """infra-env-create-params; with the network of every node where the topology has static addresses."""
+    topology = deployment.topology
+    body: dict[str, Any] = {
+        "name": topology.cluster_name,
+        "cluster_id": cluster_id,
+        "image_type": image_type,
+        "openshift_version": deployment.release.version,
+        "pull_secret": deployment.access.pull_secret,
+        "ssh_authorized_key": deployment.access.ssh_key,
+        "additional_ntp_sources": topology.gateway,
+    }
+    if topology.addressing == "static":
+        body["static_network_config"] = [
+            {
+                "network_yaml": yaml.safe_dump(nmstate(topology, node)),
+                "mac_interface_map": [{"mac_address": node.mac, "logical_nic_name": NIC}],
+            }
+            for node in topology.nodes
+        ]
+    return body
+
+
+def install_discovered(service: Service, image_type: str, host_name: str) -> Discovered:
+    """Everything, from the image to a cluster that the service calls installed."""
+    deployment = service.deployment
+    lab, [node] = deployment.lab, deployment.lab.nodes.values()
+    cluster = service.call("v2_register_cluster", cluster_params(deployment))
+    infra_env = service.call("register_infra_env", infra_env_params(deployment, cluster.id, image_type))
+    with lab.phase("discovery image"):
+        iso = service.download(infra_env.download_url, lab.layout.root / "discovery.iso")
+    with lab.phase("discover"):
+        node.media.insert(iso)
+        node.power.on()
+
+        def inventory() -> Any:
+            [host] = service.call("v2_list_hosts", infra_env.id)
+            return json.loads(host.inventory)
+
+        wait_until(lambda: inventory()["disks"], DISCOVER_SECONDS, "the host to register and send its inventory")
+    [host] = service.call("v2_list_hosts", infra_env.id)
+    [disk] = [item for item in inventory()["disks"] if item["path"] == "/dev/vda"]
+    disks = [{"id": disk["id"], "role": "install"}]
+    chosen = {"host_name": host_name, "host_role": "master", "disks_selected_config": disks}
+    service.call("v2_update_host", infra_env.id, host.id, chosen)
+    networks = {"machine_networks": [{"cidr": deployment.topology.machine_network}]}
+    service.call("v2_update_cluster", cluster.id, networks)
+    found = Discovered(deployment, service, cluster.id, infra_env.id, host.id, host_name)
+    with lab.phase("checks"):
+        wait_until(
+            lambda: found.cluster().status == "ready",
+            CHECKS_SECONDS,
+            "the cluster to be ready to be installed",
+            lambda: f"{found.cluster().status}: {found.cluster().status_info}; {found.host().status_info}",
+        )
+    with lab.phase("install"):
+        service.call("v2_install_cluster", cluster.id)
+        wait_until(
+            lambda: _noted(found) in ENDS, INSTALL_SECONDS, "the installation to end", lambda: found.seen[-1:], poll=3
+        )
+    end = found.cluster()
+    assert end.status == "installed", f"{end.status}: {end.status_info}; {found.host().status_info}"
+    target = deployment.directory / "auth"
+    target.mkdir(mode=0o700, exist_ok=True)
+    raw = service.call("v2_download_cluster_credentials", cluster.id, "kubeconfig", _preload_content=False)
+    (target / "kubeconfig").touch(mode=0o600)
+    (target / "kubeconfig").write_bytes(raw.data)
+    return found
+
+
+def _noted(found: Discovered) -> str:
+    """The cluster's status, after the host's stage has been noted."""
+    stage = found.host().progress.current_stage
+    if stage and stage not in found.seen:
+        found.seen.append(stage)
+    return str(found.cluster().status)
