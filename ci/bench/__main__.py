@@ -36,11 +36,13 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=["image", "builds", "media", "floor", "install", []],
+        choices=["image", "builds", "media", "floor", "install", "swarm", []],
         help="image: create image against cp; builds: warm builds; media: inserts through Redfish; "
-        "floor: steps of an install alone; install: floor and a whole install, with their ratio "
+        "floor: steps of an install alone; install: floor and a whole install, with their ratio; "
+        "swarm: hosts that one service on one core holds (about ten minutes) "
         "(default: image builds media)",
     )
+    parser.add_argument("--hosts", type=int, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     args = parser.parse_args()
     what = args.what or ["image", "builds", "media"]
@@ -56,6 +58,10 @@ def main() -> None:
         from ci.bench import media
 
         media.run()
+    if "swarm" in what:
+        from ci.bench import swarm
+
+        swarm.run(args.hosts)
     if "floor" in what or "install" in what:
         from ci.bench import floor
 

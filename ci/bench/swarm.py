@@ -1,0 +1,121 @@
+"""How many hosts one `node0 service` on one processor core holds, at the polling intervals that it tells its agents.
+
+The service runs on one core, the swarm (`node0-lab swarm`) on the others. More and more hosts come, a step at a time,
+until the 99th percentile of a step is above the limit. Latencies are seen by the agents, over TLS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ci.bench.measure import table
+
+HOSTS = 2000
+STEP = 500
+LIMIT_MS = 250.0
+HOLD_SECONDS = 20.0
+LONGEST = 600.0
+START_SECONDS = 60.0
+# Words of the swarm by the shape's name: what one service is really asked to hold at a time.
+SHAPES: Mapping[str, tuple[str, ...]] = {
+    "clusters of 5": ("--cluster-size", "5"),
+    "clusters of 50": ("--cluster-size", "50"),
+    "in no cluster": ("--clusters", "0"),
+}
+
+
+def _program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def _ready(url: str, ca: Path) -> bool:
+    try:
+        context = ssl.create_default_context(cafile=str(ca))
+        with urllib.request.urlopen(f"{url}ready", context=context, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+@contextmanager
+def service(directory: Path, core: int) -> Iterator[tuple[int, str]]:
+    """(process, URL) of a `node0 service` in a folder, on one core. Raises SystemExit when it does not start."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"https://127.0.0.1:{port}/"
+    with (directory / "service.log").open("ab") as log:
+        process = subprocess.Popen(
+            [_program("node0"), "service", "--dir", str(directory), "--listen", f"127.0.0.1:{port}"], stderr=log
+        )
+    try:
+        os.sched_setaffinity(process.pid, {core})
+        end = time.monotonic() + START_SECONDS
+        while not _ready(url, directory / "tls/ca.crt"):
+            if process.poll() is not None or time.monotonic() > end:
+                said = (directory / "service.log").read_text()[-1000:]
+                raise SystemExit(f"the service did not answer within {START_SECONDS:.0f} s: {said}")
+            time.sleep(0.1)
+        yield process.pid, url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
+    """The swarm's own report for one shape, against a service of its own."""
+    cores = sorted(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as work, service(Path(work), cores[-1]) as (pid, url):
+        auth = Path(work) / "auth"
+        argv = [_program("node0-lab"), "swarm", str(hosts), "--url", url, "--ca", str(Path(work) / "tls/ca.crt")]
+        argv += ["--token", str(auth / "agent-token"), "--user-token", str(auth / "user-token"), *words]
+        argv += ["--p99", str(LIMIT_MS), "--step", str(min(STEP, hosts)), "--hold", str(HOLD_SECONDS)]
+        argv += ["--seconds", str(LONGEST), "--service-pid", str(pid), "--json"]
+        swarm = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        os.sched_setaffinity(swarm.pid, set(cores[:-1]) or set(cores))
+        answer, _ = swarm.communicate(timeout=LONGEST + 120)
+    try:
+        found: dict[str, Any] = json.loads(answer)
+    except ValueError:
+        raise SystemExit(f"the swarm ended with {swarm.returncode} and no report") from None
+    return found
+
+
+def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What counts of a swarm's report."""
+    used = found["service"]
+    lines = [
+        (
+            f"{step['hosts']} hosts",
+            f"p99 {step['p99_ms']:7.1f} ms, while {step['arriving_seconds']:.0f} s of arriving "
+            f"{step['p99_arriving_ms']:7.1f} ms; {step['requests_per_second']:.0f} requests/s"
+            + (f"; {step['failures']} failed" if step["failures"] else ""),
+        )
+        for step in found["steps"]
+    ]
+    held = f"{found['held']} hosts" + ("" if found["held"] < found["hosts"] else " (all there were)")
+    lines += [
+        (f"held, p99 under {found['limit_ms']:.0f} ms", held),
+        ("service's processor", f"{used['cpu_percent']} % of a core, {used['cpu_ms_per_request']} ms a request"),
+        ("service's memory", f"{used['memory_mib']} MiB, {used['memory_kib_per_host']} KiB a host"),
+    ]
+    return lines
+
+
+def run(hosts: int = HOSTS, only: str = "") -> None:
+    """Measure and print each shape, or the one named ``only``."""
+    for name, words in SHAPES.items():
+        if only in ("", name):
+            table(f"swarm, {name}: one service on one core, polls every 5 s", rows(measure(hosts, words)))
