@@ -27,8 +27,8 @@ DISCOVER_SECONDS = 1200
 CHECKS_SECONDS = 600
 INSTALL_SECONDS = 7200
 HEADERS = {"user": "Authorization", "agent": "X-Secret-Key", "watcher": "Watcher-Authorization"}
-# Where an installation ends, well or not.
-ENDS = ("installed", "error", "cancelled")
+# A cluster that is in none of these is not being installed (any more).
+UNDER_WAY = ("preparing-for-installation", "installing", "finalizing")
 
 
 @dataclass
@@ -44,8 +44,8 @@ class Service:
         """The CA that the service has made for itself."""
         return (self.directory / "tls/ca.crt").read_text()
 
-    def call(self, operation: str, *args: Any, **kwargs: Any) -> Any:
-        """What an operation of the public client's InstallerApi returns, called from the lab's network."""
+    def call(self, operation: str, *args: Any, api: str = "InstallerApi", **kwargs: Any) -> Any:
+        """What an operation of one of the public client's APIs returns, called from the lab's network."""
         import assisted_service_client as public
 
         token = (self.directory / "auth/user-token").read_text().strip()
@@ -54,7 +54,8 @@ class Service:
         config.ssl_ca_cert = str(self.directory / "tls/ca.crt")
         client = public.ApiClient(configuration=config)
         client.set_default_header(HEADERS["user"], token)
-        return self.deployment.lab.inside(getattr(public.InstallerApi(api_client=client), operation), *args, **kwargs)
+        method = getattr(getattr(public, api)(api_client=client), operation)
+        return self.deployment.lab.inside(method, *args, **kwargs)
 
     def download(self, url: str, target: Path) -> Path:
         """A URL of the service that carries its own right to be fetched, saved as `target`."""
@@ -129,6 +130,11 @@ class Discovered(Installation):
         """The cluster as the service sees it."""
         return self.service.call("v2_get_cluster", self.cluster_id)
 
+    def events(self) -> list[str]:
+        """What the service has told of the cluster, the oldest first."""
+        found = self.service.call("v2_list_events", api="EventsApi", cluster_id=self.cluster_id)
+        return [str(event["message"]) for event in found]
+
     def host(self) -> Any:
         """The host as the service sees it."""
         return self.service.call("v2_get_host", self.infra_env_id, self.host_id)
@@ -186,17 +192,17 @@ def install_discovered(service: Service, image_type: str, host_name: str) -> Dis
 
         def inventory() -> Any:
             [host] = service.call("v2_list_hosts", infra_env.id)
-            return json.loads(host.inventory)
+            return json.loads(host["inventory"])
 
         wait_until(lambda: inventory()["disks"], DISCOVER_SECONDS, "the host to register and send its inventory")
     [host] = service.call("v2_list_hosts", infra_env.id)
     [disk] = [item for item in inventory()["disks"] if item["path"] == "/dev/vda"]
     disks = [{"id": disk["id"], "role": "install"}]
     chosen = {"host_name": host_name, "host_role": "master", "disks_selected_config": disks}
-    service.call("v2_update_host", infra_env.id, host.id, chosen)
+    service.call("v2_update_host", infra_env.id, host["id"], chosen)
     networks = {"machine_networks": [{"cidr": deployment.topology.machine_network}]}
     service.call("v2_update_cluster", cluster.id, networks)
-    found = Discovered(deployment, service, cluster.id, infra_env.id, host.id, host_name)
+    found = Discovered(deployment, service, cluster.id, infra_env.id, host["id"], host_name)
     with lab.phase("checks"):
         wait_until(
             lambda: found.cluster().status == "ready",
@@ -207,10 +213,14 @@ def install_discovered(service: Service, image_type: str, host_name: str) -> Dis
     with lab.phase("install"):
         service.call("v2_install_cluster", cluster.id)
         wait_until(
-            lambda: _noted(found) in ENDS, INSTALL_SECONDS, "the installation to end", lambda: found.seen[-1:], poll=3
+            lambda: _noted(found) not in UNDER_WAY,
+            INSTALL_SECONDS,
+            "the installation to end",
+            lambda: found.seen,
+            poll=3,
         )
     end = found.cluster()
-    assert end.status == "installed", f"{end.status}: {end.status_info}; {found.host().status_info}"
+    assert end.status == "installed", f"{end.status}: {end.status_info}\n" + "\n".join(found.events()[-8:])
     target = deployment.directory / "auth"
     target.mkdir(mode=0o700, exist_ok=True)
     raw = service.call("v2_download_cluster_credentials", cluster.id, "kubeconfig", _preload_content=False)

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from lab.release import progress
@@ -23,6 +24,8 @@ HERE = Path(__file__).parent
 ISO_NAME = "node0-machine-os.iso"
 # Where the live system's install program looks for the image.
 METAL_IN_LIVE = "usr/lib/node0/metal.raw"
+# As CoreOS names it: what a fetched rootfs.img must be.
+WANT_ROOTFS = "etc/coreos-live-want-rootfs"
 # root.squashfs is mounted in place from rootfs.img; a page boundary keeps its blocks and the loop device's together.
 SQUASHFS_ALIGN = 4096
 
@@ -109,12 +112,24 @@ def _build(store: Store, base: Path, extra: Mapping[str, Path], version: str, ou
             _squashfs(store, root, work)
             with (out / "rootfs.img").open("wb") as archive:
                 write_archive(archive, [Member("root.squashfs", work / "root.squashfs")], SQUASHFS_ALIGN)
+            add_want(initramfs, file_sha256(out / "rootfs.img"))
         volume_id = f"node0-{version}"
         with progress.step("os: ISO"):
             build_iso(store, volume_id, kernel, initramfs, out / "rootfs.img", out / ISO_NAME)
         _describe(out, version, volume_id, kernel_release)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def add_want(initramfs: Path, sha256: str) -> None:
+    """Tell the live system's initramfs which rootfs.img is its own; the installed system's has no need to know."""
+    with initramfs.open("ab") as file:
+        # The kernel skips zeros between two archives, and wants each to begin at a multiple of 4.
+        file.write(bytes(-file.tell() % 4))
+        archive = BytesIO()
+        write_archive(archive, [Member(WANT_ROOTFS, f"{sha256}\n".encode())])
+        file.write(archive.getvalue())
+        file.write(bytes(-file.tell() % 4))
 
 
 def _squashfs(store: Store, root: Path, work: Path) -> None:

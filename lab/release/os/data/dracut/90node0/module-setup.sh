@@ -50,7 +50,7 @@ install() {
     inst_libdir_file 'libnss_dns.so.*' 'libnss_files.so.*'
     echo 'hosts: files dns' > "$initdir/etc/nsswitch.conf"
 
-    inst_multiple bash blkid cat chmod cp dmesg grep journalctl ln losetup ls mkdir modprobe mount mv readlink rm sed sleep \
+    inst_multiple bash blkid cat chmod cp dmesg grep journalctl ln losetup ls mkdir modprobe mount mv readlink rm sed sha256sum sleep \
         switch_root sync systemctl tail tee udevadm umount
     inst_multiple -o fsck fsck.ext4 e2fsck
     inst_rules 60-block.rules 60-cdrom_id.rules 60-persistent-storage.rules 75-net-description.rules 80-net-setup-link.rules

@@ -1,0 +1,113 @@
+"""A root that is fetched: by its hash it is the right one, whoever the server says it is."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import ssl
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from lab.pki import Authority
+from lab.release.os import build
+from lab.release.os.cpio import Member, write_archive
+
+COMMON = Path(build.__file__).parent / "data/dracut/90node0/common.sh"
+ROOT = b"a root file system" * 1000
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server(tmp_path):
+    """Serves tmp_path/www with a certificate of a CA that nobody knows."""
+    www = tmp_path / "www"
+    www.mkdir()
+    (www / "rootfs.img").write_bytes(ROOT)
+    Authority.make("unknown").issue(["127.0.0.1"], tmp_path / "server.crt", tmp_path / "server.key")
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(www)))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    made.socket = context.wrap_socket(made.socket, server_side=True)
+    thread = threading.Thread(target=made.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"https://127.0.0.1:{made.server_port}"
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def script(tmp_path: Path, text: str, cmdline: str = "") -> subprocess.CompletedProcess[str]:
+    (tmp_path / "cmdline").write_text(cmdline + "\n")
+    env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "FETCH_TRIES": "0"}
+    env |= {"CMDLINE": str(tmp_path / "cmdline"), "KMSG": str(tmp_path / "kmsg")}
+    argv = ["bash", "-c", f"set -euo pipefail; . {COMMON}; {text}"]
+    return subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+
+
+def fetch(tmp_path: Path, url: str, wanted: bytes) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "want").write_text(hashlib.sha256(wanted).hexdigest() + "\n")
+    return script(tmp_path, f"fetch_root '{url}' got want; echo went on")
+
+
+def test_the_hash_decides_and_not_the_certificate(tmp_path, server):
+    done = fetch(tmp_path, f"{server}/rootfs.img?image_token=a&b=c", ROOT)
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+    assert (tmp_path / "got").read_bytes() == ROOT
+
+
+def test_another_root_stops_the_boot_and_both_hashes_are_told(tmp_path, server):
+    done = fetch(tmp_path, f"{server}/rootfs.img", b"another release's")
+    assert (done.returncode, done.stdout) == (1, "")
+    for content in (ROOT, b"another release's"):
+        assert hashlib.sha256(content).hexdigest() in (tmp_path / "kmsg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"), [("{}/none.img", "cannot get the root"), ("ftp://x/y", "only http and https")]
+)
+def test_what_cannot_be_had_stops_the_boot(tmp_path, server, url, says):
+    done = fetch(tmp_path, url.format(server), ROOT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert says in done.stderr
+
+
+@pytest.mark.parametrize("value", ["https://x/y?a=1&b=2", '"https://x/y?a=1&b=2"'])
+def test_an_argument_is_read_with_and_without_quotes(tmp_path, value):
+    done = script(tmp_path, "cmdline_value coreos.live.rootfs_url", f"a=1 coreos.live.rootfs_url={value} quiet")
+    assert done.stdout == "https://x/y?a=1&b=2"
+
+
+def test_an_argument_that_is_not_there_is_empty(tmp_path):
+    assert script(tmp_path, "cmdline_value root; echo .", "rooted=1 quiet").stdout == ".\n"
+
+
+@pytest.mark.parametrize("length", [510, 511, 512])
+def test_the_initramfs_is_told_which_root_is_its_own(tmp_path, length):
+    initramfs = tmp_path / "initrd.img"
+    initramfs.write_bytes(bytes(length))  # what the kernel reads over between two archives
+    build.add_want(initramfs, "ab" * 32)
+    raw = initramfs.read_bytes()
+    start = raw.index(b"070701")
+    assert start % 4 == 0
+    assert len(raw) % 4 == 0
+    subprocess.run(["cpio", "-id", "--quiet"], input=raw[start:], cwd=tmp_path, check=True)
+    assert (tmp_path / "etc/coreos-live-want-rootfs").read_text() == "ab" * 32 + "\n"
+
+
+def test_the_sum_is_that_of_the_whole_file(tmp_path, server):
+    """As it is served, the archive around the root included."""
+    path = tmp_path / "www/whole.img"
+    with path.open("wb") as out:
+        write_archive(out, [Member("root.squashfs", ROOT)], build.SQUASHFS_ALIGN)
+    build.add_want(tmp_path / "initrd.img", build.file_sha256(path))
+    subprocess.run(["cpio", "-id", "--quiet"], input=(tmp_path / "initrd.img").read_bytes(), cwd=tmp_path, check=True)
+    done = script(tmp_path, f"fetch_root '{server}/whole.img' got etc/coreos-live-want-rootfs")
+    assert done.returncode == 0, done.stderr
