@@ -11,9 +11,10 @@ from installer.rendezvous import clusters, events
 from installer.rendezvous import hosts as hosts_rules
 from installer.rendezvous.app import Service, body_of, json_of
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.errors import BadRequest, NotFound
+from installer.rendezvous.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous.hostview import inventory_of
 from installer.rendezvous.model import Cluster
+from installer.rendezvous.params import one_of, require
 from installer.rendezvous.views import reply, tagged, unchanged
 
 Response = web.StreamResponse
@@ -87,8 +88,7 @@ async def hosts(service: Service, request: web.Request) -> Response:
 async def finalizing_progress(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/progress"""
     stage = str((await body_of(request)).get("finalizing_stage", ""))
-    if stage not in FINALIZING_STAGES:
-        raise BadRequest(f"finalizing_stage {stage!r} is not one of {', '.join(FINALIZING_STAGES)}")
+    one_of(stage, "finalizing_stage", "body", FINALIZING_STAGES)
     store = service.engine.store
     with store.change():
         cluster = _cluster(service, request)
@@ -119,7 +119,7 @@ async def patch_install_config(service: Service, request: web.Request) -> Respon
     """PATCH /clusters/{id}/install-config: the body is a JSON string that holds a JSON object."""
     value = await json_of(request)
     if not isinstance(value, str):
-        raise BadRequest("body must be a JSON string that holds the overrides")
+        raise Unparsable("body must be a JSON string that holds the overrides")
     clusters.set_overrides(service.engine, request.match_info["cluster_id"], value)
     return web.Response(status=201)
 
@@ -189,8 +189,9 @@ async def reset(service: Service, request: web.Request) -> Response:
 async def complete(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/actions/complete-installation"""
     body = await body_of(request)
-    if not isinstance(body.get("is_success"), bool):
-        raise BadRequest("is_success must be true or false")
+    require(body, "is_success")
+    if not isinstance(body["is_success"], bool):
+        raise Unparsable("is_success must be true or false")
     cluster_id = request.match_info["cluster_id"]
     done = clusters.complete(service.engine, cluster_id, body["is_success"], str(body.get("error_info") or ""))
     return reply(shown(service, done), 202)

@@ -6,25 +6,12 @@ from aiohttp import web
 
 from installer.rendezvous import events as catalogue
 from installer.rendezvous.app import Service, body_of
-from installer.rendezvous.errors import BadRequest
 from installer.rendezvous.model import Event
+from installer.rendezvous.params import integer, one_of, require
 
 Response = web.StreamResponse
 SEVERITIES = ("info", "warning", "error", "critical")
 LARGEST = 100_000
-
-
-def _number(request: web.Request, name: str, least: int) -> int | None:
-    text = request.query.get(name)
-    if text is None:
-        return None
-    try:
-        number = int(text)
-    except ValueError:
-        raise BadRequest(f"{name} must be a number, not {text!r}") from None
-    if number < least:
-        raise BadRequest(f"{name} must be {least} or more, not {number}")
-    return number
 
 
 def _many(request: web.Request, name: str) -> list[str]:
@@ -32,7 +19,7 @@ def _many(request: web.Request, name: str) -> list[str]:
 
 
 def condition(service: Service, request: web.Request) -> tuple[str, list[object]]:
-    """WHERE clause and values for the filters of a request. Raises BadRequest or NotFound."""
+    """WHERE clause and values for the filters of a request. Raises Invalid or NotFound."""
     query = request.query
     parts: list[str] = []
     values: list[object] = []
@@ -47,8 +34,8 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
         values += [wanted, service.engine.store.infra_env(wanted).cluster_id]
     for key, column in (("severities", "severity"), ("categories", "category"), ("host_ids", "host_id")):
         chosen = _many(request, key)
-        if key == "severities" and set(chosen) - set(SEVERITIES):
-            raise BadRequest(f"severities must be of {', '.join(SEVERITIES)}")
+        for severity in chosen if key == "severities" else ():
+            one_of(severity, "severities", "query", SEVERITIES)
         if chosen:
             parts.append(f"{column} IN ({','.join('?' * len(chosen))})")
             values += chosen
@@ -63,10 +50,9 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
 
 async def list_all(service: Service, request: web.Request) -> Response:
     """GET /events: filters and paging; headers tell how many there are in all, and of each severity."""
-    offset, limit = _number(request, "offset", 0) or 0, _number(request, "limit", -1)
+    offset, limit = integer(request, "offset", 0) or 0, integer(request, "limit", -1)
     order = request.query.get("order", "ascending")
-    if order not in ("ascending", "descending"):
-        raise BadRequest(f"order must be ascending or descending, not {order!r}")
+    one_of(order, "order", "query", ("ascending", "descending"))
     where, values = condition(service, request)
     store = service.engine.store
     counts = store.count_events(where, values)
@@ -83,11 +69,8 @@ async def list_all(service: Service, request: web.Request) -> Response:
 async def trigger(service: Service, request: web.Request) -> Response:
     """POST /events: a host's own event (the orchestrator's, a controller's)."""
     body = await body_of(request)
-    for key in ("name", "severity", "message", "event_time", "cluster_id"):
-        if key != "name" and not body.get(key):
-            raise BadRequest(f"{key} is required")
-    if body["severity"] not in SEVERITIES:
-        raise BadRequest(f"severity must be of {', '.join(SEVERITIES)}")
+    require(body, "severity", "message", "event_time", "cluster_id")
+    one_of(body["severity"], "severity", "body", SEVERITIES)
     store = service.engine.store
     cluster = store.cluster(str(body["cluster_id"]))
     event = Event(

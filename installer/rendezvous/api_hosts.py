@@ -14,6 +14,7 @@ from installer.rendezvous.app import Service, body_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.model import Host
+from installer.rendezvous.params import integer
 from installer.rendezvous.views import reply, tagged, unchanged
 
 Response = web.StreamResponse
@@ -82,10 +83,7 @@ async def delete(service: Service, request: web.Request) -> Response:
 
 async def instructions(service: Service, request: web.Request) -> Response:
     """GET .../instructions"""
-    try:
-        timestamp = int(request.query.get("timestamp", "0"))
-    except ValueError:
-        raise BadRequest("timestamp must be a number of seconds") from None
+    timestamp = integer(request, "timestamp") or 0
     version = request.headers.get("discovery_agent_version", "")
     return reply(hosts.next_steps(service.engine, *_ids(request), version, timestamp))
 

@@ -18,14 +18,15 @@ from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, HostStatus
 from installer.rendezvous.errors import (
     BadRequest,
+    Invalid,
     NotFound,
-    NotImplementedHere,
     PrepareError,
     RendezvousError,
     ServiceError,
     TooLarge,
     TooMany,
     Unauthorized,
+    Unparsable,
 )
 from installer.rendezvous.limits import Bucket
 from installer.rendezvous.model import InfraEnv
@@ -166,25 +167,27 @@ _MONITOR: web.AppKey[list[asyncio.Task[None]]] = web.AppKey("monitor", list)
 
 
 def error_body(error: ServiceError, path: str) -> dict[str, Any]:
-    """Error for most statuses, InfraError for 401 and 403 (installer.md §5.1)."""
-    if error.status in (401, 403):
+    """Error for most statuses, InfraError for 401, 403 (installer.md §5.1) and all that go-swagger itself refuses."""
+    if isinstance(error, Invalid):
+        return {"code": error.code, "message": error.reason}
+    if error.status in (401, 403) or isinstance(error, Unparsable):
         return {"code": error.status, "message": error.reason}
     return {"kind": "Error", "id": error.status, "href": path, "code": str(error.status), "reason": error.reason}
 
 
 async def json_of(request: web.Request) -> Any:
-    """The request's JSON value. Raises BadRequest."""
+    """The request's JSON value. Raises Unparsable."""
     try:
         return await request.json()
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"body is not JSON: {error}") from None
+        raise Unparsable(f"body is not JSON: {error}") from None
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:
-    """The request's JSON object. Raises BadRequest."""
+    """The request's JSON object. Raises Unparsable."""
     value = await json_of(request)
     if not isinstance(value, dict):
-        raise BadRequest("body must be a JSON object")
+        raise Unparsable("body must be a JSON object")
     return value
 
 
@@ -202,8 +205,10 @@ def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme
 
 
 def _wrap(
-    service: Service, handler: Handler, schemes: frozenset[Scheme], signed: bool = False
+    service: Service, handler: Handler, schemes: frozenset[Scheme], signed: bool = False, binary: bool = False
 ) -> Callable[[web.Request], Any]:
+    """`binary`: the operation's content type is application/octet-stream, also of its errors, which are JSON still."""
+
     async def call(request: web.Request) -> web.StreamResponse:
         try:
             _authorize(service, request, schemes, signed)
@@ -211,7 +216,10 @@ def _wrap(
         except ServiceError as error:
             if not isinstance(error, Unauthorized):
                 log.info("%s %s: %d %s", request.method, request.path, error.status, error.reason)
-            answer = reply(error_body(error, request.path), error.status)
+            body = error_body(error, request.path)
+            answer = reply(body, error.status)
+            if binary and "kind" in body:
+                answer.content_type = "application/octet-stream"
             if isinstance(error, TooMany):
                 answer.headers["Retry-After"] = "1"
             return answer
@@ -233,9 +241,14 @@ def _wrap(
     return call
 
 
-def _not_offered(reason: str) -> Handler:
+def _not_offered(error: ServiceError) -> Handler:
     async def answer(service: Service, request: web.Request) -> web.Response:
-        raise NotImplementedHere(reason)
+        found = request.match_info
+        if "host_id" in found:
+            service.engine.store.host(found["infra_env_id"], found["host_id"])
+        elif "cluster_id" in found:
+            service.engine.store.cluster(found["cluster_id"])
+        raise type(error)(error.reason)
 
     return answer
 
@@ -259,16 +272,17 @@ def _unknown(paths: Mapping[str, set[str]]) -> Callable[[web.Request], Awaitable
 
 def build(service: Service) -> web.Application:
     """The application with all routes; the monitor runs from start to stop."""
-    from installer.rendezvous.routes import NOT_OFFERED, OPEN, PAGE_STREAM, ROUTES, SIGNED
+    from installer.rendezvous.routes import BINARY, NOT_OFFERED, OPEN, PAGE_STREAM, ROUTES, SIGNED
 
     app = web.Application(client_max_size=MAX_BODY)
     app[SERVICE] = service
     paths: dict[str, set[str]] = {}
     for method, path, schemes, handler in ROUTES:
-        app.router.add_route(method, f"{BASE}/v2{path}", _wrap(service, handler, schemes, path in SIGNED))
+        call = _wrap(service, handler, schemes, path in SIGNED, (method, path) in BINARY)
+        app.router.add_route(method, f"{BASE}/v2{path}", call)
         paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
-    for method, path, reason in NOT_OFFERED:
-        app.router.add_route(method, f"{BASE}/v2{path}", _wrap(service, _not_offered(reason), frozenset({USER})))
+    for method, path, error in NOT_OFFERED:
+        app.router.add_route(method, f"{BASE}/v2{path}", _wrap(service, _not_offered(error), frozenset({USER})))
         paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
     for path, handler in OPEN:
         app.router.add_get(path, _wrap(service, handler, frozenset()))

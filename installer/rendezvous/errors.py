@@ -23,6 +23,20 @@ class BadRequest(ServiceError):
     status = 400
 
 
+class Unparsable(BadRequest):
+    """A body that is no JSON, or JSON of another kind."""
+
+
+class Invalid(BadRequest):
+    """A parameter or body against its specification (params.py); ``code`` tells the rule."""
+
+    status = 422
+
+    def __init__(self, reason: str, code: int) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
 class DiskRefused(BadRequest):
     """A chosen installation disk that the host does not have."""
 
@@ -61,12 +75,6 @@ class TooMany(ServiceError):
     """More requests, or more refused ones, from one address than are taken."""
 
     status = 429
-
-
-class NotImplementedHere(ServiceError):
-    """An operation of the specification that this service does not offer; the reason says why."""
-
-    status = 501
 
 
 class ConfigurationError(RendezvousError):

@@ -16,6 +16,7 @@ from installer.rendezvous.enums import HostStatus, Role, Stage, StepType
 from installer.rendezvous.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 from installer.rendezvous.model import Host, HostProgress
+from installer.rendezvous.params import one_of
 
 replace = msgspec.structs.replace
 T = host_states.Trigger
@@ -136,11 +137,9 @@ def _gaps(*hosts: Host) -> list[float | None]:
 
 
 def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str) -> None:
-    """PUT progress. Raises BadRequest for an unknown stage, Conflict for one that is out of place."""
-    try:
-        stage = Stage(stage_name)
-    except ValueError:
-        raise BadRequest(f"{stage_name!r} is not an installation stage") from None
+    """PUT progress. Raises Invalid for an unknown stage, Conflict for one that is out of place."""
+    one_of(stage_name, "current_stage", "body", [item.value for item in Stage])
+    stage = Stage(stage_name)
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)
@@ -266,14 +265,13 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any
 
 
 def logs_state(state: object) -> str:
-    """The state if it is one. Raises BadRequest."""
-    if state not in ("requested", "collecting", "completed", "timeout", ""):
-        raise BadRequest(f"logs_state {state!r} is not one of requested, collecting, completed, timeout")
+    """The state if it is one. Raises Invalid."""
+    one_of(state, "logs_state", "body", ("requested", "collecting", "completed", "timeout", ""))
     return str(state)
 
 
 def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) -> None:
-    """PUT logs-progress of a host. Raises BadRequest for an unknown state."""
+    """PUT logs-progress of a host. Raises Invalid for an unknown state."""
     logs_state(state)
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)

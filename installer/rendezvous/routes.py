@@ -12,6 +12,7 @@ from installer.rendezvous import api_info as an
 from installer.rendezvous import api_infra as ai
 from installer.rendezvous.app import AGENT, USER, WATCHER, Handler, Service
 from installer.rendezvous.auth import Scheme
+from installer.rendezvous.errors import BadRequest, Conflict, ServiceError
 
 
 def _by(*schemes: Scheme) -> frozenset[Scheme]:
@@ -104,16 +105,30 @@ ROUTES: tuple[tuple[str, str, frozenset[Scheme], Handler], ...] = (
 )
 
 DAY2 = "hosts are added to an installed cluster with an image of their own, not by this service"
-# Operations of the specification that are not offered, with the reason that they answer with (501).
-NOT_OFFERED: tuple[tuple[str, str, str], ...] = (
-    ("POST", "/clusters/import", DAY2),
-    ("POST", "/clusters/disconnected", "clusters without any connection are installed with `agent create image`"),
-    ("POST", C + "/actions/allow-add-workers", DAY2),
-    ("POST", C + "/actions/allow-add-hosts", DAY2),
-    ("POST", H + "/actions/install", DAY2),
+DISCONNECTED = "clusters without any connection are installed with `agent create image`"
+# Operations of the specification that are not offered: no cluster gets into the state that they are for. They answer
+# with what the specification has for that, never with 501.
+NOT_OFFERED: tuple[tuple[str, str, ServiceError], ...] = (
+    ("POST", "/clusters/import", BadRequest(DAY2)),
+    ("POST", "/clusters/disconnected", BadRequest(DISCONNECTED)),
+    ("POST", C + "/actions/allow-add-workers", Conflict(DAY2)),
+    ("POST", C + "/actions/allow-add-hosts", Conflict(DAY2)),
+    ("POST", H + "/actions/install", Conflict(DAY2)),
 )
 # By a URL's own signature instead of a token; tokens are taken as well.
 SIGNED = frozenset({C + "/downloads/files", C + "/downloads/credentials", C + "/logs", C + "/manifests/files"})
+
+
+# What the specification has as application/octet-stream.
+BINARY = frozenset(
+    ("GET", path)
+    for path in (
+        *SIGNED,
+        I + "/downloads/files",
+        I + "/downloads/minimal-initrd",
+        "/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition",
+    )
+)
 
 
 async def _health(service: Service, request: web.Request) -> web.StreamResponse:
