@@ -16,7 +16,7 @@ from installer.create.persist import fill_folder
 from installer.errors import EmbedTooBig, IsoError
 from installer.image import cpio
 from installer.image.copy import Ahead
-from installer.image.embed import CONFIG_NAME, kargs_area, kargs_patches
+from installer.image.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_area, kargs_patches
 from installer.image.grow import add_to_initrd, embed_ignition
 from installer.image.iso9660 import Iso
 from installer.image.minimal import check_url, extract_rootfs, live_kargs, make_minimal
@@ -78,14 +78,14 @@ def write_iso(
     base: Path,
     target: Path,
     ignition: bytes,
-    kargs: tuple[str, ...],
+    kargs: KargsEdit,
     minimal: Minimal | None,
     hint: str,
     directory: Path,
     ahead: Ahead | None = None,
     agent_files: bytes = b"",
 ) -> None:
-    """Write the agent ISO: `base` with a config and further kernel arguments, in one pass. Raises IsoError.
+    """Write the agent ISO: `base` with a config and its kernel arguments edited, in one pass. Raises IsoError.
 
     For a minimal one, boot-artifacts/ of `directory` gets the root file system, unless that is published.
     `ahead`: a copy that was begun before.
@@ -124,7 +124,7 @@ def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, tail: bytes = b"") ->
 
 
 def write_pxe(
-    base: Path, folder: Path, arch: str, ignition: bytes, kargs: tuple[str, ...], url: str, agent_files: bytes = b""
+    base: Path, folder: Path, arch: str, ignition: bytes, kargs: KargsEdit, url: str, agent_files: bytes = b""
 ) -> str:
     """Write kernel, initrd with `agent_files` and the config, and rootfs into `folder`; returns the kernel's arguments.
 
@@ -134,7 +134,7 @@ def write_pxe(
     with base.open("rb") as file:
         iso = Iso(file, base)
         area = kargs_area(iso)
-        arguments = " ".join([live_kargs(area.default) if area else "", *kargs]).strip()
+        arguments = edited_kargs(live_kargs(area.default) if area else "", kargs)
         archive = agent_files + bytes(-len(agent_files) % 4) + cpio.compress(cpio.pack({CONFIG_NAME: ignition}))
         initrd_size = _copy(file, iso, f"{_PXE}/initrd.img", folder / f"{prefix}-initrd.img", archive)
         _copy(file, iso, f"{_PXE}/vmlinuz", folder / f"{prefix}-vmlinuz")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,14 +140,24 @@ def current_kargs(iso: Iso, area: KargsArea) -> str:
     return texts.pop()
 
 
-def kargs_patches(iso: Iso, append: tuple[str, ...]) -> list[Patch]:
-    """The patches that append kernel arguments; NoEmbedArea if the image has no place for them."""
-    if not append:
+#: What becomes of kernel arguments: some are appended, or a function is given them and returns others.
+KargsEdit = tuple[str, ...] | Callable[[str], str]
+
+
+def edited_kargs(before: str, edit: KargsEdit) -> str:
+    """The arguments after an edit."""
+    return edit(before) if callable(edit) else " ".join([before, *edit]).strip()
+
+
+def kargs_patches(iso: Iso, edit: KargsEdit) -> list[Patch]:
+    """The patches that change the kernel arguments; NoEmbedArea if the image has no place for them."""
+    if not edit:
         return []
     area = kargs_area(iso)
     if area is None:
-        raise NoEmbedArea(iso.path, f"no kernel argument areas, so {' '.join(append)} cannot be added")
-    return set_kargs_patches(iso, area, " ".join([current_kargs(iso, area), *append]).strip())
+        added = f"so {' '.join(edit)} cannot be added" if not callable(edit) else "so they cannot be changed"
+        raise NoEmbedArea(iso.path, f"no kernel argument areas, {added}")
+    return set_kargs_patches(iso, area, edited_kargs(current_kargs(iso, area), edit))
 
 
 def set_kargs_patches(iso: Iso, area: KargsArea, text: str) -> list[Patch]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import cluster_states, events, hosts, roles
+from installer.rendezvous import cluster_states, diskencryption, events, hosts, roles
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
 from installer.rendezvous.clock import now_text
@@ -89,6 +89,8 @@ def _changes(body: JsonMap) -> dict[str, Any]:
     for key, allowed in ENUMS.items():
         if key in changes and changes[key] not in allowed:
             raise BadRequest(f"{key} {changes[key]!r} is not one of {', '.join(allowed)}")
+    if "disk_encryption" in changes:
+        diskencryption.check(changes["disk_encryption"])
     count = changes.get("control_plane_count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 5):
         raise BadRequest(f"control_plane_count must be 1 to 5, not {count!r}")

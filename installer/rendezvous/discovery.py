@@ -7,17 +7,19 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from installer.create.artifacts import Minimal, write_iso, write_pxe
-from installer.errors import InstallerError
+from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
+from installer.image import kargs
 from installer.network import host_network_files
 from installer.rendezvous import payload
-from installer.rendezvous.errors import NotFound, PrepareError
+from installer.rendezvous.errors import BadRequest, NotFound, PrepareError
 from installer.rendezvous.hostignition import merge, parse
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings
@@ -88,13 +90,12 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
     return json.dumps(merge(parse(made, "discovery image"), override), separators=(",", ":")).encode()
 
 
-def kernel_arguments(infra_env: InfraEnv) -> tuple[str, ...]:
-    """What is appended. Raises PrepareError for the operations that an image has no place for."""
-    wanted = json.loads(infra_env.kernel_arguments or "[]")
-    for item in wanted:
-        if item["operation"] != "append":
-            raise PrepareError("kernel_arguments", f"operation {item['operation']} is not supported, only append is")
-    return tuple(str(item["value"]) for item in wanted)
+def kernel_arguments(infra_env: InfraEnv, before: str) -> str:
+    """The arguments of an image that has ``before``. Raises BadRequest for what cannot be done to them."""
+    try:
+        return kargs.edited(before, json.loads(infra_env.kernel_arguments or "[]"))
+    except ConfigError as error:
+        raise BadRequest(f"kernel_arguments: {error}") from None
 
 
 class DiscoveryImages:
@@ -130,15 +131,15 @@ class DiscoveryImages:
             raise NotFound(f"{name!r} is not one of {', '.join((*ISOS, *BOOT_FILES))}")
         with self._lock:
             found = self._payload(infra_env)
-            config, arguments = self._ignition(infra_env, found), kernel_arguments(infra_env)
+            config = self._ignition(infra_env, found)
             digest = hashlib.sha256()
-            for part in (config, str(found.iso).encode(), " ".join(arguments).encode()):
+            for part in (config, str(found.iso).encode(), infra_env.kernel_arguments.encode()):
                 digest.update(hashlib.sha256(part).digest())
             place = self._settings().work_dir / "images" / infra_env.id
             folder = place / digest.hexdigest()[:16]
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
-                self._make(infra_env, name, folder, found, config, arguments)
+                self._make(infra_env, name, folder, found, config)
             except (InstallerError, OSError) as error:
                 raise PrepareError(f"image {name} of infra-env {infra_env.name}", str(error)) from error
             self._forget(place, folder)
@@ -151,21 +152,21 @@ class DiscoveryImages:
         folder: Path,
         found: payload.Payload,
         config: bytes,
-        arguments: tuple[str, ...],
     ) -> None:
         target = folder / name
         if target.is_file():
             return
+        edit = partial(kernel_arguments, infra_env) if infra_env.kernel_arguments else ()
         if name in ISOS:
             minimal = Minimal(self._rootfs_url(infra_env)) if ISOS[name] else None
             work = folder / f".{name}.{os.getpid()}"
             work.mkdir(exist_ok=True)
-            write_iso(found.iso, work / name, config, arguments, minimal, "", work)
+            write_iso(found.iso, work / name, config, edit, minimal, "", work)
             (work / name).replace(target)
             return
         work = folder / f".boot.{os.getpid()}"
         work.mkdir(exist_ok=True)
-        text = write_pxe(found.iso, work, infra_env.cpu_architecture, config, arguments, "")
+        text = write_pxe(found.iso, work, infra_env.cpu_architecture, config, edit, "")
         (folder / "arguments").write_text(text)
         for part in BOOT_FILES:
             (work / f"agent.{infra_env.cpu_architecture}-{part}").replace(folder / part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import uuid
 from typing import Any
@@ -21,6 +22,8 @@ PLAIN = (
     *("openshift_version", "cpu_architecture", "ssh_authorized_key", "pull_secret", "additional_ntp_sources"),
     *("additional_trust_bundle", "proxy", "ignition_config_override"),
 )
+# As the specification has it.
+KERNEL_ARGUMENT = re.compile(r'(?:[^ \t\n\r"]+|"[^"]*")+')
 IMAGE_TYPES = ("full-iso", "minimal-iso")
 
 
@@ -38,8 +41,10 @@ def _fields(body: JsonMap) -> dict[str, Any]:
     arguments = body.get("kernel_arguments")
     if arguments is not None:
         for item in arguments:
-            if item.get("operation") not in ("append", "replace", "delete") or not item.get("value"):
+            if not isinstance(item, dict) or item.get("operation") not in ("append", "replace", "delete"):
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
+            if not isinstance(item.get("value"), str) or not KERNEL_ARGUMENT.fullmatch(item["value"]):
+                raise BadRequest(f"kernel_arguments: {item.get('value')!r} is not one argument; quote its blanks")
         fields["kernel_arguments"] = json.dumps(arguments) if arguments else ""
     override = body.get("ignition_config_override")
     if override:

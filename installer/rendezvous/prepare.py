@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer.rendezvous import hostignition, installconfig
+from installer.rendezvous import diskencryption, hostignition, installconfig
 from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import PrepareError
+from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
@@ -138,7 +138,8 @@ def generate(job: Job) -> dict[str, bytes]:
             "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
         }
         _run(binary, ["create", "manifests"], work, env)
-        for manifest in job.manifests:
+        # The user's own come last: of two with one name, theirs counts.
+        for manifest in (*_own_manifests(job.cluster), *job.manifests):
             _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
         sno = job.cluster.is_sno
         _run(binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], work, env)
@@ -146,6 +147,14 @@ def generate(job: Job) -> dict[str, bytes]:
     finally:
         # Keys and the pull secret stay in the store only.
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _own_manifests(cluster: Cluster) -> list[Manifest]:
+    """What the service adds to the user's manifests. Raises PrepareError."""
+    try:
+        return diskencryption.manifests(cluster)
+    except BadRequest as error:
+        raise PrepareError("disk encryption", error.reason) from None
 
 
 def ntp_sources(job: Job) -> list[str]:

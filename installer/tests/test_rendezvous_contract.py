@@ -22,6 +22,7 @@ import pytest
 from assisted_service_client.rest import ApiException
 
 from installer.image import cpio
+from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
 from installer.tests.fleet_kit import Machine, Network
 from installer.tests.registry_kit import MISSING
@@ -287,6 +288,27 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     assert user.v2_list_clusters() == []
     missed = operations() - (user.done | agent.done | watcher.done) - NOT_OFFERED
     assert not missed
+
+
+def test_kernel_arguments_are_edited_where_the_image_has_them(service: Standalone, tmp_path: Path) -> None:
+    user = service.api("user")
+    wanted = [{"operation": "append", "value": "a=1"}, {"operation": "replace", "value": "a=2"}]
+    infra_env = user.register_infra_env(
+        {"name": "arguments", "pull_secret": service.pull_secret, "kernel_arguments": wanted}
+    )
+    with service.fetch(infra_env.download_url) as answer, (tmp_path / "edited.iso").open("wb") as file:
+        shutil.copyfileobj(answer, file)
+    with (tmp_path / "edited.iso").open("rb") as file:
+        iso = Iso(file, tmp_path / "edited.iso")
+        area = kargs_area(iso)
+        assert area is not None
+        assert current_kargs(iso, area).split()[-1] == "a=2"
+    user.update_infra_env(infra_env.id, {"kernel_arguments": [{"operation": "delete", "value": "nosmt"}]})
+    with pytest.raises(urllib.error.HTTPError, match="400") as caught:
+        service.fetch(user.get_infra_env(infra_env.id).download_url)
+    with caught.value as refused:
+        assert "kernel argument nosmt cannot be deleted" in refused.read().decode()
+    user.deregister_infra_env(infra_env.id)
 
 
 def aicli(service: Standalone, home: Path, *args: str) -> str:
