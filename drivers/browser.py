@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -139,6 +140,15 @@ class Page:
         return data
 
 
+def _pipe() -> tuple[int, int]:
+    """A pipe whose descriptors are none of those that the shell gives to Chromium."""
+    ends = os.pipe()
+    reader, writer = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
+    for end in ends:
+        os.close(end)
+    return reader, writer
+
+
 @contextmanager
 def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log: Path | None = None) -> Iterator[Page]:
     """A browser with a profile of its own that trusts one certificate (PEM) beyond the system's.
@@ -146,8 +156,8 @@ def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log:
     ``prefix``: words before the command, such as those that enter a namespace. ``log``: where it writes (default:
     chromium.log beside the profile).
     """
-    there, to = os.pipe()
-    back, here = os.pipe()
+    there, to = _pipe()
+    back, here = _pipe()
     flags = [*FLAGS, f"--user-data-dir={profile}", f"--ignore-certificate-errors-spki-list={spki(certificate)}"]
     # The protocol is spoken on descriptors 3 and 4.
     shell = ["bash", "-c", f'exec "$0" "$@" 3<&{there} 4>&{here} {there}<&- {here}>&-', PROGRAM, *flags]

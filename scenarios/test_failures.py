@@ -57,7 +57,7 @@ def secrets_of(deployment: Deployment) -> dict[str, bytes]:
         "pull secret": login["auth"],
         "registry's password": deployment.lab.credentials.registry_password,
         "kubeadmin's password": (deployment.directory / "auth/kubeadmin-password").read_text().strip(),
-        "SSH key": deployment.lab.ssh_key.read_text().splitlines()[1],
+        "SSH key": deployment.lab.ssh_key.read_text().splitlines()[-2],
     }
     assert all(len(text) >= 8 for text in texts.values()), "a secret that cannot be looked for"
     return {name: text.encode() for name, text in texts.items()}

@@ -5,18 +5,22 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+from installer.agent.hostsys import HostSystem
 from installer.orchestrator.controller import Controller
 from installer.tests.fleet_kit import Machine
 from installer.tests.rendezvous_kit import Running, running, wait_for
 from installer.tests.single_kit import World
-from lab.release.cluster import servicereport
+from lab.release.cluster import bootkube, servicereport
 from lab.release.cluster.errors import ApiError, ServiceError
 
+MANIFESTS = Path(servicereport.__file__).parent / "manifests"
 CA = "-----BEGIN CERTIFICATE-----\nof the ingress\n-----END CERTIFICATE-----\n"
 KUBECONFIG = {"clusters": [{"name": "c", "cluster": {"certificate-authority-data": base64.b64encode(b"API").decode()}}]}
 INSTALLER = f"""#!/usr/bin/env python3
@@ -187,6 +191,45 @@ def test_nobody_is_told_who_does_not_know_the_cluster(service: Running) -> None:
 def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:
     controller = Controller("https://192.0.2.1:8090/", "", False, "x", "c", 1)
     assert servicereport.target(Objects(controller, "agent-installer")) is None
+
+
+def test_bootkube_creates_what_the_orchestrator_leaves(tmp_path) -> None:
+    made = Controller("https://192.0.2.1:8090/", "PEM\n", False, "the token", "c", 1)
+    made.write(HostSystem(tmp_path))
+    assets = tmp_path / "opt/openshift"
+    cluster = SimpleNamespace(images=SimpleNamespace(version="4.18.0"))
+    found = bootkube.user_objects(cluster, assets)
+    assert [(item["kind"], item["metadata"]["name"]) for item in found] == [
+        ("ConfigMap", servicereport.CONFIG_MAP),
+        ("Secret", servicereport.SECRET),
+    ]
+    namespaces = yaml.safe_load_all((MANIFESTS / "0000_05_config-operator_02_namespaces.yaml").read_text())
+    [own] = [item for item in namespaces if item["metadata"]["name"] == servicereport.NAMESPACE]
+    assert own["metadata"]["annotations"]["release.openshift.io/bootstrap-required"] == "true"
+    assert {item["metadata"]["namespace"] for item in found} == {servicereport.NAMESPACE}
+
+
+def test_the_controller_may_read_what_it_reads() -> None:
+    documents = yaml.safe_load_all((MANIFESTS / "0000_50_machine-approver_02_controller.yaml").read_text())
+    [role] = [item for item in documents if item["kind"] == "ClusterRole"]
+    allowed = {
+        (group, resource, name)
+        for rule in role["rules"]
+        if "get" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for name in rule.get("resourceNames", [""])
+    }
+    assert allowed >= {
+        ("", "configmaps", servicereport.CONFIG_MAP),
+        ("", "configmaps", "default-ingress-cert"),
+        ("", "configmaps", "openshift-install-manifests"),
+        ("", "secrets", servicereport.SECRET),
+        ("", "nodes", ""),
+        ("config.openshift.io", "clusteroperators", ""),
+        ("config.openshift.io", "clusterversions", ""),
+    }
+    assert not [entry for entry in allowed if entry[1] in ("configmaps", "secrets") and not entry[2]]
 
 
 @pytest.mark.parametrize(
