@@ -17,7 +17,7 @@ STACKS = ("ipv4",)
 SMALL_DISK_GIB = 4
 
 # What is installed, then looked at and shaken by all tests that take an installation of that shape.
-SNO = ("sno-ipv4-static-uefi", "sno-ipv4-static-bios")
+SNO = ("sno-ipv4-static-uefi", pytest.param("sno-ipv4-static-bios", marks=pytest.mark.nightly))
 COMPACT = (
     "compact-ipv4-static-uefi",
     pytest.param("compact-ipv4-dhcp-bios", marks=pytest.mark.nightly),
