@@ -109,6 +109,7 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines += [
         (f"held, p99 under {found['limit_ms']:.0f} ms", held),
         ("service's processor", f"{used['cpu_percent']} % of a core, {used['cpu_ms_per_request']} ms a request"),
+        ("swarm's own processor", f"{found['swarm_cpu_percent']} % of a core"),
         ("service's memory", f"{used['memory_mib']} MiB, {used['memory_kib_per_host']} KiB a host"),
     ]
     return lines

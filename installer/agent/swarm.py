@@ -155,7 +155,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = report(swarm, took, before, after)
     print(json.dumps(found) if args.json else told(found))
     good = found["registered"] == args.hosts and not found["errors"] and not found["refused"]
-    return 0 if good and all(step["good"] for step in found["steps"]) else 1
+    # Without a limit there is one step, cut off by the time: what counts is what came of it in the end.
+    return 0 if good and (args.p99 is None or all(step["good"] for step in found["steps"])) else 1
 
 
 if __name__ == "__main__":

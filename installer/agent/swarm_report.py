@@ -68,6 +68,7 @@ def report(
                 kind: {"count": len(times), **percentiles(times)} for kind, times in sorted(by_kind.items())
             },
             "steps": [_step(step, limit) for step in swarm.steps],
+            "swarm_cpu_percent": round(100 * swarm.cpu / took, 1),
             "errors": dict(tally.errors),
             "refused": dict(tally.refused),
         }
@@ -87,7 +88,7 @@ def told(found: dict[str, Any]) -> str:
     lines = [
         f"{found['registered']} of {found['hosts']} hosts registered in {found['infra_envs']} infra-envs",
         f"{found['requests']} requests in {found['seconds']} s: {found['requests_per_second']} a second, "
-        f"99 % within {found['p99_ms']} ms",
+        f"99 % within {found['p99_ms']} ms; the swarm itself takes {found['swarm_cpu_percent']} % of one processor",
         f"{'latency in ms':<20} {'count':>7}" + "".join(f"{f'p{p}':>9}" for p in PERCENTILES),
     ]
     for kind, row in found["latency_ms"].items():

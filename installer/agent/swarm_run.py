@@ -159,6 +159,8 @@ class Swarm:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.tally = plan, Tally()
         self.steps: list[Step] = []
+        # Seconds of processor that the swarm itself used: near one a second, it is the limit, not the service.
+        self.cpu = 0.0
         self.stop = threading.Event()
         self._site = Site(plan.network, plan.stage_seconds, self._sleep)
         self._threads: list[threading.Thread] = []
@@ -231,7 +233,7 @@ class Swarm:
         sys.setswitchinterval(SWITCH)
         # The hook would print a traceback for every step that the end of time interrupts.
         threading.excepthook = _quiet
-        begin = time.monotonic()
+        begin, cpu = time.monotonic(), time.process_time()
         end = begin + self.plan.seconds
         try:
             while (left := self.plan.hosts - len(self._threads)) > 0 and time.monotonic() < end and not done():
@@ -239,7 +241,7 @@ class Swarm:
                 if self.plan.step and not self.steps[-1].good(self.plan.limit):
                     break
         finally:
-            took = time.monotonic() - begin
+            took, self.cpu = time.monotonic() - begin, time.process_time() - cpu
             self.stop.set()
             # Requests under way have a time-out of their own; those that are stuck do not hold up the report.
             end = time.monotonic() + LAST_WORDS

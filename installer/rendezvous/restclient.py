@@ -73,7 +73,9 @@ class RestClient:
         connection.close()
 
     def close(self) -> None:
-        """Drop the idle connection."""
+        """Drop the idle connection; calls that are under way in other threads leave none behind."""
+        with self._lock:
+            self._keep_alive = False
         connection = self._take()
         if connection is not None:
             connection.close()

@@ -149,6 +149,9 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
     assert "no address in" not in fleet.host(second).status_info
     clusters.update(world.engine, fleet.cluster_id, {"machine_networks": [{"cidr": "10.9.0.0/24"}]})
     assert "no address in machine network 10.9.0.0/24" in fleet.host(second).status_info
+    world.reply(fleet.infra_env_id, StepType.NTP, {"ntp_sources": []}, host_id=second.id)
+    clusters.ignore(world.engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]'})
+    assert "Ignored by the user: Host couldn't synchronize" in fleet.host(second).validations_info
     world.store.close()
 
 

@@ -72,7 +72,7 @@ def test_fifty_agents_from_the_lab_command(tmp_path: Path) -> None:
             (tmp_path / who).write_text(service.keys.token(f"{who}Auth"))
         command = [sys.executable, "-m", "lab.cli", "swarm", str(HOSTS), "--url", service.url, "--ca", str(service.ca)]
         command += ["--token", str(tmp_path / "agent"), "--user-token", str(tmp_path / "user"), "--json"]
-        command += ["--seconds", "6", "--ramp", "1", "--service-pid", str(service.process.pid)]
+        command += ["--seconds", "8", "--ramp", "1", "--service-pid", str(service.process.pid)]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, (done.stdout, done.stderr)
         found = json.loads(done.stdout)
