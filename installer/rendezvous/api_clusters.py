@@ -24,6 +24,9 @@ FINALIZING_STAGES = (
     *("Waiting for olm operators csv initialization", "Waiting for olm operators csv"),
     *("Waiting for OLM operator setup jobs", "Done"),
 )
+# What an operator is reported with, all texts.
+REPORTED = ("name", "version", "status", "status_info")
+OPERATOR_STATUSES = ("failed", "progressing", "available")
 replace = msgspec.structs.replace
 
 
@@ -207,13 +210,19 @@ async def list_operators(service: Service, request: web.Request) -> Response:
 async def put_operator(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/monitored-operators"""
     body = await body_of(request)
-    if not body.get("name"):
+    given = {key: body[key] for key in REPORTED if body.get(key) is not None}
+    for key, value in given.items():
+        if not isinstance(value, str):
+            raise Unparsable(f"{key} must be a text")
+    if "status" in given:
+        one_of(given["status"], "status", "body", OPERATOR_STATUSES)
+    if not given.get("name"):
         raise BadRequest("name is required")
     with service.engine.store.change():
         cluster = _cluster(service, request)
-        others = [item for item in cluster.monitored_operators if item.get("name") != body["name"]]
+        others = [item for item in cluster.monitored_operators if item.get("name") != given["name"]]
         service.engine.store.put_cluster(
-            replace(cluster, monitored_operators=[*others, {**body, "status_updated_at": now_text()}])
+            replace(cluster, monitored_operators=[*others, {**given, "status_updated_at": now_text()}])
         )
     return web.Response(status=200)
 

@@ -10,12 +10,13 @@ from uuid import UUID
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
 
 from installer.rendezvous import events
 from installer.rendezvous.app import Service, json_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import BadRequest, Conflict, NotFound, TooLarge
+from installer.rendezvous.errors import BadRequest, Conflict, NotFound, TooLarge, Unparsable
 from installer.rendezvous.views import reply
 
 Response = web.StreamResponse
@@ -102,6 +103,12 @@ async def ingress_cert(service: Service, request: web.Request) -> Response:
     return web.Response(status=201)
 
 
+def _logs(path: Path, name: str) -> web.FileResponse:
+    # Without a type of its own it would be that of the name: the specification has one for all.
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Type": "application/octet-stream"}
+    return web.FileResponse(path, headers=headers)
+
+
 def _log_path(service: Service, cluster_id: str, kind: str, host_id: str | None) -> Path:
     name = f"host_{host_id}" if host_id else kind
     return service.settings.work_dir / "logs" / cluster_id / f"{name}.tar.gz"
@@ -131,8 +138,10 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
             if not found:
                 raise BadRequest("the field upfile is missing")
             Path(file.name).replace(target)
-        except BaseException:
+        except BaseException as error:
             Path(file.name).unlink(missing_ok=True)
+            if isinstance(error, BadHttpMessage):
+                raise Unparsable(f"body is not multipart/form-data: {' '.join(error.message.split())}") from None
             raise
     store, stamp = service.engine.store, now_text()
     with store.change():
@@ -157,7 +166,7 @@ async def download_logs(service: Service, request: web.Request) -> Response:
         path = _log_path(service, cluster.id, kind, host_id)
         if not path.is_file():
             raise NotFound(f"no {kind} logs were uploaded")
-        return web.FileResponse(path, headers={"Content-Disposition": f'attachment; filename="{path.name}"'})
+        return _logs(path, path.name)
     files = sorted(directory.glob("*.tar.gz")) if directory.is_dir() else []
     if not files:
         raise Conflict("no logs were uploaded yet")
@@ -167,4 +176,4 @@ async def download_logs(service: Service, request: web.Request) -> Response:
         for path in files:
             tar.add(path, arcname=f"{cluster.name}/{path.name}")
     Path(file.name).replace(archive)
-    return web.FileResponse(archive, headers={"Content-Disposition": f'attachment; filename="{cluster.name}_logs.tar"'})
+    return _logs(archive, f"{cluster.name}_logs.tar")

@@ -36,6 +36,10 @@ ENUMS = {
     "network_type": ("OpenShiftSDN", "OVNKubernetes", "CiscoACI", "Cilium", "Calico", "None"),
     "high_availability_mode": ("Full", "None"),
     "cpu_architecture": ("x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi"),
+    "hyperthreading": (
+        *("none", "all", "masters", "arbiters", "workers"),
+        *("masters,arbiters", "masters,workers", "arbiters,workers", "masters,arbiters,workers"),
+    ),
 }
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 MANIFEST_NAME = re.compile(r"^[^/]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")

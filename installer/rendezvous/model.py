@@ -11,6 +11,15 @@ from typing import Any
 import msgspec
 
 from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, Stage
+from installer.rendezvous.shapes import (
+    ClusterNetwork,
+    DiskEncryption,
+    LoadBalancer,
+    Network,
+    Platform,
+    Proxy,
+    Vip,
+)
 
 JsonMap = dict[str, Any]
 
@@ -110,15 +119,15 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     base_dns_domain: str = ""
     control_plane_count: int = 3
     high_availability_mode: str = "Full"
-    platform: JsonMap = msgspec.field(default_factory=lambda: {"type": "baremetal"})
+    platform: Platform = msgspec.field(default_factory=lambda: Platform(type="baremetal"))
     user_managed_networking: bool = False
     vip_dhcp_allocation: bool = False
     network_type: str = "OVNKubernetes"
-    cluster_networks: list[JsonMap] = []
-    service_networks: list[JsonMap] = []
-    machine_networks: list[JsonMap] = []
-    api_vips: list[JsonMap] = []
-    ingress_vips: list[JsonMap] = []
+    cluster_networks: list[ClusterNetwork] = []
+    service_networks: list[Network] = []
+    machine_networks: list[Network] = []
+    api_vips: list[Vip] = []
+    ingress_vips: list[Vip] = []
     ssh_public_key: str = ""
     pull_secret: str = ""
     http_proxy: str = ""
@@ -128,8 +137,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     cpu_architecture: str = "x86_64"
     hyperthreading: str = "all"
     schedulable_masters: bool = False
-    disk_encryption: JsonMap = msgspec.field(default_factory=lambda: {"enable_on": "none"})
-    load_balancer: JsonMap | None = None
+    disk_encryption: DiskEncryption = msgspec.field(default_factory=lambda: DiskEncryption(enable_on="none"))
+    load_balancer: LoadBalancer | None = None
     tags: str = ""
     olm_operators: list[JsonMap] = []
     install_config_overrides: str = ""
@@ -174,7 +183,7 @@ class InfraEnv(msgspec.Struct, frozen=True, kw_only=True):
     static_network_config: str = ""
     additional_ntp_sources: str = ""
     additional_trust_bundle: str = ""
-    proxy: JsonMap = {}
+    proxy: Proxy = {}
     kernel_arguments: str = ""
     ignition_config_override: str = ""
     # Inside only: signs the URLs of this infra-env's images; a new one makes the old URLs worthless.

@@ -212,45 +212,6 @@ def test_other_methods_and_paths(tmp_path: Path) -> None:
     serve(tmp_path, use)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "scheme", "query", "body", "status", "code"),
-    [
-        ("GET", "/events", Scheme.USER, {"offset": "-1"}, None, 422, 609),
-        ("GET", "/events", Scheme.USER, {"limit": "x"}, None, 422, 601),
-        ("GET", "/events", Scheme.USER, {"limit": str(1 << 63)}, None, 422, 601),
-        ("GET", "/events", Scheme.USER, {"order": "up"}, None, 422, 606),
-        ("GET", "/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", Scheme.AGENT, {"timestamp": "1.5"}, None,
-         422, 601),
-        ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, '{"logs_state": "some"}', 422, 606),
-        ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, "{", 400, 400),
-        ("PUT", "/clusters/{cluster_id}/progress", Scheme.AGENT, {}, "[]", 400, 400),
-        ("PUT", "/infra-envs/{infra_env_id}/hosts/{host_id}/progress", Scheme.AGENT, {}, "{}", 422, 606),
-        ("POST", "/clusters/{cluster_id}/actions/complete-installation", Scheme.AGENT, {}, "{}", 422, 602),
-    ],
-)  # fmt: skip
-def test_what_does_not_fit_the_specification_is_refused_as_go_swagger_does(
-    tmp_path: Path, method: str, path: str, scheme: Scheme, query: Any, body: str | None, status: int, code: int
-) -> None:
-    async def use(client: TestClient, fleet: Fleet) -> None:
-        answer = await client.request(method, filled(path, fleet), params=query, data=body, headers=header(scheme))
-        told = await answer.json()
-        assert (answer.status, told["code"], set(told)) == (status, code, {"code", "message"}), told
-
-    serve(tmp_path, use)
-
-
-def test_errors_of_downloads_have_their_content_type(tmp_path: Path) -> None:
-    async def use(client: TestClient, fleet: Fleet) -> None:
-        path = filled("/clusters/{cluster_id}/downloads/files", fleet) + "?file_name=master.ign"
-        missing = await client.get(path, headers=header(Scheme.USER))
-        assert missing.headers["Content-Type"] == "application/octet-stream"
-        assert json.loads(await missing.read())["reason"]
-        refused = await client.get(path)
-        assert (refused.status, refused.content_type) == (401, "application/json")
-
-    serve(tmp_path, use)
-
-
 WORDS = st.sampled_from(
     [
         *("name", "cluster_id", "host_name", "host_role", "disks_selected_config", "id", "role", "cidr", "ip", "type"),
