@@ -16,7 +16,8 @@ from installer.rendezvous import events
 from installer.rendezvous.app import Service, json_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import BadRequest, Conflict, NotFound, TooLarge, Unparsable
+from installer.rendezvous.errors import BadRequest, Conflict, Invalid, NotFound, TooLarge, Unparsable
+from installer.rendezvous.params import REQUIRED, WRONG_TYPE
 from installer.rendezvous.views import reply
 
 Response = web.StreamResponse
@@ -34,10 +35,12 @@ def _attachment(content: bytes, name: str) -> web.Response:
 
 
 def _uuid(text: str | None, what: str) -> str:
+    if text is None:
+        raise Invalid(f"{what} in query is required", REQUIRED)
     try:
-        return str(UUID(str(text)))
+        return str(UUID(text))
     except ValueError:
-        raise BadRequest(f"{what} {text!r} is not a UUID") from None
+        raise Invalid(f"{what} in query must be of type uuid: {text[:80]!r}", WRONG_TYPE) from None
 
 
 async def cluster_file(service: Service, request: web.Request) -> Response:

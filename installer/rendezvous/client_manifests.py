@@ -115,10 +115,9 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
         body[f"{kind}_vips"] = [{"ip": ip} for ip in many]
     external = spec.get("external")
     if external:
-        body["platform"]["external"] = {
-            "platform_name": external.get("platformName", ""),
-            "cloud_controller_manager": external.get("cloudControllerManager", ""),
-        }
+        # An empty name is against the specification.
+        names = {"platform_name": "platformName", "cloud_controller_manager": "cloudControllerManager"}
+        body["platform"]["external"] = {key: external[name] for key, name in names.items() if external.get(name)}
     encryption = spec.get("diskEncryption")
     if encryption:
         body["disk_encryption"] = {

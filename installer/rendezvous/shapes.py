@@ -40,7 +40,7 @@ class Vip(TypedDict, total=False):
 class External(TypedDict, total=False):
     """Somebody else's platform."""
 
-    platform_name: str | None
+    platform_name: Annotated[str, msgspec.Meta(min_length=1)] | None
     cloud_controller_manager: Literal["", "External"] | None
 
 

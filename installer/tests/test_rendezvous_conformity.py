@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from installer.rendezvous import client_manifests
 from installer.rendezvous.auth import Scheme
 from installer.tests.fleet_kit import Fleet
+from installer.tests.rendezvous_kit import PULL_SECRET
 from installer.tests.test_rendezvous_safety import filled, header, serve
 
 
@@ -24,6 +26,8 @@ from installer.tests.test_rendezvous_safety import filled, header, serve
         ("GET", "/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", Scheme.AGENT, {"timestamp": "1.5"}, None,
          422, 601),
         ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, '{"logs_state": "some"}', 422, 606),
+        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host"}, None, 422, 602),
+        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host", "host_id": "x"}, None, 422, 601),
         ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, "{", 400, 400),
         ("PUT", "/clusters/{cluster_id}/progress", Scheme.AGENT, {}, "[]", 400, 400),
         ("PUT", "/infra-envs/{infra_env_id}/hosts/{host_id}/progress", Scheme.AGENT, {}, "{}", 422, 606),
@@ -102,3 +106,19 @@ def test_an_infra_envs_proxy_is_of_texts(tmp_path: Path) -> None:
         assert answer.status == 400
 
     serve(tmp_path, use)
+
+
+@pytest.mark.parametrize(
+    ("external", "sent"),
+    [
+        ({"platformName": ""}, {}),
+        (
+            {"platformName": "oci", "cloudControllerManager": "External"},
+            {"platform_name": "oci", "cloud_controller_manager": "External"},
+        ),
+    ],
+)
+def test_the_client_sends_no_empty_platform_name(external: dict[str, str], sent: dict[str, str]) -> None:
+    install = {"metadata": {"name": "x"}, "spec": {"platformType": "External", "external": external}}
+    manifests = client_manifests.Manifests(install, {}, {}, {}, PULL_SECRET)
+    assert client_manifests.cluster_params(manifests, "", "4.18.0")["platform"]["external"] == sent
