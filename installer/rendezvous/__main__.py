@@ -42,6 +42,7 @@ def serve(
 ) -> int:
     """Serve until told to stop; ``attach`` gets the service before its first request. Raises ConfigurationError."""
     import asyncio
+    import gc
     import ssl
     from asyncio import sslproto
 
@@ -70,6 +71,8 @@ def serve(
     service = Service(engine, config, auth, prepare.generate)
     attach(service)
     app = build(service)
+    # What is loaded stays; the collector need not go through it again and again.
+    gc.freeze()
     logging.getLogger("assisted-service").info("listening on port %d%s", config.port, " (TLS)" if context else "")
     # The access log names paths only at debug level: polls every few seconds would drown the rest.
     web.run_app(

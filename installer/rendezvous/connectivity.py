@@ -18,7 +18,7 @@ MINIMUM = 3
 SEARCH_STEPS = 20_000
 
 
-class Link(msgspec.Struct, frozen=True):
+class Link(msgspec.Struct, frozen=True, gc=False):
     """One address of a peer as it was tried; round trip in ms, loss in percent."""
 
     remote_ip_address: str = ""
@@ -27,14 +27,14 @@ class Link(msgspec.Struct, frozen=True):
     packet_loss_percentage: float | None = None
 
 
-class MtuReport(msgspec.Struct, frozen=True):
+class MtuReport(msgspec.Struct, frozen=True, gc=False):
     """Did packets of full size get to an address?"""
 
     remote_ip_address: str = ""
     mtu_successful: bool = True
 
 
-class Peer(msgspec.Struct, frozen=True):
+class Peer(msgspec.Struct, frozen=True, gc=False):
     """What one host found out about another."""
 
     host_id: str = ""
@@ -43,7 +43,7 @@ class Peer(msgspec.Struct, frozen=True):
     mtu_report: list[MtuReport] | None = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """Output of connectivity-check (installer.md §6.3)."""
 
     remote_hosts: list[Peer] | None = None
@@ -107,6 +107,14 @@ def _read_stored(text: str) -> Findings:
 
 
 _FINDINGS = Slots(_read_stored)
+
+
+def receive(host: Host, text: str) -> None:
+    """Read a report that this host has sent, each when it comes: a cluster's all at once would take long.
+
+    Raises msgspec.MsgspecError.
+    """
+    _FINDINGS.put(host, text, read(text))
 
 
 def findings(host: Host) -> Findings:

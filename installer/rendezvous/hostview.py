@@ -51,11 +51,15 @@ class Slots(Generic[T]):
         # The same object nearly always; Python compares no characters then.
         if known is not None and known[0] == text:
             return known[1]
+        value = self._make(text)
+        self.put(host, text, value)
+        return value
+
+    def put(self, host: Host, text: str, value: T) -> None:
+        """Remember what ``text`` of this host means, for whoever knows already."""
         if len(self._made) >= MOST_SLOTS:
             self._made.clear()
-        value = self._make(text)
         self._made[host.id] = (text, value)
-        return value
 
 
 def same_image(first: str, second: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Interface(msgspec.Struct, frozen=True, kw_only=True):
+class Interface(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One network interface; addresses carry their prefix length."""
 
     name: str = ""
@@ -23,26 +23,26 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
     type: str = ""
 
 
-class IoPerf(msgspec.Struct, frozen=True, kw_only=True):
+class IoPerf(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Worst 99th percentile of a synced write, in ms."""
 
     sync_duration: int = 0
 
 
-class Eligibility(msgspec.Struct, frozen=True, kw_only=True):
+class Eligibility(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """May this disk be installed on, and if not, why."""
 
     eligible: bool = False
     not_eligible_reasons: list[str] = []
 
 
-class Iscsi(msgspec.Struct, frozen=True, kw_only=True):
+class Iscsi(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The iSCSI session's own address."""
 
     host_ip_address: str = ""
 
 
-class Disk(msgspec.Struct, frozen=True, kw_only=True):
+class Disk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One disk; size in bytes, ``id`` the most stable name that the host has for it."""
 
     id: str = ""
@@ -69,7 +69,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     installation_eligibility: Eligibility = Eligibility()
 
 
-class Cpu(msgspec.Struct, frozen=True, kw_only=True):
+class Cpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Logical processors; frequency in MHz."""
 
     count: int = 0
@@ -79,7 +79,7 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str = ""
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class Memory(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Bytes installed and bytes that the kernel can use."""
 
     physical_bytes: int = 0
@@ -87,7 +87,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     physical_bytes_method: str = "meminfo"
 
 
-class Boot(msgspec.Struct, frozen=True, kw_only=True):
+class Boot(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How the live system was started."""
 
     current_boot_mode: str = ""
@@ -97,7 +97,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     device_type: str = ""
 
 
-class SystemVendor(msgspec.Struct, frozen=True, kw_only=True):
+class SystemVendor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The maker's names from SMBIOS."""
 
     manufacturer: str = ""
@@ -106,7 +106,7 @@ class SystemVendor(msgspec.Struct, frozen=True, kw_only=True):
     virtual: bool = False
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One display controller on the PCI bus."""
 
     vendor: str = ""
@@ -116,7 +116,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class Route(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One route; family is the kernel's number (2 IPv4, 10 IPv6)."""
 
     interface: str = ""
@@ -126,14 +126,14 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     metric: int = 0
 
 
-class Truncation(msgspec.Struct, frozen=True, kw_only=True):
+class Truncation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Set when the inventory had to be cut to fit: ``partial`` or ``full``."""
 
     type: str = "partial"
     reasons: list[str] = []
 
 
-class Inventory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+class Inventory(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=False):
     """Everything the agent knows of its host."""
 
     hostname: str = ""

@@ -72,7 +72,7 @@ def _keep_disk(host: Host, inventory: inv.Inventory) -> Host:
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:
     try:
-        connectivity.read(output)
+        connectivity.receive(host, output)
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the connectivity report cannot be read: {error}") from None
     return replace(host, connectivity=output)
