@@ -29,10 +29,6 @@ class Probe:
         return {"httpGet": get, "periodSeconds": 15, "timeoutSeconds": 10, "failureThreshold": 4}
 
 
-#: Go's scheduler keeps its threads looking for work, and hands it from CPU to CPU: cheap on silicon, dear in emulation.
-ENVIRONMENT = {"GOMAXPROCS": "1"}
-
-
 @dataclass(frozen=True)
 class StaticPod:
     """One container on the host's network.
@@ -57,9 +53,6 @@ class StaticPod:
     def _mounts(self) -> dict[str, bool]:
         return {f"{RESOURCES}/{self.secrets}": True, **self.mounts}
 
-    def _env(self) -> dict[str, str]:
-        return {**ENVIRONMENT, **self.env}
-
     def manifest(self, images: Images) -> str:
         """The Pod as YAML for the kubelet's static pod directory."""
         paths = self._mounts()
@@ -68,7 +61,7 @@ class StaticPod:
             "image": images[self.tag],
             "imagePullPolicy": "IfNotPresent",
             "command": list(self.command),
-            "env": [{"name": key, "value": value} for key, value in self._env().items()],
+            "env": [{"name": key, "value": value} for key, value in self.env.items()],
             "resources": {"requests": {"cpu": self.cpu, "memory": self.memory}},
             "volumeMounts": [
                 {"name": f"host-{index}", "mountPath": path, "readOnly": read_only}
@@ -108,7 +101,7 @@ class StaticPod:
             argv.append("--privileged")
         for path, read_only in self._mounts().items():
             argv += ["--volume", f"{path}:{path}" + (":ro" if read_only else "")]
-        for key, value in self._env().items():
+        for key, value in self.env.items():
             argv += ["--env", f"{key}={value}"]
         argv += ["--entrypoint", self.command[0], images[self.tag], *self.command[1:]]
         return shlex.join(argv)
