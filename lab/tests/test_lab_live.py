@@ -214,7 +214,8 @@ with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_when_the_owner_ends(tmp_path, number):
     owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(tmp_path)],
+        # A shell's background jobs, and their children, ignore Ctrl-C.
+        ["env", "--default-signal=INT", sys.executable, "-c", OWNER, str(tmp_path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
