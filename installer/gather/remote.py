@@ -67,7 +67,8 @@ def fetch(access: Access, address: str, target: Path) -> str:
     if problem:
         return problem
     if process.returncode:
-        return (lines or [f"ssh ended with {process.returncode}"])[-1][:500]
+        # The cause comes first, and what failed because of it after that.
+        return "; ".join(lines[:3] or [f"ssh ended with {process.returncode}"])[:500]
     return "" if target.stat().st_size else "the host sent nothing"
 
 

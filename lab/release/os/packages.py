@@ -33,6 +33,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         "procps",
         "python3",
         "sudo",
+        "xz-utils",
     ),
 }
 
