@@ -55,9 +55,10 @@ class BootFile:
     offset: int
 
 
-# Without it the kernel clears each page that it hands out, and QEMU's software emulation pays dearly for writing to one
-# that code ran from: 41 against 25 CPU seconds from power-on to multi-user.
-EMULATION_KARGS = "init_on_alloc=0"
+# What QEMU's software emulation pays dearly for. The kernel clears each page that it hands out, also those that code ran
+# from: 41 against 25 CPU seconds from power-on to multi-user. And it takes the clocks of several emulated CPUs for
+# unequal and asks the HPET instead, a device behind QEMU's lock for each look at the time; QEMU's are one clock.
+EMULATION_KARGS = "init_on_alloc=0 tsc=reliable"
 
 
 def live_kargs(volume_id: str) -> str:
