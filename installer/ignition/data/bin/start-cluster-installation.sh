@@ -20,7 +20,7 @@ count_hosts() {
 
 while :; do
     # One unreadable answer is no reason to give up: the service may be restarting.
-    if ! status=$(api GET "clusters/$id" | jq -re .status); then
+    if ! status=$(api GET "clusters/$id?exclude-hosts=true" | jq -re .status); then
         sleep 2
         continue
     fi
