@@ -229,7 +229,7 @@ case "$method $url" in
     *"/clusters") echo '[{"id":"c1"}]' ;;
     *"/infra-envs") echo '[{"id":"i1"}]' ;;
     *"/hosts") cat "$STATE/hosts" ;;
-    *"/clusters/c1")
+    *"/clusters/c1?exclude-hosts=true")
         echo "{\"status\":\"$status\"}"
         [ "$status" = preparing-for-installation ] && echo installed >"$STATE/status" ;;
 esac
