@@ -36,17 +36,22 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=["image", "builds", "media", "floor", "install", "swarm", "conformity", []],
+        choices=["image", "builds", "media", "floor", "install", "swarm", "conformity", "idle", []],
         help="image: create image against cp; builds: warm builds; media: inserts through Redfish; "
         "floor: steps of an install alone; install: floor and a whole install, with their ratio; "
         "swarm: hosts that one service on one core holds (about ten minutes); "
-        "conformity: the service against its specification (default: image builds media)",
+        "conformity: the service against its specification; "
+        "idle: CPU and memory of a kept lab's machines, by process (default: image builds media)",
     )
     parser.add_argument("--hosts", type=int, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
     parser.add_argument("--examples", type=int, default=20, help="conformity: requests an operation (default: 20)")
+    parser.add_argument("--lab", metavar="ID", help="idle: the lab, kept by --lab-keep=always")
+    parser.add_argument("--seconds", type=int, default=60, help="idle: how long to look (default: 60)")
     args = parser.parse_args()
+    if "idle" in args.what and args.lab is None:
+        parser.error("idle needs --lab ID")
     if "conformity" in args.what and (args.spec is None or not args.spec.is_file()):
         parser.error("conformity needs --spec FILE")
     what = args.what or ["image", "builds", "media"]
@@ -70,6 +75,10 @@ def main() -> None:
         from ci.bench import conformity
 
         conformity.run(args.spec, args.examples)
+    if "idle" in what:
+        from ci.bench import idle
+
+        idle.run(args.lab, args.seconds)
     if "floor" in what or "install" in what:
         from ci.bench import floor
 
