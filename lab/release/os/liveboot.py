@@ -55,8 +55,8 @@ class BootFile:
     offset: int
 
 
-# What QEMU's software emulation pays dearly for. The kernel clears each page that it hands out, also those that code ran
-# from: 41 against 25 CPU seconds from power-on to multi-user. And it takes the clocks of several emulated CPUs for
+# What QEMU's software emulation pays dearly for. The kernel clears each page that it hands out, also those that code
+# ran from: 41 against 25 CPU seconds from power-on to multi-user. And it takes the clocks of several emulated CPUs for
 # unequal and asks the HPET instead, a device behind QEMU's lock for each look at the time; QEMU's are one clock.
 EMULATION_KARGS = "init_on_alloc=0 tsc=reliable"
 
