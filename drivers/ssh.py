@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from testinfra.backend.base import CommandResult
 from testinfra.backend.ssh import SshBackend
 from testinfra.host import Host
 
 from drivers.errors import ConnectionFailedError
 
 _POLL_SECONDS = 1.0
+# The shared connection ended before it took the command (it had been idle, or its machine was reset): nothing has run.
+_NOT_SENT = "mux_client_request_session"
 
 
 def write_config(path: Path, key: Path, controls: Path, user: str = "core") -> None:
@@ -45,6 +48,19 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
         words, arguments = super()._build_ssh_command(command)
         return [self._prefix, *words], arguments
 
+    def run_ssh(self, command: str) -> CommandResult:
+        try:
+            return super().run_ssh(command)
+        except RuntimeError as error:
+            if _NOT_SENT not in _stderr(error):
+                raise
+            return super().run_ssh(command)
+
+
+def _stderr(error: RuntimeError) -> str:
+    """What ssh said when it failed; testinfra raises the command's result."""
+    return str(getattr(error.args[0], "stderr", error)).strip() if error.args else "no answer"
+
 
 def connect(address: str, prefix: Sequence[str], config: Path, *, machine: str = "", timeout: float = 60.0) -> Any:
     """A testinfra Host for `address`, once it has answered. Raises ConnectionFailedError after `timeout` seconds.
@@ -60,7 +76,7 @@ def connect(address: str, prefix: Sequence[str], config: Path, *, machine: str =
                 return host
             seen = f"exit {result.rc}: {result.stderr.strip()}"
         except RuntimeError as error:
-            seen = str(getattr(error.args[0], "stderr", error)).strip() if error.args else "no answer"
+            seen = _stderr(error)
         if time.monotonic() > deadline:
             raise ConnectionFailedError(f"no SSH at {address} within {timeout:g} s; last: {seen}", machine=machine)
         time.sleep(_POLL_SECONDS)

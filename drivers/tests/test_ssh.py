@@ -1,0 +1,53 @@
+"""SSH to machines that come and go."""
+
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import ConnectionFailedError
+from drivers.ssh import connect, write_config
+
+
+def stand_in(folder: Path, complaint: str, times: int) -> list[str]:
+    """Words before `ssh`: a program that fails as ssh does for `times` calls after the first, and answers then."""
+    count, program = folder / "calls", folder / "ssh-stand-in"
+    program.write_text(
+        f"#!/bin/sh\necho >> {count}\ncalls=$(wc -l < {count})\n"
+        f"if [ $calls -gt 1 ] && [ $calls -le {times + 1} ]; then echo '{complaint}' >&2; exit 255; fi\n"
+        "echo call $calls\n"
+    )
+    program.chmod(0o755)
+    return [str(program)]
+
+
+def config(folder: Path) -> Path:
+    write_config(folder / "config", folder / "key", folder)
+    return folder / "config"
+
+
+def test_a_command_that_a_dying_shared_connection_did_not_take_is_sent_again(tmp_path: Path):
+    prefix = stand_in(tmp_path, "mux_client_request_session: read from master failed: Broken pipe", 1)
+    host = connect("192.0.2.1", prefix, config(tmp_path))
+    assert host.run("hostname").stdout == "call 3\n"
+
+
+def test_it_is_sent_again_once(tmp_path: Path):
+    prefix = stand_in(tmp_path, "mux_client_request_session: read from master failed: Broken pipe", 2)
+    host = connect("192.0.2.1", prefix, config(tmp_path))
+    with pytest.raises(RuntimeError):
+        host.run("hostname")
+
+
+def test_a_command_that_may_have_run_is_not_sent_again(tmp_path: Path):
+    prefix = stand_in(tmp_path, "client_loop: send disconnect: Broken pipe", 1)
+    host = connect("192.0.2.1", prefix, config(tmp_path))
+    with pytest.raises(RuntimeError):
+        host.run("hostname")
+
+
+def test_no_answer_at_all_is_told_with_the_last_words(tmp_path: Path):
+    program = tmp_path / "ssh-stand-in"
+    program.write_text("#!/bin/sh\necho 'connect to host: No route to host' >&2\nexit 255\n")
+    program.chmod(0o755)
+    with pytest.raises(ConnectionFailedError, match="No route to host"):
+        connect("192.0.2.1", [str(program)], config(tmp_path), timeout=0.1)
