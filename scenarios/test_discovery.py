@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"),
 ]
 every = pytest.mark.parametrize(
-    "discovered", ["sno-ipv4-static-uefi-discovery", "sno-ipv4-dhcp-uefi-discovery_minimal"], indirect=True
+    "discovered", ["sno-ipv4-dhcp-uefi-discovery", "sno-ipv4-static-uefi-discovery_minimal"], indirect=True
 )
 # Stages of a node of its own (installer.md §5.6); short ones may fall between two looks.
 STAGES = ("Waiting for bootkube", "Writing image to disk", "Rebooting", "Done")

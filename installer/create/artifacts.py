@@ -83,20 +83,21 @@ def write_iso(
     hint: str,
     directory: Path,
     ahead: Ahead | None = None,
-    agent_files: bytes = b"",
+    more_initrd: bytes = b"",
 ) -> None:
     """Write the agent ISO: `base` with a config and its kernel arguments edited, in one pass. Raises IsoError.
 
     For a minimal one, boot-artifacts/ of `directory` gets the root file system, unless that is published.
     `ahead`: a copy that was begun before.
-    `agent_files`: an archive for the initrd.
+    `more_initrd`: compressed archives for the initrd.
     """
     with base.open("rb") as file:
         overlay = Overlay(file)
         if minimal is not None:
             make_minimal(overlay, base, minimal.url)
-        if agent_files and not add_to_initrd(overlay, base, agent_files):
-            log.warning("The initrd of %s is part of its boot image: the hosts will have no interactive console", base)
+        if more_initrd and not add_to_initrd(overlay, base, more_initrd):
+            lost = "no interactive console" + ("" if minimal is None else ", and DHCP alone until they have their root")
+            log.warning("The initrd of %s is part of its boot image: the hosts will have %s", base, lost)
         overlay.apply(kargs_patches(overlay.iso(base), kargs))
         try:
             if embed_ignition(overlay, base, ignition):
@@ -135,7 +136,7 @@ def write_pxe(
         iso = Iso(file, base)
         area = kargs_area(iso)
         arguments = edited_kargs(live_kargs(area.default) if area else "", kargs)
-        archive = agent_files + bytes(-len(agent_files) % 4) + cpio.compress(cpio.pack({CONFIG_NAME: ignition}))
+        archive = cpio.joined(agent_files, cpio.compress(cpio.pack({CONFIG_NAME: ignition})))
         initrd_size = _copy(file, iso, f"{_PXE}/initrd.img", folder / f"{prefix}-initrd.img", archive)
         _copy(file, iso, f"{_PXE}/vmlinuz", folder / f"{prefix}-vmlinuz")
         extract_rootfs(Overlay(file), base, folder / f"{prefix}-rootfs.img")

@@ -15,7 +15,9 @@ from installer.create.hosts import host_files
 from installer.create.live import kernel_arguments, live_inputs, with_rendezvous_in_no_proxy
 from installer.create.persist import persist
 from installer.errors import AssetError, EmbedTooBig, IsoError
-from installer.ignition.live import IMAGE_VARIABLES, live_config
+from installer.ignition.early import network_archive
+from installer.ignition.live import IMAGE_VARIABLES, host_config_files, live_config
+from installer.image import cpio
 
 log = logging.getLogger(__name__)
 
@@ -47,14 +49,15 @@ def create_image(directory: Path, begun: HeadStart = NOTHING_BEGUN) -> Path:
         minimal = Minimal(found.rootfs_url, published=True)
     state = State.load(directory)
     made = secrets.make(state, inputs.rendezvous_ip, install.metadata.name, install.base_domain, begun.credentials)
-    ignition = live_config(
-        live_inputs(gathered, hosts, found.image, found.version, found.components, made, bool(found.agent_files))
-    )
+    live = live_inputs(gathered, hosts, found.image, found.version, found.components, made, bool(found.agent_files))
+    ignition = live_config(live)
+    networks = network_archive(host_config_files(live)) if minimal is not None else b""
     target = directory / f"agent.{payload.architecture(install)}.iso"
     try:
         kargs = kernel_arguments(install)
         hint = _hint(inputs)
-        write_iso(found.iso, target, ignition, kargs, minimal, hint, directory, begun.copy, found.agent_files)
+        more = cpio.joined(found.agent_files, networks)
+        write_iso(found.iso, target, ignition, kargs, minimal, hint, directory, begun.copy, more)
     except (IsoError, EmbedTooBig) as error:
         raise AssetError(
             'failed to fetch Agent Installer ISO: failed to generate asset "Agent Installer ISO"', error

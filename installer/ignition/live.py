@@ -146,7 +146,8 @@ def _environment(inputs: LiveInputs) -> list[File]:
     ]
 
 
-def _host_files(inputs: LiveInputs) -> list[File]:
+def host_config_files(inputs: LiveInputs) -> list[File]:
+    """What the live system of whichever host it is finds its own network, hostname, role and disk in."""
     files = []
     for index, host in enumerate(inputs.hosts):
         base = f"/etc/assisted/hostconfig/{host.hostname or f'host-{index}'}"
@@ -212,7 +213,7 @@ def live_files(inputs: LiveInputs) -> list[File]:
     data = resources.files("installer.ignition") / "data"
     files = [File(f"/usr/local/bin/{script.name}", script.read_bytes(), 0o555) for script in (data / "bin").iterdir()]
     files += _environment(inputs)
-    files += _host_files(inputs)
+    files += host_config_files(inputs)
     files += _mirror_and_trust(inputs)
     files += _system(inputs)
     files += [File(f"{TLS_DIR}/{name}", content, 0o600) for name, content in inputs.tls_files.items()]

@@ -53,6 +53,14 @@ def pieces(members: Iterable[tuple[str, int, bytes]]) -> Iterator[bytes]:
     yield _member(inode + 1, _TRAILER, 0, b"")
 
 
+def joined(*archives: bytes) -> bytes:
+    """Compressed archives that are not empty, as an initrd may hold several: each begins at a multiple of four."""
+    whole = b""
+    for archive in archives:
+        whole = _pad4(whole) + archive if archive else whole
+    return whole
+
+
 def unpack(archive: bytes) -> dict[str, bytes]:
     """The regular files of one archive; ValueError if it is damaged."""
     files: dict[str, bytes] = {}

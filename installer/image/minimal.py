@@ -1,8 +1,8 @@
 """Minimal ISOs: without rootfs.img, which the live system then fetches from a URL (reference/installer.md §3.3).
 
 The file's sectors are cut out and the plain files behind it move up; all else stays where it was. OpenShift's minimal
-image also has a placeholder for one more initrd, into which its image service puts static networks; nothing would
-fill it here, so it is left out.
+image also has a placeholder for one more initrd, into which its image service puts static networks; here they are
+appended to the initrd itself (`installer.ignition.early`).
 """
 
 from __future__ import annotations

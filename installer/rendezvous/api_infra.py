@@ -116,9 +116,12 @@ async def file(service: Service, request: web.Request) -> Response:
 
 
 async def minimal_initrd(service: Service, request: web.Request) -> Response:
-    """GET /infra-envs/{id}/downloads/minimal-initrd: nothing, static networks travel in the Ignition config."""
-    _infra_env(service, request)
-    return web.Response(status=204)
+    """GET /infra-envs/{id}/downloads/minimal-initrd: static networks, which a minimal image needs before Ignition."""
+    content = await asyncio.to_thread(_maker(service).minimal_initrd, _infra_env(service, request))
+    if not content:
+        return web.Response(status=204)
+    headers = {"Content-Disposition": 'attachment; filename="minimal-initrd.img"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
 
 
 async def file_url(service: Service, request: web.Request) -> Response:

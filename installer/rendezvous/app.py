@@ -54,6 +54,9 @@ class ImageMaker(Protocol):
     def file(self, infra_env: InfraEnv, name: str) -> Path:
         """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img."""
 
+    def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
+        """What a minimal image adds to its initrd, empty if nothing."""
+
     def ipxe(self, infra_env: InfraEnv, urls: Mapping[str, str]) -> bytes:
         """An iPXE script that boots from these URLs."""
 

@@ -15,6 +15,7 @@ from typing import Any
 from installer.create.artifacts import Minimal, write_iso, write_pxe
 from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
+from installer.ignition.early import network_archive
 from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
 from installer.image import kargs
 from installer.network import host_network_files
@@ -125,6 +126,10 @@ class DiscoveryImages:
     def _ignition(self, infra_env: InfraEnv, found: payload.Payload) -> bytes:
         return ignition(infra_env, self._settings(), self._token, found.images["AGENT_DOCKER_IMAGE"])
 
+    def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
+        """What a minimal image adds to its initrd: static networks, empty without any. Raises PrepareError."""
+        return network_archive(_network(infra_env))
+
     def file(self, infra_env: InfraEnv, name: str) -> Path:
         """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img. Raises NotFound, PrepareError."""
         if name not in ISOS and name not in BOOT_FILES:
@@ -161,7 +166,8 @@ class DiscoveryImages:
             minimal = Minimal(self._rootfs_url(infra_env)) if ISOS[name] else None
             work = folder / f".{name}.{os.getpid()}"
             work.mkdir(exist_ok=True)
-            write_iso(found.iso, work / name, config, edit, minimal, "", work)
+            networks = b"" if minimal is None else self.minimal_initrd(infra_env)
+            write_iso(found.iso, work / name, config, edit, minimal, "", work, more_initrd=networks)
             (work / name).replace(target)
             return
         work = folder / f".boot.{os.getpid()}"

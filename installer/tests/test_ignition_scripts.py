@@ -104,6 +104,18 @@ def test_nothing_matches_leaves_everything_alone(host):
     assert "DHCP" in host.done.stdout
 
 
+def test_in_an_initramfs_they_go_where_coreos_looks(host):
+    (host.root / "etc/initrd-release").touch()
+    host.nic("enp1s0", "52:54:00:aa:bb:cc")
+    host.config(0, {"52:54:00:AA:BB:CC": "eth0"}, {"eth0.nmconnection": keyfile("eth0")})
+    assert host.run() == {}
+    host.target = host.root / "etc/coreos-firstboot-network"
+    assert host.run() == {"enp1s0.nmconnection": keyfile("enp1s0")}
+    assert sorted(path.name for path in (host.root / "etc").iterdir()) == [
+        *("NetworkManager", "assisted", "coreos-firstboot-network", "initrd-release"),
+    ]
+
+
 def test_names_that_swap(host):
     """Logical eth0 is the kernel's eth1 and the other way round."""
     host.nic("eth0", "52:54:00:00:00:02")

@@ -16,6 +16,7 @@ from installer.config.rules_general import SKIP_FIPS_CHECK
 from installer.create.config_image import PATHS
 from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in
+from installer.ignition.early import HOOK
 from installer.image import cpio
 from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
@@ -225,6 +226,12 @@ def test_minimal_iso(directory, lab, capsys, monkeypatch):
     with iso_path.open("rb") as file:
         iso = Iso(file, iso_path)
         assert iso.find("images/pxeboot/rootfs.img") is None
+        initrd = iso.file("images/pxeboot/initrd.img")
+    # The root is fetched before Ignition has put the hosts' networks in place.
+    added = cpio.unpack(gzip.decompress(initrd[initrd.rindex(b"\x1f\x8b\x08") :]))
+    network = "etc/assisted/network/host0/eth0.nmconnection"
+    assert added[network].decode() == files[f"/{network}"]
+    assert added[HOOK].startswith(b"#!/bin/sh")
     kargs = kernel_line(iso_path)
     assert f'coreos.live.rootfs_url="{URL}/agent.x86_64-rootfs.img"' in kargs
     assert "fips=1" in kargs

@@ -139,7 +139,8 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
         service.fetch(url)
     user.update_infra_env(infra_env.id, {"image_type": "minimal-iso"})
     with service.fetch(user.get_infra_env(infra_env.id).download_url) as answer:
-        assert len(answer.read()) < len(iso)
+        minimal = answer.read()
+    assert len(minimal) < len(iso)
     with service.fetch(user.get_infra_env_presigned_file_url(infra_env.id, "ipxe-script").url) as answer:
         script = answer.read().decode()
     initrd = next(line.split()[-1] for line in script.splitlines() if line.startswith("initrd"))
@@ -148,7 +149,9 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
         assert len(answer.read()) > 0
     raw = user.v2_download_infra_env_files(infra_env.id, "discovery.ign", _preload_content=False)
     assert json.loads(raw.data)["ignition"]["version"] == "3.2.0"
-    user.download_minimal_initrd(infra_env.id)
+    added = user.download_minimal_initrd(infra_env.id, _preload_content=False).data
+    assert added in minimal
+    assert b"192.168.111.80/24" in cpio.unpack(gzip.decompress(added))["etc/assisted/network/host0/eth0.nmconnection"]
 
     # An unbound host, given to the cluster, taken out and given again
     agent.v2_register_host(infra_env.id, {"host_id": machine.id})

@@ -1,10 +1,12 @@
 #!/bin/bash
-# Puts the keyfiles of the host that this machine is (found by MAC address) in place before NetworkManager starts.
+# Puts the keyfiles of the host that this machine is (found by MAC address) in place before NetworkManager starts; in the
+# initramfs of a minimal image to where CoreOS takes its network from.
 set -euo pipefail
 
 PATH_PREFIX=${PATH_PREFIX-}
 SOURCE=$PATH_PREFIX/etc/assisted/network
-TARGET=${NM_TARGET_DIR:-$PATH_PREFIX/etc/NetworkManager/system-connections}
+TARGET=$PATH_PREFIX/etc/NetworkManager/system-connections
+[ ! -e "$PATH_PREFIX/etc/initrd-release" ] || TARGET=$PATH_PREFIX/etc/coreos-firstboot-network
 MAX_NAME=15 # IFNAMSIZ less its NUL
 
 [ -d "$SOURCE" ] || exit 0
@@ -12,8 +14,9 @@ MAX_NAME=15 # IFNAMSIZ less its NUL
 declare -A kernel_name # MAC -> the kernel's name of the NIC
 for address in "$PATH_PREFIX"/sys/class/net/*/address; do
     [ -r "$address" ] || continue
-    mac=$(tr '[:lower:]' '[:upper:]' <"$address")
-    [ -n "$mac" ] && kernel_name[$mac]=$(basename "$(dirname "$address")")
+    mac=$(<"$address")
+    nic=${address%/address}
+    [ -n "$mac" ] && kernel_name[${mac^^}]=${nic##*/}
 done
 
 # vlan_name LOGICAL KERNEL NAME: a VLAN interface called <logical>.<id> follows its NIC's name, shortened to fit.
@@ -22,7 +25,9 @@ vlan_name() {
     printf '%s.%s' "${nic:0:$((MAX_NAME - 1 - ${#id}))}" "$id"
 }
 
-staging=$(mktemp -d)
+staging=$TARGET.new
+rm -rf "$staging"
+mkdir -p "$staging"
 trap 'rm -rf "$staging"' EXIT
 matched=
 
@@ -48,12 +53,13 @@ for host in "$SOURCE"/host*/; do
         echo "warning: $host has no nmconnection files, skipped" >&2
         continue
     fi
-    echo "this machine is $(basename "$host")"
+    folder=${host%/}
+    echo "this machine is ${folder##*/}"
     matched=1
     for file in "$host"/*.nmconnection; do
-        name=$(basename "$file")
+        name=${file##*/}
         stem=${name%.nmconnection}
-        content=$(cat "$file")
+        content=$(<"$file")
         target=$name
         for logical in "${!rename[@]}"; do
             real=${rename[$logical]}
@@ -91,5 +97,5 @@ if [ -z "$matched" ]; then
     exit 0
 fi
 mkdir -p "$TARGET"
-find "$TARGET" -mindepth 1 -delete
+rm -rf "${TARGET:?}"/*
 cp -p "$staging"/*.nmconnection "$TARGET"/
