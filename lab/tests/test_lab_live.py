@@ -10,6 +10,7 @@ import ssl
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +27,7 @@ from drivers.protocols import BootDevice, PowerState
 from drivers.redfish import Service
 from lab import preflight, topology
 from lab.lab import Lab
+from lab.paths import state_dir
 from lab.processes import alive, start_time
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -41,16 +43,23 @@ HELLO = b"\r\nhello from the CD\r\n"
 
 
 @pytest.fixture
-def tiny_iso(tmp_path):
+def beside_labs():
+    """A folder on the labs' file system, where an image costs no copy; /tmp may be another."""
+    with tempfile.TemporaryDirectory(prefix="test-", dir=state_dir()) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def tiny_iso(beside_labs):
     """A bootable CD of a few sectors that says hello on the serial line."""
     sector = (BOOT_CODE.ljust(0x20, b"\0") + HELLO + b"\0").ljust(2048, b"\0")
     iso = pycdlib.PyCdlib()
     iso.new()
     iso.add_fp(BytesIO(sector), len(sector), "/BOOT.;1")
     iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1")
-    iso.write(str(tmp_path / "tiny.iso"))
+    iso.write(str(beside_labs / "tiny.iso"))
     iso.close()
-    return tmp_path / "tiny.iso"
+    return beside_labs / "tiny.iso"
 
 
 def gone(pid, started, seconds=20.0):
@@ -163,8 +172,8 @@ def test_a_machine_boots_what_the_bmc_inserts(tmp_path, tiny_iso):
         assert node.screen is not None
 
 
-def test_one_image_for_three_machines_costs_neither_time_nor_disk(tmp_path):
-    image = tmp_path / "big.iso"
+def test_one_image_for_three_machines_costs_neither_time_nor_disk(tmp_path, beside_labs):
+    image = beside_labs / "big.iso"
     with image.open("wb") as file:
         file.truncate(10**9)
     with Lab(small(topology.compact()), artifacts=tmp_path / "a") as lab:
@@ -175,7 +184,7 @@ def test_one_image_for_three_machines_costs_neither_time_nor_disk(tmp_path):
         volumes = list(lab.layout.pool.iterdir())
         assert len(volumes) == 3
         assert all(volume.samefile(image) for volume in volumes)
-        fresh = tmp_path / "fresh"
+        fresh = beside_labs / "fresh"
         fresh.write_bytes(b"another image")
         fresh.replace(image)
         node.media.insert(image)
