@@ -6,10 +6,20 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
 import pytest
+
+from lab.paths import state_dir
+
+
+@pytest.fixture
+def beside_labs() -> Iterator[Path]:
+    """A folder on the labs' file system, where an image costs no copy; /tmp may be another."""
+    with TemporaryDirectory(prefix="test-", dir=state_dir()) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import ssl
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -27,7 +26,6 @@ from drivers.protocols import BootDevice, PowerState
 from drivers.redfish import Service
 from lab import preflight, topology
 from lab.lab import Lab
-from lab.paths import state_dir
 from lab.processes import alive, start_time
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -40,13 +38,6 @@ pytestmark = [
 #   next: lodsb; test al,al; jz stop; out dx,al; jmp next; stop: hlt; jmp stop
 BOOT_CODE = bytes.fromhex("b8c0078ed8be2000baf803ac84c07403eeebf8f4ebfd")
 HELLO = b"\r\nhello from the CD\r\n"
-
-
-@pytest.fixture
-def beside_labs():
-    """A folder on the labs' file system, where an image costs no copy; /tmp may be another."""
-    with tempfile.TemporaryDirectory(prefix="test-", dir=state_dir()) as folder:
-        yield Path(folder)
 
 
 @pytest.fixture
