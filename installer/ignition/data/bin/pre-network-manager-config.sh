@@ -28,6 +28,7 @@ vlan_name() {
 staging=$TARGET.new
 rm -rf "$staging"
 mkdir -p "$staging"
+chmod 700 "$staging"
 trap 'rm -rf "$staging"' EXIT
 matched=
 
