@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds between rounds: while nodes are being given their parts, while something is not good, and when all is.
 SCALING_SECONDS = 4.0
-BUSY_SECONDS = 10.0
+BUSY_SECONDS = 5.0
 CALM_SECONDS = 60.0
 OPERATOR = "operator.openshift.io/v1"
 

@@ -37,11 +37,6 @@ if [[ -d /etc/kubernetes/manifests-operators ]]; then
     mv /etc/kubernetes/manifests-operators/*.yaml /etc/kubernetes/manifests/
     rmdir /etc/kubernetes/manifests-operators
 fi
-# The kubelet has tried and failed for as long as its own API server took to start, and by now waits up to half a minute
-# between attempts, for its certificate as for everything else. A fresh one asks at once; its pods run on meanwhile.
-if [[ ! -e /var/lib/kubelet/pki/kubelet-client-current.pem ]]; then
-    systemctl restart kubelet.service
-fi
 until_call "ConfigMap kube-system/bootstrap" 3 bootstrap_complete
 until_call "an old lease of the version operator to go" 3 lease_deleted
 until_call "this node to be Ready" 10 condition /api/v1/nodes Ready
