@@ -160,8 +160,8 @@ def test_master_ignition_is_a_whole_control_plane(bootstrapped):
     files = {f["path"]: f for f in config["storage"]["files"]}
     assert "/etc/mine" in files, "the user's MachineConfig is part of it"
     assert "/var/lib/etcd/member/snap/db" in files
-    for pod in [p for s in bootkube.stages(cluster, host) for p in s.pods]:
-        folder = "manifests" if pod.name in ("etcd", "kube-apiserver") else "manifests-operators"
+    folders = {"etcd": "manifests", "kube-apiserver": "manifests", "operators": "manifests-operators"}
+    for folder, pod in [(folders[s.name], p) for s in bootkube.stages(cluster, host) for p in s.pods]:
         text = ignition.read_data_url(files[f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml"]["contents"]["source"])
         spec = yaml.safe_load(text)["spec"]
         assert spec["hostNetwork"]

@@ -208,7 +208,7 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
                         ready_event(kube)
                     log.info("Approving the CSRs of up to %d nodes", count)
                     approver = Approver(kube, count)
-            else:
+            if approver is not None:
                 approver.step()
         except (ClusterError, OSError) as error:
             if str(error) != seen:

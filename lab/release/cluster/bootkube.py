@@ -158,10 +158,13 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
     """The config of the node after its reboot: its pool's, and all that makes it a control plane (§2.6)."""
     served = served_config(cluster, host, objects, "master")
     files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
-    for pod in (pod for stage in stages(cluster, host) for pod in stage.pods):
-        # The script after the reboot moves the others in place once there is an API for them to talk to.
-        folder = "manifests" if pod.name in ("etcd", "kube-apiserver") else "manifests-operators"
-        files.append(file(f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml", pod.manifest(cluster.images), 0o600))
+    for stage in stages(cluster, host):
+        # The script after the reboot moves these in place once there is an API for them to talk to.
+        folder = "manifests-operators" if stage.name == "operators" else "manifests"
+        files += [
+            file(f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml", pod.manifest(cluster.images), 0o600)
+            for pod in stage.pods
+        ]
     loopback = (host.assets / "auth" / "kubeconfig-loopback").read_text()
     admin = cluster.pairs["admin-kubeconfig-client"]
     secrets = {

@@ -306,11 +306,16 @@ def keepalived() -> StaticPod:
 
 
 def control_plane(config: InstallConfig, release_image: str, node_ip: str, member: str, peers: str = "") -> list[Stage]:
-    """Every static pod of a control plane node, by stages."""
-    rest = [machine_config_server(), cluster_version_operator(release_image), assisted_installer_controller()]
+    """Every static pod of a control plane node, by stages: who needs an API server starts when there is one."""
+    rest = [
+        kube_controller_manager(config),
+        machine_config_server(),
+        cluster_version_operator(release_image),
+        assisted_installer_controller(),
+    ]
     return [
         Stage("etcd", [etcd(node_ip, member, peers)]),
-        Stage("kube-apiserver", [kube_apiserver(config, node_ip), kube_controller_manager(config)]),
+        Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
         Stage("operators", [*rest, *(ingress() if config.schedulable_masters else [])]),
     ]
 
