@@ -15,18 +15,19 @@ ROOT = Path(__file__).parents[2]
 SCENARIO = "sno-ipv4-static-uefi"
 
 
-def install() -> float:
-    """Install one node once, warm; seconds from the lab's start to install-complete, by the scenario's own phases."""
-    argv = [sys.executable, "-m", "pytest", "-q", "scenarios/test_install.py", "-k", f"{SCENARIO} and console"]
+def install(scenario: str) -> float:
+    """Install a scenario once, warm; seconds from the lab's start to install-complete, by its own phases."""
+    shortest = f"scenarios/test_install.py::test_console_answers[{scenario}]"
+    argv = [sys.executable, "-m", "pytest", "-q", "--nightly", shortest]
     begin = time.monotonic()
     done = subprocess.run(argv, cwd=ROOT, check=False)
     if done.returncode:
         raise SystemExit(f"the scenario failed with {done.returncode}")
-    phases = json.loads((ROOT / "artifacts" / SCENARIO / "phases.json").read_text())
+    phases = json.loads((ROOT / "artifacts" / scenario / "phases.json").read_text())
     rows = [(entry["name"], f"{entry['seconds']:6.1f} s") for entry in phases]
     total = sum(float(entry["seconds"]) for entry in phases if entry["depth"] == 0)
     rows += [("all phases", f"{total:6.1f} s"), ("with collecting evidence", f"{time.monotonic() - begin:6.1f} s")]
-    table(f"scenario {SCENARIO}, warm", rows)
+    table(f"scenario {scenario}, warm", rows)
     return total
 
 
@@ -38,7 +39,7 @@ def main() -> None:
         nargs="*",
         choices=["image", "builds", "media", "floor", "install", "swarm", "conformity", "idle", []],
         help="image: create image against cp; builds: warm builds; media: inserts through Redfish; "
-        "floor: steps of an install alone; install: floor and a whole install, with their ratio; "
+        "floor: steps of an install, alone; install: floor and a whole install, with their ratio; "
         "swarm: hosts that one service on one core holds (about ten minutes); "
         "conformity: the service against its specification; "
         "idle: CPU and memory of a kept lab's machines, by process (default: image builds media)",
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
     parser.add_argument("--examples", type=int, default=20, help="conformity: requests an operation (default: 20)")
+    parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
     parser.add_argument("--lab", metavar="ID", help="idle: the lab, kept by --lab-keep=always")
     parser.add_argument("--seconds", type=int, default=60, help="idle: how long to look (default: 60)")
     args = parser.parse_args()
@@ -81,10 +83,15 @@ def main() -> None:
         idle.run(args.lab, args.seconds)
     if "floor" in what or "install" in what:
         from ci.bench import floor
+        from scenarios.ids import topology_of
 
-        lowest = floor.run()
+        try:
+            installed = topology_of(args.scenario)
+        except ValueError as error:
+            parser.error(str(error))
+        lowest = floor.run(args.scenario, installed)
         if "install" in what:
-            taken = install()
+            taken = install(args.scenario)
             table("install against its floor", [("ratio, target under 2.0", f"{taken / lowest:.2f}")])
 
 

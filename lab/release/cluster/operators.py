@@ -177,14 +177,17 @@ class Operators:
 
     def _static_pod_operators(self, seen: View) -> None:
         """etcds/cluster and kubeapiservers/cluster: which nodes run revision 1 (§2.3, §2.5)."""
-        for kind, namespace in (("Etcd", "openshift-etcd"), ("KubeAPIServer", "openshift-kube-apiserver")):
+        for kind, name in (("Etcd", "etcd"), ("KubeAPIServer", "kube-apiserver")):
             obj = self._kube.get(OPERATOR, kind, "cluster")
             if obj is None:
                 continue
             running = sorted(
                 str(p["spec"]["nodeName"])
                 for p in seen.pods
-                if p["metadata"]["namespace"] == namespace and probes.pod_ready(p) and p["spec"].get("nodeName")
+                if p["metadata"]["namespace"] == f"openshift-{name}"
+                and p["metadata"]["name"].startswith(f"{name}-")  # not what installs it
+                and probes.pod_ready(p)
+                and p["spec"].get("nodeName")
             )
             status = dict(obj.get("status") or {})
             status["nodeStatuses"] = [{"nodeName": name, "currentRevision": 1} for name in running]
