@@ -1,7 +1,7 @@
 """Installer pods: how a node gets its static pods and their files from the API, as OpenShift's operators do it.
 
 The pod is bound to its node without a scheduler, so the node's kubelet, and no other, may read the Secrets that it
-mounts. In it runs `nodeinstall`. A node that has to wait for its turn is given a pod that pulls images meanwhile.
+mounts. In it runs `nodeinstall`.
 """
 
 from __future__ import annotations
@@ -67,36 +67,18 @@ def installer_pod(node: str, image: str, sources: Sequence[Object]) -> Object:
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    return _pod(
-        f"installer-1-{node}",
-        node,
-        {"labels": {"app": "installer"}},
-        {"restartPolicy": "OnFailure", "containers": [container], "volumes": volumes},
-    )
-
-
-def puller_pod(node: str, images: Sequence[str]) -> Object:
-    """A pod that ends as soon as the node has these images."""
-    containers = [{"name": f"image-{n}", "image": image, "command": ["true"]} for n, image in enumerate(images)]
-    return _pod(
-        f"image-puller-{node}",
-        node,
-        {"labels": {"app": "image-puller"}},
-        {"restartPolicy": "Never", "containers": containers},
-    )
-
-
-def _pod(name: str, node: str, metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE, **metadata},
+        "metadata": {"name": f"installer-1-{node}", "namespace": NAMESPACE, "labels": {"app": "installer"}},
         "spec": {
             "nodeName": node,
             "hostNetwork": True,
             "dnsPolicy": "Default",
+            "restartPolicy": "OnFailure",
             "automountServiceAccountToken": False,
             "tolerations": [{"operator": "Exists"}],
-            **spec,
+            "containers": [container],
+            "volumes": volumes,
         },
     }

@@ -24,7 +24,7 @@ from lab.release.cluster.conditions import is_status, put
 from lab.release.cluster.errors import ApiError, ClusterError, EtcdError, UnknownKind, WaitError
 from lab.release.cluster.etcdapi import Etcd, Member
 from lab.release.cluster.installconfig import InstallConfig
-from lab.release.cluster.installerpod import NAMESPACE, installer_pod, puller_pod, resource_secret, static_pods_map
+from lab.release.cluster.installerpod import NAMESPACE, installer_pod, resource_secret, static_pods_map
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.payload import Images
 from lab.release.cluster.pod import Stage
@@ -118,7 +118,6 @@ class Scaling:
         self._kube = kube
         self._files = files
         self._wanted = wanted
-        self._pulling: set[str] = set()
 
     def _etcd(self, view: View) -> Etcd:
         others = [f"https://{address(node)}:2379" for node in view.masters if address(node)]
@@ -147,8 +146,6 @@ class Scaling:
         busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
             self._add_control_plane(etcd, members, joining)
-        elif joining:
-            self._pull_ahead(joining)
         return bool(pending) or any(not m.votes for m in members) or self._nodes_missing(view)
 
     def _nodes_missing(self, view: View) -> bool:
@@ -174,14 +171,6 @@ class Scaling:
         wanted = self._wanted
         stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers_for(name, url, members))
         self._install(node, own, stages, [CONTROL_PLANE, *([INGRESS] if wanted.config.schedulable_masters else [])])
-
-    def _pull_ahead(self, waiting: list[Object]) -> None:
-        """Whoever waits for its turn gets the large images meanwhile; its processor has nothing else to do."""
-        images = [self._wanted.images[tag] for tag in ("etcd", "hyperkube")]
-        for name in sorted({str(n["metadata"]["name"]) for n in waiting} - self._pulling):
-            if self._kube.create(puller_pod(name, [self._wanted.release_image, *images])) is not None:
-                log.info("Node %s pulls images until it is its turn", name)
-            self._pulling.add(name)
 
     def _install(self, node: Object, own: Mapping[str, str], stages: list[Stage], common: list[str]) -> None:
         name = node["metadata"]["name"]
