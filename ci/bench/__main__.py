@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from ci.bench.measure import table
+from scenarios.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = "sno-ipv4-static-uefi"
@@ -56,6 +57,10 @@ def main() -> None:
         parser.error("idle needs --lab ID")
     if "conformity" in args.what and (args.spec is None or not args.spec.is_file()):
         parser.error("conformity needs --spec FILE")
+    try:
+        installed = topology_of(args.scenario)
+    except ValueError as error:
+        parser.error(str(error))
     what = args.what or ["image", "builds", "media"]
     if "image" in what:
         from ci.bench import image
@@ -83,12 +88,7 @@ def main() -> None:
         idle.run(args.lab, args.seconds)
     if "floor" in what or "install" in what:
         from ci.bench import floor
-        from scenarios.ids import topology_of
 
-        try:
-            installed = topology_of(args.scenario)
-        except ValueError as error:
-            parser.error(str(error))
         lowest = floor.run(args.scenario, installed)
         if "install" in what:
             taken = install(args.scenario)

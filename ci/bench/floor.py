@@ -99,9 +99,9 @@ def _pull(host: Any, release: Release, tags: tuple[str, ...]) -> float:
     return seconds_of(lambda: host.check_output(f"sudo podman pull -q {specs}"))
 
 
-def times(topology: Topology) -> dict[str, int]:
+def times(shape: Topology) -> dict[str, int]:
     """How often an installation of that shape takes each step of `measure`."""
-    hosts, masters = len(topology.nodes), len(topology.masters)
+    hosts, masters = len(shape.nodes), len(shape.masters)
     return {
         "live ISO to SSH": hosts,
         "image pulls, live, every host": hosts,

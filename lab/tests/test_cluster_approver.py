@@ -3,6 +3,7 @@
 import base64
 import datetime as dt
 import ipaddress
+import threading
 
 import pytest
 from cryptography import x509
@@ -110,3 +111,20 @@ def test_garbage_is_no_request():
 def test_approval_says_who_and_why():
     condition = approver.approval(client(), dt.datetime(2026, 1, 1, tzinfo=dt.UTC))["status"]["conditions"][0]
     assert (condition["type"], condition["reason"]) == ("Approved", "NodeCSRApprove")
+
+
+def test_the_first_look_comes_as_soon_as_the_cluster_says_how_many_nodes_it_has(monkeypatch):
+    stop = threading.Event()
+
+    class Api:
+        def list(self, _api_version, _kind):
+            stop.set()
+            return []
+
+    monkeypatch.setattr(approver, "expected_nodes", lambda _kube: 1)
+    monkeypatch.setattr(approver, "POLL_SECONDS", 60.0)
+    thread = threading.Thread(target=approver.run, args=(Api(), stop), kwargs={"announce": False}, daemon=True)
+    thread.start()
+    assert stop.wait(10), "it waited for its next turn"
+    thread.join(10)
+    assert not thread.is_alive()

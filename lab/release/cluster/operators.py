@@ -190,7 +190,7 @@ class Operators:
                 and p["spec"].get("nodeName")
             )
             status = dict(obj.get("status") or {})
-            status["nodeStatuses"] = [{"nodeName": name, "currentRevision": 1} for name in running]
+            status["nodeStatuses"] = [{"nodeName": node, "currentRevision": 1} for node in running]
             if kind == "Etcd" and self._scaling is None:
                 enough = "True" if running else "False"
                 reason = "EnoughEtcdMembers" if running else "NotEnoughEtcdMembers"
