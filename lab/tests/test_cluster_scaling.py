@@ -292,6 +292,16 @@ def test_the_installer_pod_puts_files_and_stages_in_place(tmp_path, monkeypatch,
     assert (tmp_path / "etcd").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_node_with_one_cpu_admits_its_control_plane_and_the_installer():
+    """A pod that asks for more than is left is refused by the kubelet, or pushes the installer out."""
+    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", "a=b")
+    pods = [pod for stage in stages for pod in stage.pods] + [*staticpods.ingress(), staticpods.keepalived()]
+    asked = {pod.name: int(pod.cpu.removesuffix("m")) for pod in pods}
+    installer = installerpod.installer_pod("m1", "image", [])["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    assert sum(asked.values()) + int(installer.removesuffix("m")) <= 1000
+    assert max(asked, key=lambda name: asked[name]) == "etcd", "its heartbeats come first"
+
+
 def test_stages_wait_for_the_one_before(tmp_path):
     answers = ["not yet", "not yet", ""]
     pauses: list[float] = []

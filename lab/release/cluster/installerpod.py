@@ -64,6 +64,8 @@ def installer_pod(node: str, image: str, sources: Sequence[Object]) -> Object:
         "name": "installer",
         "image": image,
         "command": ["python3", "-u", "-m", "lab.release.cluster.nodeinstall"],
+        # as OpenShift's ask for: one that asks for nothing runs when nobody else wants the CPU
+        "resources": {"requests": {"cpu": "150m"}},
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
