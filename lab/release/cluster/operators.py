@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,25 @@ log = logging.getLogger(__name__)
 SCALING_SECONDS = 4.0
 BUSY_SECONDS = 5.0
 CALM_SECONDS = 60.0
+#: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
+#: starting meanwhile.
+LOOK_SECONDS = 30.0
 OPERATOR = "operator.openshift.io/v1"
 
 
-def view(kube: Kube, files: Path) -> View:
-    """Read the cluster once. Raises ApiError."""
+def view(kube: Kube, files: Path, before: View | None = None) -> View:
+    """Read the cluster once; names and configuration, which stay, only where `before` lacks them. Raises ApiError."""
+    nodes, pods, now = kube.list("v1", "Node"), kube.list("v1", "Pod"), dt.datetime.now(dt.UTC)
+    if before is not None and before.domain and before.apps_domain and before.config is not None:
+        return replace(before, nodes=nodes, pods=pods, now=now)
     dns = kube.get(CONFIG, "DNS", "cluster") or {"spec": {}}
     ingress = kube.get(CONFIG, "Ingress", "cluster") or {"spec": {}}
     return View(
         kube=kube,
         files=files,
-        now=dt.datetime.now(dt.UTC),
-        nodes=kube.list("v1", "Node"),
-        pods=kube.list("v1", "Pod"),
+        now=now,
+        nodes=nodes,
+        pods=pods,
         config=read_config(kube),
         domain=str(dns["spec"].get("baseDomain", "")),
         apps_domain=str(ingress["spec"].get("domain", "")),
@@ -126,6 +133,9 @@ class Operators:
         self._release_image = release_image
         self._versions = [{"name": "operator", "version": images.version}]
         self._failures: dict[str, int] = {}
+        self._findings: dict[str, Finding] = {}
+        self._looked = -LOOK_SECONDS
+        self._seen: View | None = None
         self._scaling: Scaling | None = None
         self.good = False
         self.scaling = False
@@ -200,11 +210,22 @@ class Operators:
             self._write_status(obj, status)
 
     def step(self) -> dict[str, Finding]:
-        """One round: nodes and pools, then every operator that exists. Raises ApiError when the API is away."""
-        seen = view(self._kube, self._files)
-        self._nodes(seen)
+        """One round: scaling, then nodes, pools and every operator that exists; the last findings.
+
+        While nodes are being given their parts only each LOOK_SECONDS more than these. Raises ApiError when the API is
+        away.
+        """
+        seen = self._seen = view(self._kube, self._files, self._seen)
         self.scaling = self._scale(seen)
         self._static_pod_operators(seen)
+        now = time.monotonic()
+        if not self.scaling or now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            self._findings = self._look(seen)
+        return self._findings
+
+    def _look(self, seen: View) -> dict[str, Finding]:
+        self._nodes(seen)
         findings: dict[str, Finding] = {}
         for listed in self._kube.list(CONFIG, "ClusterOperator"):
             name = listed["metadata"]["name"]
