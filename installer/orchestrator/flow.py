@@ -21,6 +21,7 @@ from installer.rendezvous.errors import ClientError
 
 log = logging.getLogger("assisted-installer")
 FAILED_TRIES = 3
+REBOOT_SECONDS = 15
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,12 @@ def upload_logs(run: Run) -> None:
 
 
 def reboot(run: Run) -> None:
-    """Stage Rebooting: at once on SNO, in a minute elsewhere so that others still get an answer from node0."""
+    """Stage Rebooting: at once on SNO, in a moment elsewhere so that others still get an answer from node0.
+
+    OpenShift waits for a minute (reference/installer.md §7.1, row 10); a systemd timer makes that up to two.
+    """
     run.reporter.stage(Stage.REBOOTING)
-    delay = [] if run.plan.sno else ["--on-active=60"]
+    delay = [] if run.plan.sno else [f"--on-active={REBOOT_SECONDS}", "--timer-property=AccuracySec=1s"]
     try:
         run.host.run("sync", timeout=600)
         # As a unit of the host's systemd, so that it outlives this container.

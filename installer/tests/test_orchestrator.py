@@ -234,7 +234,7 @@ def test_stages_come_in_the_order_of_the_table(
     assert order == sorted(order)
     assert seen[-1][0] == "Rebooting"
     assert ran[-1].endswith("systemctl reboot")
-    assert ("--on-active=60" in ran[-1]) == (count > 1)
+    assert (f"--on-active={flow.REBOOT_SECONDS}" in ran[-1]) == (count > 1)
 
 
 CONTROLLER = Controller("https://192.0.2.1:8090/", "PEM", False, "the token", "c", 1)

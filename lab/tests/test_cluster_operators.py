@@ -28,7 +28,7 @@ class Api:
     """Counts what is read; it has the cluster's names, one operator, and nothing else."""
 
     def __init__(self):
-        self.reads = Counter()
+        self.reads: Counter[str] = Counter()
         self.written = []
 
     def get(self, api_version, kind, name, namespace=None):
