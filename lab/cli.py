@@ -96,9 +96,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
         code: int = arguments.run(arguments)
+        sys.stdout.flush()
     except PreflightError as error:
         for problem in error.problems:
             print(f"node0-lab: {problem}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        # `node0-lab ls | head`: the reader has gone; nothing is left to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (LabError, DriverError, OSError) as error:
         print(f"node0-lab: {error}", file=sys.stderr)

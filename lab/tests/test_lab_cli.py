@@ -181,6 +181,14 @@ def test_up_ls_console_shot_exec_down(tmp_path):
     assert "dead lab(s) removed" in node0_lab("gc").stdout
 
 
+def test_a_reader_that_has_gone_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-m", "lab.cli", "ls"], stdout=write, stderr=subprocess.PIPE, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
 def test_more_memory_than_the_machine_has_is_told_at_once(tmp_path):
     shape = tmp_path / "mine.yaml"
     shape.write_text(topology.sno().dump().replace("memory_mib: 4096", "memory_mib: 99999999"))
