@@ -79,7 +79,8 @@ def _one(files: Mapping[str, bytes], name: str, cls: type[M], kind: str) -> M:
     if len(found) > 1:
         raise ConfigError(f"failed to unmarshal {name}: only one document is expected", file=name)
     if found[0].kind != kind:
-        raise ConfigError(f'failed to unmarshal {name}: kind must be "{kind}", is "{found[0].kind}"', file=name)
+        seen = json.dumps(found[0].kind)
+        raise ConfigError(f'failed to unmarshal {name}: kind must be "{kind}", is {seen}', file=name)
     return found[0]
 
 
@@ -201,7 +202,8 @@ def read_nmstate(files: Mapping[str, bytes]) -> tuple[NMState, ...]:
     found = _documents(files, NMSTATE, NMState, "could not decode YAML for")
     wrong = [config.kind for config in found if config.kind != "NMStateConfig"]
     if wrong:
-        raise ConfigError(f'could not decode YAML for {NMSTATE}: kind must be "NMStateConfig", is "{wrong[0]}"')
+        seen = json.dumps(wrong[0])
+        raise ConfigError(f'could not decode YAML for {NMSTATE}: kind must be "NMStateConfig", is {seen}')
     missing = [c.metadata.name for c in found if not c.metadata.labels]
     problems = [required("labels", f"{name} does not have any label set") for name in missing]
     raise_if_any("invalid NMStateConfig configuration", problems, NMSTATE)

@@ -78,6 +78,7 @@ CASES = [
     (names.PULL_SECRET, "stringData", {".dockerconfigjson": ""}, "the pull secret does not contain any data"),
     (names.PULL_SECRET, "stringData", {".dockerconfigjson": '{"auths": {"r": {"secret": "s3cr3t"}}}'}, "invalid PullSecret configuration: stringData: Invalid value"),  # noqa: E501
     (names.DEPLOYMENT, "kind", "Secret", 'kind must be "ClusterDeployment", is "Secret"'),
+    (names.DEPLOYMENT, "kind", "a\nb", r'kind must be "ClusterDeployment", is "a\nb"'),
 ]  # fmt: skip
 
 

@@ -93,6 +93,7 @@ def test_two_pytest_processes_share_the_machine_and_leave_nothing(tmp_path, stat
         "NODE0_BUDGET": str(tmp_path / "budget.json"),
         # Room for two of the four labs that want to run at once.
         "NODE0_BUDGET_MIB": str(2 * one.mib + 1),
+        "NODE0_BUDGET_VCPU": "8",
     }
     argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", str(tmp_path / "t")]
     options = {"cwd": tmp_path, "env": env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
