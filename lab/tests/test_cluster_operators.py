@@ -1,84 +1,187 @@
-"""The operators' rounds: what they read while nodes are being given their parts, and after."""
+"""What the operators write about nodes and pools; merging; the lease; the machine-config server over HTTP."""
 
-from collections import Counter
-from pathlib import Path
+import datetime as dt
+import http.client
+import threading
+from http.server import ThreadingHTTPServer
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lab.release.cluster import operators
-from lab.release.cluster.conditions import Finding
-from lab.release.cluster.installconfig import parse
-from lab.release.cluster.payload import Images
+from lab.release.cluster import apply, console, lease, machineconfig, mcs, operators
+from lab.release.cluster.errors import ApiError, ClusterError, UnknownKind, WaitError
+from lab.release.cluster.machineconfig import CURRENT, PREFIX, ROLE
 
-CONFIG = parse(
-    """
-apiVersion: v1
-metadata: {name: c}
-baseDomain: d.example
-controlPlane: {replicas: 3}
-compute: [{name: worker, replicas: 0}]
-networking: {machineNetwork: [{cidr: 127.77.0.0/24}]}
-platform: {baremetal: {apiVIPs: [127.77.0.5], ingressVIPs: [127.77.0.4]}}
-pullSecret: '{"auths":{}}'
-"""
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
 )
 
 
-class Api:
-    """Counts what is read; it has the cluster's names, one operator, and nothing else."""
+@given(JSON, JSON)
+def test_ensure_is_idempotent_and_has_all_that_is_required(existing, required):
+    merged = apply.ensure(existing, required)
+    assert apply.ensure(merged, required) == merged
+    if isinstance(existing, dict) and isinstance(required, dict):
+        assert set(merged) == set(existing) | set(required)
+    else:
+        assert merged == required
+
+
+def node(role="master", current="rendered-master-1", **labels):
+    ready = {"type": "Ready", "status": "True"}
+    meta = {"name": "n", "labels": {ROLE: role, CURRENT: current, **labels}}
+    return {"metadata": meta, "spec": {}, "status": {"conditions": [ready]}}
+
+
+def patched(patch, target):
+    return apply.ensure(target, patch)
+
+
+@pytest.mark.parametrize(
+    ("role", "schedulable", "roles"),
+    [
+        ("master", True, {"master", "control-plane", "worker"}),
+        ("master", False, {"master", "control-plane"}),
+        ("worker", False, {"worker"}),
+    ],
+)
+def test_nodes_get_their_roles_once(role, schedulable, roles):
+    patch = operators.node_patch(node(role), schedulable)
+    assert {k.split("/")[1] for k in patch["metadata"]["labels"]} == roles
+    assert patch["metadata"]["annotations"][f"{PREFIX}/currentConfig"] == "rendered-master-1"
+    assert ("spec" in patch) == (role == "master" and not schedulable)
+    assert operators.node_patch(patched(patch, node(role)), schedulable) == {}
+
+
+def test_a_node_that_does_not_say_what_it_booted_gets_no_role():
+    assert operators.node_patch({"metadata": {"name": "n"}, "spec": {}}, True) == {}
+
+
+def test_pool_counts_its_nodes():
+    pool = machineconfig.machine_config_pool("master", "rendered-master-1", ["00-master"])
+    updated = patched(operators.node_patch(node(), True), node())
+    stale = patched(operators.node_patch(node(current="old"), True), node(current="old"))
+    status = operators.pool_status(pool, [updated, stale, node("worker")], NOW)
+    assert (status["machineCount"], status["updatedMachineCount"], status["readyMachineCount"]) == (2, 1, 1)
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Updating"] == "True"
+    status = operators.pool_status({**pool, "status": status}, [updated], NOW)
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Updated"] == "True"
+
+
+class Store:
+    """The part of the API client that apply and lease use, over a dictionary."""
 
     def __init__(self):
-        self.reads: Counter[str] = Counter()
-        self.written = []
+        self.objects = {}
+        self.known = {"Namespace", "Lease", "CustomResourceDefinition"}
+
+    def resource(self, api_version, kind):
+        if kind not in self.known:
+            raise UnknownKind(api_version, kind)
 
     def get(self, api_version, kind, name, namespace=None):
-        self.reads[kind] += 1
-        known = {"DNS": {"baseDomain": "c.d.example"}, "Ingress": {"domain": "apps.c.d.example"}}
-        return {"spec": known[kind]} if kind in known else None
+        return self.objects.get((kind, name))
 
-    def list(self, api_version, kind):
-        self.reads[kind] += 1
-        return [{"metadata": {"name": "etcd"}}] if kind == "ClusterOperator" else []
+    def create(self, obj):
+        self.resource(obj["apiVersion"], obj["kind"])
+        key = (obj["kind"], obj["metadata"]["name"])
+        if key in self.objects:
+            return None
+        self.objects[key] = obj
+        if obj["kind"] == "CustomResourceDefinition":
+            self.known.add(obj["spec"]["names"]["kind"])
+        return obj
 
     def replace(self, obj, sub=""):
-        self.written.append(obj)
+        self.objects[(obj["kind"], obj["metadata"]["name"])] = obj
+        return obj
+
+
+def test_create_all_waits_for_definitions():
+    store = Store()
+    custom = {"apiVersion": "g/v1", "kind": "Thing", "metadata": {"name": "t"}, "status": {"a": 1}}
+    crd = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things"},
+        "spec": {"names": {"kind": "Thing"}},
+    }
+    assert apply.create_all(store, [custom, crd], 10, pause=lambda _: None) == 2
+    assert store.objects[("Thing", "t")]["status"] == {"a": 1}
+    assert apply.create_all(store, [custom, crd], 10, pause=lambda _: None) == 0
+
+
+def test_create_all_says_what_it_gave_up_on():
+    ticks = iter(range(0, 1000, 5))
+    orphan = {"apiVersion": "g/v1", "kind": "Orphan", "metadata": {"name": "o"}}
+    with pytest.raises(WaitError, match=r"creating 1 of 1 manifests.*Orphan o"):
+        apply.create_all(Store(), [orphan], 20, clock=lambda: next(ticks), pause=lambda _: None)
+
+
+def test_lease_is_held_renewed_and_taken_over_only_when_stale():
+    store = Store()
+    assert lease.acquire(store, "ns", "l", "me", NOW)
+    assert not lease.acquire(store, "ns", "l", "you", NOW + dt.timedelta(seconds=100))
+    assert lease.acquire(store, "ns", "l", "me", NOW + dt.timedelta(seconds=100))
+    assert not lease.acquire(store, "ns", "l", "you", NOW + dt.timedelta(seconds=150))
+    assert lease.acquire(store, "ns", "l", "you", NOW + dt.timedelta(seconds=100 + lease.DURATION_SECONDS))
 
 
 @pytest.fixture
-def rounds(monkeypatch):
-    """The loop with a scaling that is told what to answer, and a clock that is told the time."""
-    api, busy, now = Api(), [True], [1000.0]
-    loop = operators.Operators(api, Path(), Images("4.18.0", {}), "r")
-    monkeypatch.setattr(operators, "read_config", lambda kube: CONFIG)
-    monkeypatch.setattr(operators.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(operators.probes, "PROBES", {"etcd": lambda seen: Finding(True, "AsExpected", "")})
-    monkeypatch.setattr(operators.Scaling, "step", lambda self, seen: busy[0])
-    return api, loop, busy, now
+def server():
+    def source(pool):
+        if pool == "master":
+            return {"ignition": {"version": "3.2.0"}}
+        raise ClusterError(f"no MachineConfigPool {pool}")
+
+    running = ThreadingHTTPServer(("127.0.0.1", 0), mcs.handler(source))
+    thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield running.server_address[1]
+    running.shutdown()
+    running.server_close()
+    thread.join()
 
 
-def test_while_nodes_are_given_their_parts_everything_is_looked_at_less_often(rounds):
-    api, loop, busy, now = rounds
-    assert loop.step()["etcd"].good
-    now[0] += operators.SCALING_SECONDS
-    assert loop.step()["etcd"].good, "what was seen last"
-    assert api.reads["Pod"] == 2
-    assert api.reads["ClusterOperator"] == api.reads["MachineConfigPool"] == 1
-    now[0] += operators.LOOK_SECONDS
-    loop.step()
-    assert api.reads["ClusterOperator"] == 2
-    busy[0] = False
-    loop.step()
-    loop.step()
-    assert api.reads["ClusterOperator"] == 4, "each round, once all have theirs"
+@pytest.mark.parametrize(
+    ("method", "path", "accept", "status"),
+    [
+        ("GET", "/healthz", "", 200),
+        ("GET", "/config/master", "application/vnd.coreos.ignition+json;version=3.4.0, */*;q=0.1", 200),
+        ("HEAD", "/config/master", "", 200),
+        ("GET", "/config/master", "application/vnd.coreos.ignition+json;version=2.2.0", 400),
+        ("GET", "/config/other", "", 500),
+        ("GET", "/elsewhere", "", 404),
+        ("POST", "/config/master", "", 405),
+    ],
+)
+def test_machine_config_server_answers_as_documented(server, method, path, accept, status, caplog):
+    connection = http.client.HTTPConnection("127.0.0.1", server, timeout=5)
+    caplog.set_level("INFO")
+    connection.request(method, path, headers={"Accept": accept, "User-Agent": "Ignition/2.14.0"})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    assert answer.status == status
+    if method == "GET" and path == "/config/master" and status == 200:
+        assert b'"version": "3.4.0"' in body
+        assert answer.headers["Content-Type"] == "application/json"
+        assert 'Pool "master" requested by address:"127.0.0.1:' in caplog.text
+        assert '" User-Agent:"Ignition/2.14.0"' in caplog.text
+    else:
+        assert body == b""
 
 
-def test_names_and_configuration_are_read_until_they_are_known(rounds, monkeypatch):
-    api, loop, _, _ = rounds
-    monkeypatch.setattr(operators, "read_config", lambda kube: None)
-    loop.step()
-    loop.step()
-    assert api.reads["DNS"] == 2
-    monkeypatch.setattr(operators, "read_config", lambda kube: CONFIG)
-    loop.step()
-    loop.step()
-    assert api.reads["DNS"] == api.reads["Ingress"] == 3
+def test_console_page_escapes_what_the_api_says():
+    evil = {"metadata": {"name": "<script>"}, "status": {"conditions": []}}
+    text = console.page(None, [evil], [])
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_api_errors_say_where():
+    assert str(ApiError("GET", "/x", 0, "refused")) == "GET /x: no answer: refused"
