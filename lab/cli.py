@@ -101,16 +101,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in error.problems:
             print(f"node0-lab: {problem}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        # `node0-lab ls | head`: the reader has gone; nothing is left to tell it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
     except (LabError, DriverError, OSError) as error:
-        print(f"node0-lab: {error}", file=sys.stderr)
+        if not (isinstance(error, BrokenPipeError) and _reader_is_gone()):
+            print(f"node0-lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _reader_is_gone() -> bool:
+    """Whether it was our output that nobody reads any more (`node0-lab ls | head`): nothing is left to tell then."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def _chosen(wanted: str | None) -> records.Record:
