@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -112,12 +113,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _reader_is_gone() -> bool:
     """Whether it was our output that nobody reads any more (`node0-lab ls | head`): nothing is left to tell then."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    gone = any(event & select.POLLERR for _, event in poll.poll(0))
+    if gone:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    return gone
 
 
 def _chosen(wanted: str | None) -> records.Record:
