@@ -22,7 +22,8 @@ INSTALL_DIR = "/opt/install-dir"
 # Marker by which the payload's etcd knows that the bootstrap host becomes a master (cluster.md §2.5).
 MARKER = "/opt/openshift/assisted-install-bootstrap"
 SERVICES = ("bootkube.service", "approve-csr.service", "progress.service")
-POLL_SECONDS = 5.0
+POLL_SECONDS = 1.0
+# How often the unit and its last words are looked at: each look is two processes, which an emulated CPU feels.
 REPORT_SECONDS = 15.0
 # bootkube starts again after 5 s when it fails: only a state that stays means that nobody starts it any more.
 FAILED_FOR = 60.0
@@ -107,20 +108,21 @@ def wait_bootkube(
 ) -> None:
     """Wait for .bootkube.done; the service's stage timeout bounds it. Raises StageError when bootkube gave up."""
     failed_since: float | None = None
-    reported_at, reported = clock(), ""
+    looked_at, reported = clock(), ""
     while not host.path(DONE).exists():
+        sleep(POLL_SECONDS)
+        if clock() - looked_at < REPORT_SECONDS:
+            continue
         state = host.run("systemctl", "is-active", SERVICES[0], check=False).strip()
         failed_since = None if state != "failed" else failed_since if failed_since is not None else clock()
         if failed_since is not None and clock() - failed_since > FAILED_FOR:
             raise StageError("bootkube.service failed", last_words(host, SERVICES[0]))
-        if clock() - reported_at >= REPORT_SECONDS:
-            # The script's own words: etcd and kube-apiserver log into the same unit.
-            words = last_words(host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:200]
-            if words and words != reported:
-                report(words)
-                reported = words
-            reported_at = clock()
-        sleep(POLL_SECONDS)
+        # The script's own words: etcd and kube-apiserver log into the same unit.
+        words = last_words(host, SERVICES[0], 1, BOOTKUBE_IDENTIFIER)[:200]
+        if words and words != reported:
+            report(words)
+            reported = words
+        looked_at = clock()
 
 
 def merged_master(host: HostSystem, host_config: Mapping[str, Any]) -> bytes:

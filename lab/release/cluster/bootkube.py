@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,6 +33,7 @@ from lab.release.cluster import (
 from lab.release.cluster.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.ignition import Config, file, unit
+from lab.release.cluster.informer import Informers
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.pod import RESOURCES, Stage, StaticPod
 
@@ -176,8 +178,10 @@ def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Conf
     files += [file(f"/etc/kubernetes/bootstrap-secrets/{name}", text, 0o600) for name, text in secrets.items()]
     script = templates.text("bootstrap-in-place-post-reboot.sh")
     files.append(file("/usr/local/bin/bootstrap-in-place-post-reboot.sh", script, 0o555))
-    files.append(file("/usr/local/bin/api-call.sh", templates.text("api-call.sh"), 0o555))
-    files.append(file("/usr/local/bin/installer-gather.sh", templates.text("installer-gather.sh"), 0o555))
+    files += [
+        file(f"/usr/local/bin/{name}", templates.text(name), 0o555)
+        for name in ("api-call.sh", "pause.sh", "installer-gather.sh")
+    ]
     data, directories = etcd_data(host.etcd_data)
     units = [unit("bootkube.service", templates.text("bootstrap-in-place-post-reboot.service"))]
     return ignition.merge(served, ignition.config([*files, *data], units, directories))
@@ -239,7 +243,11 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
     """Several nodes: serve the control plane nodes until two of them run the control plane, then let go."""
     kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
     say(host, "applied")
-    scaling.wait_for_control_plane(kube, JOIN_SECONDS)
+    waited = threading.Event()
+    try:
+        scaling.wait_for_control_plane(Informers(kube, waited), JOIN_SECONDS)
+    finally:
+        waited.set()
     say(host, "joined")
     expect(host, "operators-stopped")
     # Who comes next need not wait until the leases of those who were stopped run out.

@@ -46,6 +46,7 @@ def render(inputs: Inputs) -> Config:
         "bootstrap-service-record.sh": templates.text("bootstrap-service-record.sh"),
         "installer-gather.sh": templates.text("installer-gather.sh"),
         "api-call.sh": templates.text("api-call.sh"),
+        "pause.sh": templates.text("pause.sh"),
     }
     if not inputs.in_place:
         scripts["approve-csr.sh"] = templates.fill("approve-csr.sh", release_image=inputs.release_image)

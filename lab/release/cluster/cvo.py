@@ -19,6 +19,7 @@ import yaml
 
 from lab.release.cluster import payload
 from lab.release.cluster.errors import ClusterError
+from lab.release.cluster.informer import Informers
 from lab.release.cluster.kube import Kube
 from lab.release.cluster.operators import Operators
 from lab.release.cluster.sync import Syncer
@@ -48,8 +49,8 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, stop: threadi
     images = payload.Images(images.version, {**images.tags, "cluster-version-operator": release_image})
     version = images.version
     log.info("Release %s, %d manifests", version, len(manifests))
-    operators = Operators(kube, files, images, release_image)
-    syncer = Syncer(kube, manifests, version, release_image)
+    operators = Operators(kube, Informers(kube, stop), files, images, release_image)
+    syncer = Syncer(kube, Informers(kube, stop), manifests, version, release_image)
     if not syncer.lead(stop):
         return
     thread = threading.Thread(target=operators.run, args=(stop,), name="operators")

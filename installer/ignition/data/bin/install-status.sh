@@ -21,5 +21,5 @@ while :; do
     else
         issue_clear 80-host-config
     fi
-    pause 5
+    pause 10
 done

@@ -39,7 +39,7 @@ while :; do
             ;;
         preparing-for-installation | installing | finalizing)
             issue_set $ISSUE "The cluster is being installed: $status."
-            every=10 # only told, no longer acted upon: the processor has better things to do
+            every=60 # only told, no longer acted upon: the processor has better things to do
             ;;
         installed)
             issue_set $ISSUE "The cluster is installed."

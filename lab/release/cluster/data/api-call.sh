@@ -1,5 +1,6 @@
 # shellcheck shell=bash
 # Sourced: calls of the cluster's API with curl. The caller sets api (https://host:port), ca, cert and key (files).
+. /usr/local/bin/pause.sh
 
 # call METHOD PATH [BODY]: prints the answer's body, then its status on a line of its own
 call() {
@@ -9,14 +10,14 @@ call() {
 
 # until_call WHAT SECONDS COMMAND...: repeats until the command succeeds; says what it waits for when that changes
 until_call() {
-    local what="$1" pause="$2" seen="" last=""
+    local what="$1" every="$2" seen="" last=""
     shift 2
     until seen="$("$@" 2>&1)"; do
         if [[ $seen != "$last" ]]; then
             echo "Waiting for $what: $seen"
             last="$seen"
         fi
-        sleep "$pause"
+        pause "$every"
     done
     echo "Done: $what"
 }

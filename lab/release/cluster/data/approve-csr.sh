@@ -1,10 +1,11 @@
 #!/bin/bash
 # Approves the nodes' CSRs while the bootstrap lasts.
 set -euo pipefail
+. /usr/local/bin/pause.sh
 image="$release_image"
 # bootkube.service pulls it.
 until podman image exists "$$image"; do
-    sleep 5
+    pause 5
 done
 exec podman run --rm --replace --detach --sdnotify=conmon --cgroups=no-conmon --log-driver passthrough \
     --name approve-csr --net host --authfile /root/.docker/config.json \

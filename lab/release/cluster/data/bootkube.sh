@@ -6,6 +6,7 @@
 set -euo pipefail
 cd /opt/openshift
 . /usr/local/bin/bootstrap-service-record.sh
+. /usr/local/bin/pause.sh
 
 RELEASE_IMAGE="$release_image"
 AUTH=/root/.docker/config.json
@@ -14,12 +15,14 @@ turns=/opt/openshift/turns
 
 # expect WORD: wait until the container has said WORD
 expect() {
+    local pid
+    read -r pid </run/cluster-bootstrap.pid || [[ -n $$pid ]]
     until [[ -e $$turns/said-$$1 ]]; do
-        if ! kill -0 "$$(cat /run/cluster-bootstrap.pid)" 2>/dev/null && [[ ! -e $$turns/said-$$1 ]]; then
+        if ! kill -0 "$$pid" 2>/dev/null && [[ ! -e $$turns/said-$$1 ]]; then
             echo "cluster-bootstrap ended where '$$1' was due" >&2
             return 1
         fi
-        sleep 1
+        pause 1
     done
 }
 
@@ -50,7 +53,7 @@ tries=0
 until podman image exists "$$RELEASE_IMAGE" || podman pull --quiet --authfile "$$AUTH" "$$RELEASE_IMAGE"; do
     ((++tries))
     echo "Pulling the release image failed $$tries times; trying again" >&2
-    sleep 5
+    pause 5
 done
 stage_success
 

@@ -19,5 +19,5 @@ control_plane_runs() {
 }
 
 until_call "the end of bootkube.service" 3 bootkube_done
-until_call "two nodes with an API server" 5 control_plane_runs
+until_call "two nodes with an API server" 10 control_plane_runs
 until_call "ConfigMap kube-system/bootstrap" 5 bootstrap_complete
