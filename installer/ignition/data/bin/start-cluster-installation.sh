@@ -24,9 +24,10 @@ while :; do
         sleep 2
         continue
     fi
-    every=2
+    every=4 # a look costs an emulated processor a second or two
     case "$status" in
         ready)
+            every=2
             read -r known insufficient registered < <(count_hosts) || { sleep 2; continue; }
             if [ "$known" -ne "$expected" ]; then
                 issue_set $ISSUE "Waiting for hosts: $known of exactly $expected are ready, $registered registered."

@@ -96,8 +96,10 @@ for_others() {
     stage_start cb-bootstrap
     [[ ! -e bootstrap-manifests/keepalived.sh ]] || start keepalived
     start etcd kube-apiserver
+    # It serves files: the nodes can boot from their disks while the API server starts.
+    start machine-config-server
     expect applied
-    start machine-config-server "$${operators[@]}"
+    start "$${operators[@]}"
     expect joined
     stage_success
 
