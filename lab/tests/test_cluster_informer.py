@@ -145,9 +145,25 @@ def test_a_wait_ends_with_a_change_with_its_time_and_with_the_loop(world):
     informers.wait(30.0)
     assert time.monotonic() - began < 5
     began = time.monotonic()
-    api.say("MODIFIED", obj("a", 3))
+    api.say("MODIFIED", obj("a", 3, note="new"))
     informers.wait(5.0, least=0.5)
     assert 0.45 < time.monotonic() - began < 3, "what changes in a row is looked at once"
+
+
+def test_a_heartbeat_is_kept_and_is_no_change(world):
+    api, informers = world
+    beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "10:00"}
+    api.items = [obj("a", 1, status={"conditions": [beat]})]
+    names(informers)
+    informers.wait(5.0)
+    api.say("MODIFIED", obj("a", 2, status={"conditions": [{**beat, "lastHeartbeatTime": "10:05"}]}))
+    began = time.monotonic()
+    informers.wait(0.5)
+    assert time.monotonic() - began > 0.4
+    assert informers.list("v1", "Pod")[0]["metadata"]["resourceVersion"] == "2"
+    api.say("MODIFIED", obj("a", 3, status={"conditions": [{**beat, "status": "False"}]}))
+    informers.wait(20.0)
+    assert time.monotonic() - began < 10
 
 
 def test_a_server_that_ends_every_watch_at_once_is_not_hurried(world):

@@ -48,6 +48,14 @@ def _key(obj: Object) -> tuple[str, str]:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
+def _news(obj: Object) -> Object:
+    """The object without what changes by itself: its version, who wrote it, and a node's heartbeats."""
+    meta = {k: v for k, v in obj["metadata"].items() if k not in ("resourceVersion", "managedFields")}
+    status = obj.get("status") or {}
+    conditions = [{k: v for k, v in c.items() if k != "lastHeartbeatTime"} for c in status.get("conditions") or []]
+    return {**obj, "metadata": meta, "status": {**status, "conditions": conditions}}
+
+
 class _Informer:
     """One kind; its thread lists once, and then watches."""
 
@@ -109,11 +117,11 @@ class _Informer:
                 raise ApiError("WATCH", self._what[1], int(obj.get("code", 0)), str(obj.get("message", "")))
             version = obj["metadata"]["resourceVersion"]
             with self._lock:
-                if event["type"] == "DELETED":
-                    self._objects.pop(_key(obj), None)
-                else:
+                before = self._objects.pop(_key(obj), None)
+                if event["type"] != "DELETED":
                     self._objects[_key(obj)] = obj
-            self._owner.notify()
+            if event["type"] == "DELETED" or before is None or _news(before) != _news(obj):
+                self._owner.notify()
         return version
 
 
