@@ -150,6 +150,15 @@ def test_a_wait_ends_with_a_change_with_its_time_and_with_the_loop(world):
     assert 0.45 < time.monotonic() - began < 3, "what changes in a row is looked at once"
 
 
+def test_an_event_that_nobody_expected_is_said_and_the_kind_listed_anew(world):
+    api, informers = world
+    assert names(informers) == []
+    api.items = [obj("a", 1)]
+    api.say("MODIFIED", None)
+    assert all("TypeError" in error for error in until_answered(informers, ["a"]))
+    assert api.lists == 2
+
+
 def test_a_heartbeat_is_kept_and_is_no_change(world):
     api, informers = world
     beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "10:00"}

@@ -75,7 +75,7 @@ class _Informer:
             if not self._lock.wait_for(lambda: self._listed or self._error is not None, seconds):
                 raise ApiError("GET", self._what[1], 0, f"not listed within {seconds:.0f} s")
             if self._error is not None:
-                raise self._error
+                raise self._error.with_traceback(None)
             return list(self._objects.values())
 
     def _run(self) -> None:
@@ -87,7 +87,8 @@ class _Informer:
                     version = self._watch(version)
                     # a server that ends watches as soon as they begin is given time
                     self._owner.pause(max(began + RETRY_SECONDS - time.monotonic(), 0.0))
-            except (ClusterError, OSError, KeyError, ValueError) as error:
+            except (ClusterError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+                # whatever comes: an informer that ends unnoticed would show the past for ever
                 if isinstance(error, ApiError) and error.status == GONE:
                     continue  # the version is older than what etcd still has: list anew
                 self._fail(error)
