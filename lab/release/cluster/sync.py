@@ -43,6 +43,10 @@ class Stopped(ClusterError):
     """The operator was told to stop in the middle of a pass."""
 
 
+class LeaseLost(ClusterError):
+    """Another instance leads now: this one must not write another word."""
+
+
 class Syncer:
     """The version operator's loop over one payload."""
 
@@ -59,6 +63,7 @@ class Syncer:
         self._reported = 0.0
         self._installed = False
         self._renewed = -RENEW_SECONDS
+        self._led: float | None = None
         self._holder = f"{socket.gethostname()}_{os.getpid()}"
 
     def lead(self, stop: threading.Event) -> bool:
@@ -75,13 +80,16 @@ class Syncer:
         return False
 
     def _renew(self) -> bool:
-        """Whether this instance leads. Raises ApiError."""
+        """Whether this instance leads. Raises ApiError; LeaseLost when it led for so long ago that another may."""
         began = time.monotonic()
         if began - self._renewed < RENEW_SECONDS:
             return True
         now = dt.datetime.now(dt.UTC)
         leads = lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now)
-        self._renewed = began if leads else -RENEW_SECONDS
+        if leads:
+            self._renewed = self._led = began
+        elif self._led is not None and began - self._led > lease.DURATION_SECONDS:
+            raise LeaseLost(f"the lease openshift-cluster-version/version was lost after {began - self._led:.0f} s")
         return leads
 
     def _cluster_version(self) -> Object:
@@ -200,7 +208,7 @@ class Syncer:
                 raise Stopped("told to stop")
 
     def run(self, stop: threading.Event) -> None:
-        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after."""
+        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after. Raises LeaseLost."""
         while not stop.is_set():
             pause = RETRY_SECONDS
             try:
@@ -210,6 +218,8 @@ class Syncer:
                     pause = RECONCILE_SECONDS if work.complete else RETRY_SECONDS
             except Stopped:
                 return
+            except LeaseLost:
+                raise
             except (ClusterError, OSError) as error:
                 log.warning("This pass failed: %s", error)
             self._idle(stop, pause)
@@ -221,6 +231,8 @@ class Syncer:
             stop.wait(min(45.0, seconds))
             try:
                 self._renew()
+            except LeaseLost:
+                raise
             except (ClusterError, OSError) as error:
                 log.warning("Renewing the lease failed: %s", error)
 

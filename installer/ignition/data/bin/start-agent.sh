@@ -12,6 +12,9 @@ podman image exists "$AGENT_DOCKER_IMAGE" || podman pull --quiet "$AGENT_DOCKER_
 
 echo "waiting for an infra-env at $SERVICE_BASE_URL"
 reason="nobody listens there"
+# Over the network a look is two processes, and the service takes minutes to come up.
+every=5
+[ ! -e /etc/assisted/node0 ] || every=1
 until service_listens && id=$(api GET infra-envs 2>/run/start-agent.err | jq -re '.[0].id'); do
     [ ! -s /run/start-agent.err ] || reason=$(tail -n 1 /run/start-agent.err)
     # Every minute, so that the console tells what is the matter.
@@ -19,7 +22,7 @@ until service_listens && id=$(api GET infra-envs 2>/run/start-agent.err | jq -re
         said=$((SECONDS + 60))
         issue_set 65-agent "The agent waits for the rendezvous service at $SERVICE_BASE_URL: $reason"
     fi
-    pause 1
+    pause "$every"
 done
 issue_clear 65-agent
 
