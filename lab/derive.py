@@ -187,6 +187,10 @@ def _baremetal_host(entry: Any, index: int) -> _Host:
     return _Host(where, _text(host.get("name")), _text(host.get("role")), mac, ip, disk, servers)
 
 
+#: More than any machine holds, and fewer than there are addresses to give to network cards.
+MAX_NODES = 128
+
+
 def _filled(hosts: list[_Host], counts: Mapping[Role, int], source: str) -> list[tuple[_Host, Role]]:
     """Every host with its role, and as many further ones as the counts want; in the files' order."""
     left = Counter({role: counts[role] for role in _COUNTED})
@@ -222,6 +226,9 @@ def derive(
     `memory_mib` is each machine's, instead of what the lab's own topologies have.
     """
     counts, network = _counts(install), _network(install)
+    if sum(counts.values()) > MAX_NODES:
+        rule = f"{sum(counts.values())} nodes in all, a lab has at most {MAX_NODES}"
+        raise TopologyError(INSTALL, f"controlPlane.replicas and compute[].replicas: {rule}")
     platform, vips, listed = _platform(install)
     entries = _list(agent.get("hosts"), AGENT, "hosts")
     hosts = [_agent_host(e, i) for i, e in enumerate(entries)]

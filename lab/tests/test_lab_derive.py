@@ -156,6 +156,8 @@ NMSTATE = (*HOST, "networkConfig", "interfaces", 0)
         (put(("install", "controlPlane", "architecture"), "arm64"), r"controlPlane.architecture: .* not arm64"),
         (put(("install", "controlPlane", "replicas"), 2), r"agent-config.yaml: hosts: 3 are masters, .* has 2"),
         (put(("install", "controlPlane", "replicas"), "3"), r"controlPlane.replicas: must be a number"),
+        (put(("install", "controlPlane", "replicas"), 260), r"replicas: 260 nodes in all, a lab has at most 128"),
+        (put(("install", "controlPlane", "replicas"), 10**12), r"nodes in all, a lab has at most 128"),
         (put(("install", "metadata"), {}), r"name '' is not a DNS label"),
         (put(("agent", "hosts"), {}), r"agent-config.yaml: hosts: must be a list, is dict"),
         (put((*HOST, "role"), "king"), r"hosts\[0\].role: 'king' is not one of master, arbiter, worker"),
