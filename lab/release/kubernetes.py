@@ -28,7 +28,7 @@ VENDORED_REFLECT2 = Path("vendor/github.com/modern-go/reflect2")
 INFO = "kubernetes.json"
 
 # Raise when the steps below change in a way that changes the binaries.
-RECIPE = "4"
+RECIPE = "3"
 
 #: Rhythms of the kubelet and of the API server, as (file below the source tree, text, text in its place). What a node
 #: does stays the same.
@@ -38,9 +38,6 @@ RECIPE = "4"
 #: The others wait less: a kubelet slept 5 s at each start for a docker that is not there, and a node that came up
 #: before its API server lost up to a minute, since what had failed meanwhile (its CSR, its look at Node and Pod) was
 #: tried again only each half minute, and a new certificate was noticed only each 10 s.
-#: The last three: an API server has a hundred connections to etcd, one a kind, and asked each whether it is alive each
-#: half minute. Did etcd stall for 10 s, it gave all of them up and began a hundred TLS handshakes at once, each with
-#: 20 s to succeed, under which etcd stalled.
 PACES: tuple[tuple[str, str, str], ...] = (
     ("pkg/kubelet/kubelet.go", "housekeepingPeriod = time.Second * 2", "housekeepingPeriod = time.Second * 10"),
     (
@@ -88,21 +85,6 @@ PACES: tuple[tuple[str, str, str], ...] = (
         "pkg/kubelet/certificate/transport.go",
         "return updateTransport(stopCh, 10*time.Second,",
         "return updateTransport(stopCh, 2*time.Second,",
-    ),
-    (
-        "staging/src/k8s.io/apiserver/pkg/storage/storagebackend/factory/etcd3.go",
-        "keepaliveTime    = 30 * time.Second",
-        "keepaliveTime    = 5 * time.Minute",
-    ),
-    (
-        "staging/src/k8s.io/apiserver/pkg/storage/storagebackend/factory/etcd3.go",
-        "keepaliveTimeout = 10 * time.Second",
-        "keepaliveTimeout = 2 * time.Minute",
-    ),
-    (
-        "staging/src/k8s.io/apiserver/pkg/storage/storagebackend/factory/etcd3.go",
-        "dialTimeout = 20 * time.Second",
-        "dialTimeout = 2 * time.Minute",
     ),
 )
 

@@ -35,7 +35,7 @@ class Api:
 def rounds(monkeypatch):
     """The loop with a scaling that is told what to answer, and a clock that is told the time."""
     api, busy, now = Api(), [True], [1000.0]
-    loop = operators.Operators(api, api, Path(), Images("4.18.0", {}), "r")
+    loop = operators.Operators(api, Path(), Images("4.18.0", {}), "r")
     monkeypatch.setattr(operators, "read_config", lambda kube: CONFIG)
     monkeypatch.setattr(operators.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(operators.probes, "PROBES", {"etcd": lambda seen: Finding(True, "AsExpected", "")})

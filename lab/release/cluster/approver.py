@@ -26,7 +26,6 @@ from cryptography.x509.oid import NameOID
 from lab.release.cluster import servicereport
 from lab.release.cluster.conditions import stamp
 from lab.release.cluster.errors import ApiError, ClusterError
-from lab.release.cluster.informer import Informers, Lister
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.resources import read_config
 from lab.release.cluster.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
@@ -36,10 +35,8 @@ log = logging.getLogger(__name__)
 API = "certificates.k8s.io/v1"
 CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING = "kubernetes.io/kubelet-serving"
-#: The real one looks every 30 s; a new CSR is looked at at once, and one that was refused for now as often as this.
+#: The real one looks every 30 s; a look is one cheap list, and a node waits for it.
 POLL_SECONDS = 5.0
-IDLE_SECONDS = 30.0
-LEAST_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -137,20 +134,19 @@ def approval(csr: Object, now: dt.datetime) -> Object:
 class Approver:
     """The loop over pending CSRs."""
 
-    def __init__(self, kube: Kube, watched: Lister, expected_nodes: int) -> None:
+    def __init__(self, kube: Kube, expected_nodes: int) -> None:
         self._kube = kube
-        self._watched = watched
         self._expected = expected_nodes
         self._refused: dict[str, str] = {}
 
     def step(self) -> int:
-        """Look at every pending CSR once; how many were refused for now. Raises ApiError."""
-        listed = self._watched.list(API, "CertificateSigningRequest")
+        """Look at every pending CSR once; how many were approved. Raises ApiError."""
+        listed = self._kube.list(API, "CertificateSigningRequest")
         pending = [c for c in listed if not (c.get("status") or {}).get("conditions")]
         if not pending:
             return 0
         nodes = {n["metadata"]["name"]: n for n in self._kube.list("v1", "Node")}
-        refused = 0
+        approved = 0
         for csr in pending:
             name = csr["metadata"]["name"]
             try:
@@ -161,16 +157,16 @@ class Approver:
                 if self._refused.get(name) != why:
                     log.warning("CSR %s is not approved: %s", name, why)
                     self._refused[name] = why
-                refused += 1
                 continue
             try:
                 self._kube.replace(approval(csr, dt.datetime.now(dt.UTC)), "approval")
             except ApiError as error:
                 if error.status != 409:
                     raise
-                continue  # approved already: by the approver of another node, or seen late
+                continue  # the approver of another node was first
             log.info("CSR %s of %s (%s) is approved", name, csr["spec"]["username"], csr["spec"]["signerName"])
-        return refused
+            approved += 1
+        return approved
 
 
 def expected_nodes(kube: Kube) -> int | None:
@@ -202,10 +198,8 @@ def ready_event(kube: Kube) -> None:
 def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path | None = None) -> None:
     """Approve until ``stop`` is set or the file ``until`` exists; an API that is away is waited for."""
     approver: Approver | None = None
-    watched = Informers(kube, stop)
     seen = ""
     while not stop.is_set() and not (until and until.exists()):
-        pause = POLL_SECONDS
         try:
             if approver is None:
                 count = expected_nodes(kube)
@@ -213,14 +207,14 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
                     if announce:
                         ready_event(kube)
                     log.info("Approving the CSRs of up to %d nodes", count)
-                    approver = Approver(kube, watched, count)
-            if approver is not None and not approver.step():
-                pause = IDLE_SECONDS
+                    approver = Approver(kube, count)
+            if approver is not None:
+                approver.step()
         except (ClusterError, OSError) as error:
             if str(error) != seen:
                 log.warning("%s", error)
                 seen = str(error)
-        watched.wait(pause, least=LEAST_SECONDS)
+        stop.wait(POLL_SECONDS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

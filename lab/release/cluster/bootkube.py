@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +32,6 @@ from lab.release.cluster import (
 from lab.release.cluster.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.ignition import Config, file, unit
-from lab.release.cluster.informer import Informers
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.pod import RESOURCES, Stage, StaticPod
 
@@ -243,11 +241,7 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
     """Several nodes: serve the control plane nodes until two of them run the control plane, then let go."""
     kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
     say(host, "applied")
-    waited = threading.Event()
-    try:
-        scaling.wait_for_control_plane(Informers(kube, waited), JOIN_SECONDS)
-    finally:
-        waited.set()
+    scaling.wait_for_control_plane(kube, JOIN_SECONDS)
     say(host, "joined")
     expect(host, "operators-stopped")
     # Who comes next need not wait until the leases of those who were stopped run out.

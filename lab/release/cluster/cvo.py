@@ -19,15 +19,11 @@ import yaml
 
 from lab.release.cluster import payload
 from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.informer import Informers
 from lab.release.cluster.kube import Kube
 from lab.release.cluster.operators import Operators
 from lab.release.cluster.sync import Syncer
 
 log = logging.getLogger(__name__)
-
-#: What the operators' loop is given to end its round.
-END_SECONDS = 5.0
 
 
 def render(output: Path, release_image: str, root: Path) -> None:
@@ -46,24 +42,23 @@ def render(output: Path, release_image: str, root: Path) -> None:
 
 
 def start(kube: Kube, files: Path, release_image: str, root: Path, stop: threading.Event) -> None:
-    """Run until ``stop``: the operators in a thread, the payload in this one. Raises PayloadError, LeaseLost."""
+    """Run until ``stop``: the operators' loop in a thread, the payload's in this one. Raises PayloadError."""
     manifests = payload.load_manifests(root, release_image)
     images = payload.load_images(root)
     images = payload.Images(images.version, {**images.tags, "cluster-version-operator": release_image})
     version = images.version
     log.info("Release %s, %d manifests", version, len(manifests))
-    operators = Operators(kube, Informers(kube, stop), files, images, release_image)
-    syncer = Syncer(kube, Informers(kube, stop), manifests, version, release_image)
+    operators = Operators(kube, files, images, release_image)
+    syncer = Syncer(kube, manifests, version, release_image)
     if not syncer.lead(stop):
         return
-    # A daemon: when the lease is lost, this process ends at once, and its kubelet starts one that waits for the lease.
-    thread = threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True)
+    thread = threading.Thread(target=operators.run, args=(stop,), name="operators")
     thread.start()
     try:
         syncer.run(stop)
     finally:
         stop.set()
-        thread.join(END_SECONDS)
+        thread.join()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -29,25 +29,24 @@ class Member:
 
 
 class Etcd:
-    """A client of the first of ``endpoints`` (https://host:port) that answers; it keeps its connections."""
+    """A client of the first of ``endpoints`` (https://host:port) that answers."""
 
     def __init__(self, endpoints: Sequence[str], ca_file: str, cert: tuple[str, str]) -> None:
-        self.endpoints = tuple(endpoints)
-        self._session = requests.Session()
-        self._session.trust_env = False  # a proxy of the environment is never between us and etcd
+        self._endpoints = tuple(endpoints)
         self._ca_file = ca_file
         self._cert = cert
 
     def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         seen = "no endpoint is known"
-        for endpoint in self.endpoints:
+        for endpoint in self._endpoints:
             try:
-                answer = self._session.post(
+                answer = requests.post(
                     f"{endpoint}/v3/{path}",
                     json=body,
                     verify=self._ca_file,
                     cert=self._cert,
                     timeout=SECONDS,
+                    proxies={"https": "", "http": ""},
                 )
                 content = answer.json()
             except (requests.RequestException, ValueError, OSError) as error:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import atexit
 import base64
-import json
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +22,6 @@ import yaml
 from lab.release.cluster.errors import ApiError, ConfigError, UnknownKind
 
 Object = dict[str, Any]
-Objects = list[Object]
 
 #: One request may take long under software emulation; a hung server must still be noticed.
 REQUEST_SECONDS = 60.0
@@ -55,19 +53,6 @@ def split_kubeconfig(path: Path) -> tuple[str, str, str, str]:
         )
     except (OSError, KeyError, TypeError, StopIteration, ValueError) as error:
         raise ConfigError(str(path), "", f"not a usable kubeconfig ({type(error).__name__}: {error})") from error
-
-
-def _refuse_error(response: requests.Response, method: str, path: str) -> None:
-    """Raise ApiError for a status of 400 or more, with what the API's Status object says."""
-    if response.status_code < 400:
-        return
-    message, reason = response.text[:300], ""
-    try:
-        status = response.json()
-        message, reason = str(status.get("message", message)), str(status.get("reason", ""))
-    except (ValueError, AttributeError):
-        pass
-    raise ApiError(method, path, response.status_code, message, reason)
 
 
 class Kube:
@@ -106,7 +91,6 @@ class Kube:
             session.trust_env = False  # a proxy of the environment is never between us and the API
             session.verify = self._ca_file
             session.cert = self._cert_files
-            session.headers["Accept-Encoding"] = "identity"  # an emulated CPU squeezes slower than this network carries
             self._local.session = session
         return session
 
@@ -132,7 +116,14 @@ class Kube:
             )
         except (requests.RequestException, OSError) as error:
             raise ApiError(method, path, 0, str(error)) from error
-        _refuse_error(response, method, path)
+        if response.status_code >= 400:
+            message, reason = response.text[:300], ""
+            try:
+                status = response.json()
+                message, reason = str(status.get("message", message)), str(status.get("reason", ""))
+            except (ValueError, AttributeError):
+                pass
+            raise ApiError(method, path, response.status_code, message, reason)
         return response
 
     def ready(self, seconds: float = 10.0) -> tuple[bool, str]:
@@ -198,28 +189,6 @@ class Kube:
             return []
         items: list[Object] = answer.get("items") or []
         return items
-
-    def list_at(self, api_version: str, kind: str) -> tuple[Objects, str]:
-        """All objects of a kind, everywhere, and the resourceVersion of that list. Raises ApiError, UnknownKind."""
-        answer = self.request("GET", self.path(api_version, kind, None)).json()
-        return answer.get("items") or [], str(answer["metadata"]["resourceVersion"])
-
-    def watch(self, api_version: str, kind: str, version: str, seconds: int) -> Iterator[Object]:
-        """A kind's watch events since a resourceVersion, until the server ends the watch after ``seconds``.
-
-        Raises ApiError, also when the connection has been silent for longer than that.
-        """
-        path = self.path(api_version, kind, None)
-        params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(seconds)}
-        timeout = (REQUEST_SECONDS, seconds + REQUEST_SECONDS / 2)
-        try:
-            with self._session().get(self.server + path, params=params, stream=True, timeout=timeout) as answer:
-                _refuse_error(answer, "GET", path)
-                for line in answer.iter_lines(chunk_size=None):
-                    if line:
-                        yield json.loads(line)
-        except (requests.RequestException, OSError) as error:
-            raise ApiError("GET", path, 0, str(error)) from error
 
     def create(self, obj: Object) -> Object | None:
         """Create; None when an object of that name exists already."""

@@ -15,7 +15,6 @@ from lab.release.cluster import machineconfig, probes
 from lab.release.cluster.apply import apply
 from lab.release.cluster.conditions import Finding, is_status, operator_status, put, stamp
 from lab.release.cluster.errors import ClusterError
-from lab.release.cluster.informer import Lister
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.machineconfig import PREFIX
 from lab.release.cluster.payload import Images
@@ -25,26 +24,19 @@ from lab.release.cluster.scaling import Scaling, Wanted
 
 log = logging.getLogger(__name__)
 
-#: Seconds between rounds while no node or pod changes: while nodes are being given their parts, while something is not
-#: good, and when all is.
-SCALING_SECONDS = 15.0
+#: Seconds between rounds: while nodes are being given their parts, while something is not good, and when all is.
+SCALING_SECONDS = 4.0
 BUSY_SECONDS = 5.0
 CALM_SECONDS = 60.0
-#: Between two rounds at least, however much changes; etcd's members, which nobody watches, are asked as often while one
-#: of them is to become a voter.
-LEAST_SECONDS = 4.0
 #: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
 #: starting meanwhile.
 LOOK_SECONDS = 30.0
 OPERATOR = "operator.openshift.io/v1"
 
 
-def view(kube: Kube, watched: Lister, files: Path, before: View | None = None) -> View:
-    """The cluster as it is now; names and configuration, which stay, are read only where `before` lacks them.
-
-    Raises ApiError.
-    """
-    nodes, pods, now = watched.list("v1", "Node"), watched.list("v1", "Pod"), dt.datetime.now(dt.UTC)
+def view(kube: Kube, files: Path, before: View | None = None) -> View:
+    """Read the cluster once; names and configuration, which stay, only where `before` lacks them. Raises ApiError."""
+    nodes, pods, now = kube.list("v1", "Node"), kube.list("v1", "Pod"), dt.datetime.now(dt.UTC)
     if before is not None and before.domain and before.apps_domain and before.config is not None:
         return replace(before, nodes=nodes, pods=pods, now=now)
     dns = kube.get(CONFIG, "DNS", "cluster") or {"spec": {}}
@@ -134,9 +126,8 @@ def console_objects(host: str) -> list[Object]:
 class Operators:
     """The loop; `step` is one round, `run` repeats it."""
 
-    def __init__(self, kube: Kube, watched: Lister, files: Path, images: Images, release_image: str) -> None:
+    def __init__(self, kube: Kube, files: Path, images: Images, release_image: str) -> None:
         self._kube = kube
-        self._watched = watched
         self._files = files
         self._images = images
         self._release_image = release_image
@@ -145,7 +136,6 @@ class Operators:
         self._findings: dict[str, Finding] = {}
         self._looked = -LOOK_SECONDS
         self._seen: View | None = None
-        self._running: dict[str, list[str]] = {}
         self._scaling: Scaling | None = None
         self.good = False
         self.scaling = False
@@ -198,6 +188,9 @@ class Operators:
     def _static_pod_operators(self, seen: View) -> None:
         """etcds/cluster and kubeapiservers/cluster: which nodes run revision 1 (§2.3, §2.5)."""
         for kind, name in (("Etcd", "etcd"), ("KubeAPIServer", "kube-apiserver")):
+            obj = self._kube.get(OPERATOR, kind, "cluster")
+            if obj is None:
+                continue
             running = sorted(
                 str(p["spec"]["nodeName"])
                 for p in seen.pods
@@ -206,11 +199,6 @@ class Operators:
                 and probes.pod_ready(p)
                 and p["spec"].get("nodeName")
             )
-            if self.scaling and self._running.get(kind) == running:
-                continue
-            obj = self._kube.get(OPERATOR, kind, "cluster")
-            if obj is None:
-                continue
             status = dict(obj.get("status") or {})
             status["nodeStatuses"] = [{"nodeName": node, "currentRevision": 1} for node in running]
             if kind == "Etcd" and self._scaling is None:
@@ -220,7 +208,6 @@ class Operators:
                     status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason
                 )
             self._write_status(obj, status)
-            self._running[kind] = running
 
     def step(self) -> dict[str, Finding]:
         """One round: scaling, then nodes, pools and every operator that exists; the last findings.
@@ -228,7 +215,7 @@ class Operators:
         While nodes are being given their parts only each LOOK_SECONDS more than these. Raises ApiError when the API is
         away.
         """
-        seen = self._seen = view(self._kube, self._watched, self._files, self._seen)
+        seen = self._seen = view(self._kube, self._files, self._seen)
         self.scaling = self._scale(seen)
         self._static_pod_operators(seen)
         now = time.monotonic()
@@ -278,10 +265,5 @@ class Operators:
             except (KeyError, TypeError, ValueError, OSError):
                 # an object of a shape nobody expected must not end the loop that reports on the whole cluster
                 log.exception("operators: this round failed")
-            spent = time.monotonic() - started
-            self._watched.wait(self._pause() - spent, least=max(LEAST_SECONDS - spent, 2.0))
-
-    def _pause(self) -> float:
-        if self.scaling:
-            return LEAST_SECONDS if self._scaling is None or self._scaling.learning else SCALING_SECONDS
-        return CALM_SECONDS if self.good else BUSY_SECONDS
+            pause = SCALING_SECONDS if self.scaling else CALM_SECONDS if self.good else BUSY_SECONDS
+            stop.wait(max(pause - (time.monotonic() - started), 2.0))

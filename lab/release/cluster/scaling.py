@@ -21,9 +21,8 @@ from lab.release.cluster import assets, staticpods
 from lab.release.cluster.assets import Cluster
 from lab.release.cluster.certs import KeyPair
 from lab.release.cluster.conditions import is_status, put
-from lab.release.cluster.errors import ClusterError, EtcdError, WaitError
+from lab.release.cluster.errors import ApiError, ClusterError, EtcdError, UnknownKind, WaitError
 from lab.release.cluster.etcdapi import Etcd, Member
-from lab.release.cluster.informer import Lister
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.installerpod import NAMESPACE, installer_pod, resource_secret, static_pods_map
 from lab.release.cluster.kube import Kube, Object
@@ -42,7 +41,6 @@ CONTROL_PLANE = "control-plane-resources"
 INGRESS = "ingress-resources"
 SIGNER = "etcd-signer"
 OPERATOR = "operator.openshift.io/v1"
-WAIT_SECONDS = 30.0
 
 
 def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
@@ -58,12 +56,16 @@ def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
     ]
 
 
-def _cluster_status(watched: Lister, kind: str) -> Object:
-    """The status of an operator.openshift.io object; empty while there is none."""
-    return next((o.get("status") or {} for o in watched.list(OPERATOR, kind) if o["metadata"]["name"] == "cluster"), {})
+def running_nodes(kube: Kube, kind: str) -> int:
+    """How many nodes an operator.openshift.io object says run revision 1 or later."""
+    obj = kube.get(OPERATOR, kind, "cluster")
+    statuses = ((obj or {}).get("status") or {}).get("nodeStatuses") or []
+    return sum(1 for status in statuses if status.get("currentRevision", 0) >= 1)
 
 
-def wait_for_control_plane(watched: Lister, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+def wait_for_control_plane(
+    kube: Kube, seconds: float, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+) -> None:
     """Until etcd says that it runs in the cluster and two nodes have an API server (§2.3, §2.2 step 18b).
 
     Raises WaitError with what was seen last.
@@ -71,21 +73,21 @@ def wait_for_control_plane(watched: Lister, seconds: float, clock: Callable[[], 
     deadline, said = clock() + seconds, ""
     while True:
         try:
-            conditions = _cluster_status(watched, "Etcd").get("conditions") or []
-            statuses = _cluster_status(watched, "KubeAPIServer").get("nodeStatuses") or []
-            servers = sum(1 for status in statuses if status.get("currentRevision", 0) >= 1)
+            etcd = kube.get(OPERATOR, "Etcd", "cluster")
+            conditions = ((etcd or {}).get("status") or {}).get("conditions") or []
+            servers = running_nodes(kube, "KubeAPIServer")
             if is_status(conditions, "EtcdRunningInCluster") and servers >= 2:
                 return
             found = [c for c in conditions if c["type"] == "EtcdRunningInCluster"]
             seen = f"{servers} of 2 nodes have an API server; etcd: {found[0]['message'] if found else 'no word yet'}"
-        except (ClusterError, OSError) as error:
+        except (ApiError, UnknownKind) as error:
             seen = str(error)
         if seen != said:
             log.info("Waiting for the control plane: %s", seen)
             said = seen
         if clock() > deadline:
             raise WaitError("two nodes with a control plane", seconds, seen)
-        watched.wait(WAIT_SECONDS, least=1.0)
+        pause(3.0)
 
 
 @dataclass(frozen=True)
@@ -116,16 +118,11 @@ class Scaling:
         self._kube = kube
         self._files = files
         self._wanted = wanted
-        cert = (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
-        self._client = Etcd([], str(files / "etcd-ca.crt"), cert)
-        self._reported: object = None
-        #: Whether a member has yet to become a voter, which only asking etcd tells.
-        self.learning = True
 
     def _etcd(self, view: View) -> Etcd:
         others = [f"https://{address(node)}:2379" for node in view.masters if address(node)]
-        self._client.endpoints = ("https://localhost:2379", *others)
-        return self._client
+        cert = (str(self._files / "etcd-client.crt"), str(self._files / "etcd-client.key"))
+        return Etcd(["https://localhost:2379", *others], str(self._files / "etcd-ca.crt"), cert)
 
     def step(self, view: View) -> bool:
         """One look; True while there is work left that only needs time. Raises ApiError, EtcdError."""
@@ -149,10 +146,7 @@ class Scaling:
         busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
             self._add_control_plane(etcd, members, joining)
-            self.learning = True
-        else:
-            self.learning = any(not m.votes for m in members)
-        return bool(pending) or self.learning or self._nodes_missing(view)
+        return bool(pending) or any(not m.votes for m in members) or self._nodes_missing(view)
 
     def _nodes_missing(self, view: View) -> bool:
         return len(view.nodes) < self._wanted.config.nodes
@@ -207,13 +201,11 @@ class Scaling:
 
     def _report(self, members: list[Member], now: dt.datetime) -> None:
         """etcds/cluster: whether etcd runs in the cluster, and whether the bootstrap member is gone (§2.5)."""
-        voters = [m.name for m in members if m.votes]
-        gone = BOOTSTRAP_MEMBER not in [m.name for m in members]
-        if self._reported == (voters, gone):
-            return
         obj = self._kube.get(OPERATOR, "Etcd", "cluster")
         if obj is None:
             return
+        voters = [m.name for m in members if m.votes]
+        gone = BOOTSTRAP_MEMBER not in [m.name for m in members]
         if gone:
             enough, reason = True, "BootstrapAlreadyRemoved"
         else:
@@ -227,7 +219,6 @@ class Scaling:
             conditions = put(conditions, "EtcdBootstrapMemberRemoved", "True", now, "BootstrapMemberRemoved", text)
         if conditions != (status.get("conditions") or []):
             self._kube.replace({**obj, "status": {**status, "conditions": conditions}}, "status")
-        self._reported = (voters, gone)
 
 
 def _is_installer(pod: Object) -> bool:

@@ -114,8 +114,6 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             "--enable-priority-and-fairness=false",
             f"--etcd-cafile={secrets}/etcd-ca.crt",
             f"--etcd-certfile={secrets}/etcd-client.crt",
-            # 2 s by default: on a busy emulated CPU a server that answered everything was not ready for minutes.
-            "--etcd-healthcheck-timeout=6s",
             f"--etcd-keyfile={secrets}/etcd-client.key",
             "--etcd-servers=https://localhost:2379",
             "--insecure-port=0",

@@ -17,7 +17,6 @@ from lab.release.cluster import conditions, lease
 from lab.release.cluster.apply import apply
 from lab.release.cluster.conditions import Failure, Work, is_status, version_status
 from lab.release.cluster.errors import ApiError, ClusterError, UnknownKind
-from lab.release.cluster.informer import Lister
 from lab.release.cluster.kube import Kube, Object
 from lab.release.cluster.payload import CAPABILITIES, Manifest
 from lab.release.cluster.resources import CONFIG, cluster_scoped
@@ -26,11 +25,7 @@ log = logging.getLogger(__name__)
 
 #: How long one pass waits for its operators before it is called failed (and begins anew).
 PASS_SECONDS = 300.0
-#: Between two looks at the operators: at least, and when none of them says anything new.
-LEAST_SECONDS = 5.0
-POLL_SECONDS = 30.0
-#: How often the lease is renewed, well within its duration: each renewal is a write that all etcd members take part in.
-RENEW_SECONDS = 30.0
+POLL_SECONDS = 5.0
 RECONCILE_SECONDS = 180.0
 RETRY_SECONDS = 10.0
 #: Progress is written at most this often while manifests are applied: a status write costs more than a look-up.
@@ -43,18 +38,11 @@ class Stopped(ClusterError):
     """The operator was told to stop in the middle of a pass."""
 
 
-class LeaseLost(ClusterError):
-    """Another instance leads now: this one must not write another word."""
-
-
 class Syncer:
     """The version operator's loop over one payload."""
 
-    def __init__(
-        self, kube: Kube, watched: Lister, manifests: Sequence[Manifest], version: str, release_image: str
-    ) -> None:
+    def __init__(self, kube: Kube, manifests: Sequence[Manifest], version: str, release_image: str) -> None:
         self._kube = kube
-        self._watched = watched
         self._operators = [m for m in manifests if m.object["kind"] == "ClusterOperator"]
         self._plain = [m for m in manifests if m.object["kind"] != "ClusterOperator"]
         self._work = Work(version, release_image, 0, len(manifests))
@@ -62,8 +50,6 @@ class Syncer:
         self._hash = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         self._reported = 0.0
         self._installed = False
-        self._renewed = -RENEW_SECONDS
-        self._led: float | None = None
         self._holder = f"{socket.gethostname()}_{os.getpid()}"
 
     def lead(self, stop: threading.Event) -> bool:
@@ -80,17 +66,8 @@ class Syncer:
         return False
 
     def _renew(self) -> bool:
-        """Whether this instance leads. Raises ApiError; LeaseLost when it led for so long ago that another may."""
-        began = time.monotonic()
-        if began - self._renewed < RENEW_SECONDS:
-            return True
         now = dt.datetime.now(dt.UTC)
-        leads = lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now)
-        if leads:
-            self._renewed = self._led = began
-        elif self._led is not None and began - self._led > lease.DURATION_SECONDS:
-            raise LeaseLost(f"the lease openshift-cluster-version/version was lost after {began - self._led:.0f} s")
-        return leads
+        return lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now)
 
     def _cluster_version(self) -> Object:
         found = self._kube.get(CONFIG, "ClusterVersion", "version")
@@ -155,7 +132,7 @@ class Syncer:
 
     def _unfinished(self) -> list[str]:
         """Operators that are not Available, or have not reached the version that their manifest asks for."""
-        seen = {o["metadata"]["name"]: o.get("status") or {} for o in self._watched.list(CONFIG, "ClusterOperator")}
+        seen = {o["metadata"]["name"]: o.get("status") or {} for o in self._kube.list(CONFIG, "ClusterOperator")}
         names = []
         for manifest in self._operators:
             name = manifest.object["metadata"]["name"]
@@ -191,7 +168,7 @@ class Syncer:
         return self._wait(stop, len(self._plain))
 
     def _wait(self, stop: threading.Event, applied: int) -> Work:
-        deadline, told = time.monotonic() + PASS_SECONDS, None
+        deadline = time.monotonic() + PASS_SECONDS
         while True:
             missing = self._unfinished()
             done = applied + len(self._operators) - len(missing)
@@ -199,16 +176,13 @@ class Syncer:
                 return _with(self._work, done, complete=True)
             if self._installed or time.monotonic() > deadline:
                 return _with(self._work, done, failure=conditions.unavailable(missing))
-            if missing != told:
-                self.report(_with(self._work, done, waiting=tuple(missing)))
-                told = missing
+            self.report(_with(self._work, done, waiting=tuple(missing)))
             self._renew()
-            self._watched.wait(POLL_SECONDS, least=LEAST_SECONDS)
-            if stop.is_set():
+            if stop.wait(POLL_SECONDS):
                 raise Stopped("told to stop")
 
     def run(self, stop: threading.Event) -> None:
-        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after. Raises LeaseLost."""
+        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after."""
         while not stop.is_set():
             pause = RETRY_SECONDS
             try:
@@ -218,8 +192,6 @@ class Syncer:
                     pause = RECONCILE_SECONDS if work.complete else RETRY_SECONDS
             except Stopped:
                 return
-            except LeaseLost:
-                raise
             except (ClusterError, OSError) as error:
                 log.warning("This pass failed: %s", error)
             self._idle(stop, pause)
@@ -231,8 +203,6 @@ class Syncer:
             stop.wait(min(45.0, seconds))
             try:
                 self._renew()
-            except LeaseLost:
-                raise
             except (ClusterError, OSError) as error:
                 log.warning("Renewing the lease failed: %s", error)
 

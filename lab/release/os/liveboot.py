@@ -59,9 +59,8 @@ class BootFile:
 # ran from: 41 against 25 CPU seconds from power-on to multi-user. And it takes the clocks of several emulated CPUs for
 # unequal and asks the HPET instead, a device behind QEMU's lock for each look at the time; QEMU's are one clock. The
 # ciphers' self-tests cost time, and can hang a machine of several CPUs for good: they run on all of them
-# while one patches a branch of theirs, and QEMU before 8.1 may then keep the code as it was in between (an int3). What
-# guards against speculation, which an emulated CPU does not do, took a third of each context switch and page fault.
-EMULATION_KARGS = "init_on_alloc=0 tsc=reliable cryptomgr.notests mitigations=off"
+# while one patches a branch of theirs, and QEMU before 8.1 may then keep the code as it was in between (an int3).
+EMULATION_KARGS = "init_on_alloc=0 tsc=reliable cryptomgr.notests"
 
 
 def live_kargs(volume_id: str) -> str:
