@@ -22,6 +22,8 @@ AGENT = "agent-config.yaml"
 # What OpenShift takes where these are left out (reference/installer.md §1.1).
 DEFAULT_NETWORK = "10.0.0.0/16"
 DEFAULT_REPLICAS = 3
+#: More than any machine holds, and fewer than there are addresses to give to network cards.
+MAX_NODES = 128
 DISK_GIB = 20
 DEVICE = "/dev/vda"
 _COUNTED: tuple[Role, ...] = ("master", "arbiter", "worker")
@@ -185,10 +187,6 @@ def _baremetal_host(entry: Any, index: int) -> _Host:
     ip, servers = _static(host.get("networkConfig"), mac, INSTALL, f"{where}.networkConfig")
     disk = _disk(host.get("rootDeviceHints"), INSTALL, f"{where}.rootDeviceHints")
     return _Host(where, _text(host.get("name")), _text(host.get("role")), mac, ip, disk, servers)
-
-
-#: More than any machine holds, and fewer than there are addresses to give to network cards.
-MAX_NODES = 128
 
 
 def _filled(hosts: list[_Host], counts: Mapping[Role, int], source: str) -> list[tuple[_Host, Role]]:
