@@ -25,6 +25,9 @@ from lab.release.cluster.sync import Syncer
 
 log = logging.getLogger(__name__)
 
+#: What the operators' loop is given to end its round.
+END_SECONDS = 5.0
+
 
 def render(output: Path, release_image: str, root: Path) -> None:
     """Write what a bootstrap needs into ``output``/manifests, and /bootstrap as it is. Raises PayloadError."""
@@ -42,7 +45,7 @@ def render(output: Path, release_image: str, root: Path) -> None:
 
 
 def start(kube: Kube, files: Path, release_image: str, root: Path, stop: threading.Event) -> None:
-    """Run until ``stop``: the operators' loop in a thread, the payload's in this one. Raises PayloadError."""
+    """Run until ``stop``: the operators in a thread, the payload in this one. Raises PayloadError, LeaseLost."""
     manifests = payload.load_manifests(root, release_image)
     images = payload.load_images(root)
     images = payload.Images(images.version, {**images.tags, "cluster-version-operator": release_image})
@@ -52,13 +55,14 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, stop: threadi
     syncer = Syncer(kube, manifests, version, release_image)
     if not syncer.lead(stop):
         return
-    thread = threading.Thread(target=operators.run, args=(stop,), name="operators")
+    # A daemon: when the lease is lost, this process ends at once, and its kubelet starts one that waits for the lease.
+    thread = threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True)
     thread.start()
     try:
         syncer.run(stop)
     finally:
         stop.set()
-        thread.join()
+        thread.join(END_SECONDS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -23,9 +23,11 @@ from lab.release.cluster.resources import CONFIG, cluster_scoped
 
 log = logging.getLogger(__name__)
 
-#: How long one pass waits for its operators before it is called failed (and begins anew).
-PASS_SECONDS = 300.0
+#: How long one pass waits for its operators before it is called failed and begins anew: longer than a node takes.
+PASS_SECONDS = 600.0
 POLL_SECONDS = 5.0
+#: How often the lease is renewed, well within its duration: each renewal is a write that all etcd members take part in.
+RENEW_SECONDS = 30.0
 RECONCILE_SECONDS = 180.0
 RETRY_SECONDS = 10.0
 #: Progress is written at most this often while manifests are applied: a status write costs more than a look-up.
@@ -36,6 +38,10 @@ TRIES = 6
 
 class Stopped(ClusterError):
     """The operator was told to stop in the middle of a pass."""
+
+
+class LeaseLost(ClusterError):
+    """Another instance leads now: this one must not write another word."""
 
 
 class Syncer:
@@ -50,6 +56,8 @@ class Syncer:
         self._hash = base64.urlsafe_b64encode(digest).decode().rstrip("=")
         self._reported = 0.0
         self._installed = False
+        self._renewed = -RENEW_SECONDS
+        self._led: float | None = None
         self._holder = f"{socket.gethostname()}_{os.getpid()}"
 
     def lead(self, stop: threading.Event) -> bool:
@@ -66,8 +74,26 @@ class Syncer:
         return False
 
     def _renew(self) -> bool:
+        """Whether this instance leads. Raises ApiError; LeaseLost when it led for so long ago that another may."""
+        began = time.monotonic()
+        if began - self._renewed < RENEW_SECONDS:
+            return True
         now = dt.datetime.now(dt.UTC)
-        return lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now)
+        leads = lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now)
+        if leads:
+            self._renewed = self._led = began
+        elif self._led is not None and began - self._led > lease.DURATION_SECONDS:
+            raise LeaseLost(f"the lease openshift-cluster-version/version was lost after {began - self._led:.0f} s")
+        return leads
+
+    def _hold(self) -> None:
+        """Renew the lease when it is due; an API that is away is waited for. Raises LeaseLost."""
+        try:
+            self._renew()
+        except LeaseLost:
+            raise
+        except (ClusterError, OSError) as error:
+            log.warning("Renewing the lease failed: %s", error)
 
     def _cluster_version(self) -> Object:
         found = self._kube.get(CONFIG, "ClusterVersion", "version")
@@ -149,6 +175,7 @@ class Syncer:
         self.report(work)
         skipped = self._unmanaged()
         for index, manifest in enumerate(self._plain):
+            self._hold()  # on a starved API the payload takes longer than the lease lasts
             meta = manifest.object["metadata"]
             if (manifest.object["kind"], meta.get("namespace", ""), meta["name"]) not in skipped:
                 try:
@@ -168,21 +195,33 @@ class Syncer:
         return self._wait(stop, len(self._plain))
 
     def _wait(self, stop: threading.Event, applied: int) -> Work:
-        deadline = time.monotonic() + PASS_SECONDS
+        """Until all operators are there; an API that is away meanwhile costs a look, not the pass.
+
+        Raises Stopped, LeaseLost, and ApiError when the API is away at the end.
+        """
+        deadline, told = time.monotonic() + PASS_SECONDS, [""]
         while True:
-            missing = self._unfinished()
-            done = applied + len(self._operators) - len(missing)
-            if not missing:
-                return _with(self._work, done, complete=True)
-            if self._installed or time.monotonic() > deadline:
-                return _with(self._work, done, failure=conditions.unavailable(missing))
-            self.report(_with(self._work, done, waiting=tuple(missing)))
-            self._renew()
+            last = self._installed or time.monotonic() > deadline
+            try:
+                missing = self._unfinished()
+                done = applied + len(self._operators) - len(missing)
+                if not missing:
+                    return _with(self._work, done, complete=True)
+                if last:
+                    return _with(self._work, done, failure=conditions.unavailable(missing))
+                if missing != told:
+                    self.report(_with(self._work, done, waiting=tuple(missing)))
+                    told = missing
+            except (ClusterError, OSError) as error:
+                if last:
+                    raise
+                log.warning("Looking at the operators failed: %s", error)
+            self._hold()
             if stop.wait(POLL_SECONDS):
                 raise Stopped("told to stop")
 
     def run(self, stop: threading.Event) -> None:
-        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after."""
+        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after. Raises LeaseLost."""
         while not stop.is_set():
             pause = RETRY_SECONDS
             try:
@@ -192,6 +231,8 @@ class Syncer:
                     pause = RECONCILE_SECONDS if work.complete else RETRY_SECONDS
             except Stopped:
                 return
+            except LeaseLost:
+                raise
             except (ClusterError, OSError) as error:
                 log.warning("This pass failed: %s", error)
             self._idle(stop, pause)
@@ -201,10 +242,7 @@ class Syncer:
         deadline = time.monotonic() + seconds
         while not stop.is_set() and time.monotonic() < deadline:
             stop.wait(min(45.0, seconds))
-            try:
-                self._renew()
-            except (ClusterError, OSError) as error:
-                log.warning("Renewing the lease failed: %s", error)
+            self._hold()
 
 
 def _with(

@@ -11,6 +11,7 @@ from io import BytesIO
 from pathlib import Path
 
 from lab.release import progress
+from lab.release.os import clock
 from lab.release.os.cpio import Member, write_archive
 from lab.release.os.customise import customise, kernel_version
 from lab.release.os.disk import build_disk
@@ -65,9 +66,10 @@ def build_machine_os(cache: Path, extra_files: Mapping[str, Path] | None = None)
         "rootfs": rootfs.name,
         "program": tree_digest((str(p.relative_to(HERE)), p) for p in _sources()),
         "extra": tree_digest(extra.items()),
+        "kargs": (kargs := clock.kargs(clock.tsc_khz(store))),
     }
     version = digest_of(inputs)[:8]
-    stage = store.stage("os", inputs, lambda out: _build(store, rootfs / "root", extra, version, out))
+    stage = store.stage("os", inputs, lambda out: _build(store, rootfs / "root", extra, kargs, version, out))
     return read_machine_os(stage)
 
 
@@ -92,7 +94,7 @@ def _sources() -> list[Path]:
     return [p for p in sorted(HERE.rglob("*")) if p.is_file() and not p.is_symlink() and "__pycache__" not in p.parts]
 
 
-def _build(store: Store, base: Path, extra: Mapping[str, Path], version: str, out: Path) -> None:
+def _build(store: Store, base: Path, extra: Mapping[str, Path], kargs: str, version: str, out: Path) -> None:
     work = store.scratch("os-root")
     root = work / "root"
     try:
@@ -107,7 +109,7 @@ def _build(store: Store, base: Path, extra: Mapping[str, Path], version: str, ou
             build_initramfs(store, root, initramfs)
         with progress.step("os: disk image"):
             metal = work / "metal.raw"
-            build_disk(store, root, kernel, initramfs, metal)
+            build_disk(store, root, kernel, initramfs, metal, kargs)
         with progress.step("os: squashfs"):
             _squashfs(store, root, work)
             with (out / "rootfs.img").open("wb") as archive:
@@ -115,7 +117,7 @@ def _build(store: Store, base: Path, extra: Mapping[str, Path], version: str, ou
             add_want(initramfs, file_sha256(out / "rootfs.img"))
         volume_id = f"node0-{version}"
         with progress.step("os: ISO"):
-            build_iso(store, volume_id, kernel, initramfs, out / "rootfs.img", out / ISO_NAME)
+            build_iso(store, volume_id, kernel, initramfs, out / "rootfs.img", out / ISO_NAME, kargs)
         _describe(out, version, volume_id, kernel_release)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -30,11 +30,13 @@ _GRUB_MODULES = (
 )
 
 
-def build_iso(store: Store, volume_id: str, kernel: Path, initramfs: Path, rootfs: Path, out: Path) -> None:
-    """Write the ISO to ``out``; the embed area is empty (zero), the kargs areas hold the defaults."""
+def build_iso(
+    store: Store, volume_id: str, kernel: Path, initramfs: Path, rootfs: Path, out: Path, more_kargs: str = ""
+) -> None:
+    """Write the ISO to ``out``; the embed area is zero, the kargs areas hold the defaults and ``more_kargs``."""
     tree = store.scratch("os-iso")
     try:
-        kargs = liveboot.live_kargs(volume_id)
+        kargs = f"{liveboot.live_kargs(volume_id)} {more_kargs}".strip()
         files = liveboot.boot_files(kargs)
         for source, path in (
             (kernel, liveboot.KERNEL_PATH),

@@ -57,9 +57,10 @@ class BootFile:
 
 # What QEMU's software emulation pays dearly for. The kernel clears each page that it hands out, also those that code
 # ran from: 41 against 25 CPU seconds from power-on to multi-user. And it takes the clocks of several emulated CPUs for
-# unequal and asks the HPET instead, a device behind QEMU's lock for each look at the time; QEMU's are one clock. The
-# ciphers' self-tests cost time, and can hang a machine of several CPUs for good: they run on all of them
-# while one patches a branch of theirs, and QEMU before 8.1 may then keep the code as it was in between (an int3).
+# unequal and asks the HPET instead, a device behind QEMU's lock for each look at the time; QEMU's are one clock, whose
+# rate the kernel is told besides (lab.release.os.clock). The ciphers' self-tests cost time, and can hang a machine of
+# several CPUs for good: they run on all of them while one patches a branch of theirs, and QEMU before 8.1 may then keep
+# the code as it was in between (an int3).
 EMULATION_KARGS = "init_on_alloc=0 tsc=reliable cryptomgr.notests"
 
 

@@ -1,0 +1,59 @@
+"""How fast this machine's time stamp counter runs, which QEMU's emulated CPUs show to their guests.
+
+A guest measures it when it boots, against the emulated PIT. When another guest takes the CPU between the start of the
+PIT's counter and the first look at the TSC, it takes the counter for slow (652 MHz for 2,596 was seen) and keeps that,
+although it knows better from the HPET (native_calibrate_cpu in arch/x86/kernel/tsc.c). Its clock then runs four times
+too fast: leases run out, probes time out, chrony cannot catch up, and a whole cluster does not settle. So the guest is
+told (tsc_early_khz).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import platform
+import time
+from pathlib import Path
+
+from lab.release.store import Store
+
+#: rdtsc; shl rdx, 32; or rax, rdx; ret
+_READ_TSC = bytes.fromhex("0f3148c1e2204809d0c3")
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+SECONDS = 0.25
+
+
+def measure_khz(seconds: float = SECONDS) -> int:
+    """The counter's rate in kHz, to the MHz, looked at for that long; 0 where there is none."""
+    if platform.machine() != "x86_64":
+        return 0
+    try:
+        page = mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    except OSError:
+        return 0  # memory may not be executable here; the guest measures, as elsewhere
+    page.write(_READ_TSC)
+    read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    began, first = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), read()
+    while (now := time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)) - began < seconds * 1e9:
+        pass
+    return round((read() - first) / (now - began) * 1e3) * 1000
+
+
+def tsc_khz(store: Store) -> int:
+    """As `measure_khz`, measured once a boot of this machine: what is built with it is kept by this number."""
+    kept = store.root / f"tsc-{_BOOT_ID.read_text().strip()}"
+    try:
+        return int(kept.read_text())
+    except (OSError, ValueError):
+        pass
+    with store.hold("tsc"):
+        for old in store.root.glob("tsc-*"):
+            old.unlink()
+        rate = measure_khz()
+        kept.write_text(str(rate))
+    return rate
+
+
+def kargs(rate: int) -> str:
+    """The kernel argument that tells a guest of the rate in kHz; empty for 0."""
+    return f"tsc_early_khz={rate}" if rate else ""
