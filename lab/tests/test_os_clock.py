@@ -42,12 +42,12 @@ def placed(tmp_path, monkeypatch):
     monkeypatch.setattr(iso.progress, "run", run)
     monkeypatch.setattr(iso.progress, "need", lambda program, package: program)
     monkeypatch.setattr(iso, "_efi_image", lambda *_: None)
-    parts = [tmp_path / name for name in ("kernel", "initramfs", "rootfs")]
-    for part in (*parts, tmp_path / "isolinux.bin", tmp_path / "ldlinux.c32"):
+    kernel, initramfs, rootfs = (tmp_path / name for name in ("kernel", "initramfs", "rootfs"))
+    for part in (kernel, initramfs, rootfs, tmp_path / "isolinux.bin", tmp_path / "ldlinux.c32"):
         part.write_bytes(b"")
     monkeypatch.setattr(iso, "ISOLINUX", tmp_path / "isolinux.bin")
     monkeypatch.setattr(iso, "LDLINUX", tmp_path / "ldlinux.c32")
-    iso.build_iso(Store(tmp_path), "v", *parts, tmp_path / "out.iso", "tsc_early_khz=2596000")
+    iso.build_iso(Store(tmp_path), "v", kernel, initramfs, rootfs, tmp_path / "out.iso", "tsc_early_khz=2596000")
     return kept
 
 

@@ -13,6 +13,7 @@ import ctypes
 import mmap
 import platform
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from lab.release.store import Store
@@ -32,7 +33,7 @@ def measure_khz(seconds: float = SECONDS) -> int:
     except OSError:
         return 0  # memory may not be executable here; the guest measures, as elsewhere
     page.write(_READ_TSC)
-    read = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
+    read: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
     began, first = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), read()
     while (now := time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)) - began < seconds * 1e9:
         pass
