@@ -34,10 +34,24 @@ def measure_khz(seconds: float = SECONDS) -> int:
         return 0  # memory may not be executable here; the guest measures, as elsewhere
     page.write(_READ_TSC)
     read: Callable[[], int] = ctypes.CFUNCTYPE(ctypes.c_uint64)(ctypes.addressof(ctypes.c_char.from_buffer(page)))
-    began, first = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW), read()
-    while (now := time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)) - began < seconds * 1e9:
+    began, first = _look(read)
+    end = began + seconds * 1e9
+    while time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) < end:
         pass
-    return round((read() - first) / (now - began) * 1e3) * 1000
+    now, last = _look(read)
+    return round((last - first) / (now - began) * 1e3) * 1000
+
+
+def _look(read: Callable[[], int]) -> tuple[float, int]:
+    """Time (ns) and counter at one moment: of many looks the one that nothing came between."""
+    looks = []
+    for _ in range(50):
+        before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        counter = read()
+        after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        looks.append((after - before, (before + after) / 2, counter))
+    _, moment, counter = min(looks)
+    return moment, counter
 
 
 def tsc_khz(store: Store) -> int:
