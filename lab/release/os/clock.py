@@ -57,11 +57,11 @@ def _look(read: Callable[[], int]) -> tuple[float, int]:
 def tsc_khz(store: Store) -> int:
     """As `measure_khz`, measured once a boot of this machine: what is built with it is kept by this number."""
     kept = store.root / f"tsc-{_BOOT_ID.read_text().strip()}"
-    try:
-        return int(kept.read_text())
-    except (OSError, ValueError):
-        pass
     with store.hold("tsc"):
+        try:
+            return int(kept.read_text())
+        except (OSError, ValueError):
+            pass  # not measured yet, or half-written by a build that was killed
         for old in store.root.glob("tsc-*"):
             old.unlink()
         rate = measure_khz()
