@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from lab.release.cluster import bootkube, certs, ignition, install, machineconfig, payload, tls
+from lab.release.cluster import bootkube, certs, ignition, install, machineconfig, payload, templates, tls
 from lab.release.cluster.errors import ConfigError, WaitError
 from lab.release.cluster.installconfig import parse
 from lab.release.cluster.pod import RESOURCES
@@ -220,6 +221,15 @@ def test_turns_are_taken_by_files_and_not_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr(bootkube, "TURN_SECONDS", -1.0)
     with pytest.raises(WaitError, match="operators-stopped"):
         bootkube.expect(host, "operators-stopped")
+
+
+def test_script_and_program_wait_for_no_word_that_the_other_does_not_say():
+    script, program = templates.text("bootkube.sh"), Path(bootkube.__file__).read_text()
+    said, heard = re.findall(r'say\(host, "([a-z-]+)"', program), re.findall(r"^ *expect ([a-z-]+)$", script, re.M)
+    assert set(heard) == set(said)
+    told, awaited = re.findall(r"^ *tell ([a-z-]+)$", script, re.M), re.findall(r'expect\(host, "([a-z-]+)"', program)
+    assert awaited
+    assert set(told) == set(awaited)
 
 
 def test_rendering_twice_gives_the_same_machine_config(bootstrapped):

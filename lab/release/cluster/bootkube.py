@@ -2,8 +2,9 @@
 
 It runs in one container and takes turns with the script by files in a directory, one a word. In place: it says
 `rendered` when the temporary control plane can be started, `applied` when it can be stopped, is told `stopped`, and
-says `written`. For others: `rendered`, `applied` when the rest of the temporary control plane can start, `joined` when
-two nodes carry the control plane, is told `operators-stopped`, and says `released` when the API server can stop too.
+says `written`. For others: `rendered`, `serving` when the controller manager has an API to talk to (the nodes' first
+certificates wait for it), `applied` when the version operator can start too, `joined` when two nodes carry the control
+plane, is told `operators-stopped`, and says `released` when the API server can stop too.
 """
 
 from __future__ import annotations
@@ -215,9 +216,10 @@ def expect(host: Host, word: str) -> None:
 
 
 def fill_api(host: Host, objects: list[Object]) -> Kube:
-    """Wait for the temporary API and create everything in it (§2.3)."""
+    """Wait for the temporary API, say that it is there, and create everything in it (§2.3)."""
     kube = Kube.from_kubeconfig(host.assets / "auth" / "kubeconfig-loopback")
     apply.wait_ready(kube, API_SECONDS)
+    say(host, "serving")
     log.info("The temporary API is ready; creating %d manifests", len(objects))
     apply.create_all(kube, [event("bootstrap-success"), *objects], ASSETS_SECONDS)
     kube.create(event("bootstrap-finished"))

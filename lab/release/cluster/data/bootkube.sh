@@ -98,8 +98,11 @@ for_others() {
     start etcd kube-apiserver
     # It serves files: the nodes can boot from their disks while the API server starts.
     start machine-config-server
+    expect serving
+    # It signs the nodes' first certificates, and takes half a minute to begin: while the manifests are created.
+    start kube-controller-manager
     expect applied
-    start "$${operators[@]}"
+    start cluster-version-operator
     expect joined
     stage_success
 
