@@ -27,8 +27,8 @@ RESERVE_MIB = 1024
 LAB_OVERHEAD_MIB = 256
 GUEST_OVERHEAD_MIB = 384
 # As many as labs side by side may have. On two emulating cores two labs of one node (four vCPUs) are installed sooner
-# than one after the other; three take 1.1 times as long, and a compact cluster beside one node (six) 1.8 times, with
-# units that time out.
+# than one after the other; three take 1.1 times as long, and a compact cluster beside one node (six) was still at its
+# bootstrap when both would have been done in turn.
 VCPUS_PER_CPU = 2
 # Disks are sparse: this is what an installed machine of the lab release has written, with room to spare.
 GUEST_DISK_GIB = 3
