@@ -32,22 +32,17 @@ class Etcd:
     """A client of the first of ``endpoints`` (https://host:port) that answers."""
 
     def __init__(self, endpoints: Sequence[str], ca_file: str, cert: tuple[str, str]) -> None:
-        self._endpoints = tuple(endpoints)
-        self._ca_file = ca_file
-        self._cert = cert
+        self.endpoints = tuple(endpoints)
+        # Kept, so that not every look is a handshake.
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.verify, self._session.cert = ca_file, cert
 
     def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         seen = "no endpoint is known"
-        for endpoint in self._endpoints:
+        for endpoint in self.endpoints:
             try:
-                answer = requests.post(
-                    f"{endpoint}/v3/{path}",
-                    json=body,
-                    verify=self._ca_file,
-                    cert=self._cert,
-                    timeout=SECONDS,
-                    proxies={"https": "", "http": ""},
-                )
+                answer = self._session.post(f"{endpoint}/v3/{path}", json=body, timeout=SECONDS)
                 content = answer.json()
             except (requests.RequestException, ValueError, OSError) as error:
                 seen = f"{endpoint}: {error}"

@@ -118,11 +118,15 @@ class Scaling:
         self._kube = kube
         self._files = files
         self._wanted = wanted
+        self._client: Etcd | None = None
 
     def _etcd(self, view: View) -> Etcd:
         others = [f"https://{address(node)}:2379" for node in view.masters if address(node)]
-        cert = (str(self._files / "etcd-client.crt"), str(self._files / "etcd-client.key"))
-        return Etcd(["https://localhost:2379", *others], str(self._files / "etcd-ca.crt"), cert)
+        endpoints = ("https://localhost:2379", *others)
+        if self._client is None or self._client.endpoints != endpoints:
+            cert = (str(self._files / "etcd-client.crt"), str(self._files / "etcd-client.key"))
+            self._client = Etcd(endpoints, str(self._files / "etcd-ca.crt"), cert)
+        return self._client
 
     def step(self, view: View) -> bool:
         """One look; True while there is work left that only needs time. Raises ApiError, EtcdError."""
