@@ -45,7 +45,12 @@ def main(argv: list[str] | None = None) -> int:
     token = os.environ.get("PULL_SECRET_TOKEN", "")
     try:
         client = RestClient(
-            args.url, token, Scheme.AGENT, Path(args.cacert) if args.cacert else None, args.insecure == "true"
+            args.url,
+            token,
+            Scheme.AGENT,
+            Path(args.cacert) if args.cacert else None,
+            args.insecure == "true",
+            keep_alive=True,
         )
         plan = flow.Plan(
             role=args.role,

@@ -49,9 +49,11 @@ def _update_others(reporter: Reporter, nodes: list[dict[str, Any]]) -> None:
 def wait_masters(host: HostSystem, reporter: Reporter, count: int, sleep: Sleep = time.sleep) -> None:
     """Until enough masters are Ready; the service's stage timeout bounds it."""
     wanted, last = wanted_masters(count), ""
+    api: KubeApi | None = None
     while True:
         try:
-            nodes = KubeApi(host.path(KUBECONFIG)).nodes()
+            api = api or KubeApi(host.path(KUBECONFIG))
+            nodes = api.nodes()
             _update_others(reporter, nodes)
             ready = sum(1 for node in nodes if is_master(node) and is_ready(node))
             if ready >= wanted:
@@ -73,9 +75,11 @@ def wait_etcd(host: HostSystem, sleep: Sleep = time.sleep) -> None:
 
 def wait_controller(host: HostSystem, sleep: Sleep = time.sleep) -> None:
     """Until the controller's pod has said that it is ready."""
+    api: KubeApi | None = None
     while True:
         try:
-            if KubeApi(host.path(KUBECONFIG)).has_event(NAMESPACE, CONTROLLER_EVENT):
+            api = api or KubeApi(host.path(KUBECONFIG))
+            if api.has_event(NAMESPACE, CONTROLLER_EVENT):
                 return
         except StageError as error:
             log.info("waiting for controller: %s", error)

@@ -21,7 +21,10 @@ TIMEOUT = 20.0
 
 
 class KubeApi:
-    """GET requests with the client certificate of a kubeconfig."""
+    """GET requests with the client certificate of a kubeconfig, over one connection as long as it lasts.
+
+    Reading the file and a handshake cost an emulated host some tenths of a second, and it is asked each few seconds.
+    """
 
     def __init__(self, kubeconfig: Path) -> None:
         import yaml
@@ -29,30 +32,29 @@ class KubeApi:
         try:
             data = yaml.safe_load(kubeconfig.read_text())
             cluster, user = data["clusters"][0]["cluster"], data["users"][0]["user"]
-            self._url = urlsplit(cluster["server"])
+            url = urlsplit(cluster["server"])
             authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-            self._context = ssl.create_default_context(cadata=authority)
+            context = ssl.create_default_context(cadata=authority)
             with _temporary(user["client-certificate-data"]) as cert, _temporary(user["client-key-data"]) as key:
-                self._context.load_cert_chain(cert, key)
+                context.load_cert_chain(cert, key)
         except (OSError, KeyError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
             raise StageError(str(kubeconfig), f"cannot be used: {error!r}") from None
+        self._connection = http.client.HTTPSConnection(
+            url.hostname or "", url.port or 443, timeout=TIMEOUT, context=context
+        )
 
     def get(self, path: str) -> dict[str, Any]:
         """The object at ``path``. Raises StageError."""
-        connection = http.client.HTTPSConnection(
-            self._url.hostname or "", self._url.port or 443, timeout=TIMEOUT, context=self._context
-        )
         try:
-            connection.request("GET", path, headers={"Accept": "application/json"})
-            response = connection.getresponse()
+            self._connection.request("GET", path, headers={"Accept": "application/json"})
+            response = self._connection.getresponse()
             body = response.read()
             if response.status != 200:
                 raise StageError(f"GET {path}", f"HTTP {response.status}")
             value = json.loads(body)
         except (OSError, http.client.HTTPException, ValueError) as error:
+            self._connection.close()  # the next request opens another
             raise StageError(f"GET {path}", str(error)) from None
-        finally:
-            connection.close()
         if not isinstance(value, dict):
             raise StageError(f"GET {path}", "answer is not an object")
         return value

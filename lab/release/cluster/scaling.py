@@ -87,7 +87,7 @@ def wait_for_control_plane(
             said = seen
         if clock() > deadline:
             raise WaitError("two nodes with a control plane", seconds, seen)
-        pause(3.0)
+        pause(5.0)
 
 
 @dataclass(frozen=True)

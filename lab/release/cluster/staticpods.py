@@ -188,6 +188,10 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
             "kube-controller-manager",
             "--allocate-node-cidrs=true",
             f"--authentication-kubeconfig={kubeconfig}",
+            # Else it watches kube-system/extension-apiserver-authentication three times over, each for 10 s at a time
+            # (it limits those requests as if they were no watches): a request a second of three instances, all of it
+            # for clients with certificates, which it has not.
+            "--authentication-skip-lookup=true",
             f"--authorization-kubeconfig={kubeconfig}",
             "--bind-address=127.0.0.1",
             "--cert-dir=/tmp",
