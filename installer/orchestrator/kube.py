@@ -23,7 +23,7 @@ TIMEOUT = 20.0
 class KubeApi:
     """GET requests with the client certificate of a kubeconfig, over one connection as long as it lasts.
 
-    Reading the file and a handshake cost an emulated host some tenths of a second, and it is asked each few seconds.
+    It is asked each few seconds, and a handshake costs more than most answers.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
