@@ -56,10 +56,10 @@ def etcd(node_ip: str, member: str, peers: str = "") -> StaticPod:
             f"--initial-cluster-state={'existing' if peers else 'new'}",
             "--listen-metrics-urls=http://127.0.0.1:2381",
             "--heartbeat-interval=750",
+            "--election-timeout=7500",
             # A look each 100 ms whether there is something to commit, and a commit for each write, cost a quarter of an
             # idle member's CPU; what the database has not yet is in the log.
             "--backend-batch-interval=1s",
-            "--election-timeout=7500",
             "--auto-compaction-retention=30m",
             "--logger=zap",
             "--log-level=warn",
