@@ -6,10 +6,10 @@ import uuid
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from lab.kvm import OVMF_CODE
 from lab.layout import BRIDGE, NETWORK, POOL, Layout
 from lab.topology import NodeSpec
 
-OVMF_CODE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
 OVMF_VARS = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
 # QEMU reserves 1 GiB a guest for translated code if it is not told otherwise.
 TCG_CACHE_MIB = 512

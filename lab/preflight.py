@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from lab.domain import OVMF_CODE
 from lab.errors import PreflightError
+from lab.kvm import OVMF_CODE
 from lab.topology import Topology
 
 # What is looked for, and Debian's package that has it.

@@ -87,6 +87,42 @@ def test_an_accelerator_that_is_none_is_unusable():
     assert not kvm.run_tiny_guest("nonsense", deadline=20).usable
 
 
+def test_the_firmware_runs_where_guests_run():
+    assert kvm.run_firmware("tcg", deadline=120).usable
+
+
+def test_an_accelerator_that_is_none_runs_no_firmware():
+    verdict = kvm.run_firmware("nonsense", deadline=20)
+    assert not verdict.usable
+    assert "nonsense" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("qemu", "reason"),
+    [
+        ("echo 'KVM internal error. Suberror: 1'; exec sleep 60", "KVM internal error"),
+        ("exec sleep 60", "said nothing within 1 s"),
+        ("exit 3", "ended without a word"),
+    ],
+)
+def test_a_guest_that_stops_in_its_firmware_makes_kvm_unusable(tmp_path, monkeypatch, qemu, reason):
+    program = tmp_path / "qemu"
+    program.write_text(f"#!/bin/sh\n{qemu}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(kvm, "QEMU", str(program))
+    verdict = kvm.run_firmware("kvm", deadline=1)
+    assert not verdict.usable
+    assert reason in verdict.reason
+
+
+def test_a_tiny_guest_alone_proves_too_little(monkeypatch):
+    """kvm-pvm runs it, and stops in the firmware."""
+    monkeypatch.setattr(kvm.Path, "exists", lambda _self: True)
+    monkeypatch.setattr(kvm, "run_tiny_guest", lambda *a: kvm.Verdict(True, "a guest has run"))
+    monkeypatch.setattr(kvm, "run_firmware", lambda *a: kvm.Verdict(False, "it stops"))
+    assert kvm.probe() == kvm.Verdict(False, "it stops")
+
+
 def test_the_verdict_is_kept_for_this_boot(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(kvm, "run_tiny_guest", lambda *a: asked.append(a) or kvm.Verdict(False, "x"))
