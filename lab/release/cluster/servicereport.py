@@ -120,7 +120,7 @@ def node_of(host: Object, nodes: list[Object]) -> Object | None:
 
 
 def operator_status(conditions: list[Object]) -> tuple[str, str]:
-    """(status, message) for the service: the first condition in the list that says something decides (§8.2)."""
+    """(status, message) for the service: the first condition that says something decides (cluster.md §8.2)."""
     for item in conditions:
         kind, holds = item.get("type"), item.get("status") == "True"
         if kind == "Available":

@@ -1,0 +1,139 @@
+"""Who imports whom in this repository, read from the syntax: nothing is imported to find out.
+
+Three kinds of edges: `now` when the module is loaded, `late` within a function, `typing` for the type checker alone.
+Modules that are started or loaded by a name in a string are found as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["now", "late", "typing"]
+
+_STARTED = re.compile(r"python[\d.]*(?:\s+-\w+)*\s+-m\s+([A-Za-z_][\w.]*)")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+
+
+@dataclass(frozen=True, order=True)
+class Edge:
+    """`importer` needs `imported`, both modules of the repository."""
+
+    importer: str
+    imported: str
+    kind: Kind
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported} ({self.kind})"
+
+
+def modules(root: Path, rooms: Iterable[str]) -> dict[str, Path]:
+    """Dotted name to file of every Python module in the rooms."""
+    found = {}
+    for room in rooms:
+        for path in (root / room).rglob("*.py"):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def _for_typing(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+def _statements(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.ImportFrom, Kind]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, kind
+        elif isinstance(child, ast.If) and _for_typing(child.test):
+            for number, branch in enumerate((child.body, child.orelse)):
+                yield from _statements(ast.Module(branch, []), kind if number else "typing")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from _statements(child, "late" if kind == "now" else kind)
+        else:
+            yield from _statements(child, kind)
+
+
+def imports(name: str, source: str, known: Collection[str], *, package: bool = False) -> Iterator[Edge]:
+    """What the module `name` imports of the modules `known`; `package` says that it is an `__init__`."""
+    for node, kind in _statements(ast.parse(source), "now"):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        else:
+            above = name.split(".")
+            above = above[: len(above) + package - node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            inner = [f"{base}.{alias.name}" for alias in node.names]
+            targets = [one if one in known else base for one in inner]
+        for target in sorted(set(targets)):
+            if target != name and target in known:
+                yield Edge(name, target, kind, node.lineno)
+
+
+def graph(found: Mapping[str, Path]) -> list[Edge]:
+    """Every import between the modules."""
+    edges: list[Edge] = []
+    for name, path in sorted(found.items()):
+        edges += imports(name, path.read_text(), found, package=path.name == "__init__.py")
+    return edges
+
+
+def loops(edges: Iterable[tuple[str, str]]) -> list[set[str]]:
+    """The groups in which each reaches each (Tarjan's strongly connected components), of two and more."""
+    follow: dict[str, list[str]] = {}
+    for start, end in edges:
+        follow.setdefault(start, []).append(end)
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    open_: list[str] = []
+    found = []
+
+    def visit(node: str) -> None:
+        order[node] = lowest[node] = len(order)
+        open_.append(node)
+        for other in follow.get(node, ()):
+            if other not in order:
+                visit(other)
+                lowest[node] = min(lowest[node], lowest[other])
+            elif other in open_:
+                lowest[node] = min(lowest[node], order[other])
+        if lowest[node] == order[node]:
+            group = set(open_[open_.index(node) :])
+            del open_[open_.index(node) :]
+            if len(group) > 1:
+                found.append(group)
+
+    for node in list(follow):
+        if node not in order:
+            visit(node)
+    return found
+
+
+def named(source: str, known: Collection[str], *, python: bool) -> Iterator[tuple[int, str]]:
+    """Lines and modules that strings of a Python file, or a script, name: `python -m a.b`, `"-m", "a.b"`, `"a.b"`.
+
+    Docstrings name modules for readers, and are left out.
+    """
+    if not python:
+        for number, line in enumerate(source.splitlines(), 1):
+            if not line.lstrip().startswith("#"):
+                yield from ((number, started[1]) for started in _STARTED.finditer(line) if started[1] in known)
+        return
+    tree = ast.parse(source)
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documents:
+            continue
+        whole = [node.value] if _DOTTED.fullmatch(node.value) else []
+        for name in [*whole, *(started[1] for started in _STARTED.finditer(node.value))]:
+            parts = name.split(".")
+            inner = (".".join(parts[:end]) for end in range(len(parts), 1, -1))
+            if module := next((one for one in inner if one in known), None):
+                yield node.lineno, module

@@ -1,0 +1,123 @@
+"""Every citation of a page, section, rule or decision names something that is in the repository (CONTRIBUTING.md)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ci.citations import ROOM_PAGES, ROOT, Checker, check
+from ci.pages import Library, slug
+
+PAGES = {
+    "docs/reference/installer.md": "# I\n## 1. Files\n### 1.2 rules\n| 1 | a |\n| 12 | b |\n### 1.3 more\n### 1.4 x\n"
+    "## 7. Flow\n| 18b | x |\n## 10. Pain\n1. **A**\n",
+    "docs/reference/cluster.md": "# C\n## 2. Bootstrap\n```\n## 3. not one\n```\n",
+    "docs/design.md": "# D\n## The house\n### Decision 1: The seam\n",
+}
+
+
+@pytest.fixture
+def checker(tmp_path: Path) -> Checker:
+    for name, text in PAGES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return Checker(Library(tmp_path))
+
+
+def test_every_citation_resolves():
+    problems, count = check()
+    assert not problems, "\n".join(["", *problems])
+    assert count > 400  # as many as there were when this was written, and some leeway: the search finds them
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "installer.md §1.2", "reference/installer.md §1.2, §7", "installer.md §1.2 to §1.4", "installer.md §1.2-1.4",
+        "(§1.3)", "rule 12", "rules 1, 12 and 12", "§1.2 rule 12", "§7, row 18b", "§7 step 18b", "§10 no. 1",
+        "design.md, decision 1", 'design.md, "The house"', "cluster.md §2, installer.md §1",
+        "RFC 9110 §14.2, §15", "ECMA-119 §8.4 (descriptors)", "docs/design.md", "no citation",
+    ],
+)  # fmt: skip
+def test_what_is_there_resolves(checker, text):
+    assert checker.file("installer/x.py", f'"""{text}."""\n') == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("installer.md §1.9", "installer.md has no §1.9"),
+        ("installer.md §1.2 to §1.6", "installer.md has no §1.5, §1.6"),
+        ("installer.md §1.4 to §1.2", "§1.4 to §1.2 is no range"),
+        ("cluster.md §3", "cluster.md has no §3"),
+        ("cluster.md §2, §7", "cluster.md has no §7"),
+        ("gone.md §3", "gone.md: no such page"),
+        ("docs/gone.md", "docs/gone.md: no such page"),
+        ("§8", "installer.md has no §8"),
+        ("rule 13", "rule 13: not in installer.md §1.2"),
+        ("Rules 11 to 12", "rule 11: not in installer.md §1.2"),
+        ("§7, row 9", "installer.md §7 has no row 9"),
+        ("row 9", "row 9: of which section?"),
+        ("design.md, decision 2", "decision 2: not in design.md"),
+        ('design.md, "The lab"', 'design.md: no heading "The lab"'),
+        ("RFC 9110 §14.2 and installer.md §9", "installer.md has no §9"),
+        ("As cluster.md §2 has it.\n\nSee §1", "§1: of installer.md or of cluster.md, named before?"),
+    ],
+)
+def test_what_is_not_there_is_named(checker, text, why):
+    line = 1 + text.count("\n")
+    assert checker.file("installer/x.py", f'"""{text}."""\n') == [f"installer/x.py:{line}: {why}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "line"),
+    [
+        ("installer/x.py", "a = 1\nb = 2  # §9\n", 2),
+        ("installer/x.py", "# one\n# §9\na = 1\n", 2),
+        ("installer/x.py", 'def f():\n    """One.\n\n    Two (§9).\n    """\n', 4),
+        ("installer/x.py", 'print(f"see §9 of {a}")\n', 1),
+        ("installer/data/x.sh", "#!/bin/sh\necho hi\n# §9\n", 3),
+        ("installer/data/x.service", "[Unit]\nDescription=x §9\n", 2),
+        ("docs/x.md", "# X\n\ninstaller.md §9\n", 3),
+        ("docs/reference/installer.md", "# X\n\n| a | see §9 |\n", 3),
+        ("drivers/x.c", "/* installer.md §9 */\n", 1),
+    ],
+)
+def test_every_kind_of_file_is_searched(checker, path, text, line):
+    assert [problem.rpartition(":")[0] for problem in checker.file(path, text)] == [f"{path}:{line}"]
+
+
+def test_code_and_plain_strings_cite_nothing(checker):
+    text = 'rules = "rule 99"\nshell = """\n# row 99\n"""\n'
+    assert checker.file("installer/x.py", text) == []
+    assert checker.checked == 0
+
+
+def test_links_lead_to_files_and_headings(checker):
+    good = "[a](design.md) [b](design.md#the-house) [c](#here) [d](https://a.example/x#y)\n# Here\n"
+    (checker.library.root / "docs/x.md").write_text(good)
+    assert Checker(Library(checker.library.root)).file("docs/x.md", good) == []
+    bad = "[a](gone.md)\n\n[b](design.md#gone)\n\n```\n[c](gone.md)\n```\n"
+    assert checker.file("docs/x.md", bad) == [
+        "docs/x.md:1: link to gone.md: no such file",
+        "docs/x.md:3: link to design.md#gone: no such heading",
+    ]
+
+
+def test_anchors_are_those_of_github():
+    assert slug("2.2 `create` of a/b: it's [x](y.md)") == "22-create-of-ab-its-x"
+
+
+def test_contributing_has_the_pages_of_the_rooms():
+    told = re.findall(r"^\| `([\w/]+)` \| ([\w-]+\.md) \|$", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    assert dict(told) == ROOM_PAGES
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/reference").glob("[a-z]*.md")), ids=lambda page: page.name)
+def test_a_reference_page_says_where_its_facts_are_from(page):
+    """In its first paragraphs; and each repository that `KEY:path` names stands there with its key."""
+    text = page.read_text()
+    top = text[: text.index("\n## ", text.index("\n## ") + 1)] if text.count("\n## ") > 1 else text
+    assert re.search(r"(?i)sources|commits|run and measured|generator|documentation|where from", top)
+    used = set(re.findall(r"`([A-Z][A-Z0-9]{1,4}):[a-z][\w-]*/", text))
+    assert used <= set(re.findall(r"[`\"]([A-Z0-9]+)(?::`|\")", top))
