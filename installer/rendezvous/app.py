@@ -218,7 +218,8 @@ def _wrap(
             return await handler(service, request)
         except ServiceError as error:
             if not isinstance(error, Unauthorized):
-                log.info("%s %s: %d %s", request.method, request.path, error.status, error.reason)
+                level = logging.ERROR if error.status >= 500 else logging.INFO
+                log.log(level, "%s %s: %d %s", request.method, request.path, error.status, error.reason)
             body = error_body(error, request.path)
             answer = reply(body, error.status)
             if binary and "kind" in body:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class RendezvousError(Exception):
     """Base of everything that this package raises on purpose."""
@@ -75,6 +77,17 @@ class TooMany(ServiceError):
     """More requests, or more refused ones, from one address than are taken."""
 
     status = 429
+
+
+class StoreError(ServiceError):
+    """The database at ``path`` could not be opened, read or written; ``cause`` is what SQLite said."""
+
+    status = 503
+
+    def __init__(self, path: Path, done: str, cause: str) -> None:
+        super().__init__(f"the service's database {path} cannot be {done}: {cause}")
+        self.path = path
+        self.cause = cause
 
 
 class ConfigurationError(RendezvousError):
