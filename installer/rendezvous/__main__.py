@@ -71,6 +71,7 @@ def serve(
         store = Store(config.db_path)
     except StoreError as error:
         raise ConfigurationError("DB_PATH", str(error)) from None
+    prepare.sweep(config)
     engine = Engine(store, config, requirements)
     service = Service(engine, config, auth, prepare.generate)
     attach(service)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 import re
 import uuid
 from ipaddress import ip_address, ip_network
@@ -22,6 +23,7 @@ from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import Cluster, JsonMap, Manifest, Preparation
 from installer.rendezvous.redact import redact
 
+log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 T = cluster_states.Trigger
 PLAIN = (
@@ -282,22 +284,37 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
             engine.store.put_host(replace(host, bootstrap=True))
             engine.store.add_event(events.make("host_bootstrap_set", host=host))
         engine.store.add_event(events.make("cluster_prepare_installation_started", cluster=cluster))
+        # What an attempt before this one made is nothing that this one's hosts may get.
+        engine.store.delete_files(cluster_id)
         engine.trigger_cluster(cluster, T.INSTALL)
         engine.settle(cluster_id)
     return engine.store.cluster(cluster_id)
 
 
-def finish_preparation(engine: Engine, cluster_id: str, files: dict[str, bytes] | None, reason: str) -> None:
-    """Keep what the preparation made (None: it failed for ``reason``) and go on; late results are dropped."""
+def finish_preparation(
+    engine: Engine, cluster_id: str, attempt: str, files: dict[str, bytes] | None, reason: str
+) -> bool:
+    """Keep what an attempt's preparation made (None: it failed for ``reason``) and go on.
+
+    False, and nothing happens, when the cluster no longer waits for this attempt: it ran out of time, was cancelled or
+    reset, or was installed anew since. Raises NotFound, StoreError.
+    """
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
-        if cluster.status is not ClusterStatus.PREPARING:
-            return
+        if not awaited(cluster) or cluster.attempt != attempt:
+            log.info("cluster %s: what preparation attempt %s made came too late and is dropped", cluster_id, attempt)
+            return False
         for name, content in (files or {}).items():
             engine.store.put_file(cluster_id, name, content)
         status = "failed" if files is None else "success"
         engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
         engine.settle(cluster_id)
+    return True
+
+
+def awaited(cluster: Cluster) -> bool:
+    """Is this cluster's ignition still to be made?"""
+    return cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status == "not_started"
 
 
 def cancel(engine: Engine, cluster_id: str) -> Cluster:
@@ -314,7 +331,8 @@ def reset(engine: Engine, cluster_id: str) -> Cluster:
     """actions/reset. Raises Conflict when there is nothing to reset."""
     with engine.store.change():
         cluster = engine.trigger_cluster(engine.store.cluster(cluster_id), T.RESET)
-        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(), install_started_at=None))
+        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(), attempt="", install_started_at=None))
+        engine.store.delete_files(cluster_id)
         for host in engine.store.hosts(cluster_id=cluster_id):
             hosts.reset(engine, host)
         engine.store.add_event(events.make("cluster_installation_reset", cluster=cluster))

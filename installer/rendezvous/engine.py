@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -240,7 +241,12 @@ class Engine:
                 self.store.add_event(events.make("prepare_installation_failed", cluster=cluster, reason=outcome.info))
             cluster = replace(cluster, status_updated_at=stamp)
             if outcome.status is ClusterStatus.PREPARING:
-                cluster = replace(cluster, last_preparation=Preparation(), install_started_at=stamp)
+                cluster = replace(
+                    cluster,
+                    last_preparation=Preparation(),
+                    attempt=secrets.token_hex(8),
+                    install_started_at=stamp,
+                )
         cluster = replace(cluster, status=outcome.status, status_info=outcome.info, updated_at=stamp)
         self.store.put_cluster(cluster)
         return cluster

@@ -117,7 +117,7 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
             store.note_steps(
                 replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args})
             )
-    return steps.encode(plan)
+    return steps.encode(plan, host, view.cluster.attempt)
 
 
 def _matters(engine: Engine, before: Host, after: Host) -> bool:

@@ -150,6 +150,8 @@ class Cluster(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     validations_info: str = ""
     progress: ClusterProgress = ClusterProgress()
     last_preparation: Preparation = Preparation()
+    # Inside only: another with every actions/install; what an earlier attempt still sends is dropped.
+    attempt: str = ""
     monitored_operators: list[JsonMap] = []
     connectivity_majority_groups: str = ""
     ignored_host_validations: str = ""
@@ -227,6 +229,7 @@ _PRIVATE = {
     "clock_gap",
     "step_errors",
     "last_preparation",
+    "attempt",
     "image_key",
     "ui_settings",
     "olm_operators",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from ipaddress import ip_interface
 from typing import Any
 
 import msgspec
 
-from installer.rendezvous import connectivity, disks, events, host_states
+from installer.rendezvous import connectivity, disks, events, host_states, steps
 from installer.rendezvous import inventory as inv
 from installer.rendezvous.checks_network import machine_cidr_defined
 from installer.rendezvous.engine import Engine
@@ -20,6 +21,7 @@ from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
 from installer.rendezvous.model import Host
 from installer.rendezvous.networks import interfaces_of, machine_cidrs
 
+log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 T = StepType
 MEDIA_DISCONNECTED = 256
@@ -182,10 +184,9 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
         path = host.installation_disk_path
         return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": reason[:300]})
     if kind is T.IMAGES:
-        from installer.rendezvous.steps import images_needed
-
         images = [
-            {"name": name, "result": "failure", "error": reason[:300]} for name in images_needed(engine.view(host))
+            {"name": name, "result": "failure", "error": reason[:300]}
+            for name in steps.images_needed(engine.view(host))
         ]
         return replace(host, images_status=json.dumps(images))
     return host
@@ -217,10 +218,30 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: dict[str, An
     code = int(reply.get("exit_code") or 0)
     output, error = str(reply.get("output") or ""), str(reply.get("error") or "")
     try:
-        _apply(engine, infra_env_id, host_id, kind, code, output, error)
+        if not _is_late(engine, infra_env_id, host_id, kind, str(reply.get("step_id") or "")):
+            _apply(engine, infra_env_id, host_id, kind, code, output, error)
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         # A shape that nobody expected; the change was undone as a whole, so it cannot poison later judgements.
         raise BadRequest(f"the output of step {kind} cannot be understood: {problem!r}") from problem
+
+
+def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, step_id: str) -> bool:
+    """Does this answer belong to an attempt before the present one? Then the step is handed out again at once."""
+    if kind not in steps.OF_ATTEMPT:
+        return False
+    store = engine.store
+    host = store.host(infra_env_id, host_id)
+    attempt = store.cluster(host.cluster_id).attempt if host.cluster_id else ""
+    if step_id == steps.step_id(kind, host, attempt):
+        return False
+    log.info("host %s: the answer to step %s is of an earlier attempt and is dropped", host_id, step_id)
+    if kind.value in host.sent_steps:
+        # An agent that was busy with it has not begun anew.
+        sent = {name: at for name, at in host.sent_steps.items() if name != kind.value}
+        with store.change():
+            store.note_steps(replace(host, sent_steps=sent))
+        engine.abreast.pop((infra_env_id, host_id), None)
+    return True
 
 
 def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code: int, output: str, error: str) -> None:

@@ -18,7 +18,7 @@ from installer.rendezvous.checks_network import names_to_resolve
 from installer.rendezvous.clock import age
 from installer.rendezvous.enums import HostStatus, Role, StepType
 from installer.rendezvous.hostview import HostView, load_json, same_image
-from installer.rendezvous.model import Cluster
+from installer.rendezvous.model import Cluster, Host
 
 T = StepType
 H = HostStatus
@@ -66,6 +66,9 @@ LEAST_PAUSE = 10
 # Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
 HOSTS_PER_PAUSE = 10
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
+
+# What these come to belongs to one attempt to install: answers to those of an earlier one are dropped.
+OF_ATTEMPT = frozenset({T.INSTALL, T.DISK_SPEED, T.IMAGES})
 
 Args = list[str]
 Maker = Callable[[HostView], Args | None]
@@ -282,13 +285,24 @@ def plan(view: HostView, abreast: bool = False) -> Plan:
     return Plan(due, wait, post, compared and not due)
 
 
-def encode(plan: Plan) -> dict[str, Any]:
-    """The plan as the API's ``steps`` object; each step gets an id ``<type>-<8 hex>``."""
+def step_id(kind: StepType, host: Host, attempt: str) -> str:
+    """``<type>-<8 hex>``; of a step that belongs to an attempt, the same each time that it is handed out in it.
+
+    An agent that is asked again while it still works answers once, to the first of the two.
+    """
+    if kind not in OF_ATTEMPT:
+        return f"{kind.value}-{secrets.token_hex(4)}"
+    basis = "\0".join((attempt, host.id, host.registered_at or "", kind.value))
+    return f"{kind.value}-{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
+
+
+def encode(plan: Plan, host: Host, attempt: str) -> dict[str, Any]:
+    """The plan as the API's ``steps`` object."""
     return {
         "next_instruction_seconds": plan.wait,
         "post_step_action": plan.post,
         "instructions": [
-            {"step_type": kind.value, "step_id": f"{kind.value}-{secrets.token_hex(4)}", "args": args}
+            {"step_type": kind.value, "step_id": step_id(kind, host, attempt), "args": args}
             for kind, args in plan.steps
         ],
     }

@@ -430,3 +430,7 @@ class Store:
     def put_file(self, cluster_id: str, name: str, content: bytes) -> None:
         """Insert or replace a generated file."""
         self._write("INSERT OR REPLACE INTO files VALUES (?,?,?)", cluster_id, name, content)
+
+    def delete_files(self, cluster_id: str) -> None:
+        """Remove all generated files of a cluster."""
+        self._write("DELETE FROM files WHERE cluster_id=?", cluster_id)

@@ -73,7 +73,7 @@ def test_install_requests_name_the_roles(make: Make) -> None:
 
     clusters.install(fleet.world.engine, fleet.cluster_id)
     fleet.go(10)
-    clusters.finish_preparation(fleet.world.engine, fleet.cluster_id, {}, "")
+    fleet.world.prepared(fleet.cluster_id, {})
     roles = []
     for machine in fleet.machines:
         plan = steps.plan(fleet.world.engine.view(fleet.host(machine)))
@@ -340,7 +340,7 @@ def test_no_order_of_things_leaves_the_tables(
                     network.taken.clear()
                 elif what == "install":
                     clusters.install(world.engine, fleet.cluster_id)
-                    clusters.finish_preparation(world.engine, fleet.cluster_id, {}, "")
+                    world.prepared(fleet.cluster_id, {})
                 elif what == "cancel":
                     clusters.cancel(world.engine, fleet.cluster_id)
                 elif what == "reset":

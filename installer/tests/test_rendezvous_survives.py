@@ -106,7 +106,9 @@ def test_what_comes_twice_changes_nothing(tmp_path_factory: Any, sent: list[Any]
     answers: list[tuple[str, StepType, Any]] = []
     real = world.reply
 
-    def twice(infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = "") -> None:
+    def twice(
+        infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = "", step_id: str | None = None
+    ) -> None:
         real(infra_env_id, kind, output, code, host_id)
         after = (fleet.judgements(), len(world.store.events()))
         real(infra_env_id, kind, output, code, host_id)
