@@ -100,6 +100,9 @@ def _changes(body: JsonMap) -> dict[str, Any]:
     count = changes.get("control_plane_count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 5):
         raise BadRequest(f"control_plane_count must be 1 to 5, not {count!r}")
+    mode = changes.get("high_availability_mode")
+    if count is not None and mode is not None and (mode == "None") is not (count == 1):
+        raise BadRequest(f"high_availability_mode {mode} and control_plane_count {count} contradict each other")
     if "control_plane_count" in changes:
         changes["high_availability_mode"] = "None" if changes["control_plane_count"] == 1 else "Full"
     elif changes.get("high_availability_mode") == "None":

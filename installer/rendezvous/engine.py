@@ -173,7 +173,9 @@ class Engine:
         known = [(host, inventory) for host, inventory in members if inventory is not None]
         for host, inventory in known:
             if role_rules.is_bootstrap(inventory, self.settings.bootstrap_mac) and not host.bootstrap:
-                self.store.put_host(replace(host, bootstrap=True, role=Role.MASTER, suggested_role=Role.MASTER))
+                # A role that the user chose stays; sufficient-masters-count tells what is wrong with another.
+                role: Role = Role.MASTER if host.role is Role.AUTO else host.role
+                self.store.put_host(replace(host, bootstrap=True, role=role, suggested_role=role))
                 self.store.add_event(events.make("host_bootstrap_set", host=host))
         known = [(self.store.host(host.infra_env_id, host.id), inventory) for host, inventory in known]
         suggested = role_rules.suggest(cluster, known, self.requirements)

@@ -118,6 +118,15 @@ class ClientError(RendezvousError):
         self.detail = detail
 
 
+class DiskMissing(RendezvousError):
+    """The installation disk that was chosen for a host, by these hints, is not among its disks any more."""
+
+    def __init__(self, disk: str, hints: str) -> None:
+        super().__init__(f"the installation disk {disk} that was chosen ({hints}) is missing, waiting for it")
+        self.disk = disk
+        self.hints = hints
+
+
 class ManifestError(RendezvousError):
     """A manifest on the image cannot be used; ``path`` and ``rule`` say which and why."""
 

@@ -16,7 +16,7 @@ from installer.rendezvous.checks_network import machine_cidr_defined
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus, StepType
 from installer.rendezvous.errors import BadRequest
-from installer.rendezvous.host_states import PRE_INSTALL, PREPARE, UNBOUND
+from installer.rendezvous.host_states import PRE_INSTALL, UNBOUND
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
 from installer.rendezvous.model import Host
 from installer.rendezvous.networks import interfaces_of, machine_cidrs
@@ -26,7 +26,8 @@ replace = msgspec.structs.replace
 T = StepType
 MEDIA_DISCONNECTED = 256
 IMAGE_PULL_FAILED = 2
-ACCEPTS_INVENTORY = PRE_INSTALL | PREPARE | UNBOUND
+# Not while preparing: what is installed, and where to, was settled when the installation was asked for.
+ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
 
 def _object(output: str, step: str) -> Any:
@@ -43,33 +44,58 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
         raise BadRequest(f"the inventory cannot be read: {error}") from None
     if host.status not in ACCEPTS_INVENTORY:
         return host
-    if inventory.hostname in FORBIDDEN_HOSTNAMES or not inventory.hostname:
-        mac = next((nic.mac_address for nic in inventory.interfaces if nic.mac_address), host.id)
-        inventory = replace(inventory, hostname=mac.lower().replace(":", "-"))
+    own = inventory.hostname
+    if own in FORBIDDEN_HOSTNAMES or not own:
+        inventory = replace(inventory, hostname=_made_name(host, inventory))
     view = engine.view(replace(host, inventory=inv.encode(inventory)))
     need = view.needs(None).disk_size_gb
     inventory = disks.judge(inventory, need, view.machine_cidrs)
+    known = host
     host = replace(
         host,
         inventory=inv.encode(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
         disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
     )
-    return _keep_disk(host, inventory)
+    if own != host.requested_hostname == inventory.hostname != known.requested_hostname:
+        engine.store.add_event(events.make("host_name_made", host=host, own=own, made=inventory.hostname))
+    return _installation_disk(engine, host, inventory)
+
+
+def _made_name(host: Host, inventory: inv.Inventory) -> str:
+    """A name for a host that calls itself as all do before they have one."""
+    mac = next((nic.mac_address for nic in inventory.interfaces if nic.mac_address), host.id)
+    return mac.lower().replace(":", "-")
 
 
 def _usable(disk: inv.Disk) -> bool:
     return not disk.is_installation_media and disk.installation_eligibility.eligible
 
 
-def _keep_disk(host: Host, inventory: inv.Inventory) -> Host:
-    """The user's disk stays while it exists; the service's own choice is made anew."""
+def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
+    """What a user or a hint chose stays, whatever is found: has-min-valid-disks tells when it cannot be installed on.
+
+    The service's own choice stays while it can be installed on, and is made anew otherwise, which is told.
+    """
+    if host.user_disk:
+        return host
     known = disks.find(inventory, host.installation_disk_id)
-    if known is not None and (host.user_disk or known.installation_eligibility.eligible):
+    if known is not None and known.installation_eligibility.eligible:
         return host
     chosen = disks.choose(inventory)
     name = chosen.id if chosen else ""
-    return replace(host, installation_disk_id=name, installation_disk_path=name, user_disk=False)
+    if host.installation_disk_id and name != host.installation_disk_id:
+        reasons = known.installation_eligibility.not_eligible_reasons if known else ["it is gone"]
+        engine.store.add_event(
+            events.make(
+                "host_installation_disk_changed",
+                host=host,
+                before=host.installation_disk_id,
+                after=name or "none",
+                reason=", ".join(reasons),
+            )
+        )
+    return replace(host, installation_disk_id=name, installation_disk_path=name)
 
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:
@@ -206,6 +232,7 @@ def _fill_machine_network(engine: Engine, host: Host) -> None:
                 if gateway in item.network:
                     network = {"cidr": str(item.network), "cluster_id": view.cluster.id}
                     engine.store.put_cluster(replace(view.cluster, machine_networks=[network]))
+                    engine.store.add_event(events.make("cluster_machine_network_set", host=host, cidr=network["cidr"]))
                     return
 
 

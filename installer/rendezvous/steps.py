@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import networks
+from installer.rendezvous import disks, networks
 from installer.rendezvous.checks_network import names_to_resolve
 from installer.rendezvous.clock import age
 from installer.rendezvous.enums import HostStatus, Role, StepType
@@ -156,6 +156,16 @@ def installer_args(view: HostView) -> list[str]:
     return args
 
 
+def _to_format(view: HostView) -> list[str]:
+    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called."""
+    skipped = [item for item in view.host.skip_formatting_disks.split(",") if item]
+    left = [disks.find(view.inventory, item) for item in skipped] if view.inventory else []
+    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and path not in skipped]
+    if view.inventory is None:
+        return paths
+    return [path for path in paths if disks.find(view.inventory, path) not in (None, *left)]
+
+
 def _install(view: HostView) -> Args | None:
     host, cluster = view.host, view.cluster
     role = Role.BOOTSTRAP if host.bootstrap else view.role
@@ -170,11 +180,7 @@ def _install(view: HostView) -> Args | None:
         "installer_image": view.settings.installer_image,
         "control_plane_count": cluster.control_plane_count,
         "check_cvo": True,
-        "disks_to_format": [
-            path
-            for path in host.disks_to_be_formatted.split(",")
-            if path and path not in host.skip_formatting_disks.split(",")
-        ],
+        "disks_to_format": _to_format(view),
         "openshift_version": cluster.openshift_version,
         "installer_args": _dump(installer_args(view)),
         "skip_installation_disk_cleanup": False,
