@@ -145,6 +145,7 @@ class Service:
 
     async def tick(self) -> None:
         """One round of the monitor: time alone may change a state."""
+        self.engine.keep_time()
         for cluster in self.engine.store.clusters():
             if not self.engine.is_calm(cluster.id):
                 with self.engine.store.change():

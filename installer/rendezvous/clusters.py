@@ -16,7 +16,7 @@ import msgspec
 from installer.rendezvous import cluster_states, diskencryption, events, hosts, roles
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
-from installer.rendezvous.clock import now_text
+from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, Role
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
@@ -122,7 +122,7 @@ def register(engine: Engine, body: JsonMap) -> Cluster:
     for key in ("name", "openshift_version", "pull_secret"):
         if not body.get(key):
             raise BadRequest(f"{key} is required")
-    stamp = now_text()
+    stamp = to_text(engine.clock())
     identity = str(uuid.uuid4())
     changes = _changes(body)
     changes.setdefault("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 23}])
@@ -347,7 +347,7 @@ def complete(engine: Engine, cluster_id: str, success: bool, reason: str) -> Clu
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         cluster = engine.trigger_cluster(cluster, T.COMPLETE if success else T.FAIL, reason=reason)
-        cluster = replace(cluster, install_completed_at=now_text())
+        cluster = replace(cluster, install_completed_at=to_text(engine.clock()))
         engine.store.put_cluster(cluster)
         name = "cluster_installation_completed" if success else "cluster_installation_failed"
         engine.store.add_event(events.make(name, cluster=cluster, reason=reason))

@@ -50,6 +50,10 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
         "warning",
         "Host {host}: the installation disk that the service chose is {after} now, it was {before} ({reason})",
     ),
+    "service_clock_set": (
+        "warning",
+        "The service's clock was set {way} by {seconds} s; time-outs count on as before",
+    ),
     "host_name_made": ("info", "Host {host}: calls itself {own!r}, which cannot be used, and is named {made}"),
     "cluster_machine_network_set": ("info", "Machine network {cidr} was taken from the default route of host {host}"),
     "host_step_failed": ("error", "Host {host}: step {step} failed: {reason}"),

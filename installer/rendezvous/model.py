@@ -210,6 +210,14 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     props: str = ""
 
 
+class Anchor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One moment by the monotonic clock (s since the machine's start ``boot``) and by the wall clock (RFC 3339)."""
+
+    boot: str
+    monotonic: float
+    wall: str
+
+
 class Manifest(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A manifest given to or made by the service; folder is ``manifests`` or ``openshift``."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from installer.rendezvous.errors import NotFound, StoreError
-from installer.rendezvous.model import Cluster, Event, Host, InfraEnv, Manifest
+from installer.rendezvous.model import Anchor, Cluster, Event, Host, InfraEnv, Manifest
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS clusters (id TEXT PRIMARY KEY, doc BLOB NOT NULL);
@@ -29,6 +29,7 @@ CREATE TABLE IF NOT EXISTS manifests (cluster_id TEXT NOT NULL, folder TEXT NOT 
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS files (cluster_id TEXT NOT NULL, name TEXT NOT NULL, content BLOB NOT NULL,
     PRIMARY KEY (cluster_id, name));
+CREATE TABLE IF NOT EXISTS anchor (id INTEGER PRIMARY KEY CHECK (id = 1), doc BLOB NOT NULL);
 """
 
 Key = tuple[str, str]
@@ -434,3 +435,12 @@ class Store:
     def delete_files(self, cluster_id: str) -> None:
         """Remove all generated files of a cluster."""
         self._write("DELETE FROM files WHERE cluster_id=?", cluster_id)
+
+    def anchor(self) -> Anchor | None:
+        """When the service last noted the time; None before it ever did."""
+        row = self._db.execute("SELECT doc FROM anchor").fetchone()
+        return msgspec.json.decode(row[0], type=Anchor) if row else None
+
+    def put_anchor(self, anchor: Anchor) -> None:
+        """Note the time."""
+        self._write("INSERT OR REPLACE INTO anchor VALUES (1, ?)", msgspec.json.encode(anchor))

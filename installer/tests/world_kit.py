@@ -18,6 +18,7 @@ from installer.rendezvous import (
     settings,
     steps,
 )
+from installer.rendezvous.clock import SteadyClock
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import StepType
 from installer.rendezvous.model import Host
@@ -27,14 +28,20 @@ from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventor
 HOST_ID = "00000000-0000-4000-8000-000000000001"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.at = datetime.now(UTC)
+class Clock(SteadyClock):
+    """Wall and monotonic clock as tests turn them; called, it is the service's own time."""
 
-    def __call__(self) -> datetime:
-        return self.at
+    def __init__(self) -> None:
+        self.at, self.passed = datetime.now(UTC), 1000.0
+        super().__init__(lambda: self.at, lambda: self.passed)
 
     def go(self, seconds: float) -> None:
+        """Time passes."""
+        self.at += timedelta(seconds=seconds)
+        self.passed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
         self.at += timedelta(seconds=seconds)
 
 
