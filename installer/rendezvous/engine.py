@@ -91,9 +91,8 @@ class Engine:
             log.error("the clock was set, which cannot be noted: %s", error)
             return
         if jump:
+            # All that is judged by time has changed with it, and is judged anew.
             self.since += timedelta(seconds=jump)
-            self._calm.clear()
-            self.ledger.forget()
 
     # views
 

@@ -15,7 +15,7 @@ from installer.rendezvous.app import Service
 from installer.rendezvous.auth import Authenticator
 from installer.rendezvous.clock import SteadyClock, age, moved, to_text
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import ClusterStatus, HostStatus
+from installer.rendezvous.enums import ClusterStatus
 from installer.rendezvous.store import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import make_keys
@@ -268,6 +268,21 @@ def test_drawn_for_hours_is_not_set(tmp_path: Path) -> None:
     world.clock.jump(60)
     restart(world)
     assert told(world) == ["The service's clock was set forward by 60 s; time-outs count on as before"]
+    world.store.close()
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_what_was_told_once_is_not_told_again(tmp_path: Path, jump: float) -> None:
+    world, fleet = installing(tmp_path)
+    go(world, fleet, 60, every=30)
+    world.clock.jump(jump)
+    world.engine.keep_time()
+    before = fleet.judgements()
+    world.clock.go(30)
+    restart(world)
+    assert len(told(world)) == 1
+    fleet.tick()
+    assert fleet.judgements() == before
     world.store.close()
 
 
