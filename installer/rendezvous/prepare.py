@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -57,11 +58,12 @@ class Job:
     settings: Settings
     # Set when nobody waits for the result any more: the program is ended then.
     stop: threading.Event = field(default_factory=threading.Event)
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
     def work(self) -> Path:
-        """A folder of this attempt's own: an earlier one may still be running."""
-        return _attempts(self.settings) / self.cluster.id / (self.cluster.attempt or "0")
+        """A folder of this job's own: the program of another, even of a service that was killed, may still run."""
+        return _attempts(self.settings) / self.cluster.id / self.name
 
     @property
     def release(self) -> str:
