@@ -6,6 +6,7 @@ image that they come from. Those that nobody runs go, but for the last: a progra
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -51,11 +52,11 @@ def installer(folder: Path, image: str, extract: Callable[[Path], object]) -> It
 
 
 def _whole(place: Path, extract: Callable[[Path], object]) -> Path:
-    from filelock import FileLock
-
     place.mkdir(parents=True, exist_ok=True, mode=0o700)
     program = place / NAME
-    with FileLock(place / ".lock"):
+    # Not filelock's: the service's image has no more packages than it needs.
+    with (place / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         if program.is_file():
             return program
         partial = place / ".partial"

@@ -84,8 +84,7 @@ class Stability:
     """Which operators have not been progressing for ``period`` seconds.
 
     lastTransitionTime tells it, by the cluster's own clock, or having watched that long without a change. This
-    machine's
-    wall clock has no say: it may be hours away from the cluster's, and be set at any time.
+    machine's wall clock has no say: it may be hours away from the cluster's, and be set at any time.
     """
 
     period: float
