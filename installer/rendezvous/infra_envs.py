@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import events
+from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.errors import BadRequest, Conflict
@@ -25,8 +25,6 @@ PLAIN = (
 # As the specification has it.
 KERNEL_ARGUMENT = re.compile(r'(?:[^ \t\n\r"]+|"[^"]*")+')
 IMAGE_TYPES = ("full-iso", "minimal-iso")
-# arm64 is another name of aarch64, by which images are called.
-ARCHITECTURES = {name: name for name in ("x86_64", "aarch64", "ppc64le", "s390x")} | {"arm64": "aarch64"}
 
 
 def _fields(body: JsonMap) -> dict[str, Any]:
@@ -34,9 +32,9 @@ def _fields(body: JsonMap) -> dict[str, Any]:
     fields: dict[str, Any] = {key: body[key] for key in PLAIN if body.get(key) is not None}
     if "cpu_architecture" in fields:
         given = fields["cpu_architecture"]
-        if not isinstance(given, str) or given not in ARCHITECTURES:
-            raise BadRequest(f"cpu_architecture {given!r} is not one of {', '.join(ARCHITECTURES)}")
-        fields["cpu_architecture"] = ARCHITECTURES[given]
+        if not isinstance(given, str) or given not in architectures.NAMES:
+            raise BadRequest(f"cpu_architecture {given!r} is not one of {', '.join(architectures.NAMES)}")
+        fields["cpu_architecture"] = architectures.NAMES[given]
     kind = body.get("image_type")
     if kind is not None:
         if kind not in IMAGE_TYPES:
@@ -86,16 +84,14 @@ def _built(fields: dict[str, Any]) -> InfraEnv:
 
 def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
     """Is it the cluster's, and does the release offer it? Raises BadRequest."""
-    from installer.rendezvous import payload
-
     if infra_env.cluster_id:
         cluster = engine.store.cluster(infra_env.cluster_id)
-        theirs = ARCHITECTURES.get(cluster.cpu_architecture, cluster.cpu_architecture)
+        theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
         if theirs not in ("", "multi", infra_env.cpu_architecture):
             raise BadRequest(
                 f"cpu_architecture {infra_env.cpu_architecture} does not match that of cluster {cluster.name}, {theirs}"
             )
-    payload.check_architecture(engine.settings, infra_env.cpu_architecture)
+    architectures.check_known(engine.settings, infra_env.cpu_architecture)
 
 
 def register(engine: Engine, body: JsonMap) -> InfraEnv:

@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from installer.create import base_iso
 from installer.create.cache import os_override
@@ -14,13 +13,11 @@ from installer.errors import FileNotInImage, InstallerError, NotPublished
 from installer.ignition.live import IMAGE_VARIABLES
 from installer.release.access import RegistryAccess
 from installer.release.payload import Release
-from installer.rendezvous import installconfig
+from installer.rendezvous import architectures, installconfig
 from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
-
-GOARCH = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 @dataclass(frozen=True)
@@ -32,39 +29,15 @@ class Payload:
     iso: Path
 
 
-def _kept(settings: Settings) -> Path:
-    return settings.work_dir / "release.json"
-
-
-def _read(settings: Settings) -> dict[str, Any]:
-    """What an earlier run found for the same release: release, version, architecture, images, isos by architecture."""
-    try:
-        data = json.loads(_kept(settings).read_text())
-        known = data if data["release"] == settings.release_image and isinstance(data["isos"], dict) else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return {key: known[key] for key in ("version", "architecture", "images", "isos") if key in known}
-
-
 def known(settings: Settings, architecture: str | None = None) -> Payload | None:
     """What an earlier run found for the same release, if the ISO (None: any architecture's) is still there."""
-    data = _read(settings)
+    data = architectures.notes(settings)
     try:
         isos = [Path(iso) for name, iso in data["isos"].items() if architecture in (None, name)]
         found = [Payload(str(data["version"]), dict(data["images"]), iso) for iso in isos if iso.is_file()]
     except (KeyError, TypeError, ValueError):
         return None
     return found[0] if found else None
-
-
-def check_architecture(settings: Settings, architecture: str) -> None:
-    """Can the service's release run on this architecture, as far as it has been read? Raises BadRequest."""
-    _check(settings.release_image, str(_read(settings).get("architecture", "")), architecture)
-
-
-def _check(release: str, found: str, architecture: str) -> None:
-    if found not in ("", "multi", GOARCH.get(architecture, architecture)):
-        raise BadRequest(f"cpu_architecture {architecture}: release {release} is for {found} only")
 
 
 def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
@@ -88,10 +61,10 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             pull_secret=infra_env.pull_secret,
             registries_conf_file=conf,
             trust_bundle=bundle,
-            architecture=GOARCH.get(wanted, wanted),
+            architecture=architectures.GOARCH.get(wanted, wanted),
         ) as access:
             release = Release(settings.release_image, access)
-            _check(settings.release_image, release.architecture, wanted)
+            architectures.check(settings.release_image, release.architecture, wanted)
             images = {name: release.image_for(tag) for name, tag in IMAGE_VARIABLES.items()}
             iso = override or base_iso.base_iso(release, wanted)
             found = Payload(release.version, images, iso)
@@ -100,7 +73,7 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
         if isinstance(error.__cause__, FileNotInImage | NotPublished):
             raise BadRequest(f"cpu_architecture {wanted}: {error}") from error
         raise PrepareError(f"read release {settings.release_image}", str(error)) from error
-    isos = {**_read(settings).get("isos", {}), wanted: str(iso)}
+    isos = {**architectures.notes(settings).get("isos", {}), wanted: str(iso)}
     text = json.dumps(
         {
             "release": settings.release_image,
@@ -110,9 +83,9 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             "isos": isos,
         }
     )
-    partial = _kept(settings).with_suffix(f".{os.getpid()}")
+    partial = architectures.notes_file(settings).with_suffix(f".{os.getpid()}")
     partial.write_text(text)
-    partial.replace(_kept(settings))
+    partial.replace(architectures.notes_file(settings))
     return found
 
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from installer.release.access import registries_conf
-from installer.rendezvous import client_manifests, clusters, infra_envs, payload
+from installer.rendezvous import architectures, client_manifests, clusters, infra_envs, payload
 from installer.rendezvous.discovery import DiscoveryImages
 from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import InfraEnv
@@ -139,11 +139,11 @@ def test_a_release_of_one_architecture_has_none_for_another(place: Place, standa
             assert caught.value.reason == words
         if not turn:
             # Not before the release was read does the service know.
-            payload.check_architecture(settings, "aarch64")
+            architectures.check_known(settings, "aarch64")
             maker.file(env(place, "x86_64"), "full.iso")
-    payload.check_architecture(settings, "x86_64")
+    architectures.check_known(settings, "x86_64")
     with pytest.raises(BadRequest) as caught:
-        payload.check_architecture(settings, "aarch64")
+        architectures.check_known(settings, "aarch64")
     assert caught.value.reason == words
 
 
@@ -176,7 +176,7 @@ def test_notes_that_cannot_be_used_are_none(tmp_path: Path, content: str) -> Non
     settings = Settings(work_dir=tmp_path)
     assert payload.known(settings, "x86_64") is None
     assert payload.known(settings) is None
-    payload.check_architecture(settings, "aarch64")
+    architectures.check_known(settings, "aarch64")
 
 
 # infra-envs
