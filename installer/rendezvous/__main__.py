@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from installer.rendezvous import hwreqs, settings
-from installer.rendezvous.errors import ConfigurationError
+from installer.rendezvous.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from installer.rendezvous.app import Service
@@ -67,7 +67,12 @@ def serve(
     elif config.base_url.startswith("https:"):
         raise ConfigurationError("HTTPS_CERT_FILE, HTTPS_KEY_FILE", "are needed for an https SERVICE_BASE_URL")
     auth = Authenticator(config.auth_type, config.public_key_pem)
-    engine = Engine(Store(config.db_path), config, requirements)
+    try:
+        store = Store(config.db_path)
+    except StoreError as error:
+        raise ConfigurationError("DB_PATH", str(error)) from None
+    prepare.sweep(config)
+    engine = Engine(store, config, requirements)
     service = Service(engine, config, auth, prepare.generate)
     attach(service)
     app = build(service)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +16,7 @@ from aiohttp import web
 from installer.rendezvous import clusters, prepare, signing
 from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import ClusterStatus, HostStatus
+from installer.rendezvous.enums import HostStatus
 from installer.rendezvous.errors import (
     BadRequest,
     Invalid,
@@ -23,6 +24,7 @@ from installer.rendezvous.errors import (
     PrepareError,
     RendezvousError,
     ServiceError,
+    StoreError,
     TooLarge,
     TooMany,
     Unauthorized,
@@ -81,7 +83,8 @@ class Service:
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
         # Whoever guesses at tokens is slowed down long before anything is found.
         self.refusals = Bucket(1.0, 30.0)
-        self.preparing: dict[str, asyncio.Task[None]] = {}
+        # By (cluster, attempt): what makes its ignition, and what ends that.
+        self.preparing: dict[tuple[str, str], tuple[asyncio.Task[None], threading.Event]] = {}
         # Those who look at the page; None until somebody does.
         self.viewers: Viewers | None = None
 
@@ -91,34 +94,58 @@ class Service:
         self.engine.adopt(settings)
 
     def start_preparations(self) -> None:
-        """Start generating ignition for every cluster that is preparing and has none: also after a restart."""
-        for cluster in self.engine.store.clusters():
-            wanted = cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status == "not_started"
-            if wanted and cluster.id not in self.preparing:
-                self.preparing[cluster.id] = asyncio.create_task(self._prepare(cluster.id))
+        """Start generating ignition for every attempt that waits for it, also after a restart; end those of before."""
+        wanted = {(item.id, item.attempt) for item in self.engine.store.clusters() if clusters.awaited(item)}
+        for attempt, (_, stop) in self.preparing.items():
+            if attempt not in wanted:
+                stop.set()
+        for attempt in wanted - self.preparing.keys():
+            job = self._job(attempt[0])
+            self.preparing[attempt] = asyncio.create_task(self._prepare(attempt, job)), job.stop
 
-    async def _prepare(self, cluster_id: str) -> None:
+    def _job(self, cluster_id: str) -> prepare.Job:
         store = self.engine.store
-        cluster = store.cluster(cluster_id)
-        hosts = store.hosts(cluster_id=cluster_id)
         infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster_id), None)
-        job = prepare.Job(cluster, infra_env, hosts, store.manifests(cluster_id), self.settings)
-        files: dict[str, bytes] | None = None
-        reason = ""
+        hosts, manifests = store.hosts(cluster_id=cluster_id), store.manifests(cluster_id)
+        return prepare.Job(store.cluster(cluster_id), infra_env, hosts, manifests, self.settings)
+
+    def stop_preparations(self) -> None:
+        """End what is under way: the service ends, and the next one begins anew."""
+        for task, stop in self.preparing.values():
+            stop.set()
+            task.cancel()
+
+    async def _prepare(self, attempt: tuple[str, str], job: prepare.Job) -> None:
         try:
-            files = await asyncio.to_thread(self.generate, job)
-        except PrepareError as error:
-            reason = str(error)
-            log.error("cluster %s: %s", cluster_id, reason)
-        except Exception as error:
-            reason = f"internal error while preparing: {error}"
-            log.exception("cluster %s: preparation failed", cluster_id)
+            files, reason = await self._generated(job)
+            # What could not be kept is kept as soon as it can be, if it is still waited for.
+            while not job.stop.is_set():
+                try:
+                    clusters.finish_preparation(self.engine, *attempt, files, reason)
+                    break
+                except StoreError as error:
+                    log.error("cluster %s: what was prepared cannot be kept: %s", attempt[0], error)
+                    await asyncio.sleep(self.settings.monitor_seconds)
+        except NotFound:
+            log.info("cluster %s went while it was prepared", attempt[0])
         finally:
-            self.preparing.pop(cluster_id, None)
-        clusters.finish_preparation(self.engine, cluster_id, files, reason)
+            del self.preparing[attempt]
+
+    async def _generated(self, job: prepare.Job) -> tuple[dict[str, bytes] | None, str]:
+        """(files, "") or (None, what failed)."""
+        cluster_id = job.cluster.id
+        try:
+            return await asyncio.to_thread(self.generate, job), ""
+        except PrepareError as error:
+            log.error("cluster %s: %s", cluster_id, error)
+            return None, str(error)
+        except Exception as error:
+            log.exception("cluster %s: preparation failed", cluster_id)
+            return None, f"internal error while preparing: {error}"
 
     async def tick(self) -> None:
         """One round of the monitor: time alone may change a state."""
+        self.engine.keep_time()
         for cluster in self.engine.store.clusters():
             if not self.engine.is_calm(cluster.id):
                 with self.engine.store.change():
@@ -218,7 +245,8 @@ def _wrap(
             return await handler(service, request)
         except ServiceError as error:
             if not isinstance(error, Unauthorized):
-                log.info("%s %s: %d %s", request.method, request.path, error.status, error.reason)
+                level = logging.ERROR if error.status >= 500 else logging.INFO
+                log.log(level, "%s %s: %d %s", request.method, request.path, error.status, error.reason)
             body = error_body(error, request.path)
             answer = reply(body, error.status)
             if binary and "kind" in body:
@@ -301,6 +329,7 @@ def build(service: Service) -> web.Application:
     async def stop(app: web.Application) -> None:
         for task in app[_MONITOR]:
             task.cancel()
+        service.stop_preparations()
 
     async def let_viewers_go(app: web.Application) -> None:
         # Their streams have no end of their own, and the server waits for requests under way.

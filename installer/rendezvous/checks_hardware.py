@@ -65,18 +65,40 @@ def min_memory(view: HostView, inventory: Inventory) -> Verdict:
     return OK, f"Sufficient memory: found {found} MiB, {need} MiB needed"
 
 
-def min_disks(view: HostView, inventory: Inventory) -> Verdict:
-    """At least one disk that may be installed on?"""
-    if disks.eligible(inventory):
-        return OK, "Sufficient disk capacity"
-    seen = "; ".join(
+def _seen(inventory: Inventory) -> str:
+    return "; ".join(
         f"{disk.path or disk.name} ({', '.join(disk.installation_eligibility.not_eligible_reasons)})"
         for disk in inventory.disks
     )
+
+
+def _chosen_disk(view: HostView, inventory: Inventory) -> Verdict | None:
+    """What is wrong with the installation disk that a user or a hint chose; it is never replaced by another."""
+    name = view.host.installation_disk_id
+    if not view.host.user_disk:
+        return None
+    disk = disks.find(inventory, name)
+    if disk is None:
+        found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
+        return BAD, f"The chosen installation disk {name} is not among the host's disks: {found or 'it has none'}"
+    if not disk.installation_eligibility.eligible:
+        reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
+        return BAD, f"The chosen installation disk {name} cannot be installed on: {reasons}"
+    return None
+
+
+def min_disks(view: HostView, inventory: Inventory) -> Verdict:
+    """At least one disk that may be installed on, and the chosen one among them?"""
+    wrong = _chosen_disk(view, inventory)
+    if wrong is not None:
+        return wrong
+    if disks.eligible(inventory):
+        return OK, "Sufficient disk capacity"
     need = view.needs(Role.AUTO).disk_size_gb
     return (
         BAD,
-        f"No eligible disks were found, a disk of at least {need} GB is needed: {seen or 'the host has no disks'}",
+        f"No eligible disks were found, a disk of at least {need} GB is needed: "
+        f"{_seen(inventory) or 'the host has no disks'}",
     )
 
 

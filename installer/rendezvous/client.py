@@ -17,7 +17,7 @@ from installer.rendezvous import client_manifests as cm
 from installer.rendezvous import hints as hint_rules
 from installer.rendezvous import settings
 from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import ClientError, ConfigurationError, ManifestError, RendezvousError
+from installer.rendezvous.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
 from installer.rendezvous.restclient import RestClient
 
 log = logging.getLogger("agent-installer-client")
@@ -42,6 +42,8 @@ class Client:
         self.env = env
         self.sleep = sleep
         self._fenced: set[tuple[str, str]] = set()  # the API never shows such credentials
+        # Hosts whose disk was chosen by the hints: it is not chosen a second time.
+        self._chosen: set[str] = set()
         config = settings.load({key: env[key] for key in ("RELEASE_IMAGES", "OPENSHIFT_VERSION") if key in env})
         self.release = env.get("OPENSHIFT_INSTALL_RELEASE_IMAGE") or env.get("RELEASE_IMAGE") or config.release_image
         self.version = config.openshift_version
@@ -135,7 +137,11 @@ class Client:
                 which = f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
                 failures[config.name] = f"host with {which} has not registered yet"
                 continue
-            changes = _changes(found, config)
+            try:
+                changes = _changes(found, config, str(found["id"]) in self._chosen)
+            except DiskMissing as missing:
+                failures[config.name] = str(missing)
+                continue
             fenced = (config.name, str(found["id"]))
             if config.fencing and fenced not in self._fenced:
                 changes["fencing_credentials"] = dict(config.fencing)
@@ -147,6 +153,8 @@ class Client:
                 failures[config.name] = _explain(error, changes, config)
             else:
                 self._fenced.add(fenced)
+                if "disks_selected_config" in changes:
+                    self._chosen.add(str(found["id"]))
         return failures
 
     def _write_failures(self, failures: Mapping[str, str]) -> None:
@@ -174,18 +182,28 @@ def _is_meant(host: Mapping[str, Any], config: cm.HostConfig) -> bool:
     return bool(config.macs & _macs(host))
 
 
-def _changes(host: Mapping[str, Any], config: cm.HostConfig) -> dict[str, Any]:
-    """What a PATCH has to change; empty for a host that is as it should be."""
+def _changes(host: Mapping[str, Any], config: cm.HostConfig, chosen: bool) -> dict[str, Any]:
+    """What a PATCH has to change; empty for a host that is as it should be. ``chosen``: the hints have had their say.
+
+    Raises DiskMissing when the disk that was chosen for the host is not there: no other takes its place.
+    """
     changes: dict[str, Any] = {}
     if config.role and host.get("role") != config.role:
         changes["host_role"] = config.role
     if config.hints:
         disks = _inventory(host).get("disks") or []
-        current = next((disk for disk in disks if disk.get("id") == host.get("installation_disk_id")), None)
-        if current is None or not hint_rules.matches(current, config.hints):
-            chosen = hint_rules.choose(disks, config.hints)
-            changes["disks_selected_config"] = [{"id": chosen, "role": "install"}]
+        name = host.get("installation_disk_id")
+        current = next((disk for disk in disks if name and name in _names(disk)), None)
+        # The service itself chooses among what is there only.
+        if name and disks and current is None:
+            raise DiskMissing(str(name), hint_rules.describe(config.hints))
+        if not chosen and (current is None or not hint_rules.matches(current, config.hints)):
+            changes["disks_selected_config"] = [{"id": hint_rules.choose(disks, config.hints), "role": "install"}]
     return changes
+
+
+def _names(disk: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(disk.get(key) for key in ("id", "path", "by_id", "by_path"))
 
 
 def _explain(error: ClientError, changes: Mapping[str, Any], config: cm.HostConfig) -> str:

@@ -79,6 +79,10 @@ def _proxy(spec: Mapping[str, Any]) -> dict[str, str]:
     return {names[key]: str(value) for key, value in given.items() if key in names and value}
 
 
+def _architecture(manifests: Manifests) -> str:
+    return str((manifests.infra_env.get("spec") or {}).get("cpuArchitecture") or "x86_64")
+
+
 def cluster_params(manifests: Manifests, release_image: str, version: str) -> dict[str, Any]:
     """cluster-create-params from the manifests."""
     spec = manifests.cluster_install.get("spec") or {}
@@ -96,6 +100,7 @@ def cluster_params(manifests: Manifests, release_image: str, version: str) -> di
         "pull_secret": manifests.pull_secret,
         "ssh_public_key": spec.get("sshPublicKey", ""),
         "control_plane_count": masters,
+        "cpu_architecture": _architecture(manifests),
         "platform": {"type": platform},
         "network_type": networking.get("networkType") or "OVNKubernetes",
         "user_managed_networking": networking.get("userManagedNetworking", platform in ("none", "external")),
@@ -167,7 +172,7 @@ def infra_env_params(manifests: Manifests, cluster_id: str, image_type: str, ver
         "pull_secret": manifests.pull_secret,
         "ssh_authorized_key": spec.get("sshAuthorizedKey", ""),
         "image_type": image_type,
-        "cpu_architecture": spec.get("cpuArchitecture") or "x86_64",
+        "cpu_architecture": _architecture(manifests),
         "additional_ntp_sources": ",".join(spec.get("additionalNTPSources") or []),
         "additional_trust_bundle": spec.get("additionalTrustBundle") or "",
     }

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def now() -> datetime:
@@ -25,3 +30,40 @@ def age(text: str | None, at: datetime) -> float:
     if not text:
         return float("inf")
     return (at - datetime.fromisoformat(text)).total_seconds()
+
+
+def moved(text: str | None, seconds: float) -> str | None:
+    """The RFC 3339 text of so many seconds later; what is no time stays."""
+    return to_text(datetime.fromisoformat(text) + timedelta(seconds=seconds)) if text else text
+
+
+class SteadyClock:
+    """Time that goes on as the monotonic clock does, whatever the wall clock is set to, until it is told to follow.
+
+    Ages and time-outs are counted by it (timekeeping.py): a wall clock that is set, as NTP does soon after a live
+    system's start, is no time that has passed.
+    """
+
+    def __init__(self, wall: Callable[[], datetime] = now, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall
+        self.monotonic = monotonic
+        self._since, self._at = monotonic(), wall()
+
+    def __call__(self) -> datetime:
+        return self._at + timedelta(seconds=self.monotonic() - self._since)
+
+    def ahead(self) -> float:
+        """Seconds that the wall clock is ahead of this one."""
+        return (self._wall() - self()).total_seconds()
+
+    def follow(self, seconds: float) -> None:
+        """Go on so many seconds later."""
+        self._at += timedelta(seconds=seconds)
+
+    @property
+    def boot(self) -> str:
+        """Which start of the machine the monotonic clock counts from; empty where that cannot be known."""
+        try:
+            return BOOT_ID.read_text(encoding="ascii").strip()
+        except OSError:
+            return ""

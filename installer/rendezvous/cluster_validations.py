@@ -191,6 +191,11 @@ def _masters(view: ClusterView) -> Verdict:
     want = view.cluster.control_plane_count
     masters = sum(1 for host, _ in view.hosts if _role(host) is Role.MASTER)
     workers = sum(1 for host, _ in view.hosts if _role(host) is Role.WORKER)
+    astray = [
+        f"{_told(host)} ({_role(host)})" for host, _ in view.hosts if host.bootstrap and _role(host) != Role.MASTER
+    ]
+    if astray:
+        return BAD, f"The rendezvous host must be a control plane node, it has another role: {', '.join(astray)}"
     if masters != want:
         return BAD, f"The cluster must have exactly {want} dedicated control plane node(s), found {masters}"
     if view.cluster.is_sno and workers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import logging
 import re
 import uuid
 from ipaddress import ip_address, ip_network
@@ -15,13 +16,14 @@ import msgspec
 from installer.rendezvous import cluster_states, diskencryption, events, hosts, roles
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
-from installer.rendezvous.clock import now_text
+from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, Role
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import Cluster, JsonMap, Manifest, Preparation
 from installer.rendezvous.redact import redact
 
+log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 T = cluster_states.Trigger
 PLAIN = (
@@ -98,6 +100,9 @@ def _changes(body: JsonMap) -> dict[str, Any]:
     count = changes.get("control_plane_count")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 5):
         raise BadRequest(f"control_plane_count must be 1 to 5, not {count!r}")
+    mode = changes.get("high_availability_mode")
+    if count is not None and mode is not None and (mode == "None") is not (count == 1):
+        raise BadRequest(f"high_availability_mode {mode} and control_plane_count {count} contradict each other")
     if "control_plane_count" in changes:
         changes["high_availability_mode"] = "None" if changes["control_plane_count"] == 1 else "Full"
     elif changes.get("high_availability_mode") == "None":
@@ -117,7 +122,7 @@ def register(engine: Engine, body: JsonMap) -> Cluster:
     for key in ("name", "openshift_version", "pull_secret"):
         if not body.get(key):
             raise BadRequest(f"{key} is required")
-    stamp = now_text()
+    stamp = to_text(engine.clock())
     identity = str(uuid.uuid4())
     changes = _changes(body)
     changes.setdefault("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 23}])
@@ -282,22 +287,37 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
             engine.store.put_host(replace(host, bootstrap=True))
             engine.store.add_event(events.make("host_bootstrap_set", host=host))
         engine.store.add_event(events.make("cluster_prepare_installation_started", cluster=cluster))
+        # What an attempt before this one made is nothing that this one's hosts may get.
+        engine.store.delete_files(cluster_id)
         engine.trigger_cluster(cluster, T.INSTALL)
         engine.settle(cluster_id)
     return engine.store.cluster(cluster_id)
 
 
-def finish_preparation(engine: Engine, cluster_id: str, files: dict[str, bytes] | None, reason: str) -> None:
-    """Keep what the preparation made (None: it failed for ``reason``) and go on; late results are dropped."""
+def finish_preparation(
+    engine: Engine, cluster_id: str, attempt: str, files: dict[str, bytes] | None, reason: str
+) -> bool:
+    """Keep what an attempt's preparation made (None: it failed for ``reason``) and go on.
+
+    False, and nothing happens, when the cluster no longer waits for this attempt: it ran out of time, was cancelled or
+    reset, or was installed anew since. Raises NotFound, StoreError.
+    """
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
-        if cluster.status is not ClusterStatus.PREPARING:
-            return
+        if not awaited(cluster) or cluster.attempt != attempt:
+            log.info("cluster %s: what preparation attempt %s made came too late and is dropped", cluster_id, attempt)
+            return False
         for name, content in (files or {}).items():
             engine.store.put_file(cluster_id, name, content)
         status = "failed" if files is None else "success"
         engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
         engine.settle(cluster_id)
+    return True
+
+
+def awaited(cluster: Cluster) -> bool:
+    """Is this cluster's ignition still to be made?"""
+    return cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status == "not_started"
 
 
 def cancel(engine: Engine, cluster_id: str) -> Cluster:
@@ -314,7 +334,8 @@ def reset(engine: Engine, cluster_id: str) -> Cluster:
     """actions/reset. Raises Conflict when there is nothing to reset."""
     with engine.store.change():
         cluster = engine.trigger_cluster(engine.store.cluster(cluster_id), T.RESET)
-        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(), install_started_at=None))
+        engine.store.put_cluster(replace(cluster, last_preparation=Preparation(), attempt="", install_started_at=None))
+        engine.store.delete_files(cluster_id)
         for host in engine.store.hosts(cluster_id=cluster_id):
             hosts.reset(engine, host)
         engine.store.add_event(events.make("cluster_installation_reset", cluster=cluster))
@@ -326,7 +347,7 @@ def complete(engine: Engine, cluster_id: str, success: bool, reason: str) -> Clu
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         cluster = engine.trigger_cluster(cluster, T.COMPLETE if success else T.FAIL, reason=reason)
-        cluster = replace(cluster, install_completed_at=now_text())
+        cluster = replace(cluster, install_completed_at=to_text(engine.clock()))
         engine.store.put_cluster(cluster)
         name = "cluster_installation_completed" if success else "cluster_installation_failed"
         engine.store.add_event(events.make(name, cluster=cluster, reason=reason))

@@ -114,12 +114,12 @@ class DiscoveryImages:
 
     def _payload(self, infra_env: InfraEnv) -> payload.Payload:
         settings = self._settings()
-        found = payload.known(settings) or payload.fetch(settings, infra_env)
+        found = payload.known(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
         self._adopt(found)
         return found
 
     def ignition(self, infra_env: InfraEnv) -> bytes:
-        """The Ignition config. Raises PrepareError."""
+        """The Ignition config. Raises PrepareError, BadRequest."""
         with self._lock:
             return self._ignition(infra_env, self._payload(infra_env))
 
@@ -131,7 +131,7 @@ class DiscoveryImages:
         return network_archive(_network(infra_env))
 
     def file(self, infra_env: InfraEnv, name: str) -> Path:
-        """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img. Raises NotFound, PrepareError."""
+        """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img. Raises NotFound, PrepareError, BadRequest."""
         if name not in ISOS and name not in BOOT_FILES:
             raise NotFound(f"{name!r} is not one of {', '.join((*ISOS, *BOOT_FILES))}")
         with self._lock:

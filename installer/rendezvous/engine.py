@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,8 +21,9 @@ from installer.rendezvous import (
 )
 from installer.rendezvous import roles as role_rules
 from installer.rendezvous import stages as stage_rules
-from installer.rendezvous.clock import now, to_text
+from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
+from installer.rendezvous.errors import StoreError
 from installer.rendezvous.host_states import Effect
 from installer.rendezvous.hostview import HostView, Members, inventory_of, load_json
 from installer.rendezvous.hwreqs import Requirements
@@ -30,9 +33,13 @@ from installer.rendezvous.pace import Pace
 from installer.rendezvous.redact import redact
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store import Store
+from installer.rendezvous.timekeeping import Timekeeper
 
 # A round lets one status change lead to the next; real chains are at most five long.
 MAX_ROUNDS = 8
+# A service that did nothing for so long beyond its time (s) was stopped with its machine, and heard nobody.
+STALL = 30.0
+log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 # Stands in where a host belongs to no cluster; only validations that ask nothing of it are run (UNBOUND).
 NO_CLUSTER = Cluster(id="", name="", control_plane_count=0, platform={"type": "none"})
@@ -46,13 +53,17 @@ class Engine:
         store: Store,
         settings: Settings,
         requirements: Mapping[str, Requirements],
-        clock: Callable[[], datetime] = now,
+        clock: SteadyClock | None = None,
     ) -> None:
         self.store = store
         self.settings = settings
         self.requirements = requirements
-        self.clock = clock
-        self.since = clock()
+        self.clock = clock or SteadyClock()
+        self.timekeeper = Timekeeper(store, self.clock)
+        self.timekeeper.resume()
+        # Nobody could call in before this.
+        self.since = self.clock()
+        self._looked = self.clock.monotonic()
         self.ledger = Ledger(store, requirements)
         self.pace = Pace()
         # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.abreast).
@@ -65,6 +76,23 @@ class Engine:
         self.settings = settings
         self._calm.clear()
         self.abreast.clear()
+
+    def keep_time(self) -> None:
+        """To be called every Settings.monitor_seconds, before anything is judged by time."""
+        before, self._looked = self._looked, self.clock.monotonic()
+        asleep = self._looked - before - self.settings.monitor_seconds
+        if asleep > STALL:
+            log.warning("the service stood still for %.0f s: silence of hosts counts from now", asleep)
+            self.since = self.clock()
+        try:
+            jump = self.timekeeper.look()
+        except StoreError as error:
+            # Counted on as before until it can be.
+            log.error("the clock was set, which cannot be noted: %s", error)
+            return
+        if jump:
+            # All that is judged by time has changed with it, and is judged anew.
+            self.since += timedelta(seconds=jump)
 
     # views
 
@@ -172,7 +200,9 @@ class Engine:
         known = [(host, inventory) for host, inventory in members if inventory is not None]
         for host, inventory in known:
             if role_rules.is_bootstrap(inventory, self.settings.bootstrap_mac) and not host.bootstrap:
-                self.store.put_host(replace(host, bootstrap=True, role=Role.MASTER, suggested_role=Role.MASTER))
+                # A role that the user chose stays; sufficient-masters-count tells what is wrong with another.
+                role: Role = Role.MASTER if host.role is Role.AUTO else host.role
+                self.store.put_host(replace(host, bootstrap=True, role=role, suggested_role=role))
                 self.store.add_event(events.make("host_bootstrap_set", host=host))
         known = [(self.store.host(host.infra_env_id, host.id), inventory) for host, inventory in known]
         suggested = role_rules.suggest(cluster, known, self.requirements)
@@ -240,7 +270,12 @@ class Engine:
                 self.store.add_event(events.make("prepare_installation_failed", cluster=cluster, reason=outcome.info))
             cluster = replace(cluster, status_updated_at=stamp)
             if outcome.status is ClusterStatus.PREPARING:
-                cluster = replace(cluster, last_preparation=Preparation(), install_started_at=stamp)
+                cluster = replace(
+                    cluster,
+                    last_preparation=Preparation(),
+                    attempt=secrets.token_hex(8),
+                    install_started_at=stamp,
+                )
         cluster = replace(cluster, status=outcome.status, status_info=outcome.info, updated_at=stamp)
         self.store.put_cluster(cluster)
         return cluster

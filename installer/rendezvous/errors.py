@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class RendezvousError(Exception):
     """Base of everything that this package raises on purpose."""
@@ -77,6 +79,17 @@ class TooMany(ServiceError):
     status = 429
 
 
+class StoreError(ServiceError):
+    """The database at ``path`` could not be opened, read or written; ``cause`` is what SQLite said."""
+
+    status = 503
+
+    def __init__(self, path: Path, done: str, cause: str) -> None:
+        super().__init__(f"the service's database {path} cannot be {done}: {cause}")
+        self.path = path
+        self.cause = cause
+
+
 class ConfigurationError(RendezvousError):
     """The service's own environment is unusable; ``setting`` names the variable or file."""
 
@@ -103,6 +116,15 @@ class ClientError(RendezvousError):
         self.what = what
         self.status = status
         self.detail = detail
+
+
+class DiskMissing(RendezvousError):
+    """The installation disk that was chosen for a host, by these hints, is not among its disks any more."""
+
+    def __init__(self, disk: str, hints: str) -> None:
+        super().__init__(f"the installation disk {disk} that was chosen ({hints}) is missing, waiting for it")
+        self.disk = disk
+        self.hints = hints
 
 
 class ManifestError(RendezvousError):

@@ -46,6 +46,16 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
     "ignition_config_image_generated": ("info", "Image of InfraEnv {name} was made: {kind}"),
     "install_config_applied": ("info", "Custom install config was applied to the cluster"),
     "host_disk_not_found": ("error", "Host {host}: {reason}"),
+    "host_installation_disk_changed": (
+        "warning",
+        "Host {host}: the installation disk that the service chose is {after} now, it was {before} ({reason})",
+    ),
+    "service_clock_set": (
+        "warning",
+        "The service's clock was set {way} by {seconds} s; time-outs count on as before",
+    ),
+    "host_name_made": ("info", "Host {host}: calls itself {own!r}, which cannot be used, and is named {made}"),
+    "cluster_machine_network_set": ("info", "Machine network {cidr} was taken from the default route of host {host}"),
     "host_step_failed": ("error", "Host {host}: step {step} failed: {reason}"),
 }
 

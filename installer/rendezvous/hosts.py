@@ -28,7 +28,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
     """RegisterHost. Raises Forbidden or Conflict when the host must not go on."""
     store = engine.store
     infra_env = store.infra_env(infra_env_id)
-    stamp = now_text()
+    stamp = to_text(engine.clock())
     refusal: ServiceError | None = None
     with store.change():
         known = store.find_host(infra_env_id, host_id)
@@ -117,7 +117,7 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
             store.note_steps(
                 replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args})
             )
-    return steps.encode(plan)
+    return steps.encode(plan, host, view.cluster.attempt)
 
 
 def _matters(engine: Engine, before: Host, after: Host) -> bool:

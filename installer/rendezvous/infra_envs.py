@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import events
+from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.errors import BadRequest, Conflict
@@ -30,6 +30,11 @@ IMAGE_TYPES = ("full-iso", "minimal-iso")
 def _fields(body: JsonMap) -> dict[str, Any]:
     """Fields of an infra-env from a body. Raises BadRequest."""
     fields: dict[str, Any] = {key: body[key] for key in PLAIN if body.get(key) is not None}
+    if "cpu_architecture" in fields:
+        given = fields["cpu_architecture"]
+        if not isinstance(given, str) or given not in architectures.NAMES:
+            raise BadRequest(f"cpu_architecture {given!r} is not one of {', '.join(architectures.NAMES)}")
+        fields["cpu_architecture"] = architectures.NAMES[given]
     kind = body.get("image_type")
     if kind is not None:
         if kind not in IMAGE_TYPES:
@@ -77,6 +82,18 @@ def _built(fields: dict[str, Any]) -> InfraEnv:
         raise BadRequest(str(error)) from None
 
 
+def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
+    """Is it the cluster's, and does the release offer it? Raises BadRequest."""
+    if infra_env.cluster_id:
+        cluster = engine.store.cluster(infra_env.cluster_id)
+        theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
+        if theirs not in ("", "multi", infra_env.cpu_architecture):
+            raise BadRequest(
+                f"cpu_architecture {infra_env.cpu_architecture} does not match that of cluster {cluster.name}, {theirs}"
+            )
+    architectures.check_known(engine.settings, infra_env.cpu_architecture)
+
+
 def register(engine: Engine, body: JsonMap) -> InfraEnv:
     """RegisterInfraEnv. Raises BadRequest or NotFound."""
     for key in ("name", "pull_secret"):
@@ -96,6 +113,7 @@ def register(engine: Engine, body: JsonMap) -> InfraEnv:
             "updated_at": stamp,
         }
     )
+    _check_architecture(engine, infra_env)
     with engine.store.change():
         engine.store.put_infra_env(infra_env)
         engine.store.add_event(events.make("infra_env_registered", infra_env=infra_env, name=infra_env.name))
@@ -107,6 +125,7 @@ def update(engine: Engine, infra_env_id: str, body: JsonMap) -> InfraEnv:
     with engine.store.change():
         known = engine.store.infra_env(infra_env_id)
         infra_env = _built({**msgspec.to_builtins(known), **_fields(body), "updated_at": now_text()})
+        _check_architecture(engine, infra_env)
         engine.store.put_infra_env(infra_env)
     return infra_env
 

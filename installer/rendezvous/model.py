@@ -150,6 +150,8 @@ class Cluster(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     validations_info: str = ""
     progress: ClusterProgress = ClusterProgress()
     last_preparation: Preparation = Preparation()
+    # Inside only: another with every actions/install; what an earlier attempt still sends is dropped.
+    attempt: str = ""
     monitored_operators: list[JsonMap] = []
     connectivity_majority_groups: str = ""
     ignored_host_validations: str = ""
@@ -208,6 +210,14 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     props: str = ""
 
 
+class Anchor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One moment by the monotonic clock (s since the machine's start ``boot``) and by the wall clock (RFC 3339)."""
+
+    boot: str
+    monotonic: float
+    wall: str
+
+
 class Manifest(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A manifest given to or made by the service; folder is ``manifests`` or ``openshift``."""
 
@@ -227,6 +237,7 @@ _PRIVATE = {
     "clock_gap",
     "step_errors",
     "last_preparation",
+    "attempt",
     "image_key",
     "ui_settings",
     "olm_operators",

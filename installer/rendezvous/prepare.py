@@ -5,14 +5,20 @@ Runs in a thread, touches no state of the service: it gets a Job and gives files
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import shutil
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from installer.rendezvous import diskencryption, hostignition, installconfig
+from installer.rendezvous import binaries, diskencryption, hostignition, installconfig
 from installer.rendezvous.enums import Role
 from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
@@ -21,6 +27,8 @@ from installer.rendezvous.settings import Settings
 
 BINARY = "usr/bin/openshift-install"
 COMMAND_TIMEOUT = 540.0
+# How soon a command is ended when its attempt is over (s).
+STOP_SECONDS = 0.2
 SIGNERS = (
     "admin-kubeconfig-signer",
     "kube-apiserver-lb-signer",
@@ -48,6 +56,14 @@ class Job:
     hosts: Sequence[Host]
     manifests: Sequence[Manifest]
     settings: Settings
+    # Set when nobody waits for the result any more: the program is ended then.
+    stop: threading.Event = field(default_factory=threading.Event)
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def work(self) -> Path:
+        """A folder of this job's own: the program of another, even of a service that was killed, may still run."""
+        return _attempts(self.settings) / self.cluster.id / self.name
 
     @property
     def release(self) -> str:
@@ -55,10 +71,31 @@ class Job:
         return self.cluster.ocp_release_image or self.settings.release_image
 
 
-def fetch_installer(job: Job, dest: Path) -> Path:
-    """The payload's installer as an executable file at ``dest``. Raises PrepareError."""
+def _attempts(settings: Settings) -> Path:
+    return settings.work_dir / "install" / "attempts"
+
+
+def _programs(settings: Settings) -> Path:
+    return settings.work_dir / "install" / "programs"
+
+
+def sweep(settings: Settings) -> None:
+    """Remove what an earlier process left behind when it was killed: half a program, keys, the pull secret."""
+    programs = _programs(settings)
+    for other in (settings.work_dir / "install").glob("*"):
+        if other.is_dir() and other != programs:
+            shutil.rmtree(other, ignore_errors=True)
+        elif other.is_file():
+            other.unlink(missing_ok=True)
+    binaries.sweep(programs)
+
+
+@contextmanager
+def installer_of(job: Job) -> Iterator[Path]:
+    """The payload's installer as an executable file, for as long as the block runs. Raises PrepareError."""
     if job.settings.installer_binary is not None:
-        return job.settings.installer_binary
+        yield job.settings.installer_binary
+        return
     if not job.release:
         raise PrepareError("release image", "neither the cluster nor RELEASE_IMAGES names one")
     from installer.errors import InstallerError
@@ -68,31 +105,67 @@ def fetch_installer(job: Job, dest: Path) -> Path:
     sources = digest_sources(job.settings.registries_conf)
     conf = job.settings.registries_conf if job.settings.registries_conf.is_file() else None
     bundle = installconfig.trust_bundle(job.infra_env, job.settings, bool(sources))
-    try:
-        access = RegistryAccess(pull_secret=job.cluster.pull_secret, registries_conf_file=conf, trust_bundle=bundle)
-        with access:
-            release = Release(job.release, access)
-            release.extract(release.image_for("installer"), BINARY, dest)
-    except (InstallerError, OSError) as error:
-        raise PrepareError(f"extract {BINARY} from {job.release}", str(error)) from error
-    dest.chmod(0o755)
-    return dest
+    with ExitStack() as stack:
+        try:
+            access = RegistryAccess(pull_secret=job.cluster.pull_secret, registries_conf_file=conf, trust_bundle=bundle)
+            with access:
+                release = Release(job.release, access)
+                image = release.image_for("installer")
+                binary = stack.enter_context(
+                    binaries.installer(
+                        _programs(job.settings), image, lambda dest: release.extract(image, BINARY, dest)
+                    )
+                )
+        except (InstallerError, OSError) as error:
+            raise PrepareError(f"extract {BINARY} from {job.release}", str(error)) from error
+        yield binary
 
 
-def _run(binary: Path, args: Sequence[str], directory: Path, env: Mapping[str, str]) -> None:
+def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
+    for left in (4, 3, 2, 1, 0):
+        try:
+            return subprocess.Popen(
+                command,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            # Another thread's child holds the file, which was just written, until it has become its own program.
+            if error.errno != errno.ETXTBSY or not left:
+                raise
+            time.sleep(STOP_SECONDS)
+    raise AssertionError
+
+
+def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) -> None:
     what = f"openshift-install {' '.join(args)}"
-    command = [str(binary), *args, "--dir", str(directory)]
     try:
-        done = subprocess.run(
-            command, env=dict(env), capture_output=True, text=True, timeout=COMMAND_TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise PrepareError(what, f"did not end within {COMMAND_TIMEOUT:.0f} s") from None
+        process = _started([str(binary), *args, "--dir", str(job.work)], env)
     except OSError as error:
         raise PrepareError(what, str(error)) from error
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-5:]
-        raise PrepareError(what, f"exit code {done.returncode}: {' | '.join(last)}")
+    end = time.monotonic() + COMMAND_TIMEOUT
+    with process:
+        while True:
+            try:
+                output, errors = process.communicate(timeout=STOP_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                over = job.stop.is_set()
+                if not over and time.monotonic() < end:
+                    continue
+                # Its own children hold the pipes too.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                why = "was stopped: its attempt is over" if over else f"did not end within {COMMAND_TIMEOUT:.0f} s"
+                raise PrepareError(what, why) from None
+    if process.returncode:
+        last = (errors.strip() or output.strip()).splitlines()[-5:]
+        raise PrepareError(what, f"exit code {process.returncode}: {' | '.join(last)}")
 
 
 def _private(path: Path, content: bytes) -> None:
@@ -121,32 +194,39 @@ def generate(job: Job) -> dict[str, bytes]:
 
     Raises PrepareError, which names the step and what it said.
     """
-    import yaml
-
-    work = job.settings.work_dir / "install" / job.cluster.id
+    work = job.work
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True, mode=0o700)
     try:
-        binary = fetch_installer(job, job.settings.work_dir / "install" / "openshift-install")
-        document = installconfig.build(job.cluster, job.infra_env, job.hosts, job.settings)
-        text = yaml.safe_dump(document, sort_keys=False).encode()
-        _private(work / "install-config.yaml", text)
-        _copy_tls(job.settings.tls_override_dir, work / "tls")
-        env = {
-            **os.environ,
-            "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": job.release,
-            "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
-        }
-        _run(binary, ["create", "manifests"], work, env)
-        # The user's own come last: of two with one name, theirs counts.
-        for manifest in (*_own_manifests(job.cluster), *job.manifests):
-            _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
-        sno = job.cluster.is_sno
-        _run(binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], work, env)
-        return _collect(job, work, text)
+        with installer_of(job) as binary:
+            return _generated(job, binary)
     finally:
         # Keys and the pull secret stay in the store only.
         shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):
+            work.parent.rmdir()
+
+
+def _generated(job: Job, binary: Path) -> dict[str, bytes]:
+    import yaml
+
+    work = job.work
+    document = installconfig.build(job.cluster, job.infra_env, job.hosts, job.settings)
+    text = yaml.safe_dump(document, sort_keys=False).encode()
+    _private(work / "install-config.yaml", text)
+    _copy_tls(job.settings.tls_override_dir, work / "tls")
+    env = {
+        **os.environ,
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": job.release,
+        "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
+    }
+    _run(job, binary, ["create", "manifests"], env)
+    # The user's own come last: of two with one name, theirs counts.
+    for manifest in (*_own_manifests(job.cluster), *job.manifests):
+        _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
+    sno = job.cluster.is_sno
+    _run(job, binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], env)
+    return _collect(job, work, text)
 
 
 def _own_manifests(cluster: Cluster) -> list[Manifest]:

@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from ipaddress import ip_interface
 from typing import Any
 
 import msgspec
 
-from installer.rendezvous import connectivity, disks, events, host_states
+from installer.rendezvous import connectivity, disks, events, host_states, steps
 from installer.rendezvous import inventory as inv
 from installer.rendezvous.checks_network import machine_cidr_defined
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus, StepType
 from installer.rendezvous.errors import BadRequest
-from installer.rendezvous.host_states import PRE_INSTALL, PREPARE, UNBOUND
+from installer.rendezvous.host_states import PRE_INSTALL, UNBOUND
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
 from installer.rendezvous.model import Host
 from installer.rendezvous.networks import interfaces_of, machine_cidrs
 
+log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 T = StepType
 MEDIA_DISCONNECTED = 256
 IMAGE_PULL_FAILED = 2
-ACCEPTS_INVENTORY = PRE_INSTALL | PREPARE | UNBOUND
+# Not while preparing: what is installed, and where to, was settled when the installation was asked for.
+ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
 
 def _object(output: str, step: str) -> Any:
@@ -41,33 +44,58 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
         raise BadRequest(f"the inventory cannot be read: {error}") from None
     if host.status not in ACCEPTS_INVENTORY:
         return host
-    if inventory.hostname in FORBIDDEN_HOSTNAMES or not inventory.hostname:
-        mac = next((nic.mac_address for nic in inventory.interfaces if nic.mac_address), host.id)
-        inventory = replace(inventory, hostname=mac.lower().replace(":", "-"))
+    own = inventory.hostname
+    if own in FORBIDDEN_HOSTNAMES or not own:
+        inventory = replace(inventory, hostname=_made_name(host, inventory))
     view = engine.view(replace(host, inventory=inv.encode(inventory)))
     need = view.needs(None).disk_size_gb
     inventory = disks.judge(inventory, need, view.machine_cidrs)
+    known = host
     host = replace(
         host,
         inventory=inv.encode(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
         disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
     )
-    return _keep_disk(host, inventory)
+    if own != host.requested_hostname == inventory.hostname != known.requested_hostname:
+        engine.store.add_event(events.make("host_name_made", host=host, own=own, made=inventory.hostname))
+    return _installation_disk(engine, host, inventory)
+
+
+def _made_name(host: Host, inventory: inv.Inventory) -> str:
+    """A name for a host that calls itself as all do before they have one."""
+    mac = next((nic.mac_address for nic in inventory.interfaces if nic.mac_address), host.id)
+    return mac.lower().replace(":", "-")
 
 
 def _usable(disk: inv.Disk) -> bool:
     return not disk.is_installation_media and disk.installation_eligibility.eligible
 
 
-def _keep_disk(host: Host, inventory: inv.Inventory) -> Host:
-    """The user's disk stays while it exists; the service's own choice is made anew."""
+def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
+    """What a user or a hint chose stays, whatever is found: has-min-valid-disks tells when it cannot be installed on.
+
+    The service's own choice stays while it can be installed on, and is made anew otherwise, which is told.
+    """
+    if host.user_disk:
+        return host
     known = disks.find(inventory, host.installation_disk_id)
-    if known is not None and (host.user_disk or known.installation_eligibility.eligible):
+    if known is not None and known.installation_eligibility.eligible:
         return host
     chosen = disks.choose(inventory)
     name = chosen.id if chosen else ""
-    return replace(host, installation_disk_id=name, installation_disk_path=name, user_disk=False)
+    if host.installation_disk_id and name != host.installation_disk_id:
+        reasons = known.installation_eligibility.not_eligible_reasons if known else ["it is gone"]
+        engine.store.add_event(
+            events.make(
+                "host_installation_disk_changed",
+                host=host,
+                before=host.installation_disk_id,
+                after=name or "none",
+                reason=", ".join(reasons),
+            )
+        )
+    return replace(host, installation_disk_id=name, installation_disk_path=name)
 
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:
@@ -182,10 +210,9 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
         path = host.installation_disk_path
         return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": reason[:300]})
     if kind is T.IMAGES:
-        from installer.rendezvous.steps import images_needed
-
         images = [
-            {"name": name, "result": "failure", "error": reason[:300]} for name in images_needed(engine.view(host))
+            {"name": name, "result": "failure", "error": reason[:300]}
+            for name in steps.images_needed(engine.view(host))
         ]
         return replace(host, images_status=json.dumps(images))
     return host
@@ -205,6 +232,7 @@ def _fill_machine_network(engine: Engine, host: Host) -> None:
                 if gateway in item.network:
                     network = {"cidr": str(item.network), "cluster_id": view.cluster.id}
                     engine.store.put_cluster(replace(view.cluster, machine_networks=[network]))
+                    engine.store.add_event(events.make("cluster_machine_network_set", host=host, cidr=network["cidr"]))
                     return
 
 
@@ -217,10 +245,30 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: dict[str, An
     code = int(reply.get("exit_code") or 0)
     output, error = str(reply.get("output") or ""), str(reply.get("error") or "")
     try:
-        _apply(engine, infra_env_id, host_id, kind, code, output, error)
+        if not _is_late(engine, infra_env_id, host_id, kind, str(reply.get("step_id") or "")):
+            _apply(engine, infra_env_id, host_id, kind, code, output, error)
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         # A shape that nobody expected; the change was undone as a whole, so it cannot poison later judgements.
         raise BadRequest(f"the output of step {kind} cannot be understood: {problem!r}") from problem
+
+
+def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, step_id: str) -> bool:
+    """Does this answer belong to an attempt before the present one? Then the step is handed out again at once."""
+    if kind not in steps.OF_ATTEMPT:
+        return False
+    store = engine.store
+    host = store.host(infra_env_id, host_id)
+    attempt = store.cluster(host.cluster_id).attempt if host.cluster_id else ""
+    if step_id == steps.step_id(kind, host, attempt):
+        return False
+    log.info("host %s: the answer to step %s is of an earlier attempt and is dropped", host_id, step_id)
+    if kind.value in host.sent_steps:
+        # An agent that was busy with it has not begun anew.
+        sent = {name: at for name, at in host.sent_steps.items() if name != kind.value}
+        with store.change():
+            store.note_steps(replace(host, sent_steps=sent))
+        engine.abreast.pop((infra_env_id, host_id), None)
+    return True
 
 
 def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code: int, output: str, error: str) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import networks
+from installer.rendezvous import disks, networks
 from installer.rendezvous.checks_network import names_to_resolve
 from installer.rendezvous.clock import age
 from installer.rendezvous.enums import HostStatus, Role, StepType
 from installer.rendezvous.hostview import HostView, load_json, same_image
-from installer.rendezvous.model import Cluster
+from installer.rendezvous.model import Cluster, Host
 
 T = StepType
 H = HostStatus
@@ -66,6 +66,9 @@ LEAST_PAUSE = 10
 # Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
 HOSTS_PER_PAUSE = 10
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
+
+# What these come to belongs to one attempt to install: answers to those of an earlier one are dropped.
+OF_ATTEMPT = frozenset({T.INSTALL, T.DISK_SPEED, T.IMAGES})
 
 Args = list[str]
 Maker = Callable[[HostView], Args | None]
@@ -153,6 +156,16 @@ def installer_args(view: HostView) -> list[str]:
     return args
 
 
+def _to_format(view: HostView) -> list[str]:
+    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called."""
+    skipped = [item for item in view.host.skip_formatting_disks.split(",") if item]
+    left = [disks.find(view.inventory, item) for item in skipped] if view.inventory else []
+    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and path not in skipped]
+    if view.inventory is None:
+        return paths
+    return [path for path in paths if disks.find(view.inventory, path) not in (None, *left)]
+
+
 def _install(view: HostView) -> Args | None:
     host, cluster = view.host, view.cluster
     role = Role.BOOTSTRAP if host.bootstrap else view.role
@@ -167,11 +180,7 @@ def _install(view: HostView) -> Args | None:
         "installer_image": view.settings.installer_image,
         "control_plane_count": cluster.control_plane_count,
         "check_cvo": True,
-        "disks_to_format": [
-            path
-            for path in host.disks_to_be_formatted.split(",")
-            if path and path not in host.skip_formatting_disks.split(",")
-        ],
+        "disks_to_format": _to_format(view),
         "openshift_version": cluster.openshift_version,
         "installer_args": _dump(installer_args(view)),
         "skip_installation_disk_cleanup": False,
@@ -282,13 +291,24 @@ def plan(view: HostView, abreast: bool = False) -> Plan:
     return Plan(due, wait, post, compared and not due)
 
 
-def encode(plan: Plan) -> dict[str, Any]:
-    """The plan as the API's ``steps`` object; each step gets an id ``<type>-<8 hex>``."""
+def step_id(kind: StepType, host: Host, attempt: str) -> str:
+    """``<type>-<8 hex>``; of a step that belongs to an attempt, the same each time that it is handed out in it.
+
+    An agent that is asked again while it still works answers once, to the first of the two.
+    """
+    if kind not in OF_ATTEMPT:
+        return f"{kind.value}-{secrets.token_hex(4)}"
+    basis = "\0".join((attempt, host.id, host.registered_at or "", kind.value))
+    return f"{kind.value}-{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
+
+
+def encode(plan: Plan, host: Host, attempt: str) -> dict[str, Any]:
+    """The plan as the API's ``steps`` object."""
     return {
         "next_instruction_seconds": plan.wait,
         "post_step_action": plan.post,
         "instructions": [
-            {"step_type": kind.value, "step_id": f"{kind.value}-{secrets.token_hex(4)}", "args": args}
+            {"step_type": kind.value, "step_id": step_id(kind, host, attempt), "args": args}
             for kind, args in plan.steps
         ],
     }

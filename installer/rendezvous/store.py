@@ -6,6 +6,7 @@ Within a change clusters and hosts change in memory, and what they came to is wr
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from installer.rendezvous.errors import NotFound
-from installer.rendezvous.model import Cluster, Event, Host, InfraEnv, Manifest
+from installer.rendezvous.errors import NotFound, StoreError
+from installer.rendezvous.model import Anchor, Cluster, Event, Host, InfraEnv, Manifest
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS clusters (id TEXT PRIMARY KEY, doc BLOB NOT NULL);
@@ -28,22 +29,30 @@ CREATE TABLE IF NOT EXISTS manifests (cluster_id TEXT NOT NULL, folder TEXT NOT 
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS files (cluster_id TEXT NOT NULL, name TEXT NOT NULL, content BLOB NOT NULL,
     PRIMARY KEY (cluster_id, name));
+CREATE TABLE IF NOT EXISTS anchor (id INTEGER PRIMARY KEY CHECK (id = 1), doc BLOB NOT NULL);
 """
 
 Key = tuple[str, str]
+# Nobody else writes this file; whoever holds it all the same must not stop the service for long (s).
+BUSY = 1.0
+log = logging.getLogger("assisted-service")
 
 
 class Store:
     """Reads at any time; writes only within :meth:`change`. For one thread (the event loop's)."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        path.chmod(0o600)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.executescript(_SCHEMA)
+        """Raises StoreError when the file cannot be used."""
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = self._connect()
+            self._db.executescript(_SCHEMA)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(path, "opened", str(error)) from error
         self._depth = 0
+        # The connection was given up; the next change makes one.
+        self._lost = False
         # Every change of a cluster and what belongs to it, or of a host, gets the next number; check-ins do not count.
         self._counter = 0
         self._versions: dict[str, int] = {}
@@ -51,9 +60,26 @@ class Store:
         # What the change under way has to write, in this order.
         self._open_clusters: dict[str, None] = {}
         self._open_hosts: dict[Key, None] = {}
+        # Whose number it has changed or removed.
         self._touched: set[str] = set()
-        self._sequence = int(self._db.execute("SELECT COALESCE(MAX(seq),0) FROM hosts").fetchone()[0])
-        self._load()
+        self._numbered: set[Key] = set()
+        try:
+            self._sequence = int(self._db.execute("SELECT COALESCE(MAX(seq),0) FROM hosts").fetchone()[0])
+            self._load()
+        except (sqlite3.Error, msgspec.MsgspecError) as error:
+            self._db.close()
+            raise StoreError(path, "read", str(error)) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self._path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        try:
+            self._path.chmod(0o600)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=NORMAL")
+        except (sqlite3.Error, OSError):
+            db.close()
+            raise
+        return db
 
     def _load(self) -> None:
         rows = self._db.execute("SELECT doc FROM clusters ORDER BY rowid")
@@ -89,29 +115,62 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[None]:
-        """All writes within are one transaction: kept together, or dropped together on an exception."""
+        """All writes within are one transaction: kept together, or dropped together on an exception.
+
+        Raises StoreError when the database does not take them: a full disk, an I/O error, another's lock.
+        """
         if self._depth:
             raise RuntimeError("a change is already under way")
         # Check-ins live in memory only, so what was there before is put back from memory, not read again.
         before = (dict(self._clusters), dict(self._infra_envs), dict(self._hosts))
-        self._open_clusters, self._open_hosts, self._touched = {}, {}, set()
-        self._db.execute("BEGIN IMMEDIATE")
-        self._depth = 1
+        self._open_clusters, self._open_hosts, self._touched, self._numbered = {}, {}, set(), set()
+        kept = False
         try:
+            self._begin()
+            self._depth = 1
             yield
             self._flush()
             self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            self._restore(*before)
-            # Whoever saw the states of the change that failed must look again.
-            for cluster_id in self._touched:
-                self._touch(cluster_id)
-            for key in self._open_hosts:
-                self._number(key)
-            raise
+            kept = True
+        except sqlite3.Error as error:
+            raise StoreError(self._path, "written", str(error)) from error
         finally:
             self._depth = 0
+            if not kept:
+                # Memory first: what follows may fail too, and the database holds nothing of this change either way.
+                self._take_back(*before)
+                self._roll_back()
+
+    def _take_back(self, clusters: dict[str, Cluster], infra_envs: dict[str, InfraEnv], hosts: dict[Key, Host]) -> None:
+        self._restore(clusters, infra_envs, hosts)
+        # Whoever saw the states of the change that failed must look again; a number is never given twice.
+        for cluster_id in self._touched & clusters.keys():
+            self._count(cluster_id)
+        for cluster_id in self._touched - clusters.keys():
+            self._versions.pop(cluster_id, None)
+        for key in tuple(self._numbered):
+            if key in hosts:
+                self._number(key)
+            else:
+                self._host_versions.pop(key, None)
+
+    def _roll_back(self) -> None:
+        """End the transaction, which SQLite itself has ended already after some errors."""
+        if not self._db.in_transaction:
+            return
+        try:
+            self._db.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            # To close a connection ends its transaction; the next change opens another.
+            log.error("%s: a change cannot be rolled back, the database is opened anew: %s", self._path, error)
+            self._db.close()
+            self._lost = True
+
+    def _begin(self) -> None:
+        if self._lost:
+            self._db = self._connect()
+            self._lost = False
+        self._db.execute("BEGIN IMMEDIATE")
 
     def _flush(self) -> None:
         for cluster_id in self._open_clusters:
@@ -139,11 +198,15 @@ class Store:
 
     def _touch(self, cluster_id: str | None) -> None:
         if cluster_id is not None:
-            self._counter += 1
-            self._versions[cluster_id] = self._counter
             self._touched.add(cluster_id)
+            self._count(cluster_id)
+
+    def _count(self, cluster_id: str) -> None:
+        self._counter += 1
+        self._versions[cluster_id] = self._counter
 
     def _number(self, key: Key) -> None:
+        self._numbered.add(key)
         self._counter += 1
         self._host_versions[key] = self._counter
 
@@ -205,6 +268,7 @@ class Store:
         self._clusters.pop(cluster_id, None)
         self._open_clusters.pop(cluster_id, None)
         self._versions.pop(cluster_id, None)
+        self._touched.add(cluster_id)
 
     def delete_infra_env(self, infra_env_id: str) -> None:
         """Remove an infra-env and its hosts."""
@@ -272,6 +336,7 @@ class Store:
         del self._hosts[key]
         self._open_hosts.pop(key, None)
         self._host_versions.pop(key, None)
+        self._numbered.add(key)
         self._of_cluster[host.cluster_id].pop(key, None)
         self._touch(host.cluster_id)
 
@@ -340,9 +405,16 @@ class Store:
         self._touch(cluster_id)
 
     def secret(self, name: str) -> bytes:
-        """A random secret of this store's own, made when it is asked for the first time."""
-        self._db.execute("INSERT OR IGNORE INTO secrets VALUES (?, randomblob(32))", (name,))
-        return bytes(self._db.execute("SELECT value FROM secrets WHERE name=?", (name,)).fetchone()[0])
+        """A random secret of this store's own, made when it is asked for the first time. Raises StoreError."""
+        query = "SELECT value FROM secrets WHERE name=?"
+        try:
+            row = self._db.execute(query, (name,)).fetchone()
+            if row is None:
+                self._db.execute("INSERT OR IGNORE INTO secrets VALUES (?, randomblob(32))", (name,))
+                row = self._db.execute(query, (name,)).fetchone()
+        except sqlite3.Error as error:
+            raise StoreError(self._path, "written", str(error)) from error
+        return bytes(row[0])
 
     def file_names(self, cluster_id: str) -> list[str]:
         """Names of the generated files of a cluster."""
@@ -359,3 +431,16 @@ class Store:
     def put_file(self, cluster_id: str, name: str, content: bytes) -> None:
         """Insert or replace a generated file."""
         self._write("INSERT OR REPLACE INTO files VALUES (?,?,?)", cluster_id, name, content)
+
+    def delete_files(self, cluster_id: str) -> None:
+        """Remove all generated files of a cluster."""
+        self._write("DELETE FROM files WHERE cluster_id=?", cluster_id)
+
+    def anchor(self) -> Anchor | None:
+        """When the service last noted the time; None before it ever did."""
+        row = self._db.execute("SELECT doc FROM anchor").fetchone()
+        return msgspec.json.decode(row[0], type=Anchor) if row else None
+
+    def put_anchor(self, anchor: Anchor) -> None:
+        """Note the time."""
+        self._write("INSERT OR REPLACE INTO anchor VALUES (1, ?)", msgspec.json.encode(anchor))

@@ -158,7 +158,7 @@ class Fleet:
         """actions/install, the payload's part, and the hosts' own: ends with all hosts in ``installing``."""
         clusters.install(self.world.engine, self.cluster_id)
         self.go(10)
-        clusters.finish_preparation(self.world.engine, self.cluster_id, {"bootstrap.ign": b"{}"}, "")
+        self.world.prepared(self.cluster_id, {"bootstrap.ign": b"{}"})
         self.go(5)
 
     def forget_disk_speed(self) -> None:

@@ -33,7 +33,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     clusters.install(world.engine, cluster_id)
     assert world.host(infra_env_id).status is HostStatus.PREPARING
     assert world.poll(infra_env_id) == ["installation-disk-speed-check", "container-image-availability"]
-    clusters.finish_preparation(world.engine, cluster_id, {"bootstrap.ign": b"{}"}, "")
+    world.prepared(cluster_id, {"bootstrap.ign": b"{}"})
     world.reply(
         infra_env_id, StepType.DISK_SPEED, {"path": "/dev/disk/by-path/pci-0000:04:00.0", "io_sync_duration": 5}
     )
@@ -108,7 +108,7 @@ def test_boot_from_the_wrong_device(world: World) -> None:
 def test_failed_preparation_returns_to_ready_and_can_be_tried_again(world: World) -> None:
     cluster_id, infra_env_id = world.known()
     clusters.install(world.engine, cluster_id)
-    clusters.finish_preparation(world.engine, cluster_id, None, "openshift-install: exit code 1: boom")
+    world.prepared(cluster_id, None, "openshift-install: exit code 1: boom")
     assert world.store.cluster(cluster_id).status is ClusterStatus.READY
     assert world.host(infra_env_id).status is HostStatus.KNOWN
     assert any("boom" in event.message for event in world.store.events())

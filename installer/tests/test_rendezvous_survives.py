@@ -1,10 +1,13 @@
-"""What was acknowledged outlives SIGKILL at any moment; what comes twice or late changes nothing."""
+"""What was acknowledged outlives SIGKILL and SIGTERM at any moment; what comes twice or late changes nothing."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -21,10 +24,10 @@ from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import StepType
 from installer.rendezvous.store import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
-from installer.tests.rendezvous_kit import REPOSITORY
-from installer.tests.world_kit import World
+from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, inventory, running, wait_for
+from installer.tests.world_kit import HOST_ID, World
 
-# Writes cluster N with its event in one change, then says that N is kept.
+# Writes cluster N with its event and a file in one change, then says that N is kept.
 WRITER = """
 import sys
 from pathlib import Path
@@ -32,33 +35,39 @@ from installer.rendezvous.events import make
 from installer.rendezvous.model import Cluster
 from installer.rendezvous.store import Store
 store = Store(Path(sys.argv[1]))
+size = int(sys.argv[2])
 number = len(store.clusters())
 while True:
     with store.change():
         cluster = Cluster(id=str(number), name="c", status_info="x" * (number % 7) * 2000)
         store.put_cluster(cluster)
         store.add_event(make("cluster_registration_succeeded", cluster=cluster, name=str(number)))
+        store.put_file(cluster.id, "bootstrap.ign", bytes([number % 251]) * size)
     print(number, flush=True)
     number += 1
 """
 
 
-def test_nothing_acknowledged_is_lost_by_sigkill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [100, 4_000_000])
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_acknowledged_is_lost(tmp_path: Path, ending: signal.Signals, size: int) -> None:
+    """Killed anywhere: between changes, or with the bigger ones in the midst of a write."""
     path, acknowledged = tmp_path / "assisted.db", -1
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", WRITER, str(path), str(size)]
     chance = random.Random(11)
     for _ in range(6):
-        writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, env=env, text=True)
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, env=env, text=True)
         assert writer.stdout is not None
-        wanted = acknowledged + chance.randint(1, 40)
+        wanted = acknowledged + chance.randint(1, 40 if size < 1000 else 4)
         for line in writer.stdout:
             acknowledged = int(line)
             if acknowledged >= wanted:
                 break
         # Somewhere within the following changes.
         time.sleep(chance.random() / 200)
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
+        writer.send_signal(ending)
+        assert writer.wait() == -ending
         acknowledged = max([acknowledged, *map(int, writer.stdout.read().split())])
         writer.stdout.close()
         store = Store(path)
@@ -67,8 +76,91 @@ def test_nothing_acknowledged_is_lost_by_sigkill(tmp_path: Path) -> None:
         assert found == list(range(len(found)))
         assert len(found) >= acknowledged + 1
         assert [event.cluster_id for event in store.events()] == [str(number) for number in found]
+        for number in found:
+            assert store.file(str(number), "bootstrap.ign") == bytes([number % 251]) * size
         acknowledged = len(found) - 1
         store.close()
+
+
+# Hangs until it may go on, and has a child; what it makes then says which run it was.
+HANGING = """#!/bin/sh
+place=%s
+run=$(ls $place | grep -c run)
+: > $place/run-$run
+while [ "$1" != --dir ]; do what=$1; shift; done
+if [ ! -e $place/go ]; then
+    sleep 600 &
+    echo $$ $! > $place/.pids && mv $place/.pids $place/pids
+    wait
+fi
+case $what in
+manifests) mkdir "$2/manifests" "$2/openshift" ;;
+*) for name in bootstrap-in-place-for-live-iso bootstrap master worker; do
+    printf '{"ignition": {"version": "3.2.0"}, "run": "%%s"}' $run > "$2/$name.ign"
+done ;;
+esac
+"""
+
+
+def ended(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+def test_a_service_that_ends_in_the_midst_of_a_preparation(tmp_path: Path, ending: signal.Signals) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    binary = tmp_path / "openshift-install"
+    binary.write_text(HANGING % place)
+    binary.chmod(0o755)
+    with running(tmp_path, INSTALLER_BINARY=str(binary), DISABLED_STEPS="container-image-availability") as service:
+        user, agent = service.client(), service.client("agentAuth")
+        cluster = user.call("POST", "/clusters", CLUSTER)["id"]
+        body = {"name": "e", "pull_secret": PULL_SECRET, "cluster_id": cluster}
+        hosts_of = f"/infra-envs/{user.call('POST', '/infra-envs', body)['id']}/hosts"
+        agent.call("POST", hosts_of, {"host_id": HOST_ID})
+        instructions = f"{hosts_of}/{HOST_ID}/instructions"
+        told = {"step_type": "inventory", "step_id": "i", "exit_code": 0, "output": json.dumps(inventory())}
+        agent.call("POST", instructions, told)
+        agent.call("GET", instructions, query={"timestamp": str(int(time.time()))})
+        user.call("POST", f"/clusters/{cluster}/actions/install")
+        wait_for("the program to run", (place / "pids").is_file)
+        program, child = map(int, (place / "pids").read_text().split())
+        attempts = tmp_path / "data/install/attempts"
+        secrets = [path for path in attempts.rglob("install-config.yaml") if PULL_SECRET in path.read_text()]
+        assert len(secrets) == 1
+        assert service.process is not None
+        service.process.send_signal(ending)
+        code = service.process.wait(20)
+        if ending is signal.SIGTERM:
+            assert code == 0
+            wait_for("the program and its child to end", lambda: ended(program) and ended(child), 10)
+            # Neither keys nor the pull secret stay on the disk.
+            assert not [path for path in attempts.rglob("*") if path.is_file()]
+        else:
+            assert code == -signal.SIGKILL
+            assert secrets[0].is_file()
+        before = len(list(place.glob("run-*")))
+        (place / "go").touch()
+        service.start()
+        # What a killed one left is swept by the next, which begins anew: all of one run.
+        wait_for("the ignition", lambda: "bootstrap.ign" in files_of(tmp_path / "data/assisted.db", cluster))
+        assert not secrets[0].exists()
+        made = user.download(f"/clusters/{cluster}/downloads/files", {"file_name": "bootstrap.ign"})
+        assert json.loads(made)["run"] == str(before + 1)
+        assert user.call("GET", f"/clusters/{cluster}")["status"] == "preparing-for-installation"
+        for pid in (program, child):
+            if not ended(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+def files_of(database: Path, cluster_id: str) -> list[str]:
+    """Names of the files that a running service has kept."""
+    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
+        return [row[0] for row in db.execute("SELECT name FROM files WHERE cluster_id=?", (cluster_id,))]
 
 
 def test_a_restarted_service_goes_on_with_states_and_time_outs(tmp_path: Path) -> None:
@@ -106,7 +198,9 @@ def test_what_comes_twice_changes_nothing(tmp_path_factory: Any, sent: list[Any]
     answers: list[tuple[str, StepType, Any]] = []
     real = world.reply
 
-    def twice(infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = "") -> None:
+    def twice(
+        infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = "", step_id: str | None = None
+    ) -> None:
         real(infra_env_id, kind, output, code, host_id)
         after = (fleet.judgements(), len(world.store.events()))
         real(infra_env_id, kind, output, code, host_id)

@@ -167,9 +167,7 @@ def test_a_preparation_that_fails(run: Run, make: Any) -> None:
     fleet = make()
     fleet.discover()
     clusters.install(fleet.world.engine, fleet.cluster_id)
-    clusters.finish_preparation(
-        fleet.world.engine, fleet.cluster_id, None, "openshift-install: exit code 1: no such role"
-    )
+    fleet.world.prepared(fleet.cluster_id, None, "openshift-install: exit code 1: no such role")
     line = first_error(run, fleet, settings=SHORT)
     assert line == "Failed to prepare the installation: openshift-install: exit code 1: no such role"
 

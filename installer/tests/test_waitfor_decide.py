@@ -339,6 +339,9 @@ def test_stability_by_either_clock():
     assert behind.unstable([with_conditions("etcd", Progressing="True")], base + timedelta(days=1), 40) == ("etcd",)
     assert behind.unstable([], base, 0) == ()
     assert operators.Stability(30).unstable([{"metadata": {"name": "new"}}], base, 99) == ("new",)
+    unknown = operators.Stability(30)
+    assert unknown.unstable(item, None, 0) == ("etcd",)
+    assert unknown.unstable(item, None, 31) == ()
 
 
 def test_route_url():

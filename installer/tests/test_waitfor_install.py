@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import copy
+import dataclasses
 import stat
 
+import pytest
 import yaml
 
 from installer.tests.waitfor_kit import (
@@ -13,6 +16,7 @@ from installer.tests.waitfor_kit import (
     KUBE_CA,
     OPERATORS,
     PASSWORD,
+    QUICK,
     ROUTE,
     ROUTER_CA,
     VERSION,
@@ -81,3 +85,24 @@ def test_unstable_operator(run):
     state = {**READY_CLUSTER, OPERATORS: {"items": [operator("etcd"), operator("machine-config", "True")]}}
     assert run([Moment(kube=state)], target="install-complete", timeout=1.5) == 7
     assert run.lines("ERROR")[-1].endswith(": machine-config")
+
+
+@pytest.mark.parametrize(
+    ("date", "code"),
+    [
+        ("Mon, 01 Jan 2024 00:00:05 GMT", 7),  # five seconds after the change, by the cluster's clock
+        ("Mon, 01 Jan 2024 00:01:00 GMT", 0),
+        ("Mon, 01 Jan 2024 00:01:00 -0000", 7),  # of no zone
+        ("yesterday", 7),
+        ("", 7),
+    ],
+)
+def test_how_long_an_operator_has_been_still_is_the_clusters_to_say(run, date, code):
+    """This machine's clock is years ahead of the change."""
+    state = copy.deepcopy(READY_CLUSTER)
+    for item in state[OPERATORS]["items"]:
+        for condition in item["status"]["conditions"]:
+            condition["lastTransitionTime"] = "2024-01-01T00:00:00Z"
+    settings = dataclasses.replace(QUICK, stable_for=30)
+    found = run([Moment(kube=state)], target="install-complete", settings=settings, timeout=2, dated=lambda: date)
+    assert found == code

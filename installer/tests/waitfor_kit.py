@@ -11,7 +11,7 @@ import json
 import logging
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -108,7 +108,11 @@ class World:
         return 404, {"kind": "Status", "code": 404}
 
 
-def server(ask: Any, pair: Pair, folder: Any, client_ca: str = "") -> ThreadingHTTPServer:
+def server(
+    ask: Any, pair: Pair, folder: Any, client_ca: str = "", dated: Callable[[], str] | None = None
+) -> ThreadingHTTPServer:
+    """``dated`` makes the answers' Date, none if it is empty; by default it is the present."""
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -121,7 +125,10 @@ def server(ask: Any, pair: Pair, folder: Any, client_ca: str = "") -> ThreadingH
                 self.close_connection = True
                 return
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self.send_response(status)
+            self.send_response_only(status)
+            told = self.date_time_string() if dated is None else dated()
+            if told:
+                self.send_header("Date", told)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -183,14 +190,14 @@ class Run:
         caplog.set_level(logging.DEBUG, "installer.waitfor")
 
     def __call__(self, moments: list[Moment], *, names=("master-0",), target="bootstrap-complete", settings=QUICK,
-                 archive=b"", ca=SERVICE_CA, token=TOKEN, timeout=None) -> int:  # fmt: skip
+                 archive=b"", ca=SERVICE_CA, token=TOKEN, timeout=None, dated=None) -> int:  # fmt: skip
         self.world = world = World(moments)
         world.archive = archive
         folders = [self.tmp / name for name in ("rest", "kube")]
         for folder in folders:
             folder.mkdir()
         rest = server(world.rest, _serving(SERVICE_CA), folders[0])
-        kube = server(world.kube, _serving(KUBE_CA), folders[1], KUBE_CA.certificate.decode())
+        kube = server(world.kube, _serving(KUBE_CA), folders[1], KUBE_CA.certificate.decode(), dated)
         (self.dir / "auth").mkdir(parents=True)
         part = {
             "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate.decode(), "watcherToken": token,

@@ -16,7 +16,9 @@ from installer.rendezvous import (
     infra_envs,
     replies,
     settings,
+    steps,
 )
+from installer.rendezvous.clock import SteadyClock
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import StepType
 from installer.rendezvous.model import Host
@@ -26,14 +28,20 @@ from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventor
 HOST_ID = "00000000-0000-4000-8000-000000000001"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.at = datetime.now(UTC)
+class Clock(SteadyClock):
+    """Wall and monotonic clock as tests turn them; called, it is the service's own time."""
 
-    def __call__(self) -> datetime:
-        return self.at
+    def __init__(self) -> None:
+        self.at, self.passed = datetime.now(UTC), 1000.0
+        super().__init__(lambda: self.at, lambda: self.passed)
 
     def go(self, seconds: float) -> None:
+        """Time passes."""
+        self.at += timedelta(seconds=seconds)
+        self.passed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
         self.at += timedelta(seconds=seconds)
 
 
@@ -58,11 +66,26 @@ class World:
         body = {"name": "ostest", "pull_secret": PULL_SECRET, "cluster_id": cluster.id}
         return cluster.id, infra_envs.register(self.engine, body).id
 
-    def reply(self, infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = HOST_ID) -> None:
+    def step_id(self, infra_env_id: str, kind: StepType, host_id: str = HOST_ID) -> str:
+        """The id under which a host is asked now."""
+        host = self.store.host(infra_env_id, host_id)
+        attempt = self.store.cluster(host.cluster_id).attempt if host.cluster_id else ""
+        return steps.step_id(kind, host, attempt)
+
+    def reply(
+        self,
+        infra_env_id: str,
+        kind: StepType,
+        output: Any,
+        code: int = 0,
+        host_id: str = HOST_ID,
+        step_id: str | None = None,
+    ) -> None:
+        """An answer of the host; to what it is asked now if no step is named."""
         text = output if isinstance(output, str) else json.dumps(output)
         body = {
             "step_type": kind.value,
-            "step_id": "x",
+            "step_id": self.step_id(infra_env_id, kind, host_id) if step_id is None else step_id,
             "exit_code": code,
             "output": text,
             "error": "" if not code else text,
@@ -84,10 +107,15 @@ class World:
     def host(self, infra_env_id: str, host_id: str = HOST_ID) -> Host:
         return self.store.host(infra_env_id, host_id)
 
+    def prepared(self, cluster_id: str, files: dict[str, bytes] | None, reason: str = "") -> bool:
+        """What the generator made for the attempt that is under way."""
+        attempt = self.store.cluster(cluster_id).attempt
+        return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason)
+
     def installing(self) -> tuple[str, str]:
         cluster_id, infra_env_id = self.known()
         clusters.install(self.engine, cluster_id)
-        clusters.finish_preparation(self.engine, cluster_id, {"bootstrap.ign": b"{}"}, "")
+        self.prepared(cluster_id, {"bootstrap.ign": b"{}"})
         self.reply(
             infra_env_id, StepType.DISK_SPEED, {"path": "/dev/disk/by-path/pci-0000:04:00.0", "io_sync_duration": 5}
         )

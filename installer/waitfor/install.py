@@ -113,8 +113,8 @@ class Install:
 
         def look() -> bool | None:
             nonlocal before, last
-            found = self.kube.operators()
-            unstable = stability.unstable(found, datetime.now(UTC), time.monotonic())
+            found, at = self.kube.operators_at()
+            unstable = stability.unstable(found, at, time.monotonic())
             for name in sorted(frozenset(operators.name_of(item) for item in found) - frozenset(unstable)):
                 self.report.once(f"operator {name}", f"Cluster Operator {name} is stable", logging.DEBUG)
             for name in unstable:

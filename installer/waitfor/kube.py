@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,26 @@ class Kube:
             ),
         )
         return [item for item in found.get("items") or () if isinstance(item, dict)]
+
+    def operators_at(self) -> tuple[list[Json], datetime | None]:
+        """All ClusterOperators, and the time by the API's own clock (to the second) if it told that."""
+
+        def ask(k: Any, api: Any) -> tuple[Any, Any]:
+            found = k.CustomObjectsApi(api).list_cluster_custom_object_with_http_info(
+                *CONFIG_GROUP, "clusteroperators", _request_timeout=self._timeout
+            )
+            return found[0], found[2].get("Date")
+
+        found, text = self._call("ClusterOperators", ask)
+        if not isinstance(found, dict):
+            raise KubeError("ClusterOperators: the answer is not an object")
+        try:
+            at = parsedate_to_datetime(text) if text else None
+        except ValueError:
+            at = None
+        # A date without a zone is in none that could be compared.
+        at = at if at is not None and at.tzinfo is not None else None
+        return [item for item in found.get("items") or () if isinstance(item, dict)], at
 
     def route(self, namespace: str, name: str) -> Json:
         """A Route. KubeError.status is 404 when it, or the whole API of routes, does not exist."""

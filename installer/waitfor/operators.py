@@ -83,15 +83,18 @@ def complaints(operators: Sequence[Json]) -> tuple[tuple[bool, str], ...]:
 class Stability:
     """Which operators have not been progressing for ``period`` seconds.
 
-    lastTransitionTime tells it, or having watched that long without a change: the second holds when this machine's
-    clock is behind the cluster's.
+    lastTransitionTime tells it, by the cluster's own clock, or having watched that long without a change. This
+    machine's wall clock has no say: it may be hours away from the cluster's, and be set at any time.
     """
 
     period: float
     _seen: dict[str, tuple[datetime | None, float]] = field(default_factory=dict, init=False)
 
-    def unstable(self, operators: Sequence[Json], now: datetime, monotonic: float) -> tuple[str, ...]:
-        """Names of operators that are not stable yet; none at all when there are no operators."""
+    def unstable(self, operators: Sequence[Json], now: datetime | None, monotonic: float) -> tuple[str, ...]:
+        """Names of operators that are not stable yet; none at all when there are no operators.
+
+        ``now`` by the cluster's clock, None when it is not known.
+        """
         names = []
         for operator in operators:
             name, condition = name_of(operator), conditions(operator).get("Progressing")
@@ -102,7 +105,7 @@ class Stability:
             if name not in self._seen or self._seen[name][0] != condition.since:
                 self._seen[name] = (condition.since, monotonic)
             watched = monotonic - self._seen[name][1]
-            claimed = (now - condition.since).total_seconds() if condition.since else 0.0
+            claimed = (now - condition.since).total_seconds() if condition.since and now else 0.0
             if max(watched, claimed) <= self.period:
                 names.append(name)
         return tuple(names)

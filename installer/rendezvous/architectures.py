@@ -1,0 +1,40 @@
+"""Which architectures a service can install, by the notes on the release that it read (payload.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from installer.rendezvous.errors import BadRequest
+from installer.rendezvous.settings import Settings
+
+GOARCH = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+# arm64 is another name of aarch64, by which images are called.
+NAMES = {name: name for name in ("x86_64", "aarch64", "ppc64le", "s390x")} | {"arm64": "aarch64"}
+
+
+def notes_file(settings: Settings) -> Path:
+    """Where a standalone service notes what it read of its release."""
+    return settings.work_dir / "release.json"
+
+
+def notes(settings: Settings) -> dict[str, Any]:
+    """What was read of the present release: version, architecture (GOARCH or multi), images, isos by architecture."""
+    try:
+        data = json.loads(notes_file(settings).read_text())
+        known = data if data["release"] == settings.release_image and isinstance(data["isos"], dict) else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {key: known[key] for key in ("version", "architecture", "images", "isos") if key in known}
+
+
+def check(release: str, found: str, architecture: str) -> None:
+    """Does a release for ``found`` (GOARCH, multi, or empty: not known) run there? Raises BadRequest."""
+    if found not in ("", "multi", GOARCH.get(architecture, architecture)):
+        raise BadRequest(f"cpu_architecture {architecture}: release {release} is for {found} only")
+
+
+def check_known(settings: Settings, architecture: str) -> None:
+    """The same of the service's release, if it was read before. Raises BadRequest."""
+    check(settings.release_image, str(notes(settings).get("architecture", "")), architecture)
