@@ -9,7 +9,8 @@ from aiohttp import web
 
 from installer.rendezvous import clusters, events
 from installer.rendezvous import hosts as hosts_rules
-from installer.rendezvous.app import Service, body_of, json_of
+from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import body_of, json_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous.hostview import inventory_of
@@ -70,6 +71,7 @@ async def update(service: Service, request: web.Request) -> Response:
 async def delete(service: Service, request: web.Request) -> Response:
     """DELETE /clusters/{id}"""
     clusters.delete(service.engine, request.match_info["cluster_id"])
+    await service.logs.forget(request.match_info["cluster_id"])
     return web.Response(status=204)
 
 

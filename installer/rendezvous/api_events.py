@@ -5,7 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 
 from installer.rendezvous import events as catalogue
-from installer.rendezvous.app import Service, body_of
+from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import body_of
 from installer.rendezvous.model import Event
 from installer.rendezvous.params import integer, one_of, require
 

@@ -10,7 +10,8 @@ import msgspec
 from aiohttp import web
 
 from installer.rendezvous import hosts, replies
-from installer.rendezvous.app import Service, body_of
+from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import body_of
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.model import Host

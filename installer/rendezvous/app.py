@@ -6,11 +6,13 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from aiohttp import web
+from aiohttp.typedefs import Handler as WebHandler
 
 from installer.rendezvous import clusters, prepare, signing
 from installer.rendezvous.auth import Authenticator, Scheme
@@ -25,15 +27,19 @@ from installer.rendezvous.errors import (
     ServiceError,
     TooLarge,
     TooMany,
+    TooSlow,
     Unauthorized,
     Unparsable,
 )
+from installer.rendezvous.lag import Lag
 from installer.rendezvous.limits import Bucket
+from installer.rendezvous.logstore import LogStore
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.views import Views, reply
 
 if TYPE_CHECKING:
+    from installer.rendezvous.gate import Gate
     from installer.rendezvous.page import Viewers
 
 BASE = "/api/assisted-install"
@@ -41,8 +47,12 @@ log = logging.getLogger("assisted-service")
 Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
 Generate = Callable[[prepare.Job], dict[str, bytes]]
 AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
-# The largest manifest or inventory that makes sense; logs are streamed and have a limit of their own.
-MAX_BODY = 16 * 1024**2
+# The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
+# limit of their own.
+MAX_BODY = 8 * 1024**2
+STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
+# Lists that the specification has as one parameter a value.
+REPEATED = frozenset({"feature_ids"})
 
 
 class ImageMaker(Protocol):
@@ -78,12 +88,27 @@ class Service:
         self.generate = generate
         self.images = images
         self.views = Views(engine)
+        # Callers with a proof (or at what is open to all), by what they proved and their address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
-        # Whoever guesses at tokens is slowed down long before anything is found.
-        self.refusals = Bucket(1.0, 30.0)
+        # Callers without one, by address: what a proof's check may cost (docs/rendezvous.md, "Who may come in").
+        self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
         self.preparing: dict[str, asyncio.Task[None]] = {}
         # Those who look at the page; None until somebody does.
         self.viewers: Viewers | None = None
+        self.lag = Lag()
+        self.logs = LogStore(settings.work_dir / "logs")
+        # Where connections come in; None where somebody else accepts them.
+        self.gate: Gate | None = None
+
+    @cached_property
+    def url_key(self) -> bytes:
+        """What the URLs of clusters' files are signed with."""
+        return self.engine.store.secret("urls")
+
+    def vouch(self, request: web.Request) -> None:
+        """Remember that the request's connection is no stranger's."""
+        if self.gate is not None:
+            self.gate.vouch(request.transport)
 
     def adopt(self, settings: Settings) -> None:
         """Go on with other settings: a standalone service learns of its release's images when it first reads it."""
@@ -178,33 +203,34 @@ def error_body(error: ServiceError, path: str) -> dict[str, Any]:
     return {"kind": "Error", "id": error.status, "href": path, "code": str(error.status), "reason": error.reason}
 
 
-async def json_of(request: web.Request) -> Any:
-    """The request's JSON value. Raises Unparsable."""
-    try:
-        return await request.json()
-    except (ValueError, RecursionError) as error:
-        raise Unparsable(f"body is not JSON: {error}") from None
-
-
-async def body_of(request: web.Request) -> dict[str, Any]:
-    """The request's JSON object. Raises Unparsable."""
-    value = await json_of(request)
-    if not isinstance(value, dict):
-        raise Unparsable("body must be a JSON object")
-    return value
-
-
 def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme], signed: bool) -> None:
-    caller = request.remote or ""
-    service.requests.take(caller)
-    try:
-        if signed and signing.SIGNATURE in request.query:
-            signing.check(service.engine.store.secret("urls"), request.path, request.query)
-        elif schemes:
-            service.auth.check(request.headers, schemes)
-    except Unauthorized:
-        service.refusals.take(caller)
-        raise
+    """Let the caller in or raise Unauthorized or TooMany. No signature of a token is checked past the brake."""
+    address, proof = request.remote or "", "open"
+    if signed and signing.SIGNATURE in request.query:
+        try:
+            signing.check(service.url_key, request.method, request.raw_path)
+        except Unauthorized:
+            service.strangers.take(address)
+            raise
+        proof = "url"
+    elif schemes:
+        known = service.auth.known(request.headers, schemes)
+        if known is None:
+            service.strangers.take(address)
+            known = service.auth.check(request.headers, schemes)
+        proof = known.value
+    service.requests.take(f"{proof} {address}")
+    if proof != "open":
+        service.vouch(request)
+
+
+def _once(request: web.Request) -> None:
+    """Raise BadRequest for a parameter that is given twice, however it is spelt: which one counts must not matter."""
+    seen: set[str] = set()
+    for name in request.query:
+        if name.casefold() in seen and name not in REPEATED:
+            raise BadRequest(f"{name[:80]} in query must be given once")
+        seen.add(name.casefold())
 
 
 def _wrap(
@@ -215,30 +241,34 @@ def _wrap(
     async def call(request: web.Request) -> web.StreamResponse:
         try:
             _authorize(service, request, schemes, signed)
+            _once(request)
             return await handler(service, request)
         except ServiceError as error:
-            if not isinstance(error, Unauthorized):
-                log.info("%s %s: %d %s", request.method, request.path, error.status, error.reason)
+            # Whoever proves nothing does not fill the log either.
+            if schemes and not isinstance(error, Unauthorized | TooMany):
+                log.info("%s %s: %d %s", request.method, request.rel_url.raw_path, error.status, error.reason)
             body = error_body(error, request.path)
             answer = reply(body, error.status)
             if binary and "kind" in body:
                 answer.content_type = "application/octet-stream"
             if isinstance(error, TooMany):
                 answer.headers["Retry-After"] = "1"
+            if isinstance(error, TooSlow):
+                answer.force_close()
             return answer
         except RendezvousError as error:
-            log.error("%s %s: %s", request.method, request.path, error)
+            log.error("%s %s: %s", request.method, request.rel_url.raw_path, error)
             return reply(error_body(ServiceError(str(error)), request.path), 500)
         except web.HTTPRequestEntityTooLarge:
             return reply(error_body(TooLarge(f"body is larger than {MAX_BODY} bytes"), request.path), TooLarge.status)
-        except (web.HTTPException, asyncio.CancelledError):
+        except (web.HTTPException, asyncio.CancelledError, ConnectionError):
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.exception("%s %s", request.method, request.path)
+            log.exception("%s %s", request.method, request.rel_url.raw_path)
             return reply(error_body(BadRequest(f"the request cannot be understood: {error!r}"), request.path), 400)
         except Exception:
             identity = uuid4().hex[:8]
-            log.exception("%s %s: internal error %s", request.method, request.path, identity)
+            log.exception("%s %s: internal error %s", request.method, request.rel_url.raw_path, identity)
             return reply(error_body(ServiceError(f"internal error {identity}"), request.path), 500)
 
     return call
@@ -277,11 +307,22 @@ def build(service: Service) -> web.Application:
     """The application with all routes; the monitor runs from start to stop."""
     from installer.rendezvous.routes import BINARY, NOT_OFFERED, OPEN, PAGE_STREAM, ROUTES, SIGNED
 
-    app = web.Application(client_max_size=MAX_BODY)
+    @web.middleware
+    async def pass_the_gate(request: web.Request, handler: WebHandler) -> web.StreamResponse:
+        if service.gate is None:
+            return await handler(request)
+        transport = request.transport
+        service.gate.begin(transport)
+        try:
+            return await handler(request)
+        finally:
+            service.gate.end(transport)
+
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[pass_the_gate])
     app[SERVICE] = service
     paths: dict[str, set[str]] = {}
     for method, path, schemes, handler in ROUTES:
-        call = _wrap(service, handler, schemes, path in SIGNED, (method, path) in BINARY)
+        call = _wrap(service, handler, schemes, (method, path) in SIGNED, (method, path) in BINARY)
         app.router.add_route(method, f"{BASE}/v2{path}", call)
         paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
     for method, path, error in NOT_OFFERED:

@@ -116,14 +116,15 @@ NOT_OFFERED: tuple[tuple[str, str, ServiceError], ...] = (
     ("POST", H + "/actions/install", Conflict(DAY2)),
 )
 # By a URL's own signature instead of a token; tokens are taken as well.
-SIGNED = frozenset({C + "/downloads/files", C + "/downloads/credentials", C + "/logs", C + "/manifests/files"})
+SIGNED = frozenset(
+    ("GET", C + path) for path in ("/downloads/files", "/downloads/credentials", "/logs", "/manifests/files")
+)
 
 
 # What the specification has as application/octet-stream.
-BINARY = frozenset(
+BINARY = SIGNED | frozenset(
     ("GET", path)
     for path in (
-        *SIGNED,
         I + "/downloads/files",
         I + "/downloads/minimal-initrd",
         "/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition",

@@ -1,0 +1,74 @@
+"""Bodies of requests: read as long as they keep coming, and answers that go out in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from installer.rendezvous.errors import TooSlow, Unparsable
+
+# A body must bring so many bytes in every so many seconds, or its rest. Half a kilobyte a second is a bad modem's.
+WINDOW, LEAST = 30.0, 16 * 1024
+LARGE = 64 * 1024
+
+
+@asynccontextmanager
+async def steady(request: web.Request, window: float = WINDOW, least: int = LEAST) -> AsyncIterator[None]:
+    """Within, the request's body must keep coming. Raises TooSlow when it does not."""
+    loop, content = asyncio.get_running_loop(), request.content
+    before = content.total_bytes
+    late = False
+
+    def look() -> None:
+        nonlocal before, late, timer
+        transport = request.transport
+        # Nothing comes in while we do not read: our own slowness is not the sender's.
+        ours = transport is not None and not transport.is_reading()
+        if content.total_bytes - before < least and not content.is_eof() and not ours:
+            late = True
+            limit.reschedule(loop.time())
+            return
+        before = content.total_bytes
+        timer = loop.call_later(window, look)
+
+    timer = loop.call_later(window, look)
+    try:
+        async with asyncio.timeout(None) as limit:
+            yield
+    except TimeoutError:
+        if not late:
+            raise
+        raise TooSlow(f"less than {least} bytes of the body came in {window:.0f} s") from None
+    finally:
+        timer.cancel()
+
+
+async def json_of(request: web.Request) -> Any:
+    """The request's JSON value. Raises Unparsable, TooSlow."""
+    async with steady(request):
+        text = await request.read()
+    # JSON makes many objects and no cycles: the collector would go through them for nothing, again and again.
+    quiet = len(text) > LARGE and gc.isenabled()
+    if quiet:
+        gc.disable()
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Unparsable(f"body is not JSON: {error}") from None
+    finally:
+        if quiet:
+            gc.enable()
+
+
+async def body_of(request: web.Request) -> dict[str, Any]:
+    """The request's JSON object. Raises Unparsable, TooSlow."""
+    value = await json_of(request)
+    if not isinstance(value, dict):
+        raise Unparsable("body must be a JSON object")
+    return value
