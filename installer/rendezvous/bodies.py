@@ -22,8 +22,8 @@ LARGE = 64 * 1024
 async def steady(request: web.Request, window: float = WINDOW, least: int = LEAST) -> AsyncIterator[None]:
     """Within, the request's body must keep coming. Raises TooSlow when it does not."""
     loop, content = asyncio.get_running_loop(), request.content
-    before = content.total_bytes
-    late = False
+    before, late = content.total_bytes, False
+    timer: asyncio.TimerHandle
 
     def look() -> None:
         nonlocal before, late, timer
