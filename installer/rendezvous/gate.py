@@ -35,7 +35,7 @@ class Limits:
     stalled: float = 120.0
     # How long a connection may rest between two requests.
     idle: float = 75.0
-    # The end of TLS, which a peer that is gone never answers.
+    # How long is waited for the rest of a body that was refused, and for the end of TLS: who is gone sends neither.
     farewell: float = 10.0
 
     @property

@@ -53,6 +53,7 @@ async def opened(
         access_log=None,
         shutdown_timeout=LAST_WORDS,
         keepalive_timeout=limits.idle,
+        lingering_time=limits.farewell,
         auto_decompress=False,
     )
     await runner.setup()

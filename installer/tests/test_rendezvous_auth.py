@@ -85,7 +85,7 @@ def test_what_is_no_token_is_told_without_it() -> None:
 def test_a_token_as_long_as_may_be_is_looked_at() -> None:
     bare = len(KEYS.token("agentAuth", more=""))
     token = KEYS.token("agentAuth", more="x" * (auth.LONGEST - bare) * 3)[: auth.LONGEST]
-    with pytest.raises(Unauthorized, match="not valid: (?!it has more)"):
+    with pytest.raises(Unauthorized, match=r"not valid: (?!it has more)"):
         made().check({HEADERS[AGENT]: token}, one(AGENT))
     with pytest.raises(Unauthorized, match=f"more than {auth.LONGEST} characters"):
         made().check({HEADERS[AGENT]: token + "x"}, one(AGENT))
@@ -266,9 +266,10 @@ def test_each_address_has_a_brake_of_its_own() -> None:
     with pytest.raises(TooMany, match="from a, try"):
         bucket.take("a")
     bucket.take("b")
+    for _ in range(2):
+        bucket.take("")
     with pytest.raises(TooMany, match="from this address"):
-        for _ in range(3):
-            bucket.take("")
+        bucket.take("")
 
 
 def test_strangers_use_up_nothing_of_those_with_a_token(tmp_path: Path) -> None:
