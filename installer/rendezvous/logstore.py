@@ -39,9 +39,11 @@ def room(free: int, kept: int) -> Room:
 class Upload:
     """A file that is being written. Raises TooLarge, NoSpace."""
 
-    def __init__(self, store: LogStore, file: IO[bytes]) -> None:
+    def __init__(self, store: LogStore, file: IO[bytes], replaces: int) -> None:
         self._store, self._file = store, file
         self.size = 0
+        # Bytes that are free again at its end.
+        self.replaces = replaces
 
     async def write(self, data: bytes | bytearray) -> None:
         """Some more of it."""
@@ -74,7 +76,7 @@ class LogStore:
         limit = room(self._free(self._root), kept)
         if upload.size + more > limit.each:
             raise TooLarge(f"logs are larger than {limit.each} bytes")
-        if kept + more > limit.in_all:
+        if kept + more - upload.replaces > limit.in_all:
             raise NoSpace(f"all logs together are larger than {limit.in_all} bytes, half of what there is room for")
         upload.size += more
 
@@ -86,7 +88,8 @@ class LogStore:
         with _kept():
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = tempfile.NamedTemporaryFile(dir=target.parent, prefix=".", delete=False)  # noqa: SIM115
-        made, partial = self._under_way.setdefault(target, Upload(self, file)), Path(file.name)
+        made, partial = Upload(self, file, self._sizes.get(target, 0)), Path(file.name)
+        self._under_way[target] = made
         try:
             yield made
             with _kept():

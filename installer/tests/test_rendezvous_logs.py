@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
+from msgspec.structs import replace
 
 from installer.rendezvous import logstore
 from installer.rendezvous.auth import Scheme
@@ -133,23 +134,28 @@ def test_no_file_and_not_all_together_are_larger_than_there_is_room_for(tmp_path
     async def use(client: TestClient, fleet: Fleet) -> None:
         # A file system of 16 MiB with nothing else on it.
         def free(root: Path) -> int:
-            return 16 * MIB - sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
+            logs = service_logs(client)
+            under_way = sum(upload.size for upload in logs._under_way.values())
+            return 16 * MIB - sum(logs._sizes.values()) - int(under_way)
 
-        with mock.patch.object(logstore, "_free", free):
-            service_logs(client)._free = free
+        with mock.patch.object(service_logs(client), "_free", free):
             hosts = [machine.id for machine in fleet.machines]
             answer = await send(client, fleet, f"logs_type=host&host_id={hosts[0]}", form(bytes(2 * MIB + 1)))
             assert (answer.status, (await answer.json())["reason"]) == (413, f"logs are larger than {2 * MIB} bytes")
             assert not stored(tmp_path)
-            for host in (*hosts, hosts[0]):
-                assert (
-                    await send(client, fleet, f"logs_type=host&host_id={host}", form(bytes(2 * MIB - 1)))
-                ).status == 204
-            answer = await send(client, fleet, "logs_type=controller", form(bytes(2 * MIB)))
+            for query in (*(f"host&host_id={host}" for host in hosts), "controller"):
+                answer = await send(client, fleet, f"logs_type={query}", form(bytes(2 * MIB - 1)))
+                assert answer.status == 204
+            # Newer ones take the place of older ones, not more.
+            again = f"logs_type=host&host_id={hosts[0]}"
+            assert (await send(client, fleet, again, form(bytes(2 * MIB - 1)))).status == 204
+            with fleet.world.store.change():
+                fleet.world.store.put_host(replace(fleet.host(fleet.machines[0]), id=UUID))
+            answer = await send(client, fleet, f"logs_type=host&host_id={UUID}", form(bytes(5)))
             assert answer.status == 507
             assert "together are larger than 8388608 bytes" in (await answer.json())["reason"]
-            assert (await send(client, fleet, "logs_type=controller", form(bytes(MIB)))).status == 204
-            assert sum(file.stat().st_size for file in stored(tmp_path)) == 7 * MIB - 3
+            assert (await send(client, fleet, f"logs_type=host&host_id={UUID}", form(bytes(4)))).status == 204
+            assert sum(file.stat().st_size for file in stored(tmp_path)) == 8 * MIB
             assert not list(tmp_path.rglob("logs/*/.*"))
 
     serve(tmp_path, use)
