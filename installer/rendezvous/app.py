@@ -36,6 +36,7 @@ from installer.rendezvous.limits import Bucket
 from installer.rendezvous.logstore import LogStore
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.slices import Slices
 from installer.rendezvous.views import Views, reply
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
 # limit of their own.
 MAX_BODY = 8 * 1024**2
 STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
+# So many hosts are looked at between two requests.
+MANY = 100
 # Lists that the specification has as one parameter a value.
 REPEATED = frozenset({"feature_ids"})
 
@@ -88,6 +91,7 @@ class Service:
         self.generate = generate
         self.images = images
         self.views = Views(engine)
+        self.slices = Slices(engine)
         # Callers with a proof (or at what is open to all), by what they proved and their address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
         # Callers without one, by address: what a proof's check may cost (docs/rendezvous.md, "Who may come in").
@@ -150,11 +154,22 @@ class Service:
                     self.engine.settle_in_time(cluster.id)
                 # There may be many, and all of them after a start: requests that have come in go first.
                 await asyncio.sleep(0)
-        for host in self.engine.store.unbound_hosts():
+        for number, known in enumerate(self.engine.store.unbound_hosts()):
+            if number % MANY == 0:
+                await asyncio.sleep(0)
+            # As it is now: others have had their turn.
+            host = self.engine.store.find_host(known.infra_env_id, known.id)
+            if host is None or host.cluster_id is not None:
+                continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
                 with self.engine.store.change():
                     self.engine.settle_host(host)
         self.start_preparations()
+
+    async def fresh(self, cluster_id: str | None) -> None:
+        """Settle what waits of this cluster: for those who ask what is true now."""
+        if cluster_id and self.engine.pace.waits(cluster_id):
+            await self.slices.settle(cluster_id)
 
     async def monitor(self) -> None:
         """Tick for ever."""
@@ -181,7 +196,7 @@ class Service:
             cluster_id, pause = waiting
             await asyncio.sleep(pause)
             try:
-                self.engine.fresh(cluster_id)
+                await self.fresh(cluster_id)
             except NotFound:
                 pace.drop(cluster_id)
             except Exception:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 import selectors
 import time
-from collections.abc import Sequence
 
 # Turns are counted by size: STEPS sizes for each doubling, the first one for all below a microsecond.
 STEPS = 4
 _SIZES = 128
+# Each may cost some milliseconds: an answer that is judged at once, and a write.
+AT_A_TIME = 8
 
 
 class Lag:
@@ -44,17 +45,23 @@ class Lag:
 
 
 class Selector(selectors.DefaultSelector):
-    """A selector that notes how long it was until it was asked again."""
+    """A selector that notes how long it was until it was asked again, and hands out a few events at a time.
+
+    When many connections are ready at once, whatever else waits for the loop (timers, streams, the page) has its turn
+    between them, not after all of them.
+    """
 
     def __init__(self, lag: Lag) -> None:
         super().__init__()
         self._lag = lag
+        self._left: list[tuple[selectors.SelectorKey, int]] = []
         self._back, self._cpu = time.monotonic(), time.thread_time()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """As the selector's own."""
-        cpu = time.thread_time()
-        self._lag.note(time.monotonic() - self._back, cpu - self._cpu)
-        found: Sequence[tuple[selectors.SelectorKey, int]] = super().select(timeout)
+        """As the selector's own; those that have not been handed out yet come first."""
+        self._lag.note(time.monotonic() - self._back, time.thread_time() - self._cpu)
+        # An event that is over by then does no harm: its handle is cancelled, or finds nothing to read.
+        found = self._left or super().select(timeout)
+        self._left = found[AT_A_TIME:]
         self._back, self._cpu = time.monotonic(), time.thread_time()
-        return list(found)
+        return found[:AT_A_TIME]

@@ -136,7 +136,7 @@ def test_no_file_and_not_all_together_are_larger_than_there_is_room_for(tmp_path
         def free(root: Path) -> int:
             logs = service_logs(client)
             under_way = sum(upload.size for upload in logs._under_way.values())
-            return 16 * MIB - sum(logs._sizes.values()) - int(under_way)
+            return int(16 * MIB - sum(logs._sizes.values()) - under_way)
 
         with mock.patch.object(service_logs(client), "_free", free):
             hosts = [machine.id for machine in fleet.machines]
