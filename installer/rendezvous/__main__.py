@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from installer.rendezvous.app import Service
 
 
-TLS_BUFFER = 32 * 1024
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run until told to stop. Exit code 1 with one line when the environment is unusable."""
     parser = argparse.ArgumentParser(prog="assisted-service", description="Rendezvous service, set up by environment")
@@ -41,22 +38,14 @@ def serve(
     attach: Callable[[Service], None] = lambda service: None,
 ) -> int:
     """Serve until told to stop; ``attach`` gets the service before its first request. Raises ConfigurationError."""
-    import asyncio
-    import gc
     import ssl
-    from asyncio import sslproto
 
-    from aiohttp import web
-
-    from installer.rendezvous import prepare
-    from installer.rendezvous.app import Service, build
+    from installer.rendezvous import prepare, serving
+    from installer.rendezvous.app import Service
     from installer.rendezvous.auth import Authenticator
     from installer.rendezvous.engine import Engine
     from installer.rendezvous.store import Store
 
-    # Each TLS connection has a read buffer of this size. CPython's 256 KiB would be most of what a host costs; a record
-    # of TLS has at most 16 KiB.
-    sslproto.SSLProtocol.max_size = TLS_BUFFER
     context: ssl.SSLContext | None = None
     if config.cert_file and config.key_file:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -75,22 +64,10 @@ def serve(
     engine = Engine(store, config, requirements)
     service = Service(engine, config, auth, prepare.generate)
     attach(service)
-    app = build(service)
-    # What is loaded stays; the collector need not go through it again and again.
-    gc.freeze()
-    logging.getLogger("assisted-service").info("listening on port %d%s", config.port, " (TLS)" if context else "")
-    # The access log names paths only at debug level: polls every few seconds would drown the rest.
-    web.run_app(
-        app,
-        host=config.listen_host or None,
-        port=config.port,
-        ssl_context=context,
-        print=None,
-        access_log=None,
-        handle_signals=True,
-        loop=asyncio.new_event_loop(),
-    )
-    engine.store.close()
+    try:
+        serving.run(service, context)
+    finally:
+        engine.store.close()
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -9,13 +10,14 @@ from aiohttp import web
 
 from installer.rendezvous import clusters, events
 from installer.rendezvous import hosts as hosts_rules
-from installer.rendezvous.app import Service, body_of, json_of
+from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous.hostview import inventory_of
-from installer.rendezvous.model import Cluster
+from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.params import one_of, require
-from installer.rendezvous.views import reply, tagged, unchanged
+from installer.rendezvous.views import encode, reply, tags, unchanged
 
 Response = web.StreamResponse
 LONGEST_SETTINGS = 1 << 20
@@ -47,18 +49,23 @@ async def register(service: Service, request: web.Request) -> Response:
 async def list_all(service: Service, request: web.Request) -> Response:
     """GET /clusters"""
     with_hosts = request.query.get("with_hosts", "").lower() == "true"
-    return reply([shown(service, cluster, with_hosts) for cluster in service.engine.store.clusters()])
+    parts: list[Encoded] = []
+    for number, cluster in enumerate(service.engine.store.clusters()):
+        if number % AT_A_TIME == AT_A_TIME - 1:
+            await asyncio.sleep(0)
+        parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts)]
+    return await send(request, [*(parts or [b"["]), b"]"])
 
 
 async def get(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}: as judged by all that was told until now."""
-    service.engine.fresh(request.match_info["cluster_id"])
+    await service.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
     # By the specification a header; a query is taken as well.
     excluded = request.headers.get("exclude-hosts") or request.query.get("exclude-hosts", "")
     etag = service.views.etag(cluster.id)
     with_hosts = excluded.lower() != "true"
-    return unchanged(request, etag) or tagged(reply(shown(service, cluster, with_hosts)), etag)
+    return unchanged(request, etag) or await send(request, await service.views.parts(cluster, with_hosts), tags(etag))
 
 
 async def update(service: Service, request: web.Request) -> Response:
@@ -70,22 +77,26 @@ async def update(service: Service, request: web.Request) -> Response:
 async def delete(service: Service, request: web.Request) -> Response:
     """DELETE /clusters/{id}"""
     clusters.delete(service.engine, request.match_info["cluster_id"])
+    await service.logs.forget(request.match_info["cluster_id"])
     return web.Response(status=204)
 
 
 async def hosts(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/hosts"""
-    service.engine.fresh(request.match_info["cluster_id"])
+    await service.fresh(request.match_info["cluster_id"])
     cluster = _cluster(service, request)
-    found = [service.views.host_map(host) for host in service.engine.store.hosts(cluster_id=cluster.id)]
-    for key in ("role", "status"):
-        wanted = request.query.get(key)
-        found = [host for host in found if wanted is None or host[key] == wanted]
-    if request.query.get("with-inventory", "").lower() != "true":
-        found = [{key: value for key, value in host.items() if key != "inventory"} for host in found]
-    if request.query.get("with-connectivity", "").lower() != "true":
-        found = [{key: value for key, value in host.items() if key != "connectivity"} for host in found]
-    return reply(found)
+    hidden = {name for name in ("inventory", "connectivity") if request.query.get(f"with-{name}", "").lower() != "true"}
+    wanted = {name: request.query[name] for name in ("role", "status") if name in request.query}
+    hosts = [
+        host
+        for host in service.engine.store.hosts(cluster_id=cluster.id)
+        if all(getattr(host, name) == value for name, value in wanted.items())
+    ]
+
+    def encode_one(host: Host) -> bytes:
+        return encode({key: value for key, value in service.views.host_map(host).items() if key not in hidden})
+
+    return await send(request, listed(await encoded(hosts, encode_one)))
 
 
 async def finalizing_progress(service: Service, request: web.Request) -> Response:

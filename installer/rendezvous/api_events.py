@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
 from aiohttp import web
 
 from installer.rendezvous import events as catalogue
-from installer.rendezvous.app import Service, body_of
+from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import body_of, listed, send
 from installer.rendezvous.model import Event
 from installer.rendezvous.params import integer, one_of, require
 
@@ -54,16 +60,32 @@ async def list_all(service: Service, request: web.Request) -> Response:
     order = request.query.get("order", "ascending")
     one_of(order, "order", "query", ("ascending", "descending"))
     where, values = condition(service, request)
-    store = service.engine.store
-    counts = store.count_events(where, values)
     direction = "ASC" if order == "ascending" else "DESC"
     rest = f"{where} ORDER BY seq {direction} LIMIT ? OFFSET ?"
-    rows = store.select_events(rest, [*values, LARGEST if limit is None or limit < 0 else limit, offset])
-    answer = web.Response(body=b"[" + b",".join(bytes(doc) for _, doc in rows) + b"]", content_type="application/json")
-    for severity in SEVERITIES:
-        answer.headers[f"Severity-Count-{severity.capitalize()}"] = str(counts.get(severity, 0))
-    answer.headers["Event-Count"] = str(sum(counts.values()))
-    return answer
+    most = LARGEST if limit is None or limit < 0 else limit
+    # In a thread: there may be a hundred thousand, and what is stored already does not change.
+    counts, rows = await asyncio.to_thread(
+        _read, service.settings.db_path, (where, values), (rest, [*values, most, offset])
+    )
+    headers = {f"Severity-Count-{name.capitalize()}": str(counts.get(name, 0)) for name in SEVERITIES}
+    return await send(request, listed(rows), {**headers, "Event-Count": str(sum(counts.values()))})
+
+
+def _read(
+    path: Path, counted: tuple[str, list[object]], wanted: tuple[str, list[object]]
+) -> tuple[dict[str, int], list[bytes]]:
+    """How many events of each severity there are, and those that are wanted; over a connection of its own."""
+    # Absolute, as it is a URI; ``ro``: whoever reads the log changes nothing.
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        database.execute("BEGIN")
+        counts = dict(
+            database.execute(f"SELECT severity, COUNT(*) FROM events {counted[0]} GROUP BY severity", counted[1])
+        )
+        rows = database.execute(f"SELECT doc FROM events {wanted[0]}", wanted[1])
+        found: list[bytes] = []
+        while some := rows.fetchmany(1000):
+            found += [row[0] for row in some]
+        return counts, found
 
 
 async def trigger(service: Service, request: web.Request) -> Response:

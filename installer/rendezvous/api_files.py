@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-import tarfile
-import tempfile
 from pathlib import Path
 from uuid import UUID
 
 import msgspec
-from aiohttp import web
+from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import BadHttpMessage
 
 from installer.rendezvous import events
-from installer.rendezvous.app import Service, json_of
+from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import json_of, steady
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import BadRequest, Conflict, Invalid, NotFound, TooLarge, Unparsable
-from installer.rendezvous.params import REQUIRED, WRONG_TYPE
+from installer.rendezvous.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
+from installer.rendezvous.logstore import CHUNK, Upload, tar
+from installer.rendezvous.model import Cluster, Host
+from installer.rendezvous.params import REQUIRED, WRONG_TYPE, one_of
 from installer.rendezvous.views import reply
 
 Response = web.StreamResponse
@@ -25,8 +26,6 @@ replace = msgspec.structs.replace
 FILES = ("bootstrap.ign", "master.ign", "worker.ign", "arbiter.ign", "metadata.json", "install-config.yaml")
 CREDENTIALS = ("kubeconfig", "kubeconfig-noingress", "kubeadmin-password")
 HOST_FILE = re.compile(r"^(master|worker|arbiter)-[0-9a-f-]{36}\.ign$")
-CHUNK = 256 * 1024
-LARGEST_LOGS = 1024**3
 
 
 def _attachment(content: bytes, name: str) -> web.Response:
@@ -112,71 +111,80 @@ def _logs(path: Path, name: str) -> web.FileResponse:
     return web.FileResponse(path, headers=headers)
 
 
-def _log_path(service: Service, cluster_id: str, kind: str, host_id: str | None) -> Path:
-    name = f"host_{host_id}" if host_id else kind
-    return service.settings.work_dir / "logs" / cluster_id / f"{name}.tar.gz"
+def _log_host(service: Service, cluster: Cluster, request: web.Request) -> Host:
+    """The host of the cluster whose logs a request is about. Raises Invalid, NotFound."""
+    wanted = _uuid(request.query.get("host_id"), "host_id")
+    infra_env_id = request.query.get("infra_env_id")
+    if infra_env_id:
+        infra_env_id = _uuid(infra_env_id, "infra_env_id")
+    for host in service.engine.store.hosts(infra_env_id=infra_env_id or None, cluster_id=cluster.id):
+        if host.id == wanted:
+            return host
+    raise NotFound(f"host {wanted} of cluster {cluster.id} was not found")
 
 
 async def upload_logs(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/logs: multipart field ``upfile``, streamed to disk, then moved into place."""
-    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    kind = request.query.get("logs_type", "")
-    if kind not in ("host", "controller", "node-boot"):
-        raise BadRequest(f"logs_type {kind!r} is not one of host, controller, node-boot")
-    host_id = None if kind == "controller" else _uuid(request.query.get("host_id"), "host_id")
-    target = _log_path(service, cluster.id, kind, host_id)
+    store = service.engine.store
+    cluster = store.cluster(request.match_info["cluster_id"])
+    if "logs_type" not in request.query:
+        raise Invalid("logs_type in query is required", REQUIRED)
+    one_of(request.query["logs_type"], "logs_type", "query", ("host", "controller"))
+    host = _log_host(service, cluster, request) if request.query["logs_type"] == "host" else None
     if not request.content_type.startswith("multipart/"):
         raise BadRequest("body must be multipart/form-data with a field upfile")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as file:
+    target = service.logs.path(cluster.id, host.id if host else None)
+    async with steady(request), service.logs.upload(target) as upload:
         try:
-            found = False
-            async for part in await request.multipart():
-                if getattr(part, "name", None) == "upfile":
-                    found = True
-                    while chunk := await part.read_chunk(CHUNK):  # type: ignore[union-attr]
-                        if file.tell() + len(chunk) > LARGEST_LOGS:
-                            raise TooLarge(f"logs are larger than {LARGEST_LOGS} bytes")
-                        file.write(chunk)
-            if not found:
-                raise BadRequest("the field upfile is missing")
-            Path(file.name).replace(target)
-        except BaseException as error:
-            Path(file.name).unlink(missing_ok=True)
-            if isinstance(error, BadHttpMessage):
-                raise Unparsable(f"body is not multipart/form-data: {' '.join(error.message.split())}") from None
-            raise
-    store, stamp = service.engine.store, now_text()
+            await _receive(request, upload)
+        except (BadHttpMessage, ValueError) as error:
+            raise Unparsable(f"body is not multipart/form-data: {' '.join(str(error).split())}") from None
+    stamp = now_text()
     with store.change():
-        if host_id is None:
+        if host is None:
             store.put_cluster(replace(store.cluster(cluster.id), controller_logs_collected_at=stamp))
             store.add_event(events.make("cluster_logs_uploaded", cluster=cluster))
-        else:
-            for host in store.hosts(cluster_id=cluster.id):
-                if host.id == host_id:
-                    store.put_host(replace(host, logs_collected_at=stamp))
-                    store.add_event(events.make("host_logs_uploaded", host=host, where=f" cluster {cluster.id}"))
+        elif (known := store.find_host(host.infra_env_id, host.id)) is not None:
+            store.put_host(replace(known, logs_collected_at=stamp))
+            store.add_event(events.make("host_logs_uploaded", host=known, where=f" cluster {cluster.id}"))
     return web.Response(status=204)
+
+
+async def _receive(request: web.Request, upload: Upload) -> None:
+    """Write the field ``upfile`` of a request. Raises BadRequest, TooLarge, NoSpace, and what aiohttp raises."""
+    found = False
+    async for part in await request.multipart():
+        if not isinstance(part, BodyPartReader) or part.name != "upfile" or found:
+            raise BadRequest("body must have one field, upfile")
+        found = True
+        while chunk := await part.read_chunk(CHUNK):
+            await upload.write(chunk)
+    if not found:
+        raise BadRequest("the field upfile is missing")
 
 
 async def download_logs(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/logs: one host's, the controller's, or all in one tar."""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     kind = request.query.get("logs_type", "all")
-    directory = service.settings.work_dir / "logs" / cluster.id
-    if kind in ("host", "controller", "node-boot"):
-        host_id = _uuid(request.query.get("host_id"), "host_id") if kind != "controller" else None
-        path = _log_path(service, cluster.id, kind, host_id)
-        if not path.is_file():
+    one_of(kind, "logs_type", "query", ("host", "controller", "all", ""))
+    if kind in ("host", "controller"):
+        host_id = _uuid(request.query.get("host_id"), "host_id") if kind == "host" else None
+        path = service.logs.path(cluster.id, host_id)
+        if path not in service.logs.files(cluster.id):
             raise NotFound(f"no {kind} logs were uploaded")
         return _logs(path, path.name)
-    files = sorted(directory.glob("*.tar.gz")) if directory.is_dir() else []
+    files = service.logs.files(cluster.id)
     if not files:
         raise Conflict("no logs were uploaded yet")
-    archive = directory / "all.tar"
-    # Another request may be reading the last one.
-    with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file, tarfile.open(fileobj=file, mode="w") as tar:
-        for path in files:
-            tar.add(path, arcname=f"{cluster.name}/{path.name}")
-    Path(file.name).replace(archive)
-    return _logs(archive, f"{cluster.name}_logs.tar")
+    headers = {"Content-Disposition": f'attachment; filename="{cluster.name}_logs.tar"'}
+    answer = web.StreamResponse(headers={**headers, "Content-Type": "application/octet-stream"})
+    await answer.prepare(request)
+    try:
+        async for piece in tar(files, cluster.name):
+            await answer.write(piece)
+    except OSError as error:
+        # What has been sent says that all is well: only an end without its mark says otherwise.
+        raise ConnectionResetError(f"the logs cannot be read: {error}") from None
+    await answer.write_eof()
+    return answer

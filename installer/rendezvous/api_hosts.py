@@ -10,12 +10,13 @@ import msgspec
 from aiohttp import web
 
 from installer.rendezvous import hosts, replies
-from installer.rendezvous.app import Service, body_of
+from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import body_of, encoded, listed, send
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.model import Host
 from installer.rendezvous.params import integer
-from installer.rendezvous.views import reply, tagged, unchanged
+from installer.rendezvous.views import reply, tags, unchanged
 
 Response = web.StreamResponse
 RETRY_SECONDS = 30
@@ -48,18 +49,18 @@ async def list_all(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts; by the specification an infra-env that does not exist has none."""
     infra_env_id = request.match_info["infra_env_id"]
     known = {item.id: item.cluster_id for item in service.engine.store.infra_envs()}
-    service.engine.fresh(known.get(infra_env_id))
+    await service.fresh(known.get(infra_env_id))
     etag = service.views.etag(known.get(infra_env_id))
     answer = unchanged(request, etag)
     if answer is not None:
         return answer
     found = service.engine.store.hosts(infra_env_id=infra_env_id)
-    return tagged(reply([_shown(service, host) for host in found]), etag)
+    return await send(request, listed(await encoded(found, service.views.host)), tags(etag))
 
 
 async def get(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/hosts/{id}"""
-    service.engine.fresh(service.engine.store.host(*_ids(request)).cluster_id)
+    await service.fresh(service.engine.store.host(*_ids(request)).cluster_id)
     return reply(_shown(service, service.engine.store.host(*_ids(request))))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from aiohttp import web
 
 from installer.rendezvous import infra_envs, signing
-from installer.rendezvous.app import BASE, ImageMaker, Service, body_of
+from installer.rendezvous.app import BASE, ImageMaker, Service
+from installer.rendezvous.bodies import body_of
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import InfraEnv, to_rest
 from installer.rendezvous.views import reply
@@ -134,8 +135,7 @@ async def file_url(service: Service, request: web.Request) -> Response:
 
 
 def _cluster_url(service: Service, path: str, query: dict[str, str]) -> Response:
-    key = service.engine.store.secret("urls")
-    signed, end = signing.signed(key, f"{BASE}/v2{path}", query)
+    signed, end = signing.signed(service.url_key, f"{BASE}/v2{path}", query, signing.FILE_LIFETIME)
     return reply({"url": _full(service, signed), "expires_at": end})
 
 
@@ -173,7 +173,8 @@ async def credentials_url(service: Service, request: web.Request) -> Response:
 async def image(service: Service, request: web.Request) -> Response:
     """GET /images/{id}/{name}: an ISO, a boot file, or a text, by a signed URL."""
     infra_env, name = _infra_env(service, request), request.match_info["name"]
-    signing.check(infra_env.image_key.encode(), request.path, request.query)
+    signing.check(infra_env.image_key.encode(), request.method, request.raw_path)
+    service.vouch(request)
     if name in FILES:
         return web.Response(body=await _content(service, infra_env, name), content_type="application/octet-stream")
     path = await asyncio.to_thread(_maker(service).file, infra_env, name)

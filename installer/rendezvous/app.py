@@ -7,11 +7,13 @@ import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 from aiohttp import web
+from aiohttp.typedefs import Handler as WebHandler
 
 from installer.rendezvous import clusters, prepare, signing
 from installer.rendezvous.auth import Authenticator, Scheme
@@ -27,15 +29,20 @@ from installer.rendezvous.errors import (
     StoreError,
     TooLarge,
     TooMany,
+    TooSlow,
     Unauthorized,
     Unparsable,
 )
+from installer.rendezvous.lag import Lag
 from installer.rendezvous.limits import Bucket
+from installer.rendezvous.logstore import LogStore
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.slices import Slices
 from installer.rendezvous.views import Views, reply
 
 if TYPE_CHECKING:
+    from installer.rendezvous.gate import Gate
     from installer.rendezvous.page import Viewers
 
 BASE = "/api/assisted-install"
@@ -43,8 +50,14 @@ log = logging.getLogger("assisted-service")
 Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
 Generate = Callable[[prepare.Job], dict[str, bytes]]
 AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
-# The largest manifest or inventory that makes sense; logs are streamed and have a limit of their own.
-MAX_BODY = 16 * 1024**2
+# The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
+# limit of their own.
+MAX_BODY = 8 * 1024**2
+STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
+# So many hosts are looked at between two requests.
+MANY = 100
+# Lists that the specification has as one parameter a value.
+REPEATED = frozenset({"feature_ids"})
 
 
 class ImageMaker(Protocol):
@@ -80,13 +93,29 @@ class Service:
         self.generate = generate
         self.images = images
         self.views = Views(engine)
+        self.slices = Slices(engine)
+        # Callers with a proof (or at what is open to all), by what they proved and their address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
-        # Whoever guesses at tokens is slowed down long before anything is found.
-        self.refusals = Bucket(1.0, 30.0)
+        # Callers without one, by address: what a proof's check may cost (docs/rendezvous.md, "Who may come in").
+        self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
         # By (cluster, attempt): what makes its ignition, and what ends that.
         self.preparing: dict[tuple[str, str], tuple[asyncio.Task[None], threading.Event]] = {}
         # Those who look at the page; None until somebody does.
         self.viewers: Viewers | None = None
+        self.lag = Lag()
+        self.logs = LogStore(settings.work_dir / "logs")
+        # Where connections come in; None where somebody else accepts them.
+        self.gate: Gate | None = None
+
+    @cached_property
+    def url_key(self) -> bytes:
+        """What the URLs of clusters' files are signed with."""
+        return self.engine.store.secret("urls")
+
+    def vouch(self, request: web.Request) -> None:
+        """Remember that the request's connection is no stranger's."""
+        if self.gate is not None:
+            self.gate.vouch(request.transport)
 
     def adopt(self, settings: Settings) -> None:
         """Go on with other settings: a standalone service learns of its release's images when it first reads it."""
@@ -152,11 +181,22 @@ class Service:
                     self.engine.settle_in_time(cluster.id)
                 # There may be many, and all of them after a start: requests that have come in go first.
                 await asyncio.sleep(0)
-        for host in self.engine.store.unbound_hosts():
+        for number, known in enumerate(self.engine.store.unbound_hosts()):
+            if number % MANY == 0:
+                await asyncio.sleep(0)
+            # As it is now: others have had their turn.
+            host = self.engine.store.find_host(known.infra_env_id, known.id)
+            if host is None or host.cluster_id is not None:
+                continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
                 with self.engine.store.change():
                     self.engine.settle_host(host)
         self.start_preparations()
+
+    async def fresh(self, cluster_id: str | None) -> None:
+        """Settle what waits of this cluster: for those who ask what is true now."""
+        if cluster_id and self.engine.pace.waits(cluster_id):
+            await self.slices.settle(cluster_id)
 
     async def monitor(self) -> None:
         """Tick for ever."""
@@ -183,7 +223,7 @@ class Service:
             cluster_id, pause = waiting
             await asyncio.sleep(pause)
             try:
-                self.engine.fresh(cluster_id)
+                await self.fresh(cluster_id)
             except NotFound:
                 pace.drop(cluster_id)
             except Exception:
@@ -205,33 +245,34 @@ def error_body(error: ServiceError, path: str) -> dict[str, Any]:
     return {"kind": "Error", "id": error.status, "href": path, "code": str(error.status), "reason": error.reason}
 
 
-async def json_of(request: web.Request) -> Any:
-    """The request's JSON value. Raises Unparsable."""
-    try:
-        return await request.json()
-    except (ValueError, RecursionError) as error:
-        raise Unparsable(f"body is not JSON: {error}") from None
-
-
-async def body_of(request: web.Request) -> dict[str, Any]:
-    """The request's JSON object. Raises Unparsable."""
-    value = await json_of(request)
-    if not isinstance(value, dict):
-        raise Unparsable("body must be a JSON object")
-    return value
-
-
 def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme], signed: bool) -> None:
-    caller = request.remote or ""
-    service.requests.take(caller)
-    try:
-        if signed and signing.SIGNATURE in request.query:
-            signing.check(service.engine.store.secret("urls"), request.path, request.query)
-        elif schemes:
-            service.auth.check(request.headers, schemes)
-    except Unauthorized:
-        service.refusals.take(caller)
-        raise
+    """Let the caller in or raise Unauthorized or TooMany. No signature of a token is checked past the brake."""
+    address, proof = request.remote or "", "open"
+    if signed and signing.SIGNATURE in request.query:
+        try:
+            signing.check(service.url_key, request.method, request.raw_path)
+        except Unauthorized:
+            service.strangers.take(address)
+            raise
+        proof = "url"
+    elif schemes:
+        known = service.auth.known(request.headers, schemes)
+        if known is None:
+            service.strangers.take(address)
+            known = service.auth.check(request.headers, schemes)
+        proof = known.value
+    service.requests.take(f"{proof} {address}")
+    if proof != "open":
+        service.vouch(request)
+
+
+def _once(request: web.Request) -> None:
+    """Raise BadRequest for a parameter that is given twice, however it is spelt: which one counts must not matter."""
+    seen: set[str] = set()
+    for name, _ in request.query.items():  # noqa: PERF102 (keys come once each)
+        if name.casefold() in seen and name not in REPEATED:
+            raise BadRequest(f"{name[:80]} in query must be given once")
+        seen.add(name.casefold())
 
 
 def _wrap(
@@ -242,31 +283,35 @@ def _wrap(
     async def call(request: web.Request) -> web.StreamResponse:
         try:
             _authorize(service, request, schemes, signed)
+            _once(request)
             return await handler(service, request)
         except ServiceError as error:
-            if not isinstance(error, Unauthorized):
+            # Whoever proves nothing does not fill the log either.
+            if schemes and not isinstance(error, Unauthorized | TooMany):
                 level = logging.ERROR if error.status >= 500 else logging.INFO
-                log.log(level, "%s %s: %d %s", request.method, request.path, error.status, error.reason)
+                log.log(level, "%s %s: %d %s", request.method, request.rel_url.raw_path, error.status, error.reason)
             body = error_body(error, request.path)
             answer = reply(body, error.status)
             if binary and "kind" in body:
                 answer.content_type = "application/octet-stream"
             if isinstance(error, TooMany):
                 answer.headers["Retry-After"] = "1"
+            if isinstance(error, TooSlow):
+                answer.force_close()
             return answer
         except RendezvousError as error:
-            log.error("%s %s: %s", request.method, request.path, error)
+            log.error("%s %s: %s", request.method, request.rel_url.raw_path, error)
             return reply(error_body(ServiceError(str(error)), request.path), 500)
         except web.HTTPRequestEntityTooLarge:
             return reply(error_body(TooLarge(f"body is larger than {MAX_BODY} bytes"), request.path), TooLarge.status)
-        except (web.HTTPException, asyncio.CancelledError):
+        except (web.HTTPException, asyncio.CancelledError, ConnectionError):
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.exception("%s %s", request.method, request.path)
+            log.exception("%s %s", request.method, request.rel_url.raw_path)
             return reply(error_body(BadRequest(f"the request cannot be understood: {error!r}"), request.path), 400)
         except Exception:
             identity = uuid4().hex[:8]
-            log.exception("%s %s: internal error %s", request.method, request.path, identity)
+            log.exception("%s %s: internal error %s", request.method, request.rel_url.raw_path, identity)
             return reply(error_body(ServiceError(f"internal error {identity}"), request.path), 500)
 
     return call
@@ -305,11 +350,22 @@ def build(service: Service) -> web.Application:
     """The application with all routes; the monitor runs from start to stop."""
     from installer.rendezvous.routes import BINARY, NOT_OFFERED, OPEN, PAGE_STREAM, ROUTES, SIGNED
 
-    app = web.Application(client_max_size=MAX_BODY)
+    @web.middleware
+    async def pass_the_gate(request: web.Request, handler: WebHandler) -> web.StreamResponse:
+        if service.gate is None:
+            return await handler(request)
+        transport = request.transport
+        service.gate.begin(transport)
+        try:
+            return await handler(request)
+        finally:
+            service.gate.end(transport)
+
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[pass_the_gate])
     app[SERVICE] = service
     paths: dict[str, set[str]] = {}
     for method, path, schemes, handler in ROUTES:
-        call = _wrap(service, handler, schemes, path in SIGNED, (method, path) in BINARY)
+        call = _wrap(service, handler, schemes, (method, path) in SIGNED, (method, path) in BINARY)
         app.router.add_route(method, f"{BASE}/v2{path}", call)
         paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
     for method, path, error in NOT_OFFERED:

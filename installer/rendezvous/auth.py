@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 from installer.rendezvous.errors import ConfigurationError, Unauthorized
 
@@ -24,6 +25,8 @@ class Scheme(StrEnum):
 
 
 REMEMBERED = 256
+# Longer than any of ours by far: not worth a look.
+LONGEST = 4096
 HEADERS: Mapping[Scheme, str] = {
     Scheme.AGENT: "X-Secret-Key",
     Scheme.USER: "Authorization",
@@ -36,9 +39,9 @@ class Authenticator:
 
     def __init__(self, auth_type: str, public_key_base64: str) -> None:
         self._open = auth_type == "none"
-        self._key = b""
-        # (scheme, expiry) by the token's digest: a signature's check costs more than all else of a request, and the
-        # same three tokens come with every one.
+        self._key: Any = None
+        # (scheme, expiry) by the token's digest: a signature's check costs about what all else of a request does, and
+        # the same three tokens come with every one.
         self._known: dict[bytes, tuple[str, float]] = {}
         if self._open:
             return
@@ -47,42 +50,70 @@ class Authenticator:
         if not public_key_base64:
             raise ConfigurationError("EC_PUBLIC_KEY_PEM", "must hold the public key, base64 of PEM")
         try:
-            self._key = base64.b64decode(public_key_base64, validate=True)
+            text = base64.b64decode(public_key_base64, validate=True)
         except binascii.Error:
             raise ConfigurationError("EC_PUBLIC_KEY_PEM", "is not base64") from None
-        if b"BEGIN PUBLIC KEY" not in self._key:
-            raise ConfigurationError("EC_PUBLIC_KEY_PEM", "is not a PEM public key")
+        # Here, not at the first request, which would wait for it.
+        import jwt  # noqa: F401
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    def check(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme | None:
-        """The scheme that the caller proved. Raises Unauthorized. An empty ``allowed`` is open to all."""
-        if self._open or not allowed:
-            return None
+        try:
+            self._key = load_pem_public_key(text)
+        except (ValueError, UnsupportedAlgorithm):
+            raise ConfigurationError("EC_PUBLIC_KEY_PEM", "is not a PEM public key") from None
+        if not isinstance(self._key, ec.EllipticCurvePublicKey) or not isinstance(self._key.curve, ec.SECP256R1):
+            raise ConfigurationError("EC_PUBLIC_KEY_PEM", "is not a key on the curve P-256, which ES256 needs")
+
+    def known(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme | None:
+        """The scheme that a token proves whose signature was checked before; None when one would have to be."""
+        if self._open:
+            return min(allowed)
+        for scheme in sorted(allowed):
+            found = self._seen(_digest(headers.get(HEADERS[scheme], "")))
+            if found is not None and found[0] == scheme and time.time() < found[1]:
+                return scheme
+        return None
+
+    def check(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme:
+        """The scheme that the caller proves. Raises Unauthorized."""
+        if self._open:
+            return min(allowed)
         problem = f"no token: one of {', '.join(sorted(HEADERS[scheme] for scheme in allowed))} is needed"
         for scheme in sorted(allowed):
             token = headers.get(HEADERS[scheme], "")
             if not token:
                 continue
-            found = self._scheme_of(token.removeprefix("Bearer "))
+            found = self._scheme_of(token)
             if found == scheme:
                 return scheme
             problem = f"a token of scheme {found} was given in {HEADERS[scheme]}"
         raise Unauthorized(problem)
 
-    def _scheme_of(self, token: str) -> str:
-        digest = hashlib.sha256(token.encode()).digest()
-        known = self._known.get(digest)
+    def _scheme_of(self, text: str) -> str:
+        digest = _digest(text)
+        known = self._seen(digest)
         if known is None:
-            known = self._verified(token)
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[digest] = known
+            known = self._known[digest] = self._verified(text.removeprefix("Bearer "))
+            if len(self._known) > REMEMBERED:
+                del self._known[next(iter(self._known))]
         if time.time() >= known[1]:
             raise Unauthorized("the token has expired")
         return known[0]
 
+    def _seen(self, digest: bytes) -> tuple[str, float] | None:
+        """What is known of a token, which is then the last to be forgotten."""
+        found = self._known.pop(digest, None)
+        if found is not None:
+            self._known[digest] = found
+        return found
+
     def _verified(self, token: str) -> tuple[str, float]:
         import jwt
 
+        if len(token) > LONGEST:
+            raise Unauthorized(f"the token is not valid: it has more than {LONGEST} characters")
         try:
             claims = jwt.decode(token, self._key, algorithms=["ES256"])
         except jwt.ExpiredSignatureError:
@@ -90,3 +121,7 @@ class Authenticator:
         except (jwt.InvalidTokenError, ValueError) as error:
             raise Unauthorized(f"the token is not valid: {error}") from None
         return str(claims.get("auth_scheme", "")), float(claims.get("exp", "inf"))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode(errors="surrogateescape")).digest()

@@ -287,6 +287,16 @@ class Engine:
         calm = self._calm.get(cluster_id)
         return calm is not None and calm[0] == self.store.version(cluster_id) and self.clock() < calm[1]
 
+    def ground(self, cluster_id: str) -> Cluster:
+        """Bring in line what all hosts are judged by: their roles and the majority groups."""
+        cluster = self.store.cluster(cluster_id)
+        self.assign_roles(cluster)
+        groups = self.ledger.groups(cluster, self.store.hosts(cluster_id=cluster_id))
+        if groups != cluster.connectivity_majority_groups:
+            cluster = replace(cluster, connectivity_majority_groups=groups)
+            self.store.put_cluster(cluster)
+        return cluster
+
     def settle(self, cluster_id: str) -> Cluster:
         """Refresh the hosts and the cluster until nothing moves any more; at once when nothing can have moved."""
         cluster = self.store.cluster(cluster_id)
@@ -295,13 +305,8 @@ class Engine:
             return cluster
         begin = time.monotonic()
         for _ in range(MAX_ROUNDS):
-            self.assign_roles(cluster)
+            cluster = self.ground(cluster_id)
             hosts = self.store.hosts(cluster_id=cluster_id)
-            # Before the hosts, whose validations read it.
-            groups = self.ledger.groups(cluster, hosts)
-            if groups != cluster.connectivity_majority_groups:
-                cluster = replace(cluster, connectivity_majority_groups=groups)
-                self.store.put_cluster(cluster)
             before = (cluster.status, [host.status for host in hosts])
             peers = self.ledger.peers(cluster, self.settings)
             after = [self.refresh_host(host, peers).status for host in hosts]
@@ -333,12 +338,6 @@ class Engine:
         """Settle the cluster now or, if it is big and much is going on, later."""
         if self.pace.may(cluster_id, len(self.store.hosts(cluster_id=cluster_id))):
             self.settle(cluster_id)
-
-    def fresh(self, cluster_id: str | None) -> None:
-        """Settle what waits of this cluster, in a change of its own: for those who ask what is true now."""
-        if cluster_id and self.pace.waits(cluster_id):
-            with self.store.change():
-                self.settle(cluster_id)
 
     def _rest(self, cluster: Cluster) -> None:
         at = self.clock()

@@ -61,6 +61,12 @@ class NotFound(ServiceError):
     status = 404
 
 
+class TooSlow(ServiceError):
+    """A body that does not come."""
+
+    status = 408
+
+
 class Conflict(ServiceError):
     """The object's state does not allow the request."""
 
@@ -73,8 +79,14 @@ class TooLarge(ServiceError):
     status = 413
 
 
+class NoSpace(ServiceError):
+    """No space is left for what is sent."""
+
+    status = 507
+
+
 class TooMany(ServiceError):
-    """More requests, or more refused ones, from one address than are taken."""
+    """More requests from one caller than are taken, or more without a proof."""
 
     status = 429
 

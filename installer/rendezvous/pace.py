@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 # A cluster of so many hosts or fewer is judged with every change: that costs less than the request that brought it.
 AT_ONCE = 10
+# One of more than so many is judged a few at a time (slices.py), never within a request.
+IN_ONE_GO = 16
 # After judging a bigger one for t seconds nothing is judged for REST * t ...
 REST = 2.0
 # ... unless something has been waiting for so long (s): then only requests that have come in go first.
@@ -25,7 +27,8 @@ class Pace:
 
     def may(self, cluster_id: str, hosts: int) -> bool:
         """May this cluster be judged now? If not, it is noted, and judged later."""
-        if hosts <= AT_ONCE or (not self._waiting and self._clock() >= self._rested):
+        rested = hosts <= IN_ONE_GO and not self._waiting and self._clock() >= self._rested
+        if hosts <= AT_ONCE or rested:
             return True
         self._waiting.setdefault(cluster_id, self._clock())
         self.wake()

@@ -116,14 +116,15 @@ NOT_OFFERED: tuple[tuple[str, str, ServiceError], ...] = (
     ("POST", H + "/actions/install", Conflict(DAY2)),
 )
 # By a URL's own signature instead of a token; tokens are taken as well.
-SIGNED = frozenset({C + "/downloads/files", C + "/downloads/credentials", C + "/logs", C + "/manifests/files"})
+SIGNED = frozenset(
+    ("GET", C + path) for path in ("/downloads/files", "/downloads/credentials", "/logs", "/manifests/files")
+)
 
 
 # What the specification has as application/octet-stream.
-BINARY = frozenset(
+BINARY = SIGNED | frozenset(
     ("GET", path)
     for path in (
-        *SIGNED,
         I + "/downloads/files",
         I + "/downloads/minimal-initrd",
         "/infra-env/{infra_env_id}/hosts/{host_id}/downloads/ignition",
@@ -146,6 +147,14 @@ async def _metrics(service: Service, request: web.Request) -> web.StreamResponse
     for host in service.engine.store.hosts():
         counts[host.status.value] = counts.get(host.status.value, 0) + 1
     lines += [f'assisted_installer_hosts{{status="{status}"}} {count}' for status, count in sorted(counts.items())]
+    lag = service.lag
+    lines += ["# HELP event_loop_lag_seconds How long requests waited for the service's loop to turn"]
+    lines += ["# TYPE event_loop_lag_seconds summary"]
+    shares = [(0.5, lag.share(0.5)), (0.99, lag.share(0.99)), (1.0, lag.longest)]
+    lines += [f'event_loop_lag_seconds{{quantile="{part:g}"}} {seconds:.6f}' for part, seconds in shares]
+    lines += [f"event_loop_lag_seconds_count {lag.turns}"]
+    lines += ["# HELP event_loop_lag_cpu_seconds The longest that the loop itself computed in a turn"]
+    lines += ["# TYPE event_loop_lag_cpu_seconds gauge", f"event_loop_lag_cpu_seconds {lag.longest_cpu:.6f}"]
     return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
 
 

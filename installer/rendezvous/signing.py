@@ -1,40 +1,51 @@
-"""URLs that carry their own right to be fetched: a path, an expiry and a keyed digest of both."""
+"""URLs that carry their own right to be fetched: a keyed digest of method, path, query and expiry.
+
+What is signed is the request's target, byte for byte: nothing is decoded, sorted or looked up in between, so there is
+no second way to read it. Only what reads nothing but that one file can be signed (GET, and HEAD with it).
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import time
 from collections.abc import Mapping
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from installer.rendezvous.clock import to_text
 from installer.rendezvous.errors import Unauthorized
 
+# Of an image, which a BMC may begin to fetch late; upstream's IMAGE_EXPIRATION_TIME.
 LIFETIME = 4 * 3600
+# Of a cluster's files and credentials, as upstream.
+FILE_LIFETIME = 600
 EXPIRES, SIGNATURE = "expires", "signature"
+# Both come last, in this order and only so: whatever is added, before or after, is another text.
+_TARGET = re.compile(
+    rf"(?P<signed>/[^?#]*\?(?:[^?#]*&)?{EXPIRES}=(?P<end>[0-9]{{1,12}}))&{SIGNATURE}=(?P<given>[0-9a-f]{{64}})"
+)
 
 
-def _digest(key: bytes, path: str, query: Mapping[str, str]) -> str:
-    text = path + "?" + urlencode(sorted(query.items()))
-    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+def _digest(key: bytes, method: str, target: str) -> str:
+    return hmac.new(key, f"{method} {target}".encode(errors="surrogateescape"), hashlib.sha256).hexdigest()
 
 
 def signed(key: bytes, path: str, query: Mapping[str, str], lifetime: int = LIFETIME) -> tuple[str, str]:
-    """(path with its query and signature, RFC 3339 time of its end)."""
+    """(target for GET: path, query, expiry and signature; RFC 3339 time of its end). ``lifetime`` in seconds."""
     from datetime import UTC, datetime
 
     end = int(time.time()) + lifetime
-    full = {**query, EXPIRES: str(end)}
-    text = f"{path}?{urlencode({**full, SIGNATURE: _digest(key, path, full)})}"
-    return text, to_text(datetime.fromtimestamp(end, UTC))
+    target = f"{path}?{urlencode({**query, EXPIRES: str(end)}, quote_via=quote, safe='')}"
+    return f"{target}&{SIGNATURE}={_digest(key, 'GET', target)}", to_text(datetime.fromtimestamp(end, UTC))
 
 
-def check(key: bytes, path: str, query: Mapping[str, str]) -> None:
-    """Raises Unauthorized unless the signature is this key's over this path and query, and has not expired."""
-    rest = {name: value for name, value in query.items() if name != SIGNATURE}
-    if not hmac.compare_digest(_digest(key, path, rest).encode(), query.get(SIGNATURE, "").encode()):
+def check(key: bytes, method: str, target: str) -> None:
+    """Raises Unauthorized unless this key has signed the method and the raw target, and that has not expired."""
+    found = _TARGET.fullmatch(target)
+    # HEAD tells of a file what GET does, without the file.
+    digest = "" if found is None else _digest(key, "GET" if method == "HEAD" else method, found["signed"])
+    if found is None or not hmac.compare_digest(digest, found["given"]):
         raise Unauthorized("the URL's signature is not valid")
-    # Only what is signed is looked at: the text is our own.
-    if time.time() >= int(rest.get(EXPIRES, "0")):
+    if time.time() >= int(found["end"]):
         raise Unauthorized("the URL has expired")

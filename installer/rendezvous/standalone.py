@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import os
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,6 +19,22 @@ SCHEMES = ("agent", "user", "watcher")
 PRIVATE, PUBLIC = 0o600, 0o644
 # A rootfs holds no secret, and hosts may be booted from an old minimal image for a long time.
 ROOTFS_LIFETIME = 10 * 365 * 86400
+# What the administrator's environment may say. Nothing else of it is read: a shell in which somebody has set up another
+# service, or has tried something out, must not decide who may come in, where the data is or which programs are run.
+HEEDED = frozenset(
+    {
+        *("PAGE_ACCESS", "HW_VALIDATOR_REQUIREMENTS", "NEXT_INSTRUCTION_SECONDS", "MONITOR_INTERVAL"),
+        *("HOST_DISCONNECTION_TIMEOUT", "BOOTSTRAP_DISCONNECTION_GRACE", "HOST_PREPARE_TIMEOUT"),
+        *("PREPARE_FOR_INSTALLATION_TIMEOUT", "HOST_INSTALLING_TIMEOUT", "PENDING_USER_ACTION_TIMEOUT"),
+    }
+)
+STAGE_TIMEOUT = re.compile("HOST_STAGE_[A-Z_]+_TIMEOUT")
+# What a service on a host reads besides, from the file that its image was made with.
+UNHEEDED = (
+    *("AUTH_TYPE", "DB_PATH", "DISABLED_STEPS", "BOOTSTRAP_HOST_MAC", "INSTALLER_BINARY", "REQUESTS_PER_SECOND"),
+    *("MAX_HOST_SERVICE_TIME_DRIFT", "RELEASE_IMAGES", "OPENSHIFT_VERSION", "AGENT_DOCKER_IMAGE", "INSTALLER_IMAGE"),
+    *("CONTROLLER_IMAGE", "EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR"),
+)
 
 
 def listening(text: str) -> tuple[str, int]:
@@ -106,10 +123,15 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
         "REGISTRIES_CONF": str(mirror / "registries.conf"),
         "MIRROR_CA_FILE": str(mirror / "ca-bundle.crt"),
         "INSTALL_INVOKER": "assisted-installer",
+        "AUTH_TYPE": "agent-installer-local",
         "PAGE_ACCESS": env.get("PAGE_ACCESS") or "token",
         "OPENSHIFT_INSTALL_RELEASE_IMAGE": env.get(RELEASE_OVERRIDE, ""),
     }
-    return service_settings.load({**env, **given})
+    heeded = {name: value for name, value in env.items() if name in HEEDED or STAGE_TIMEOUT.fullmatch(name)}
+    unheeded = sorted(name for name in (*UNHEEDED, *given) if env.get(name) and name not in HEEDED)
+    if unheeded:
+        log.warning("not heeded in the environment: %s", ", ".join(unheeded))
+    return service_settings.load({**heeded, **given})
 
 
 def run(directory: Path, listen: str) -> int:

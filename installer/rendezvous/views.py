@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from installer.rendezvous.bodies import Encoded, encoded, listed
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus
 from installer.rendezvous.facts import role_of
@@ -56,7 +57,7 @@ class Views:
         return raw
 
     def cluster(self, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
-        """A cluster with counts and, if asked for, its hosts."""
+        """A cluster with counts and, if asked for, its hosts. Those of a big one take long: see ``parts``."""
         data = to_rest(cluster)
         hosts = self._engine.store.hosts(cluster_id=cluster.id)
         data["total_host_count"] = len(hosts)
@@ -65,6 +66,13 @@ class Views:
         data["schedulable_masters_forced_true"] = sum(1 for host in hosts if role_of(host) == "worker") < 2
         data["hosts"] = [self.host(host) for host in hosts] if with_hosts else []
         return data
+
+    async def parts(self, cluster: Cluster, with_hosts: bool = True) -> list[Encoded]:
+        """The same as JSON in parts, others having their turn while it is made."""
+        hosts = self._engine.store.hosts(cluster_id=cluster.id) if with_hosts else []
+        data = self.cluster(cluster, False)
+        del data["hosts"]
+        return [encode(data)[:-1], b',"hosts":', *listed(await encoded(hosts, self.host)), b"}"]
 
     def etag(self, cluster_id: str | None) -> str:
         """Names the state of a cluster and all that belongs to it; a host's bare calling in is no new state."""
@@ -78,8 +86,6 @@ def unchanged(request: web.Request, etag: str) -> web.Response | None:
     return None
 
 
-def tagged(answer: web.Response, etag: str) -> web.Response:
-    """The answer with its state's name."""
-    if etag:
-        answer.headers["ETag"] = etag
-    return answer
+def tags(etag: str) -> dict[str, str]:
+    """The headers that name an answer's state."""
+    return {"ETag": etag} if etag else {}

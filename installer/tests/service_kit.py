@@ -47,15 +47,11 @@ class Standalone:
         self.dir, self.pull_secret = directory, pull_secret
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
-        binary = directory.parent / "openshift-install"
-        binary.write_text(INSTALLER)
-        binary.chmod(0o755)
         self.env = {
             **{key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
             "PYTHONPATH": str(REPOSITORY),
             "XDG_CACHE_HOME": str(directory.parent / "cache"),
             "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": release,
-            "INSTALLER_BINARY": str(binary),
             "HW_VALIDATOR_REQUIREMENTS": SMALL,
             "MONITOR_INTERVAL": "500ms",
             **env,
@@ -145,6 +141,7 @@ def standalone(folder: Path) -> Iterator[Standalone]:
     with registry(folder / "registry") as server:
         files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
         images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        images["installer"] = server.push([{"usr/bin/openshift-install": INSTALLER.encode()}], "installer")
         images["machine-os-images"] = server.push([files], "mos", "zstd")
         release = server.push_release(images)
         directory = folder / "service"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import ssl
@@ -18,6 +19,7 @@ from installer.rendezvous import clusters, host_validations, hosts
 from installer.rendezvous.enums import ClusterStatus, HostStatus, StepType
 from installer.rendezvous.errors import ServiceError
 from installer.rendezvous.pace import AT_ONCE, LONGEST, REST, Pace
+from installer.rendezvous.slices import Slices
 from installer.rendezvous.store import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import running
@@ -169,7 +171,7 @@ def test_a_big_cluster_waits_but_who_asks_gets_the_truth(tmp_path: Path, counted
         fleet.poll(machine)
     assert not counted
     assert set(fleet.statuses()) == {"discovering"}
-    world.engine.fresh(fleet.cluster_id)
+    asyncio.run(Slices(world.engine).settle(fleet.cluster_id))
     assert "discovering" not in fleet.statuses()
     assert not world.engine.pace.waits(fleet.cluster_id)
     clock.at += 100

@@ -1,0 +1,125 @@
+"""Bodies of requests: read as long as they keep coming, and answers that go out in pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from installer.rendezvous.errors import TooSlow, Unparsable
+
+# A body must bring so many bytes in every so many seconds, or its rest. Half a kilobyte a second is a bad modem's.
+WINDOW, LEAST = 30.0, 16 * 1024
+LARGE = 64 * 1024
+# Answers larger than this go out in pieces of about this size: TLS takes a while for more.
+PIECE = 256 * 1024
+# Objects that are encoded between two requests; the dearest takes a tenth of a millisecond.
+AT_A_TIME = 32
+
+T = TypeVar("T")
+Encoded = bytes | msgspec.Raw
+
+
+@asynccontextmanager
+async def steady(request: web.Request, window: float = WINDOW, least: int = LEAST) -> AsyncIterator[None]:
+    """Within, the request's body must keep coming. Raises TooSlow when it does not."""
+    loop, content = asyncio.get_running_loop(), request.content
+    before, late = content.total_bytes, False
+    timer: asyncio.TimerHandle
+
+    def look() -> None:
+        nonlocal before, late, timer
+        transport = request.transport
+        # Nothing comes in while we do not read: our own slowness is not the sender's.
+        ours = transport is not None and not transport.is_reading()
+        if content.total_bytes - before < least and not content.is_eof() and not ours:
+            late = True
+            limit.reschedule(loop.time())
+            return
+        before = content.total_bytes
+        timer = loop.call_later(window, look)
+
+    timer = loop.call_later(window, look)
+    try:
+        async with asyncio.timeout(None) as limit:
+            yield
+    except TimeoutError:
+        if not late:
+            raise
+        raise TooSlow(f"less than {least} bytes of the body came in {window:.0f} s") from None
+    finally:
+        timer.cancel()
+
+
+async def json_of(request: web.Request) -> Any:
+    """The request's JSON value. Raises Unparsable, TooSlow."""
+    async with steady(request):
+        text = await request.read()
+    # JSON makes many objects and no cycles: the collector would go through them for nothing, again and again.
+    quiet = len(text) > LARGE and gc.isenabled()
+    if quiet:
+        gc.disable()
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise Unparsable(f"body is not JSON: {error}") from None
+    finally:
+        if quiet:
+            gc.enable()
+
+
+async def body_of(request: web.Request) -> dict[str, Any]:
+    """The request's JSON object. Raises Unparsable, TooSlow."""
+    value = await json_of(request)
+    if not isinstance(value, dict):
+        raise Unparsable("body must be a JSON object")
+    return value
+
+
+async def encoded(items: Sequence[T], encode: Callable[[T], Encoded]) -> list[Encoded]:
+    """Each item encoded, others having their turn in between."""
+    found = []
+    for number, item in enumerate(items):
+        if number % AT_A_TIME == AT_A_TIME - 1:
+            await asyncio.sleep(0)
+        found.append(encode(item))
+    return found
+
+
+def listed(items: Sequence[Encoded]) -> list[Encoded]:
+    """The parts of a JSON list."""
+    parts: list[Encoded] = [b"["]
+    for number, item in enumerate(items):
+        parts += [b",", item] if number else [item]
+    return [*parts, b"]"]
+
+
+async def send(
+    request: web.Request, parts: Iterable[Encoded], headers: Mapping[str, str] | None = None
+) -> web.StreamResponse:
+    """A JSON answer made of parts, in pieces when it is large."""
+    joined, size, pieces = list[Encoded](), 0, list[bytes]()
+    for part in parts:
+        joined.append(part)
+        size += memoryview(part).nbytes
+        if size >= PIECE:
+            pieces.append(b"".join(joined))
+            joined, size = [], 0
+            await asyncio.sleep(0)
+    pieces.append(b"".join(joined))
+    kind = "application/json"
+    if len(pieces) == 1:
+        return web.Response(body=pieces[0], content_type=kind, headers=headers)
+    answer = web.StreamResponse(headers={**(headers or {}), "Content-Type": kind})
+    answer.content_length = sum(len(piece) for piece in pieces)
+    await answer.prepare(request)
+    for piece in pieces:
+        await answer.write(piece)
+        await asyncio.sleep(0)
+    await answer.write_eof()
+    return answer

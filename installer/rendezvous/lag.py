@@ -1,0 +1,67 @@
+"""How long the event loop is busy at a time: for so long it hears nobody.
+
+Measured where the loop waits, in its selector: exact, without a task that would wake up for it.
+"""
+
+from __future__ import annotations
+
+import math
+import selectors
+import time
+
+# Turns are counted by size: STEPS sizes for each doubling, the first one for all below a microsecond.
+STEPS = 4
+_SIZES = 128
+# Each may cost some milliseconds: an answer that is judged at once, and a write.
+AT_A_TIME = 8
+
+
+class Lag:
+    """The loop's turns by how long they took (s): ``longest``, and any share of them."""
+
+    def __init__(self) -> None:
+        self._counts = [0] * _SIZES
+        self.turns = 0
+        self.longest = 0.0
+        # Of the longest turn, what the loop's own thread computed: the rest was others' (a busy machine, a slow disk).
+        self.longest_cpu = 0.0
+
+    def note(self, seconds: float, cpu: float) -> None:
+        """One turn."""
+        self.turns += 1
+        size = int(math.log2(seconds * 1e6) * STEPS) if seconds > 1e-6 else 0
+        self._counts[min(size, _SIZES - 1)] += 1
+        self.longest = max(self.longest, seconds)
+        self.longest_cpu = max(self.longest_cpu, cpu)
+
+    def share(self, part: float) -> float:
+        """So long or shorter was this part of all turns (0 to 1); at most a fifth too much."""
+        left = math.ceil(self.turns * part)
+        for size, count in enumerate(self._counts):
+            left -= count
+            if left <= 0:
+                return float(min(2 ** ((size + 1) / STEPS) / 1e6, self.longest))
+        return self.longest
+
+
+class Selector(selectors.DefaultSelector):
+    """A selector that notes how long it was until it was asked again, and hands out a few events at a time.
+
+    When many connections are ready at once, whatever else waits for the loop (timers, streams, the page) has its turn
+    between them, not after all of them.
+    """
+
+    def __init__(self, lag: Lag) -> None:
+        super().__init__()
+        self._lag = lag
+        self._left: list[tuple[selectors.SelectorKey, int]] = []
+        self._back, self._cpu = time.monotonic(), time.thread_time()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """As the selector's own; those that have not been handed out yet come first."""
+        self._lag.note(time.monotonic() - self._back, time.thread_time() - self._cpu)
+        # An event that is over by then does no harm: its handle is cancelled, or finds nothing to read.
+        found = self._left or super().select(timeout)
+        self._left = found[AT_A_TIME:]
+        self._back, self._cpu = time.monotonic(), time.thread_time()
+        return found[:AT_A_TIME]

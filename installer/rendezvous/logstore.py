@@ -1,0 +1,152 @@
+"""The logs that hosts and controllers send: one file each, no more than the file system can bear, read as one tar.
+
+A service on a live host keeps them in memory. They may take half of what was free without them; one file a quarter of
+that, and 1 GiB at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from installer.rendezvous.errors import Conflict, NoSpace, TooLarge
+
+LARGEST = 1024**3
+CHUNK = 256 * 1024
+SUFFIX = ".tar.gz"
+
+
+class Room(NamedTuple):
+    """How many bytes all logs together may take, and one file of them."""
+
+    in_all: int
+    each: int
+
+
+def room(free: int, kept: int) -> Room:
+    """What logs may take on a file system with so much left, ``kept`` bytes of logs being there already."""
+    in_all = (free + kept) // 2
+    return Room(in_all, min(LARGEST, in_all // 4))
+
+
+class Upload:
+    """A file that is being written. Raises TooLarge, NoSpace."""
+
+    def __init__(self, store: LogStore, file: IO[bytes], replaces: int) -> None:
+        self._store, self._file = store, file
+        self.size = 0
+        # Bytes that are free again at its end.
+        self.replaces = replaces
+
+    async def write(self, data: bytes | bytearray) -> None:
+        """Some more of it."""
+        self._store.claim(self, len(data))
+        with _kept():
+            await asyncio.to_thread(self._file.write, data)
+
+
+class LogStore:
+    """Logs below a folder, by cluster. For one thread (the event loop's)."""
+
+    def __init__(self, root: Path, free: Callable[[Path], int] | None = None) -> None:
+        self._root, self._free = root, free or _free
+        self._under_way: dict[Path, Upload] = {}
+        self._sizes: dict[Path, int] = {}
+        for file in root.glob("*/*"):
+            if file.name.endswith(SUFFIX):
+                self._sizes[file] = file.stat().st_size
+            else:
+                # Half-written, by a service that was killed.
+                file.unlink(missing_ok=True)
+
+    def path(self, cluster_id: str, host_id: str | None) -> Path:
+        """Of a host's logs; without one, of the controller's."""
+        return self._root / cluster_id / ((f"host_{host_id}" if host_id else "controller") + SUFFIX)
+
+    def claim(self, upload: Upload, more: int) -> None:
+        """Let an upload grow. Raises TooLarge, NoSpace."""
+        kept = sum(self._sizes.values()) + sum(other.size for other in self._under_way.values())
+        limit = room(self._free(self._root), kept)
+        if upload.size + more > limit.each:
+            raise TooLarge(f"logs are larger than {limit.each} bytes")
+        if kept + more - upload.replaces > limit.in_all:
+            raise NoSpace(f"all logs together are larger than {limit.in_all} bytes, half of what there is room for")
+        upload.size += more
+
+    @asynccontextmanager
+    async def upload(self, target: Path) -> AsyncIterator[Upload]:
+        """Written within, in place at its end or not at all. Raises Conflict, NoSpace."""
+        if target in self._under_way:
+            raise Conflict(f"{target.name} is being uploaded already")
+        with _kept():
+            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file = tempfile.NamedTemporaryFile(dir=target.parent, prefix=".", delete=False)  # noqa: SIM115
+        made, partial = Upload(self, file, self._sizes.get(target, 0)), Path(file.name)
+        self._under_way[target] = made
+        try:
+            yield made
+            with _kept():
+                await asyncio.to_thread(file.close)
+                partial.replace(target)
+            self._sizes[target] = made.size
+        finally:
+            del self._under_way[target]
+            file.close()
+            partial.unlink(missing_ok=True)
+
+    def files(self, cluster_id: str) -> list[Path]:
+        """All that a cluster has, by name."""
+        return sorted(path for path in self._sizes if path.parent.name == cluster_id)
+
+    async def forget(self, cluster_id: str) -> None:
+        """A cluster's logs go with it."""
+        for path in self.files(cluster_id):
+            del self._sizes[path]
+        await asyncio.to_thread(shutil.rmtree, self._root / cluster_id, ignore_errors=True)
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NoSpace(f"logs cannot be kept: {error.strerror}") from None
+
+
+def _free(root: Path) -> int:
+    place = root
+    while not place.exists():
+        place = place.parent
+    found = os.statvfs(place)
+    return found.f_bavail * found.f_frsize
+
+
+async def tar(files: list[Path], folder: str) -> AsyncIterator[bytes]:
+    """A tar of the files in a folder, piece by piece: nothing is copied, and nobody waits for the disk."""
+    for path in files:
+        try:
+            file = await asyncio.to_thread(path.open, "rb")
+        except FileNotFoundError:
+            continue
+        with file:
+            found = os.fstat(file.fileno())
+            info = tarfile.TarInfo(f"{folder}/{path.name}")
+            info.size, info.mtime, info.mode = found.st_size, int(found.st_mtime), 0o600
+            yield info.tobuf()
+            left = found.st_size
+            while left:
+                data = await asyncio.to_thread(file.read, min(CHUNK, left))
+                if not data:
+                    raise OSError(f"{path.name} has become shorter")
+                left -= len(data)
+                yield data
+            if rest := -found.st_size % tarfile.BLOCKSIZE:
+                yield bytes(rest)
+    yield bytes(2 * tarfile.BLOCKSIZE)
