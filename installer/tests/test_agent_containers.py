@@ -12,7 +12,7 @@ import pytest
 from installer.agent import containers, diskspeed
 from installer.agent.containers import AgentContext
 from installer.agent.errors import StepError
-from installer.tests.agent_kit import Host, Programs, programs_in
+from installer.tests.agent_kit import Host, Programs, hasten, programs_in
 
 IMAGE = "r.example/i@sha256:1"
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "T0KEN", "/opt/ca.crt", False, "agent@sha256:1")
@@ -111,8 +111,7 @@ def test_an_image_of_which_podman_is_too_slow_to_say_is_pulled(
     host: Host, podman: Podman, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     podman.programs.put("podman", PODMAN.format(state=podman.state).replace("exit $(cat", "sleep 1000; exit $(cat", 1))
-    run = Host.run
-    monkeypatch.setattr(Host, "run", lambda self, *a, timeout=60.0, **k: run(self, *a, timeout=min(timeout, 1.0), **k))
+    hasten(monkeypatch, podman=60.0)
     assert images(host, IMAGE)[0]["result"] == "success"
     assert podman.calls("pull") == [f"pull -q {IMAGE}"]
 
@@ -294,8 +293,7 @@ def test_a_disk_that_is_in_use_or_may_be_is_not_written_to(
     host: Host, podman: Podman, disk: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:
     podman.programs.put("lsblk", script)
-    run = Host.run
-    monkeypatch.setattr(Host, "run", lambda self, *a, timeout=60.0, **k: run(self, *a, timeout=min(timeout, 1.0), **k))
+    hasten(monkeypatch, lsblk=60.0)
     monkeypatch.setattr(diskspeed, "measure", lambda path: pytest.fail(f"{path} is written to"))
     with pytest.raises(StepError) as caught:
         diskspeed.disk_speed(host, {"path": "/dev/vda"})

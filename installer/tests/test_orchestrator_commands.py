@@ -10,19 +10,12 @@ import pytest
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator import bootstrap, controlplane, disk, flow
 from installer.orchestrator.errors import StageError
-from installer.tests.agent_kit import Host, Programs, programs_in
-
-
-class Hasty(Host):
-    """A host on which a minute is less than half a second."""
-
-    def run(self, *args: str, timeout: float = 60.0, check: bool = True) -> str:
-        return super().run(*args, timeout=timeout / 150, check=check)
+from installer.tests.agent_kit import Host, Programs, hasten, programs_in
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Hasty:
-    return Hasty(tmp_path)
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
 
 
 @pytest.fixture
@@ -38,36 +31,38 @@ TREE = """cat <<END
 END"""
 
 
-def test_a_cleaning_that_hangs_is_told_and_not_the_end(host: Hasty, programs: Programs, monkeypatch: Any) -> None:
+def test_a_cleaning_that_hangs_is_told_and_not_the_end(host: Host, programs: Programs, monkeypatch: Any) -> None:
     """pvs waits for a disk that does not answer; what it would have said is not needed to go on."""
-    monkeypatch.setattr(disk, "CLEAN_TIMEOUT", 60.0)
+    hasten(monkeypatch, pvs=1200.0)
     programs.put("lsblk", TREE)
     programs.put("pvs", "sleep 1000")
     programs.put("pvremove", "true")
     programs.put("wipefs", "true")
     problems = disk.clean(host, "/dev/vda")
-    assert problems == ["pvs --noheadings -o: did not end within 0.4 s"]
+    assert problems == ["pvs --noheadings -o: did not end within 0.5 s"]
     assert programs.calls("pvremove") == ["/dev/vda1 -y -ff"]
     assert programs.calls("wipefs") == ["--all --force /dev/vda"]
 
 
-def test_a_cleaning_that_is_slow_is_waited_for(host: Hasty, programs: Programs) -> None:
+def test_a_cleaning_that_is_slow_is_waited_for(host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch, wipefs=60.0)
     programs.put("lsblk", TREE.replace("LVM2_member", "ext4"))
-    programs.put("wipefs", "sleep 1")
+    programs.put("wipefs", "sleep 1.5")
     assert disk.clean(host, "/dev/vda") == []
     disk.quick_format(host, str(host.write("/disk", bytes(1024))))
 
 
-def test_a_slow_systemd_is_waited_for(host: Hasty, programs: Programs) -> None:
-    programs.put("systemctl", "[ $1 = restart ] && sleep 1; true")
+def test_a_slow_systemd_is_waited_for(host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    hasten(monkeypatch, systemctl=60.0)
+    programs.put("systemctl", "[ $1 = restart ] && sleep 1.5; true")
     bootstrap.extract(host, {"ignition": {"version": "3.2.0"}}, sno=False)
     assert programs.calls("systemctl") == ["daemon-reload", "restart NetworkManager.service"]
 
 
 def test_units_of_which_systemd_does_not_say_whether_they_exist_are_started(
-    host: Hasty, programs: Programs, monkeypatch: pytest.MonkeyPatch
+    host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bootstrap, "SYSTEMD_TIMEOUT", 60.0)
+    hasten(monkeypatch, systemctl=300.0)
     programs.put(
         "systemctl", 'case "$1 ${@: -1}" in "show approve-csr.service") sleep 1000;; "show "*) echo not-found;; esac'
     )
@@ -76,7 +71,10 @@ def test_units_of_which_systemd_does_not_say_whether_they_exist_are_started(
     assert started == ["start --no-block bootkube.service", "start --no-block approve-csr.service"]
 
 
-def test_waiting_for_bootkube_outlasts_commands_that_hang(host: Hasty, programs: Programs) -> None:
+def test_waiting_for_bootkube_outlasts_commands_that_hang(
+    host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasten(monkeypatch, systemctl=120.0, journalctl=60.0)
     programs.put("systemctl", "sleep 1000")
     programs.put("journalctl", "echo 'half of a line'; sleep 1000")
     now = [0.0]
@@ -91,7 +89,10 @@ def test_waiting_for_bootkube_outlasts_commands_that_hang(host: Hasty, programs:
     assert words == ["half of a line"]
 
 
-def test_waiting_for_etcd_outlasts_commands_that_hang(host: Hasty, programs: Programs, tmp_path: Path) -> None:
+def test_waiting_for_etcd_outlasts_commands_that_hang(
+    host: Host, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasten(monkeypatch, systemctl=60.0)
     mark = tmp_path / "mark"
     programs.put("systemctl", f"[ -e {mark} ] || {{ touch {mark}; sleep 1000; }}; echo inactive")
     pauses: list[float] = []
@@ -101,13 +102,11 @@ def test_waiting_for_etcd_outlasts_commands_that_hang(host: Hasty, programs: Pro
 
 @pytest.mark.parametrize(("count", "delay"), [(1, False), (3, True)])
 def test_a_disk_that_is_slow_to_sync_does_not_keep_a_host_from_rebooting(
-    host: Hasty, programs: Programs, monkeypatch: pytest.MonkeyPatch, count: int, delay: bool
+    host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch, count: int, delay: bool
 ) -> None:
     programs.put("sync", "sleep 1000")
     programs.put("systemd-run", "true")
-    monkeypatch.setattr(
-        Hasty, "run", lambda self, *a, timeout=60.0, check=True: Host.run(self, *a, timeout=0.4, check=check)
-    )
+    hasten(monkeypatch, sync=1200.0)
 
     class Reporter:
         def stage(self, *args: Any) -> None:
