@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import stat
+from datetime import UTC, datetime, timedelta
 
 import yaml
 
@@ -21,7 +22,7 @@ from installer.tests.waitfor_kit import (
     operator,
     version,
 )
-from installer.waitfor import kubeconfig
+from installer.waitfor import install, kubeconfig
 
 READY_CLUSTER = {
     **DONE,
@@ -81,3 +82,30 @@ def test_unstable_operator(run):
     state = {**READY_CLUSTER, OPERATORS: {"items": [operator("etcd"), operator("machine-config", "True")]}}
     assert run([Moment(kube=state)], target="install-complete", timeout=1.5) == 7
     assert run.lines("ERROR")[-1].endswith(": machine-config")
+
+
+def test_a_clock_that_is_set_meanwhile_makes_no_operator_stable(run, monkeypatch):
+    """This machine's clock goes a day ahead between two looks; the operator has changed just now."""
+    real = datetime
+    jumped: list[datetime] = []
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return real.now(tz) + timedelta(days=1 if jumped else 0)
+
+    monkeypatch.setattr(install, "datetime", Clock)
+    since = (real.now(UTC) + timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    fresh = operator("etcd")
+    for condition in fresh["status"]["conditions"]:
+        condition["lastTransitionTime"] = since
+    looks = install.operators.Stability.unstable
+
+    def look(self, found, now, monotonic):
+        jumped.append(now)
+        return looks(self, found, now, monotonic)
+
+    monkeypatch.setattr(install.operators.Stability, "unstable", look)
+    assert run([Moment(kube={**READY_CLUSTER, OPERATORS: {"items": [fresh]}})], target="install-complete") == 0
+    assert len(jumped) > 1
+    assert jumped[-1] - jumped[0] < timedelta(hours=1)

@@ -26,6 +26,12 @@ class Install:
     def __init__(self, inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None) -> None:
         self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
         self.report = Reporter()
+        self._began = datetime.now(UTC), time.monotonic()
+
+    def _now(self) -> datetime:
+        """The time by the clock as it was at the beginning: what is set meanwhile makes no operator stable."""
+        moment, at = self._began
+        return moment + timedelta(seconds=time.monotonic() - at)
 
     def wait(self) -> None:
         """Returns when the cluster is installed and all of it has been told. Raises WaitError 6 or 7."""
@@ -114,7 +120,7 @@ class Install:
         def look() -> bool | None:
             nonlocal before, last
             found = self.kube.operators()
-            unstable = stability.unstable(found, datetime.now(UTC), time.monotonic())
+            unstable = stability.unstable(found, self._now(), time.monotonic())
             for name in sorted(frozenset(operators.name_of(item) for item in found) - frozenset(unstable)):
                 self.report.once(f"operator {name}", f"Cluster Operator {name} is stable", logging.DEBUG)
             for name in unstable:
