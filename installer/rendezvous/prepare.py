@@ -84,7 +84,13 @@ def _run(binary: Path, args: Sequence[str], directory: Path, env: Mapping[str, s
     command = [str(binary), *args, "--dir", str(directory)]
     try:
         done = subprocess.run(
-            command, env=dict(env), capture_output=True, text=True, timeout=COMMAND_TIMEOUT, check=False
+            command,
+            env=dict(env),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise PrepareError(what, f"did not end within {COMMAND_TIMEOUT:.0f} s") from None
