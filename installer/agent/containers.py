@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from installer.agent.hostsys import HostSystem
 
 PULL_TRIES = 3
 PULL_TIMEOUT = 600.0
+START_TIMEOUT = 600.0
 INSTALL_TIMEOUT = 6 * 3600.0  # the service's stage time-outs end it long before
 AUTH_FILE = "/root/.docker/config.json"
 CONTAINER = "assisted-installer"
@@ -45,7 +44,8 @@ def pull(host: HostSystem, image: str, timeout: float) -> None:
         host.run("podman", "image", "exists", image)
         return
     except CommandError as error:
-        if error.code != 1:
+        # A podman that is too slow to say may have it or not: pulling what is there costs little.
+        if error.code not in (1, None):
             raise
     auth = ["--authfile", AUTH_FILE] if host.path(AUTH_FILE).is_file() else []
     host.run("podman", "pull", "-q", *auth, image, timeout=timeout)
@@ -143,18 +143,12 @@ def install(host: HostSystem, request: dict[str, Any], agent: AgentContext) -> s
     # A container of a run before this agent's restart would hold the name.
     host.run("podman", "rm", "-f", "-i", CONTAINER, check=False)
     # By environment, which nsenter keeps: no token in anybody's process list.
-    environment = {**os.environ, "PULL_SECRET_TOKEN": agent.token}
-    done = subprocess.run(
-        host.command(run_command(request, agent)),
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env=environment,
-    )
-    if done.returncode:
-        last = " | ".join((done.stderr or done.stdout).strip().splitlines()[-5:])
-        raise StepError(f"the installer did not start: {last}", done.returncode)
+    environment = {"PULL_SECRET_TOKEN": agent.token}
+    try:
+        host.run_with(environment, *run_command(request, agent), timeout=START_TIMEOUT)
+    except CommandError as error:
+        last = " | ".join(error.detail.splitlines()[-5:])
+        raise StepError(f"the installer did not start: {last}", error.code or -1) from None
     # Of which this host's reboot is the usual end.
     code = int(host.run("podman", "wait", "--interval", "3s", CONTAINER, timeout=INSTALL_TIMEOUT).strip() or -1)
     said = host.run("sh", "-c", f"podman logs --tail 5 {CONTAINER} 2>&1", check=False)

@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from installer.agent.errors import StepError
+from installer.agent.errors import CommandError, StepError
 from installer.agent.hostsys import HostSystem
 
 BLOCK = 2300
@@ -72,7 +72,11 @@ def disk_speed(host: HostSystem, args: dict[str, Any]) -> str:
         resolved = device.resolve(strict=True)
     except OSError as error:
         raise StepError(f"{path} does not exist: {error}") from None
-    mounted = host.run("lsblk", "-n", "-o", "MOUNTPOINTS", path, check=False).split()
+    try:
+        mounted = host.run("lsblk", "-n", "-o", "MOUNTPOINTS", path).split()
+    except CommandError as error:
+        # Nothing is written to a disk of which nobody can say whether it is in use.
+        raise StepError(f"{path} cannot be looked at: {error}") from None
     if mounted:
         raise StepError(f"{path} is in use, mounted on {', '.join(mounted)}")
     return json.dumps({"path": path, "io_sync_duration": measure(str(resolved))})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: Exit code of a step that was not done because the discovery media cannot be read.
+MEDIA_LOST = 256
+
 
 class AgentError(Exception):
     """Base of everything that the agent raises on purpose."""
@@ -30,7 +33,7 @@ class MediaLost(StepError):
     """The discovery media can no longer be read."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(reason, 256)
+        super().__init__(reason, MEDIA_LOST)
 
 
 class Refused(AgentError):

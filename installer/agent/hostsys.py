@@ -7,15 +7,17 @@ host directly (root ``/``) both are plain.
 from __future__ import annotations
 
 import json
+import logging
 import os
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from installer.agent import commands
 from installer.agent.errors import CommandError
 
+log = logging.getLogger("agent")
 NSENTER = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -41,26 +43,37 @@ class HostSystem:
         """The command line that runs ``args`` on the host."""
         return list(args) if self.root == Path("/") else [*NSENTER, *args]
 
-    def run(self, *args: str, timeout: float = 60.0, check: bool = True, stdin: str | None = None) -> str:
-        """Standard output of a program on the host. Raises CommandError when it fails (unless ``check`` is off)."""
+    def run(self, *args: str, timeout: float = 60.0, check: bool = True) -> str:
+        """Standard output of a program on the host.
+
+        Raises CommandError when it fails, cannot be started, or has to be ended because it takes longer than
+        ``timeout`` seconds or prints too much. With ``check`` off none of these is an error: what it printed is all
+        there is, and callers must be right with nothing.
+        """
+        return self._run(args, timeout, check, {})
+
+    def run_with(self, env: Mapping[str, str], *args: str, timeout: float = 60.0) -> str:
+        """The same with ``env`` added to its environment, where nobody else sees it. Raises CommandError."""
+        return self._run(args, timeout, True, env)
+
+    def _run(self, args: Sequence[str], timeout: float, check: bool, env: Mapping[str, str]) -> str:
+        name = " ".join(args[:3])
+        environment = {**os.environ, **env, "PATH": PATH, "LC_ALL": "C.UTF-8"}
         try:
-            done = subprocess.run(
-                self.command(args),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
-                input=stdin,
-                env={**os.environ, "PATH": PATH, "LC_ALL": "C.UTF-8"},
-            )
-        except subprocess.TimeoutExpired:
-            raise CommandError(args[0], None, f"did not end within {timeout:.0f} s") from None
+            done = commands.run(self.command(args), timeout, env=environment)
         except OSError as error:
-            raise CommandError(args[0], None, str(error)) from None
-        if check and done.returncode:
-            raise CommandError(" ".join(args[:3]), done.returncode, (done.stderr or done.stdout).strip()[-2000:])
-        return done.stdout
+            if check:
+                raise CommandError(args[0], None, str(error)) from None
+            log.warning("%s: %s", name, error)
+            return ""
+        if done.code is None:
+            if check:
+                raise CommandError(name, None, done.why)
+            log.warning("%s: %s", name, done.why)
+        elif check and done.code:
+            words = (done.err or done.out).decode(errors="replace").strip()
+            raise CommandError(name, done.code, words[-2000:])
+        return done.out.decode(errors="replace")
 
     def run_json(self, *args: str, timeout: float = 60.0) -> Any:
         """The same, parsed. Raises CommandError."""

@@ -6,18 +6,19 @@ import contextlib
 import io
 import os
 import re
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from installer.agent import commands
 from installer.agent.errors import StepError
 from installer.agent.hostsys import HostSystem
 from installer.rendezvous.errors import ClientError
 from installer.rendezvous.restclient import RestClient
 
 COMMAND_TIMEOUT = 120.0
+LARGEST_OUTPUT = 64 * 1024**2
 UNITS = (
     *("agent.service", "assisted-service.service", "agent-register-cluster.service", "agent-register-infraenv.service"),
     *("apply-host-config.service", "start-cluster-installation.service", "node-zero.service"),
@@ -49,19 +50,14 @@ def redact(text: str) -> str:
 
 
 def _output(host: HostSystem, command: tuple[str, ...]) -> str:
+    """What a command prints; when it does not end well, that is told below what it printed."""
+    name = " ".join(command)
     try:
-        done = subprocess.run(
-            host.command(command),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_TIMEOUT,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"({' '.join(command)}: {error})\n"
-    return done.stdout
+        done = commands.run(host.command(command), COMMAND_TIMEOUT, merged=True, largest=LARGEST_OUTPUT)
+    except OSError as error:
+        return f"({name}: {error})\n"
+    text = done.out.decode(errors="replace")
+    return f"{text}\n({name}: {done.why})\n" if done.why else text
 
 
 def _add(tar: tarfile.TarFile, name: str, text: str) -> None:
@@ -108,7 +104,7 @@ def gather(host: HostSystem, request: dict[str, Any], client: RestClient) -> str
     host_id, infra_env_id = str(request["host_id"]), str(request["infra_env_id"])
     try:
         send(host, client, infra_env_id, str(request["cluster_id"]), host_id, bool(request.get("bootstrap")))
-    except ClientError as error:
+    except (ClientError, OSError) as error:
         with contextlib.suppress(ClientError):
             path = f"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress"
             client.call("PUT", path, {"logs_state": "timeout"})

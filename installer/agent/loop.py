@@ -7,46 +7,84 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from installer.agent import steps
-from installer.agent.errors import Refused
+from installer.agent.errors import MEDIA_LOST, Refused
+from installer.rendezvous.enums import StepType
 from installer.rendezvous.errors import ClientError
 
 log = logging.getLogger("agent")
 FATAL_AT_REGISTRATION = (401, 403, 404, 409)
 FIRST_BACKOFF, FACTOR, MAX_BACKOFF, GIVE_UP = 0.5, 1.5, 60.0, 15 * 60.0
 DEDUPE_SECONDS = 3600.0
+# What the service asks each minute and answers of which it only keeps: it has no use for the same again. Whatever
+# else it asks, it asks once and waits for the answer (a preparation, an installation, its logs), so that is always
+# sent. OpenShift's agent suppresses all types alike; its service does not ask a second time for what it waits for.
+REPEATED = frozenset(
+    {
+        StepType.INVENTORY,
+        StepType.CONNECTIVITY,
+        StepType.FREE_ADDRESSES,
+        StepType.NTP,
+        StepType.DOMAINS,
+        StepType.VERIFY_VIPS,
+        StepType.TANG,
+    }
+)
+# The service's words for: try again.
+PASSING = (408, 425, 429)
 
 
 class Deduper:
-    """Remembers the last successful output of each step type: the same again is not worth sending."""
+    """Remembers the last successful answer of each step type that is repeated: the same again is not worth sending."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[str, tuple[str, float]] = {}
+        self._flushed = 0
         self._lock = threading.Lock()
 
-    def is_new(self, kind: str, output: str) -> bool:
-        """Was this output not sent within the last hour?"""
+    @property
+    def age(self) -> int:
+        """How often all was forgotten so far: what was sent before the last time may be forgotten as well."""
+        with self._lock:
+            return self._flushed
+
+    def is_new(self, kind: str, args: Sequence[str], output: str) -> bool:
+        """Was this not sent within the last hour, to this question?"""
+        if kind not in REPEATED:
+            return True
         with self._lock:
             known = self._seen.get(kind)
-        return known is None or known[0] != _digest(output) or self._clock() - known[1] > DEDUPE_SECONDS
+        return known is None or known[0] != _digest(args, output) or self._clock() - known[1] > DEDUPE_SECONDS
 
-    def sent(self, kind: str, output: str) -> None:
-        """This output has reached the service."""
+    def sent(self, kind: str, args: Sequence[str], output: str, age: int) -> None:
+        """This answer, sent at ``age``, has reached the service."""
         with self._lock:
-            self._seen[kind] = (_digest(output), self._clock())
+            if age == self._flushed:
+                self._seen[kind] = (_digest(args, output), self._clock())
+
+    def failed(self, kind: str, code: int) -> None:
+        """The service has been told of a failure: what was good before is news again.
+
+        A lost medium stands against the whole host, until any step has succeeded.
+        """
+        if code == MEDIA_LOST:
+            self.flush()
+        with self._lock:
+            self._seen.pop(kind, None)
 
     def flush(self) -> None:
         """Forget everything: the service may have lost it."""
         with self._lock:
             self._seen.clear()
+            self._flushed += 1
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _digest(args: Sequence[str], output: str) -> str:
+    return hashlib.sha256("\0".join([*args, output]).encode(errors="surrogatepass")).hexdigest()
 
 
 class Agent:
@@ -74,9 +112,9 @@ class Agent:
         """Register until the service takes this host. Raises Refused when it never will."""
         agent = self._context.agent
         body = {"host_id": agent.host_id, "discovery_agent_version": agent.agent_image}
-        # Registering makes the service forget what it knew of this host.
-        self._dedupe.flush()
         while True:
+            # Registering makes the service forget what it knew of this host.
+            self._dedupe.flush()
             try:
                 self._context.client.call("POST", self._hosts, body, headers=self._headers)
             except ClientError as error:
@@ -85,6 +123,8 @@ class Agent:
                 log.warning("registration failed, next try in %.0f s: %s", self._interval, error)
                 self._sleep(self._interval)
             else:
+                # Answers that were under way meanwhile may have come before it, and be forgotten with the rest.
+                self._dedupe.flush()
                 log.info("registered as host %s", agent.host_id)
                 return
 
@@ -140,17 +180,34 @@ class Agent:
         started = time.monotonic()
         code, output, error = steps.run(self._context, kind, args)
         log.info("step %s ended with %d after %.1f s %s", identity, code, time.monotonic() - started, error[:500])
-        if code == 0 and not self._dedupe.is_new(kind, output):
+        if code == 0 and not self._dedupe.is_new(kind, args, output):
             return
+        age = self._dedupe.age
         body = {"step_type": kind, "step_id": identity, "exit_code": code, "output": output, "error": error}
-        try:
-            with self._sending:
-                self._context.client.call("POST", self._instructions, body, headers=self._headers)
-        except ClientError as failure:
-            log.warning("the answer of step %s was not taken: %s", identity, failure)
-        else:
-            if code == 0:
-                self._dedupe.sent(kind, output)
+        delivered = self._deliver(kind, identity, body)
+        if code:
+            self._dedupe.failed(kind, code)
+        elif delivered:
+            self._dedupe.sent(kind, args, output, age)
+
+    def _deliver(self, kind: str, identity: str, body: dict[str, Any]) -> bool:
+        """Send an answer; whether the service took it.
+
+        One that is asked for again within a minute is tried once, any other until the service takes or refuses it.
+        """
+        pause, started = FIRST_BACKOFF, time.monotonic()
+        while True:
+            try:
+                with self._sending:
+                    self._context.client.call("POST", self._instructions, body, headers=self._headers)
+                return True
+            except ClientError as failure:
+                log.warning("the answer of step %s was not taken: %s", identity, failure)
+                refused = failure.status is not None and failure.status < 500 and failure.status not in PASSING
+                if kind in REPEATED or refused or time.monotonic() - started > GIVE_UP:
+                    return False
+            self._sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(pause * FACTOR, MAX_BACKOFF)
 
     def serve(self) -> None:
         """Poll and run steps until told to exit, or until the service is gone for too long. Raises Refused."""

@@ -82,8 +82,10 @@ def routes(host: HostSystem) -> list[Route]:
     for family, option, anywhere in ((2, "-4", "0.0.0.0"), (10, "-6", "::")):
         try:
             rows = host.run_json("ip", "-j", option, "route") or []
-        except CommandError:
-            # IPv6 may be off altogether.
+        except CommandError as error:
+            # IPv6 may be off altogether; a command that hung says nothing about that.
+            if family == 2 or error.code is None:
+                raise
             continue
         for row in rows:
             destination = str(row.get("dst", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,8 @@ from installer.agent.errors import AgentError, MediaLost, StepError
 from installer.agent.hostsys import HostSystem
 from installer.agent.media import Watch
 from installer.rendezvous.restclient import RestClient
+
+log = logging.getLogger("agent")
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ TABLE: Mapping[str, Step] = {
 
 
 def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str]:
-    """(exit code, output, error) of a step; never raises for what can go wrong on a host."""
+    """(exit code, output, error) of a step; raises nothing: whoever asked waits for an answer."""
     step = context.table.get(kind)
     if step is None:
         return -1, "", f"step type {kind} is not known to this agent"
@@ -70,13 +73,22 @@ def run(context: StepContext, kind: str, args: list[str]) -> tuple[int, str, str
         return 0, step(context, args), ""
     except MediaLost as error:
         return error.exit_code, "", error.reason
-    except StepError as error:
-        try:
-            media.check(context.host)
-        except MediaLost as lost:
-            return lost.exit_code, "", lost.reason
-        return error.exit_code, "", error.reason
-    except AgentError as error:
-        return -1, "", str(error)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        return -1, "", f"{type(error).__name__}: {error}"
+    except Exception as error:
+        code, reason = _told(kind, error)
+    # Without its media a host fails in many ways: that is what is told then.
+    try:
+        media.check(context.host)
+    except MediaLost as lost:
+        return lost.exit_code, "", lost.reason
+    return code, "", reason
+
+
+def _told(kind: str, error: Exception) -> tuple[int, str]:
+    """(exit code, reason) for what a step raised."""
+    if isinstance(error, StepError):
+        return error.exit_code, error.reason
+    if isinstance(error, AgentError):
+        return -1, str(error)
+    if not isinstance(error, OSError | ValueError | KeyError | TypeError):
+        log.error("step %s: %s", kind, error, exc_info=error)
+    return -1, f"{type(error).__name__}: {error}"

@@ -99,6 +99,10 @@ def _copied(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) ->
     finally:
         limit.cancel()
         process.stdout.close()
+        # Too much, a full disk, the user's Ctrl+C: nothing is left behind.
+        if process.poll() is None:
+            process.kill()
+        process.wait()
     return f"it did not end within {timeout:.0f} s" if time.monotonic() >= end else ""
 
 

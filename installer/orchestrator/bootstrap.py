@@ -21,6 +21,8 @@ MASTER_IGNITION = "/opt/openshift/master.ign"
 INSTALL_DIR = "/opt/install-dir"
 # Marker by which the payload's etcd knows that the bootstrap host becomes a master (cluster.md §2.5).
 MARKER = "/opt/openshift/assisted-install-bootstrap"
+# The live system's systemd is asked while everything starts at once, on what may be an emulated processor.
+SYSTEMD_TIMEOUT = 600.0
 SERVICES = ("bootkube.service", "approve-csr.service", "progress.service")
 POLL_SECONDS = 1.0
 # How often the unit and its last words are looked at: each look is two processes, which an emulated CPU feels.
@@ -38,13 +40,13 @@ def extract(host: HostSystem, config: Mapping[str, Any], sno: bool) -> None:
         marker.parent.mkdir(parents=True, exist_ok=True)
         marker.touch()
     try:
-        host.run("systemctl", "daemon-reload")
+        host.run("systemctl", "daemon-reload", timeout=SYSTEMD_TIMEOUT)
         for name in result.mask:
-            host.run("systemctl", "mask", name)
+            host.run("systemctl", "mask", name, timeout=SYSTEMD_TIMEOUT)
         for name in result.enable:
-            host.run("systemctl", "enable", name)
+            host.run("systemctl", "enable", name, timeout=SYSTEMD_TIMEOUT)
         if not sno:
-            host.run("systemctl", "restart", "NetworkManager.service")
+            host.run("systemctl", "restart", "NetworkManager.service", timeout=SYSTEMD_TIMEOUT)
     except CommandError as error:
         raise StageError("prepare bootstrap", str(error)) from None
 
@@ -66,7 +68,9 @@ def take_hostname(host: HostSystem, own_config: Mapping[str, Any]) -> None:
 
 
 def _exists(host: HostSystem, unit: str) -> bool:
-    return host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False).strip() == "loaded"
+    said = host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False, timeout=SYSTEMD_TIMEOUT)
+    # When systemd does not say, starting it tells.
+    return said.strip() in ("loaded", "")
 
 
 def start(host: HostSystem, config: Mapping[str, Any]) -> None:
@@ -80,7 +84,7 @@ def start(host: HostSystem, config: Mapping[str, Any]) -> None:
         if unit != SERVICES[0] and not _exists(host, unit):
             continue
         try:
-            host.run("systemctl", "start", "--no-block", unit)
+            host.run("systemctl", "start", "--no-block", unit, timeout=SYSTEMD_TIMEOUT)
         except CommandError as error:
             if unit == SERVICES[0]:
                 raise StageError("start bootkube", str(error)) from None

@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from installer.agent import commands
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import PATH, HostSystem
 from installer.orchestrator.errors import StageError
 
 PERCENT = re.compile(r"\((\d{1,3})%\)")
 TRIES = 3
+# Long beyond the service's limit for this stage: only that nothing waits for ever.
+WRITE_TIMEOUT = 2 * 3600.0
+# A disk of many terabytes, an array that is being rebuilt: what takes off old signatures may take its time.
+CLEAN_TIMEOUT = 600.0
 STEP = 5
 
 
 def quick_format(host: HostSystem, device: str) -> None:
     """Remove signatures so that nothing boots from the disk. Raises CommandError."""
-    host.run("wipefs", "--all", "--force", device)
-    host.run("dd", "if=/dev/zero", f"of={device}", "bs=512", "count=1", "oflag=direct")
+    host.run("wipefs", "--all", "--force", device, timeout=CLEAN_TIMEOUT)
+    host.run("dd", "if=/dev/zero", f"of={device}", "bs=512", "count=1", "oflag=direct", timeout=CLEAN_TIMEOUT)
 
 
 def clean(host: HostSystem, device: str) -> list[str]:
@@ -30,13 +34,13 @@ def clean(host: HostSystem, device: str) -> list[str]:
 
     def attempt(*args: str) -> str:
         try:
-            return host.run(*args)
+            return host.run(*args, timeout=CLEAN_TIMEOUT)
         except CommandError as error:
             problems.append(str(error))
             return ""
 
     try:
-        tree = host.run_json("lsblk", "-J", "-p", "-o", "NAME,TYPE,FSTYPE", device) or {}
+        tree = host.run_json("lsblk", "-J", "-p", "-o", "NAME,TYPE,FSTYPE", device, timeout=CLEAN_TIMEOUT) or {}
     except CommandError as error:
         return [str(error)]
     nodes = list(tree.get("blockdevices") or [])
@@ -45,7 +49,7 @@ def clean(host: HostSystem, device: str) -> list[str]:
     kinds = {str(node.get("fstype") or "") for node in nodes}
     if "LVM2_member" in kinds:
         members = {str(node["name"]) for node in nodes if node.get("fstype") == "LVM2_member"}
-        for line in host.run("pvs", "--noheadings", "-o", "pv_name,vg_name", check=False).splitlines():
+        for line in attempt("pvs", "--noheadings", "-o", "pv_name,vg_name").splitlines():
             volume, _, group = line.strip().partition(" ")
             if volume in members and group.strip():
                 attempt("vgremove", group.strip(), "-y", "--force")
@@ -82,28 +86,33 @@ def installer_command(ignition: str, device: str, extra: Sequence[str]) -> list[
     return ["coreos-installer", "install", "--insecure", "-i", ignition, *extra, device]
 
 
-def _once(host: HostSystem, command: Sequence[str], report: Callable[[str], None]) -> tuple[int, str]:
-    percentages = Percentages(report)
-    tail: list[str] = []
+class _Words:
+    """Takes coreos-installer's output apart: progress is reported, the last of the other lines are kept.
+
+    Progress comes with carriage returns on a terminal, with newlines otherwise.
+    """
+
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._percentages = Percentages(report)
+        self._pending = b""
+        self.tail: list[str] = []
+
+    def feed(self, chunk: bytes) -> None:
+        """More output."""
+        *lines, self._pending = re.split(rb"[\r\n]", self._pending + chunk)
+        for line in lines:
+            text = line.decode(errors="replace").strip()
+            self._percentages.feed(text)
+            if text and not PERCENT.search(text):
+                self.tail = [*self.tail[-9:], text]
+
+
+def _once(host: HostSystem, command: Sequence[str], report: Callable[[str], None]) -> tuple[int | None, str]:
+    words = _Words(report)
     environment = {**os.environ, "PATH": PATH, "LC_ALL": "C.UTF-8"}
-    with subprocess.Popen(
-        host.command(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
-    ) as process:
-        assert process.stdout is not None
-        pending = b""
-        # Progress comes with carriage returns on a terminal, with newlines otherwise.
-        while chunk := os.read(process.stdout.fileno(), 4096):
-            *lines, pending = re.split(rb"[\r\n]", pending + chunk)
-            for line in lines:
-                text = line.decode(errors="replace").strip()
-                percentages.feed(text)
-                if text and not PERCENT.search(text):
-                    tail = [*tail[-9:], text]
-        text = pending.decode(errors="replace").strip()
-        percentages.feed(text)
-        if text and not PERCENT.search(text):
-            tail.append(text)
-    return process.returncode, " | ".join(tail)
+    done = commands.run(host.command(command), WRITE_TIMEOUT, env=environment, merged=True, feed=words.feed)
+    words.feed(b"\n")
+    return done.code, " | ".join([*words.tail, done.why] if done.why else words.tail)
 
 
 def write_image(
@@ -119,7 +128,7 @@ def write_image(
             raise StageError("coreos-installer", str(error)) from None
         if code == 0:
             return
-        seen = f"exit code {code}: {seen}"
+        seen = seen if code is None else f"exit code {code}: {seen}"
     raise StageError(f"failed to write image to disk {device} in {TRIES} tries", seen)
 
 

@@ -174,10 +174,11 @@ def reboot(run: Run) -> None:
     """
     run.reporter.stage(Stage.REBOOTING)
     delay = [] if run.plan.sno else [f"--on-active={REBOOT_SECONDS}", "--timer-property=AccuracySec=1s"]
+    # A disk that is slow to take what was written is waited for by the shutdown as well.
+    run.host.run("sync", timeout=600, check=False)
     try:
-        run.host.run("sync", timeout=600)
         # As a unit of the host's systemd, so that it outlives this container.
-        run.host.run("systemd-run", "--no-block", "--collect", *delay, "systemctl", "reboot")
+        run.host.run("systemd-run", "--no-block", "--collect", *delay, "systemctl", "reboot", timeout=600)
     except CommandError as error:
         raise StageError("reboot", str(error)) from None
 

@@ -7,7 +7,7 @@ import json
 import ssl
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
@@ -17,6 +17,8 @@ from installer.rendezvous.errors import ClientError
 
 BASE = "/api/assisted-install/v2"
 CHUNK = 256 * 1024
+Body = bytes | Callable[[], Iterator[bytes]] | None
+Use = Callable[[Any], Any]
 STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
 
 
@@ -80,20 +82,16 @@ class RestClient:
         if connection is not None:
             connection.close()
 
-    def _send(
-        self, method: str, path: str, body: Any, headers: Mapping[str, str], use: Callable[[Any], Any]
-    ) -> tuple[int, Any]:
+    def _send(self, method: str, path: str, body: Body, headers: Mapping[str, str], use: Use) -> tuple[int, Any]:
         what = f"{method} {path.split('?')[0]}"
         kept = self._take()
-        if kept is not None:
-            try:
-                return self._talk(kept, what, method, path, body, headers, use)
-            except STALE:
-                # The service closed it while it lay idle, before it saw this request: once more on a new one.
-                pass
-            except (OSError, http.client.HTTPException) as error:
-                raise ClientError(what, None, f"{type(error).__name__}: {error}") from None
         try:
+            if kept is not None:
+                try:
+                    return self._talk(kept, what, method, path, body, headers, use)
+                except STALE:
+                    # The service closed it while it lay idle, before it saw this request: once more on a new one.
+                    pass
             return self._talk(self._connect(), what, method, path, body, headers, use)
         except (OSError, http.client.HTTPException) as error:
             raise ClientError(what, None, f"{type(error).__name__}: {error}") from None
@@ -104,13 +102,22 @@ class RestClient:
         what: str,
         method: str,
         path: str,
-        body: Any,
+        body: Body,
         headers: Mapping[str, str],
-        use: Callable[[Any], Any],
+        use: Use,
     ) -> tuple[int, Any]:
+        """One request and its answer. A body that is made as it is sent is made anew for each try."""
         try:
-            connection.request(method, path, body=body, headers={**self._headers, **headers})
-            response = connection.getresponse()
+            try:
+                data = body() if callable(body) else body
+                connection.request(method, path, body=data, headers={**self._headers, **headers})
+            except (BrokenPipeError, ConnectionResetError):
+                # A service that does not want all of a body answers, and hears no more: its answer says why.
+                response = _early_answer(connection)
+                if response is None:
+                    raise
+            else:
+                response = connection.getresponse()
             if response.status >= 300:
                 raise ClientError(what, response.status, _reason(response.read()))
             result = use(response)
@@ -159,18 +166,38 @@ class RestClient:
             "Content-Type: application/gzip\r\n\r\n"
         ).encode()
         tail = f"\r\n--{boundary}--\r\n".encode()
-        file.seek(0, 2)
-        length = len(head) + file.tell() + len(tail)
-        file.seek(0)
+        size = file.seek(0, 2)
+        url = f"{BASE}{path}?{urlencode(query)}"
 
-        def parts() -> Any:
+        def parts() -> Iterator[bytes]:
+            """As many bytes as are announced, whatever happens to the file meanwhile; from its beginning each time."""
+            file.seek(0)
             yield head
-            while chunk := file.read(CHUNK):
+            left = size
+            while left:
+                chunk = file.read(min(CHUNK, left))
+                if not chunk:
+                    raise ClientError(f"POST {BASE}{path}", None, f"{name} lost {left} bytes while it was sent")
+                left -= len(chunk)
                 yield chunk
             yield tail
 
-        headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "Content-Length": str(length)}
-        self._send("POST", f"{BASE}{path}?{urlencode(query)}", parts(), headers, lambda response: response.read())
+        headers = {
+            "Content-Type": f"multipart/form-data; boundary={boundary}",
+            "Content-Length": str(len(head) + size + len(tail)),
+        }
+        self._send("POST", url, parts, headers, lambda response: response.read())
+
+
+def _early_answer(connection: http.client.HTTPConnection) -> http.client.HTTPResponse | None:
+    """An answer that came before all of the request was sent; None when the connection just broke."""
+    try:
+        response = connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        return None
+    # The rest of the body was never sent: nothing else can be said on this connection.
+    response.will_close = True
+    return response
 
 
 def _reason(content: bytes) -> str:

@@ -6,9 +6,7 @@ import io
 import json
 import re
 import tarfile
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,16 +22,12 @@ from installer.agent import (
     media,
     netchecks,
     network,
-    steps,
 )
 from installer.agent import inventory as agent_inventory
 from installer.agent.containers import AgentContext
-from installer.agent.errors import MediaLost, Refused, StepError
+from installer.agent.errors import MediaLost, StepError
 from installer.agent.hostsys import HostSystem
-from installer.agent.loop import Agent, Deduper
 from installer.rendezvous import inventory as inv
-from installer.rendezvous.errors import ClientError
-from installer.tests.rendezvous_kit import wait_for
 
 HERE = HostSystem(Path("/"))
 
@@ -45,7 +39,7 @@ class Scripted(HostSystem):
         super().__init__(root)
         object.__setattr__(self, "answers", answers)
 
-    def run(self, *args: str, timeout: float = 60.0, check: bool = True, stdin: str | None = None) -> str:
+    def run(self, *args: str, timeout: float = 60.0, check: bool = True) -> str:
         return str(getattr(self, "answers")[args[0]])  # noqa: B009
 
 
@@ -250,114 +244,9 @@ def test_orchestrator_command_has_no_token_and_is_understood() -> None:
     assert parsed.cacert == "/opt/agent/tls/ca.crt"
 
 
-class FakeClient:
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.calls: list[tuple[str, Any]] = []
-
-    def call(self, method: str, path: str, body: Any = None, query: Any = None, headers: Any = None) -> Any:
-        self.calls.append((method, body))
-        answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def agent_with(client: FakeClient, pauses: list[float] | None = None) -> Agent:
-    sleep = pauses.append if pauses is not None else (lambda seconds: None)
-    return Agent(steps.StepContext(HERE, AGENT, client), 1.0, sleep)  # type: ignore[arg-type]
-
-
-def test_registration_retries_and_gives_up_where_told() -> None:
-    client = FakeClient(ClientError("x", None, "refused"), ClientError("x", 500, "boom"), {})
-    pauses: list[float] = []
-    agent_with(client, pauses).register()
-    assert (len(client.calls), pauses) == (3, [1.0, 1.0])
-    for status in (401, 403, 404, 409):
-        with pytest.raises(Refused):
-            agent_with(FakeClient(ClientError("x", status, "no"))).register()
-
-
-def test_poll_backs_off_and_freezes_on_404() -> None:
-    pauses: list[float] = []
-    failures = [ClientError("x", None, "refused")] * 5
-    assert agent_with(FakeClient(*failures, {"a": 1}), pauses).poll() == {"a": 1}
-    assert len(pauses) == 5
-    assert all(0.25 <= pause <= 60 * 1.5 for pause in pauses)
-    with pytest.raises(Refused):
-        agent_with(FakeClient(ClientError("x", 404, "gone"))).poll()
-
-
-def test_unknown_step_and_bad_arguments_are_answered() -> None:
-    context = steps.StepContext(HERE, AGENT, FakeClient())  # type: ignore[arg-type]
-    assert steps.run(context, "download-boot-artifacts", [])[0] == -1
-    assert steps.run(context, "domain-resolution", ["{"])[0] == -1
-    assert steps.run(context, "domain-resolution", ["[]"])[0] == -1
-    assert steps.run(context, "install", ["{}"]) == (-1, "", "install request has no role")
-
-
-def test_a_question_that_changed_while_it_was_answered_is_answered_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = FakeClient()
-    agent = agent_with(client)
-    going, seen = threading.Event(), []
-
-    def slow(context: Any, kind: str, args: list[str]) -> tuple[int, str, str]:
-        seen.append(args)
-        assert going.wait(10)
-        return 0, str(args), ""
-
-    monkeypatch.setattr(steps, "run", slow)
-    first = agent.start({"step_type": "connectivity-check", "step_id": "1", "args": ["a"]})
-    assert first is not None
-    for args in (["a"], ["b"], ["c"]):
-        assert agent.start({"step_type": "connectivity-check", "step_id": "x", "args": args}) is None
-    going.set()
-    wait_for("the last question to be answered", lambda: len(client.calls) == 2, 10)
-    assert seen == [["a"], ["c"]]
-
-
-def test_registration_forgets_what_was_sent() -> None:
-    client = FakeClient()
-    agent = agent_with(client)
-    step = {"step_type": "domain-resolution", "step_id": "d", "args": ['{"domains": []}']}
-    for _ in range(2):
-        agent.register()
-        thread = agent.start(step)
-        assert thread is not None
-        thread.join(10)
-    assert [method for method, _ in client.calls] == ["POST"] * 4
-
-
 def test_lookups() -> None:
     text = "= a.example\n192.0.2.1 STREAM a.example\n192.0.2.1 DGRAM\n2001:db8::1 STREAM\n= b.example\n"
     assert netchecks.parse_lookups(text) == {"a.example": ["192.0.2.1", "2001:db8::1"], "b.example": []}
-
-
-def test_same_answer_is_sent_once() -> None:
-    client = FakeClient()
-    agent = agent_with(client)
-    step = {"step_type": "domain-resolution", "step_id": "d", "args": ['{"domains": []}']}
-    for _ in range(3):
-        thread = agent.start(step)
-        assert thread is not None
-        thread.join(10)
-    assert [body["exit_code"] for _, body in client.calls] == [0]
-
-
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from((0.0, 1800.0, 3700.0)))))
-def test_deduper(events: list[tuple[str, str, float]]) -> None:
-    now = [0.0]
-    deduper = Deduper(lambda: now[0])
-    last: dict[str, tuple[str, float]] = {}
-    for kind, output, pause in events:
-        now[0] += pause
-        expected = kind not in last or last[kind][0] != output or now[0] - last[kind][1] > 3600
-        assert deduper.is_new(kind, output) is expected
-        if expected:
-            deduper.sent(kind, output)
-            last[kind] = (output, now[0])
-    deduper.flush()
-    assert deduper.is_new("a", "x")
 
 
 def test_logs_are_redacted() -> None:

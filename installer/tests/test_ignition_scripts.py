@@ -226,6 +226,41 @@ def test_an_address_that_only_looks_alike_is_not_node_zero(tmp_path):
     assert "is not the rendezvous host" in (tmp_path / "etc/issue.d/60-rendezvous-host.issue").read_text()
 
 
+# bash counts SECONDS by the clock: a clock that was set a day ahead since the script began.
+CLOCK_WAS_SET = {"SECONDS": "86400"}
+
+
+def test_bash_counts_its_seconds_by_the_clock():
+    """What the tests below stand on: SECONDS may be anything, whatever time has passed."""
+    done = subprocess.run(["bash", "-c", "echo $SECONDS"], env={**os.environ, **CLOCK_WAS_SET}, capture_output=True)
+    assert int(done.stdout) >= 86400
+
+
+@needs_jq
+def test_node_zero_is_found_though_the_clock_was_set_while_its_link_came_up(tmp_path):
+    late = f"[ -e $STATE/asked ] && echo '{ADDRESSES % 'fd00::5'}' || {{ touch $STATE/asked; echo '[]'; }}"
+    env = sandbox(tmp_path, ip=late) | CLOCK_WAS_SET
+    subprocess.run(["bash", tmp_path / "usr/local/bin/set-node-zero.sh"], env=env, check=True, capture_output=True)
+    assert (tmp_path / "etc/assisted/node0").exists()
+
+
+def waiting_for_the_service(tmp_path, seconds):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        env = sandbox(tmp_path, systemctl="echo inactive") | CLOCK_WAS_SET
+        env_file = tmp_path / "etc/assisted/rendezvous-host.env"
+        env_file.write_text(env_file.read_text().replace("NODE_ZERO_IP=fd00::5", "NODE_ZERO_IP=127.0.0.1"))
+        env["SERVICE_PORT"] = str(listener.getsockname()[1])
+        argv = ["bash", tmp_path / "usr/local/bin/wait-for-assisted-service.sh", str(seconds)]
+        return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_the_service_is_waited_for_as_long_as_was_said_though_the_clock_was_set(tmp_path):
+    done = waiting_for_the_service(tmp_path, 2)
+    assert done.returncode == 1
+    assert "did not become ready in 2 s: inactive" in done.stderr or "in 3 s: inactive" in done.stderr, done.stderr
+
+
 # A service in a script: it tells its state from files, and starts on POST.
 CURL = r"""
 url="${@: -1}"; method=GET

@@ -20,6 +20,7 @@ from lab.release.layer import Compression
 from lab.release.oci import REF_ANNOTATION
 from lab.release.store import Store
 
+CHROOT_SECONDS = 60.0
 # Imports a module; of a package, every module in it but the one that would start it.
 _IMPORT = """
 import importlib, pkgutil, sys
@@ -63,17 +64,20 @@ def unpacked(store: Store, tag: str) -> Iterator[Path]:
 def in_chroot(root: Path, *argv: str) -> tuple[int, str]:
     """Exit code and output of a command in a root file system."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"}
-    done = subprocess.run(
-        [progress.need("chroot", "coreutils"), str(root), *argv],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=environment,
-        timeout=60,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [progress.need("chroot", "coreutils"), str(root), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+            timeout=CHROOT_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, f"{argv[0]} did not end within {CHROOT_SECONDS:g} s"  # timeout(1)'s code
     return done.returncode, done.stdout.strip()
 
 

@@ -81,6 +81,39 @@ def test_who_never_led_waits(leader):
     assert not other._renew()
 
 
+@pytest.mark.parametrize("ahead", [-86400, 0, 121, 86400])
+def test_another_hosts_clock_gives_nobody_the_lease(leader, ahead):
+    """The leader's node is by so many seconds behind or ahead of this one: its lease lasts as long either way."""
+    _, api, clock = leader
+    other = Syncer(api, [], "4.18.0", "r")
+    other._holder = "another-host_1"
+
+    def renewed():
+        text = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {**api.lease["spec"], "holderIdentity": "leading-host_7", "renewTime": text}
+        api.lease = {**api.lease, "spec": spec}
+
+    for _ in range(4):
+        renewed()
+        for _ in range(8):
+            assert not other._renew()
+            clock[0] += 14.9
+    clock[0] += 0.9  # 120.1 s after the last renewal
+    assert other._renew()
+    assert api.lease["spec"]["holderIdentity"] == "another-host_1"
+
+
+def test_what_an_earlier_process_of_the_same_host_left_is_not_waited_for(leader):
+    _, api, _ = leader
+    other = Syncer(api, [], "4.18.0", "r")
+    host = other._holder.rpartition("_")[0]
+    api.taken_by(f"{host}_1")
+    assert not other._renew()
+    old = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=lease.DURATION_SECONDS)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    api.lease["spec"]["renewTime"] = old
+    assert other._renew()
+
+
 class SlowApi(Api):
     """An API whose every read takes a while; it counts the objects it was asked for, and its operator comes late."""
 

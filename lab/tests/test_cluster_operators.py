@@ -123,12 +123,12 @@ def test_create_all_says_what_it_gave_up_on():
 
 
 def test_lease_is_held_renewed_and_taken_over_only_when_stale():
-    store = Store()
-    assert lease.acquire(store, "ns", "l", "me", NOW)
-    assert not lease.acquire(store, "ns", "l", "you", NOW + dt.timedelta(seconds=100))
-    assert lease.acquire(store, "ns", "l", "me", NOW + dt.timedelta(seconds=100))
-    assert not lease.acquire(store, "ns", "l", "you", NOW + dt.timedelta(seconds=150))
-    assert lease.acquire(store, "ns", "l", "you", NOW + dt.timedelta(seconds=100 + lease.DURATION_SECONDS))
+    store, mine, yours = Store(), lease.Observed(), lease.Observed()
+    assert lease.acquire(store, "ns", "l", "host_1", NOW, mine)
+    assert not lease.acquire(store, "ns", "l", "host_2", NOW + dt.timedelta(seconds=100), yours)
+    assert lease.acquire(store, "ns", "l", "host_1", NOW + dt.timedelta(seconds=100), mine)
+    assert not lease.acquire(store, "ns", "l", "host_2", NOW + dt.timedelta(seconds=150), yours)
+    assert lease.acquire(store, "ns", "l", "host_2", NOW + dt.timedelta(seconds=100 + lease.DURATION_SECONDS), yours)
 
 
 @pytest.fixture

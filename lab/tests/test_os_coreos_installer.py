@@ -121,3 +121,14 @@ def test_firstboot_stamp():
 def test_not_a_disk(tmp_path, capsys):
     assert program.main(["install", str(tmp_path / "missing")]) == 1
     assert "is no block device" in capsys.readouterr().err
+
+
+def test_programs_that_are_missing_slow_or_print_what_is_no_text(monkeypatch):
+    with pytest.raises(program.InstallError, match="no-such-program cannot be run: No such file"):
+        program.run("no-such-program", "x")
+    assert program.run("printf", r"a\377b") == "a�b"
+    with pytest.raises(program.InstallError, match=r"sh -c exit 3 failed: $"):
+        program.run("sh", "-c", "exit 3")
+    monkeypatch.setattr(program, "COMMAND_SECONDS", 0.2)
+    with pytest.raises(program.InstallError, match="sleep 1000 did not end within 0 s"):
+        program.run("sleep", "1000")

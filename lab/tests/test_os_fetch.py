@@ -111,3 +111,13 @@ def test_the_sum_is_that_of_the_whole_file(tmp_path, server):
     subprocess.run(["cpio", "-id", "--quiet"], input=(tmp_path / "initrd.img").read_bytes(), cwd=tmp_path, check=True)
     done = script(tmp_path, f"fetch_root '{server}/whole.img' got etc/coreos-live-want-rootfs")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_path_is_waited_for_though_the_clock_was_set(tmp_path):
+    """bash counts SECONDS by the clock, here one that is set a day ahead while the path is made."""
+    jump = 'sleep() { SECONDS=86400; n=$((${n:-0} + 1)); [[ $n -lt 3 ]] || touch late; command sleep "$1"; }'
+    done = script(tmp_path, f"{jump}; wait_for_path {tmp_path}/late 60; echo came")
+    assert (done.returncode, done.stdout) == (0, "came\n"), done.stderr
+    done = script(tmp_path, f"wait_for_path {tmp_path}/never 1; echo came")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "waited 1 s for" in (tmp_path / "kmsg").read_text()

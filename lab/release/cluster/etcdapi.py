@@ -42,7 +42,7 @@ class Etcd:
         seen = "no endpoint is known"
         for endpoint in self.endpoints:
             try:
-                answer = self._session.post(f"{endpoint}/v3/{path}", json=body, timeout=SECONDS)
+                answer = self._session.post(f"{endpoint}/v3/{path}", json=body, timeout=SECONDS, allow_redirects=False)
                 content = answer.json()
             except (requests.RequestException, ValueError, OSError) as error:
                 seen = f"{endpoint}: {error}"

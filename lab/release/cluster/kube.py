@@ -104,7 +104,7 @@ class Kube:
         content_type: str = "application/json",
         seconds: float = REQUEST_SECONDS,
     ) -> requests.Response:
-        """One request; raises ApiError for any status of 400 or more, and with status 0 when there was no answer."""
+        """One request; raises ApiError for any status of 300 or more, and with status 0 when there was no answer."""
         try:
             response = self._session().request(
                 method,
@@ -113,10 +113,11 @@ class Kube:
                 params=params,
                 headers={"Content-Type": content_type, "Accept": "application/json"},
                 timeout=seconds,
+                allow_redirects=False,
             )
         except (requests.RequestException, OSError) as error:
             raise ApiError(method, path, 0, str(error)) from error
-        if response.status_code >= 400:
+        if response.status_code >= 300:
             message, reason = response.text[:300], ""
             try:
                 status = response.json()

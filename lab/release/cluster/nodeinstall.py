@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.installerpod import ETCD_DATA, FILES, KUBERNETES, PODS
@@ -59,12 +60,18 @@ def place(manifest: Path, directory: Path) -> None:
     fresh.rename(directory / name)
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        """Only this node is asked: an answer from elsewhere counts as none."""
+
+
 def _answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None) -> str:
     """Empty when a GET answers 200, else what it said."""
     context = ssl.create_default_context(cafile=str(ca))
     if cert is not None:
         context.load_cert_chain(*cert)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect())
+    opener = urllib.request.build_opener(*handlers)
     try:
         with opener.open(url, timeout=15) as answer:
             return "" if answer.status == 200 else f"{url}: {answer.status}"

@@ -91,10 +91,17 @@ class Service:
     def call(self, method: str, path: str, body: object = None) -> Object | list[Object]:
         """One request. Raises ServiceError, with status 0 when there was no answer."""
         try:
-            answer = self._session.request(method, self._base + path, json=body, timeout=REQUEST_SECONDS)
+            answer = self._session.request(
+                method,
+                self._base + path,
+                json=body,
+                timeout=REQUEST_SECONDS,
+                # requests takes only the header Authorization off a request that is sent on to another host.
+                allow_redirects=False,
+            )
         except (requests.RequestException, OSError) as error:
             raise ServiceError(method, path, 0, str(error)) from error
-        if answer.status_code >= 400:
+        if answer.status_code >= 300:
             raise ServiceError(method, path, answer.status_code, answer.text[:300])
         found: Object | list[Object] = answer.json() if answer.content else {}
         return found

@@ -59,6 +59,7 @@ class Syncer:
         self._renewed = -RENEW_SECONDS
         self._led: float | None = None
         self._holder = f"{socket.gethostname()}_{os.getpid()}"
+        self._observed = lease.Observed()
 
     def lead(self, stop: threading.Event) -> bool:
         """Wait until this instance holds the lease; False when told to stop before."""
@@ -79,7 +80,7 @@ class Syncer:
         if began - self._renewed < RENEW_SECONDS:
             return True
         now = dt.datetime.now(dt.UTC)
-        leads = lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now)
+        leads = lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now, self._observed)
         if leads:
             self._renewed = self._led = began
         elif self._led is not None and began - self._led > lease.DURATION_SECONDS:

@@ -33,6 +33,8 @@ BLOCK = 1 << 20
 # linux/fs.h
 BLKRRPART, BLKZEROOUT, BLKGETSIZE64 = 0x125F, 0x127F, 0x80081272
 PROGRESS_SECONDS = 1.0
+# A program that takes this long is stuck: the service gives the whole stage no more.
+COMMAND_SECONDS = 30 * 60.0
 # The partition table is read again only when nobody has the old partitions open; udev looks at them just then.
 REREAD_SECONDS = 60.0
 
@@ -187,9 +189,16 @@ def run(*command: str) -> str:
     """Run a program; returns what it printed.
 
     Raises:
-        InstallError: it failed; with its output.
+        InstallError: it failed, with its output; it is missing, or did not end in time.
     """
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise InstallError(f"{' '.join(command)} did not end within {COMMAND_SECONDS:.0f} s") from None
+    except OSError as error:
+        raise InstallError(f"{command[0]} cannot be run: {error.strerror}") from error
     if done.returncode:
         raise InstallError(f"{' '.join(command)} failed: {(done.stderr or done.stdout).strip()}")
     return done.stdout

@@ -18,6 +18,13 @@ issue_clear() {
     [ ! -e "$ISSUE_DIR/$1.issue" ] || rm -f "$ISSUE_DIR/$1.issue"
 }
 
+# uptime_now: puts the seconds that this machine has been running into UPTIME. bash's SECONDS follow the clock, which
+# NTP sets while hosts are being discovered: a minute may be over at once, or in an hour.
+uptime_now() {
+    read -r UPTIME _ </proc/uptime
+    UPTIME=${UPTIME%.*}
+}
+
 # pause SECONDS: sleep without a process. On an emulated CPU a fork and an exec cost tens of milliseconds, and loops
 # that wait for the service run while its image is being unpacked.
 pause() {

@@ -11,8 +11,11 @@ owner() { # the MAC address of the interface that has the rendezvous IP
         '.[] | select(any(.addr_info[]?; .local == $ip)) | .address' | head -n 1
 }
 
+uptime_now
+started=$UPTIME
 until mac=$(owner) && [ -n "$mac" ]; do
-    if [ "$SECONDS" -ge "$DEADLINE" ]; then
+    uptime_now
+    if [ $((UPTIME - started)) -ge "$DEADLINE" ]; then
         issue_set 60-rendezvous-host "This host ($(hostname)) is not the rendezvous host. The rendezvous host is at $NODE_ZERO_IP."
         exit 0
     fi

@@ -15,11 +15,14 @@ reason="nobody listens there"
 # Over the network a look is two processes, and the service takes minutes to come up.
 every=5
 [ ! -e /etc/assisted/node0 ] || every=1
+uptime_now
+due=$((UPTIME + 30))
 until service_listens && id=$(api GET infra-envs 2>/run/start-agent.err | jq -re '.[0].id'); do
     [ ! -s /run/start-agent.err ] || reason=$(tail -n 1 /run/start-agent.err)
     # Every minute, so that the console tells what is the matter.
-    if [ "$SECONDS" -ge "${said:-30}" ]; then
-        said=$((SECONDS + 60))
+    uptime_now
+    if [ "$UPTIME" -ge "$due" ]; then
+        due=$((UPTIME + 60))
         issue_set 65-agent "The agent waits for the rendezvous service at $SERVICE_BASE_URL: $reason"
     fi
     pause "$every"

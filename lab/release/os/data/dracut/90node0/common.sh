@@ -28,11 +28,15 @@ device_path() {
     esac
 }
 
-# wait_for_path PATH SECONDS: until udev has made it.
+# wait_for_path PATH SECONDS: until udev has made it. The machine's uptime tells how long that takes: bash's SECONDS
+# follow the clock, which may be set meanwhile.
 wait_for_path() {
-    local deadline=$((SECONDS + $2))
+    local up deadline
+    read -r up _ < /proc/uptime
+    deadline=$((${up%.*} + $2))
     until [[ -e $1 ]]; do
-        ((SECONDS < deadline)) || fatal "waited $2 s for $1; there are: $(echo /dev/disk/by-label/*)"
+        read -r up _ < /proc/uptime
+        ((${up%.*} < deadline)) || fatal "waited $2 s for $1; there are: $(echo /dev/disk/by-label/*)"
         sleep 0.05
     done
 }
