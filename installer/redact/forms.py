@@ -10,6 +10,7 @@ import urllib.parse
 import zlib
 
 UNPACKED = 16 << 20  # bytes that base64 and gzip may unpack to
+LONGEST = 1024  # characters of one that is looked for in every form
 SHORTEST = 6  # characters of a secret that is looked for by its value
 
 BS = r"\\{0,16}"  # the backslashes of any depth of escaping
@@ -20,7 +21,7 @@ HEX = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
 
 
 def closing(text: str, start: int, quote: str, depth: int) -> int:
-    """Where a text that ``quote`` behind ``depth`` backslashes has opened ends: at its closing backslashes; -1: never."""
+    """Where a text that ``quote`` behind ``depth`` backslashes has opened ends: at its quote's backslashes; or -1."""
     at = start
     while (at := text.find(quote, at)) >= 0:
         first = at
@@ -64,7 +65,7 @@ def is_login(run: str) -> bool:
 
 
 def is_key(raw: bytes) -> bool:
-    """Whether a private key begins here: in DER a version, where a certificate has a sequence; or OpenSSH's own form."""
+    """Whether a private key begins here: in DER with a version (a certificate has a sequence), or in OpenSSH's form."""
     if raw.startswith(b"openssh-key-v1\0"):
         return True
     if raw[:1] != b"\x30" or len(raw) < 12:
@@ -74,7 +75,9 @@ def is_key(raw: bytes) -> bool:
 
 
 def encodings(secret: str) -> set[str]:
-    """A known secret as it is written: plain, escaped once and twice, in URLs, in base64 wherever it begins in there."""
+    """A known secret as it is written: plain, escaped once and twice, for URLs, in base64 wherever it begins there."""
+    if len(secret) > LONGEST:
+        return {secret, json.dumps(secret)[1:-1]}  # to look for all forms of a file takes longer than it is worth
     found = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("'", "''")}
     found |= {json.dumps(text)[1:-1] for text in list(found)}
     found |= {urllib.parse.quote(secret, safe=""), urllib.parse.quote(secret), urllib.parse.quote_plus(secret)}

@@ -8,12 +8,14 @@ import urllib.parse
 from collections.abc import Callable
 
 from .forms import BS, HEX, NEWLINE, QUOTE, decoded, is_key, is_login, readable
-from .names import MARK, harmless, sensitive
+from .hint import MARK
+from .names import harmless, sensitive
 
 _GAP = r"(?:[ +_]|%20|\\u0020)"
 KEY_BEGIN = re.compile(rf"-----BEGIN(?:{_GAP}[A-Z0-9]++){{0,4}}?{_GAP}PRIVATE{_GAP}KEY(?:{_GAP}BLOCK)?-----")
 _KEY_OTHER = (
-    rf"(?:Proc-Type|DEK-Info|Comment|Version): ?[\w,. -]++|\\{{1,16}}[nrt/]|%[0-9A-Fa-f]{{2}}|\\{{1,16}}u00[0-9a-f]{{2}}"
+    r"(?:Proc-Type|DEK-Info|Comment|Version): ?[\w,. -]++|\\{1,16}[nrt/]"
+    r"|%[0-9A-Fa-f]{2}|\\{1,16}u00[0-9a-f]{2}"
 )
 _KEY = re.compile(
     rf"{KEY_BEGIN.pattern}(?:(?:{_KEY_OTHER}|[A-Za-z0-9+/=\s]|{QUOTE}[,+]?(?=\s{{0,8}}{QUOTE}))*+"
@@ -32,7 +34,7 @@ _LOGIN = re.compile(
     r"(?<![\w/@.:%+-])([A-Za-z_][\w.+-]{0,63}):([^\s:@/\"'`<>\\,;()\[\]]{1,128})@"
     r"(?=((?:[\w-]{1,63}\.)+[\w-]{1,63}(?![\w@])|[\w-]{1,63}:\d))"
 )
-_NO_LOGIN = re.compile(r"(?i:mailto|from|to|cc|e?mail|by|contact|maintainer|sip|acct)")
+_NO_LOGIN = re.compile(r"(?i:mailto|from|to|cc|e?mail|by|contact|maintainer|sips?|xmpp|acct)")
 _UNIT = re.compile(r"[\w-]+\.(?:service|timer|socket|slice|scope|mount|target|device|path)\b|sha\d+:")
 _OPTION = re.compile(
     rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user|--(?:src-|dest-)?creds|--basic-auth)(?:{QUOTE})?+(?:[ \t]++|=|,[ \t]*+)"

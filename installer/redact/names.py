@@ -5,28 +5,28 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-MARK = "[redacted]"
-
 # How the name of a secret ends. One that goes on (secretRef, tokenReview, password_file) tells of a secret and is none.
 _SECRET = re.compile(
     r"(?:passwords?|passwd|passphrase|passcode|passwordhash|secret|tokens?|authorization|credentials?|creds|privatekey"
     r"|keydata|apikey|encryptionkey|secretkey|accesskey|psk|presharedkey|cookie|tlskey|wepkey|sharedkey|hmackey"
     r"|signingkey|sessionkey|masterkey|dockerconfigjson|dockercfg|userpwd)$"
 )
-_SHORT = re.compile(r"(?:^|[-_.])(?:pass|PASS|Pass)$|[a-z]Pass$|[-_](?:pwd|PWD)$")
+_SHORT = re.compile(r"[-_.](?:pass|Pass)$|(?:^|[-_.])PASS$|[a-z]Pass$|[-_](?:pwd|PWD)$")
+_NO_SECRETS = frozenset(("loadcredential", "conditioncredential", "importcredential", "nopasswd"))  # systemd's, sudo's
 _AUTH = frozenset(("auth", "basicauth", "registryauth", "httpauth", "proxyauth", "dockerauth"))
 _HARMLESS = re.compile(
-    r"(?i:null|none|nil|<nil>|true|false|yes|no|~|-+|undefined|redacted|\*+|x{4,}|<[^<>]*>|%[a-z]|%\(\w+\)s|\{\{.*\}\})"
+    r"(?i:null|none|nil|<nil>|true|false|yes|no|~|-+|undefined|redacted|\*+|x{4,}|<[^<>]*>?|file|path|%[a-z]|%\(\w+\)s|\{\{.*\}\})"
     r"|[\[\s\"'\\]*\[redacted\][\]\s\"'\\]*|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*\)"
     r"|/(?:etc|var|run|opt|usr|root|home|tmp|host|data|dev|proc|sys|mnt)/[\w./@:-]*"
 )
 # Words that follow "password:" where somebody tells of one.
-_PROSE = frozenset(
-    "a access accepted all already an and any are as at authentication authorization be been by can cannot changed"
-    " compat could denied did does duplicate empty error expired failed failure files for forbidden found from generated"
-    " had has have if in incorrect invalid is it its lookup may mismatch missing must not of on only optional or refused"
-    " rejected requested required rotated set should sss systemd that the this to too unable unauthorized unknown unset"
-    " unsupported updated use used using valid value verification verified was were when will with wrong".split()
+_PROSE = re.compile(
+    r"a|access|accepted|all|already|an|and|any|are|as|at|authentication|authorization|be|been|by|can|cannot"
+    r"|changed|compat|could|denied|did|does|duplicate|empty|error|expired|failed|failure|files|for|forbidden"
+    r"|found|from|generated|had|has|have|if|in|incorrect|invalid|is|it|its|lookup|may|mismatch|missing|must|not"
+    r"|of|on|only|optional|or|refused|rejected|requested|required|rotated|set|should|sss|systemd|that|the|this"
+    r"|to|too|unable|unauthorized|unknown|unset|unsupported|updated|use|used|using|valid|value|verification"
+    r"|verified|was|were|when|will|with|wrong"
 )
 _OBJECT_NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+|[a-z0-9-]+/[a-z0-9.-]+")
 _CLASSES = tuple(re.compile(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w]"))
@@ -35,15 +35,22 @@ _CLASSES = tuple(re.compile(kind) for kind in ("[a-z]", "[A-Z]", "[0-9]", r"[^\w
 @lru_cache(8192)
 def sensitive(name: str) -> str:
     """What a name promises its value to be: "secret", "header", "auth" (a registry's), "object?" (a Secret's content or
-    its name), or an empty text for nothing."""
+    its name), "quoted?" (an everyday word, unless in quotes), or an empty text for nothing."""
     bare = name.strip("-_.").rstrip("0123456789")
     if _SHORT.search(bare):
         return "secret"
+    if bare == "pass":
+        return "quoted?"
     plain = re.sub(r"[-_.]", "", bare.lower())
     if plain in _AUTH:
         return "auth"
     found = _SECRET.search(plain)
-    if found is None:
+    if found is None or plain in (
+        "loadcredential",
+        "conditioncredential",
+        "importcredential",
+        "nopasswd",
+    ):  # systemd's and sudo's
         return ""
     if found[0] in ("authorization", "cookie"):
         return "header"
@@ -62,7 +69,7 @@ def harmless(value: str, kind: str = "secret") -> bool:
 def prose(value: str) -> bool:
     """Whether a value without quotes goes on as a sentence does."""
     words = value.split(None, 1)
-    return not words or words[0].strip(",.;:()").lower() in _PROSE
+    return not words or _PROSE.fullmatch(words[0].strip(",.;:()").lower()) is not None
 
 
 def telling(value: str) -> bool:

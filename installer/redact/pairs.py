@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable
 
 from .forms import BS, NEWLINE, QUOTE, closing
-from .names import MARK, harmless, prose, sensitive
+from .hint import MARK, WORDS
+from .names import harmless, prose, sensitive
 
-WORDS = r"passw|passphrase|passcode|secret|token|auth|credential|creds|priv|pwd|psk|cookie|key|pass\b|docker"
 _KEY = re.compile(rf"(?i:{WORDS})[\w.\-]*+")
 _SEPARATOR = re.compile(rf"(?:{QUOTE}|%2[27])?+\]?+[ \t]*+(?::=|=>|[:=]|%3[AaDd])[ \t]*+")
 _LIST = re.compile(rf"{QUOTE}[ \t]*+,[ \t]*+(?={QUOTE})")
 _OPTION = re.compile(rf"(?:{QUOTE})?+(?:[ \t]*+,[ \t]*+(?={QUOTE})|[ \t]++)(?=[^\s-])")
-_PREFIX = re.compile(r"(?:[bBuUrRfF]{1,2}(?=[\"'])|![\w!]*+[ \t]++|&\w++[ \t]++|\w[\w.]{0,40}\((?=[\"']))?")
+_PREFIX = re.compile(
+    r"(?:[bBuUrRfF]{1,2}(?=[\"'])|![\w!]*+[ \t]++|&\w++[ \t]++|(?:\w{1,20}\.)?Secret(?:Str|Bytes)?\((?=[\"']))?"
+)
 _OPEN = re.compile(r"(\\{0,16})([\"'`])|%2[27]")
 _STOP = (
     rf"{NEWLINE}(?=[ \t\\\"'-]|[\w.\"-]{{1,64}}{BS}[\"']?[ \t]{{0,4}}[:=]|$)"
@@ -29,6 +31,9 @@ _AT_START = re.compile(rf"(?:^|\\n|%0[Aa])[ \t>]*(?:-[ \t]+)*(?:export[ \t]+|dec
 _BLOCK = re.compile(rf"[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]*)?(?:\r?$|(?={NEWLINE}))")
 _ESCAPED_LINE = re.compile(rf"{NEWLINE}( *+)((?:(?!{NEWLINE}|{QUOTE}(?=[\s,}}\])]|$)).)*+)")
 _SCHEME = re.compile(r"(?i:basic|bearer|negotiate|digest|token)[ \t]++(?=[^\s=]++=*+(?:[\s\"'\\,\]})]|$))")
+_SENTENCE = re.compile(r"[A-Z]?[a-z]{1,20},? [a-z]{1,20}(?![\w=:])")
+_BLANK = re.compile(r"\s*+$")
+_ITEMS = re.compile(r"[^\]{]*+")
 _FURTHER = re.compile(r"[ \t](?:[\w.-]{1,64}=|--?\w|[|;&>])")
 _BASE64 = re.compile(r"(?=.*(?:[A-Z0-9]|=))[\w+/%-]{6,}={0,2}")
 _ESCAPES = re.compile(r"(?i:22|27|7B|2C|0A|26|20|3F)")
@@ -60,7 +65,7 @@ class Pairs:
                 continue
             start, end = _name(text, match.start(), match.end(), done)
             kind = sensitive(text[start:end])
-            if not kind:
+            if not kind or (kind == "quoted?" and text[start - 1 : start] not in ("'", '"')):
                 continue
             span = self._after(text, start, end, kind)
             if span is not None and span[0] >= done:
@@ -108,9 +113,7 @@ class Pairs:
         option = option or (match[0].endswith("=") and _FURTHER.search(text, match.end()) is not None)
         return self.value(text, match.end(), kind, start, option=option)
 
-    def value(
-        self, text: str, at: int, kind: str, name: int, *, option: bool = False
-    ) -> tuple[int, int, str] | None:
+    def value(self, text: str, at: int, kind: str, name: int, *, option: bool = False) -> tuple[int, int, str] | None:
         """The value that begins at ``at``, for a name at ``name``."""
         before = text[max(0, name - 80) : name]
         leading = not option and _AT_START.search(before) is not None
@@ -121,7 +124,7 @@ class Pairs:
         if opened is not None:
             return self._quoted(text, opened, kind, column, leading)
         if leading and (block := _BLOCK.match(text, at)):
-            if text[block.end() :].strip():
+            if not _BLANK.match(text, block.end()):
                 return self._escaped_block(text, block.end(), name)
             self._begin("block", column, "")
             return None
@@ -130,7 +133,7 @@ class Pairs:
             return self._list(text, at, column)
         if first == "{" or (first == "\\" and re.match(NEWLINE, text[at : at + 40])):
             return None
-        if not first or text[at:].isspace():
+        if _BLANK.match(text, at):
             if leading and kind != "header":
                 self._begin("next", column, "")
             return None
@@ -144,10 +147,10 @@ class Pairs:
         match = _WORD.match(text, at)
         if match is None or (harmless(match[0], kind) and text[match.end() : match.end() + 1] in ("", ",", "}", "]")):
             return None
+        if prose(match[0]) or (not leading and text[at - 1 : at] == " " and _SENTENCE.match(text, at)):
+            return None
         if leading:
             match = _WHOLE.match(text, at) or match
-        if prose(match[0]):
-            return None
         if kind == "auth" and not _BASE64.fullmatch(match[0]):
             return None
         return self._hide(text, at, match.end(), kind)
@@ -190,15 +193,14 @@ class Pairs:
         return self._hide(text, first, last, "secret") if first > at else None
 
     def _list(self, text: str, at: int, column: int) -> tuple[int, int, str] | None:
-        last = text.find("]", at)
-        inner = text[at + 1 : last if last >= 0 else len(text)]
-        if "{" in inner or text.startswith(MARK, at + 1):
+        inner = _ITEMS.match(text, at + 1)
+        if inner is None or text[inner.end() : inner.end() + 1] == "{" or text.startswith(MARK, at + 1):
             return None
-        if not inner.strip():
-            if last < 0:
+        if not inner[0].strip():
+            if inner.end() == len(text):
                 self._begin("list", column, "")
             return None
-        return self._hide(text, at + 1, at + 1 + len(inner), "secret")
+        return self._hide(text, at + 1, inner.end(), "secret")
 
 
 def _name(text: str, start: int, end: int, floor: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -9,8 +10,9 @@ from typing import IO, Any
 
 from . import looks
 from .forms import SHORTEST, closing, decoded, encodings, readable
-from .names import MARK, harmless, sensitive, telling
-from .pairs import WORDS, Pairs
+from .hint import HINT, MARK
+from .names import harmless, sensitive, telling
+from .pairs import Pairs
 
 PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 16 << 20  # characters of a line that is looked at as a whole
@@ -18,11 +20,6 @@ NEAR = 32 << 10  # characters around the place where a longer line is cut
 DEEPEST = 4  # encodings inside of each other
 ROUNDS = 4  # what a mark leaves behind may be found in its turn
 
-# Lines without any of these hold no secret.
-_HINT = re.compile(
-    rf"(?i:{WORDS}|\bname)|@|%40|eyJ|\$[0-9a-z]|-----BEGIN|sha256~|gh[posr]_|github_pat|glpat|AGE-|[Bb]asic|[Bb]earer"
-    r"|data:|-[pPuU]\b|-user|[A-Za-z0-9+/_-]{24}"
-)
 # Who wrote a line of a journal or of a container's log: what is told over several lines has it on each of them.
 _HEAD = re.compile(
     r"(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?:Z|[+-]\d\d:?\d\d)?+) "
@@ -157,7 +154,7 @@ class Redactor:
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
         items = [self.value(item) for item in value]
-        for at, (name, item) in enumerate(zip(value, value[1:], strict=False), 1):
+        for at, (name, item) in enumerate(itertools.pairwise(value), 1):
             if not isinstance(name, str) or not isinstance(item, str) or harmless(item):
                 continue
             option = name.startswith("-") and not item.startswith("-")
@@ -182,19 +179,18 @@ class Redactor:
         for form in self.known:
             if form in text:
                 text = text.replace(form, MARK)
-        if not self._rest.mode and not _HINT.search(text):
+        if not self._rest.mode and not HINT.search(text):
             return text
         documents = [_OBJECT.search(part) is not None for part in re.split(r"(?m)^---", text)]
         number = 0
-        out = []
-        for line in text.split("\n"):
+        ended = text.endswith("\n")
+        out: list[str] = []
+        for line in (text[:-1] if ended else text).split("\n"):
             number += line.startswith("---")
             clean = self._line(line, documents[number])
             if clean is not None:
                 out.append(clean)
-        # What was taken away at the end had its own end of line.
-        end = "\n" if text.endswith("\n") and out and out[-1] != "" else ""
-        return "\n".join(out) + end
+        return "\n".join(out) + ("\n" if ended and out else "")
 
     def _line(self, line: str, of_secret: bool) -> str | None:
         """A line without its end; None: nothing is left of it."""
@@ -211,7 +207,7 @@ class Redactor:
                 return line[:at] + (clean if clean is not None else MARK) if head or clean is not None else None
             rest.mode = ""
         body = line[at:]
-        if not _HINT.search(body) and not (of_secret or "tringData" in body):
+        if not HINT.search(body) and not (of_secret or "tringData" in body):
             return line
         self._begun.clear()
         clean = self._scan(body)
@@ -381,8 +377,3 @@ def _texts(source: IO[bytes]) -> Iterator[str]:
         held = held[cut:]
     if held:
         yield held.decode("utf-8", "surrogateescape")
-
-
-def redact(value: Any, known: Iterable[str] = ()) -> Any:
-    """A text or a JSON value without secrets, ``known`` ones included."""
-    return Redactor(known).value(value)

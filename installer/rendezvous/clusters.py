@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from installer.redact import redact
 from installer.rendezvous import cluster_states, diskencryption, events, hosts, roles
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
@@ -20,7 +21,6 @@ from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, Role
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import Cluster, JsonMap, Manifest, Preparation
-from installer.rendezvous.redact import redact
 
 replace = msgspec.structs.replace
 T = cluster_states.Trigger

@@ -1,11 +1,9 @@
-"""The redactor against the corpus, and its promises: gone, unchanged, once is enough, streams as texts, in good time."""
+"""The redactor against the corpus, and its promises: gone, unchanged, once is enough, streams as texts, and in time."""
 
 from __future__ import annotations
 
 import base64
 import io
-import json
-import random
 import re
 import string
 import urllib.parse
