@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
+from installer.redact import redact
+
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 _NAMES = {
     logging.DEBUG: "debug",
@@ -22,6 +24,12 @@ _NAMES = {
 _COLOURS = {"debug": 37, "info": 36, "warning": 33, "error": 31, "fatal": 31}
 # logrus quotes a value unless it is made of these alone.
 _PLAIN = re.compile(r"[A-Za-z0-9\-._/@^+]+")
+
+
+def _message(record: logging.LogRecord) -> str:
+    """What is said, without secrets; unless it is said to be one, for the screen."""
+    text = record.getMessage()
+    return text if getattr(record, "secret", False) else redact(text)
 
 
 def _quoted(text: str) -> str:
@@ -40,7 +48,7 @@ class Piped(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, whatever the message holds."""
-        message = record.getMessage()
+        message = _message(record)
         text = _quoted(message) if self._with_time else " ".join(message.split("\n"))
         parts = [f"level={_NAMES.get(record.levelno, 'info')}", f"msg={text}"]
         if self._with_time:
@@ -55,7 +63,22 @@ class Terminal(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The level's name, then the message."""
         name = _NAMES.get(record.levelno, "info")
-        return f"\x1b[{_COLOURS[name]}m{name.upper()}\x1b[0m {record.getMessage()}"
+        return f"\x1b[{_COLOURS[name]}m{name.upper()}\x1b[0m {_message(record)}"
+
+
+class Plain(logging.Formatter):
+    """Lines of a program on a host, for the journal, tracebacks included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """As logging does it, without secrets."""
+        return redact(super().format(record))
+
+
+def to_journal(form: str, level: int = logging.INFO) -> None:
+    """Send everything from ``level`` on to stderr, each line in ``form``."""
+    logging.basicConfig(level=level, stream=sys.stderr)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(Plain(form))
 
 
 class LogFile(logging.FileHandler):

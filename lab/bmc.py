@@ -16,7 +16,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -35,11 +34,12 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
+from lab.redact import redact
+
 _CHUNK = 1 << 20
 _ANSWER_SECONDS = 60.0
 _AS_IT_IS = {"Accept-Encoding": "identity"}
 _VERSION_HEADERS = ("ETag", "Last-Modified", "Content-Length")
-_SECRETS = re.compile("password", re.IGNORECASE)
 
 
 def _store(source: Any, target: Path, size: int) -> None:
@@ -167,12 +167,6 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
                 pool.refresh()
 
 
-def _mask(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: "***" if _SECRETS.search(k) and v else _mask(v) for k, v in value.items()}
-    return value
-
-
 def log_requests(app: flask.Flask, path: Path) -> None:
     """Append a JSON line to `path` for every request that `app` answers."""
     lock = threading.Lock()
@@ -190,9 +184,9 @@ def log_requests(app: flask.Flask, path: Path) -> None:
         }
         body = flask.request.get_json(silent=True)
         if body is not None:
-            entry["body"] = _mask(body)
+            entry["body"] = redact(body)
         if response.status_code >= 400:
-            entry["answer"] = response.get_data(as_text=True)[:2000]
+            entry["answer"] = redact(response.get_data(as_text=True)[:2000])
         with lock, path.open("a") as log:
             log.write(json.dumps(entry) + "\n")
         return response

@@ -13,7 +13,6 @@ index.html                  all of it on one page (lab.report)
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from drivers.errors import DriverError
 from drivers.protocols import PowerState
 from lab import report
 from lab.errors import LabError
+from lab.redact import Redactor, redact
 
 if TYPE_CHECKING:
     from lab.lab import Lab
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SSH_SECONDS = 20.0
-# Journals may hold what units were given: keep the words that look like secrets out of the evidence.
-_CENSOR = (
-    r"sed -E 's/(eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.)[A-Za-z0-9_-]+/\1***/g;"
-    r's/("auth": *")[^"]+/\1***/g'
-    "'"
-)
 COMMANDS = {
-    "journal.log": f"sudo journalctl --no-pager -o short-precise | {_CENSOR}",
+    "journal.log": "sudo journalctl --no-pager -o short-precise",
     "podman-ps.txt": "sudo podman ps -a",
     "podman-logs.txt": (
         'for c in $(sudo podman ps -aq); do echo "== $(sudo podman ps -a --filter id=$c --format {{.Names}})"; '
-        f"sudo podman logs $c 2>&1 | tail -n 2000 | {_CENSOR}; done"
+        "sudo podman logs $c 2>&1 | tail -n 2000; done"
     ),
-    "pod-logs.txt": f"sudo sh -c 'tail -n 500 /var/log/pods/*/*/*.log' 2>&1 | {_CENSOR}",
+    "pod-logs.txt": "sudo sh -c 'tail -n 500 /var/log/pods/*/*/*.log' 2>&1",
     "pods.txt": "sudo crictl pods 2>&1; sudo crictl ps -a 2>&1",
     "ip.txt": "ip -details address; ip route",
     "lsblk.txt": "lsblk -o NAME,SIZE,TYPE,FSTYPE,LABEL,MOUNTPOINTS",
     "units.txt": "systemctl list-units --all --no-pager; systemctl list-jobs --no-pager",
     "memory.txt": "free -m; df -h; ps axo pid,rss,pcpu,time,args --sort=-rss | head -40",
 }
+
+
+def copy(source: Path, target: Path) -> None:
+    """A copy without secrets: what was said on a console or to a daemon may hold what units were given."""
+    with source.open("rb") as what, target.open("wb") as out:
+        Redactor().copy(what, out)
 
 
 class _Collector:
@@ -77,14 +77,14 @@ class _Collector:
         """All that can be seen of a node from outside; whether it runs."""
         console = self.folder("console")
         for path in self.lab.layout.console.glob(f"{node.name}.*log"):
-            shutil.copyfile(path, console / path.name)
-        (console / f"{node.name}.txt").write_text(node.console.text())
+            copy(path, console / path.name)
+        (console / f"{node.name}.txt").write_text(redact(node.console.text()))
         machine = self.lab.hypervisor.machine(node.name)
         xml = self.folder("libvirt")
-        (xml / f"{node.name}.inactive.xml").write_text(machine.xml())
+        (xml / f"{node.name}.inactive.xml").write_text(redact(machine.xml()))
         if machine.state() is PowerState.OFF:
             return False
-        (xml / f"{node.name}.live.xml").write_text(machine.xml(live=True))
+        (xml / f"{node.name}.live.xml").write_text(redact(machine.xml(live=True)))
         picture = self.folder("screens") / f"{node.name}.png"
         self.attempt(f"screenshot of {node.name}", lambda: node.screenshot(picture))
         return True
@@ -97,7 +97,7 @@ class _Collector:
 
             def keep(name: str = name, command: str = command) -> None:
                 result = host.run(f"timeout 60 sh -c {_quoted(command)}")
-                (folder / name).write_text(result.stdout + result.stderr)
+                (folder / name).write_text(redact(result.stdout + result.stderr))
 
             self.attempt(f"{name} of {node.name}", keep)
 
@@ -108,10 +108,10 @@ def keep_logs(layout: Layout, target: Path) -> None:
     for name, source in sources.items():
         (target / name).mkdir(parents=True, exist_ok=True)
         for path in sorted(source.glob("*.*")) if source.is_dir() else []:
-            shutil.copyfile(path, target / name / (f"qemu-{path.name}" if name == "libvirt" else path.name))
+            copy(path, target / name / (f"qemu-{path.name}" if name == "libvirt" else path.name))
     leases = layout.root / "dnsmasq.leases"
     if leases.exists():
-        shutil.copyfile(leases, target / "services" / leases.name)
+        copy(leases, target / "services" / leases.name)
 
 
 def _quoted(command: str) -> str:

@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+from installer import logs
 from installer.agent import hostid, hostsys
 from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, Refused
@@ -35,7 +36,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Serve for ever. Exit code 1 with one line for a wrong URL or CA."""
     args = _parse(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s")
     host = hostsys.detect()
     if args.inventory:
         from installer.agent import inventory

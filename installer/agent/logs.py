@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import re
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 from installer.agent import commands
 from installer.agent.errors import StepError
 from installer.agent.hostsys import HostSystem
+from installer.redact import Redactor
 from installer.rendezvous.errors import ClientError
 from installer.rendezvous.restclient import RestClient
 
@@ -36,17 +36,20 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "installer-container.logs": ("podman", "logs", "assisted-installer"),
 }
 FILES = ("/etc/resolv.conf", "/etc/assisted/rendezvous-host.env", "/var/run/agent-installer/host-config-failures")
-# Secrets keep their length, so that what stands around them stays where it was (installer.md §9).
-SECRET = re.compile(
-    r'("auth"\s*:\s*"|password["\']?\s*[:=]\s*"?|TOKEN=|Authorization:\s*|X-Secret-Key:\s*)([^"\s,}]+)', re.IGNORECASE
+# What this host knows for secrets; they are found by their value wherever they stand.
+KNOWN = (
+    "/root/.docker/config.json",
+    "/etc/assisted/rendezvous-host.env",
+    "/etc/assisted/hostconfig/fencing-credentials.yaml",
 )
-TOKEN = re.compile(r"eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 
 
-def redact(text: str) -> str:
-    """The text with tokens, passwords and registry credentials crossed out, length kept."""
-    text = TOKEN.sub(lambda match: "X" * len(match[0]), text)
-    return SECRET.sub(lambda match: match[1] + "X" * len(match[2]), text)
+def redactor(host: HostSystem) -> Redactor:
+    """Takes out of logs what looks like a secret, and this host's own."""
+    made = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
+    for path in KNOWN:
+        made.learn(host.read(path))
+    return made
 
 
 def _output(host: HostSystem, command: tuple[str, ...]) -> str:
@@ -60,8 +63,8 @@ def _output(host: HostSystem, command: tuple[str, ...]) -> str:
     return f"{text}\n({name}: {done.why})\n" if done.why else text
 
 
-def _add(tar: tarfile.TarFile, name: str, text: str) -> None:
-    data = redact(text).encode(errors="replace")
+def _add(tar: tarfile.TarFile, name: str, text: str, clean: Redactor) -> None:
+    data = clean.text(text).encode(errors="replace")
     info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o600
     tar.addfile(info, io.BytesIO(data))
@@ -71,19 +74,26 @@ def write_archive(host: HostSystem, host_id: str, bootstrap: bool, file: Any) ->
     """Write the archive: one directory named after the host, one file a source."""
     top = f"host_{host_id}"
     units = (*UNITS, *(BOOTSTRAP_UNITS if bootstrap else ()))
+    clean = redactor(host)
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=3) as tar:
         for unit in units:
             _add(
                 tar,
                 f"{top}/{unit}.logs",
                 _output(host, ("journalctl", "-o", "short-iso-precise", "--no-pager", "-u", unit)),
+                clean,
             )
-        _add(tar, f"{top}/journal.logs", _output(host, ("journalctl", "-b", "-o", "short-iso-precise", "--no-pager")))
+        _add(
+            tar,
+            f"{top}/journal.logs",
+            _output(host, ("journalctl", "-b", "-o", "short-iso-precise", "--no-pager")),
+            clean,
+        )
         for name, command in COMMANDS.items():
-            _add(tar, f"{top}/{name}", _output(host, command))
+            _add(tar, f"{top}/{name}", _output(host, command), clean)
         for path in FILES:
             if host.path(path).is_file():
-                _add(tar, f"{top}/files{path}", host.read(path))
+                _add(tar, f"{top}/files{path}", host.read(path), clean)
 
 
 def send(

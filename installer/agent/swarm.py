@@ -14,6 +14,7 @@ from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
+from installer import logs
 from installer.agent.swarm_host import API, INGRESS, RESERVED
 from installer.agent.swarm_report import cpu_of, report, told
 from installer.agent.swarm_run import Plan, Swarm
@@ -142,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Else 1; 2 for a wrong command line.
     """
     args = _checked(argv)
-    logging.basicConfig(level=logging.ERROR, format="%(message)s", stream=sys.stderr)
+    logs.to_journal("%(message)s", logging.ERROR)
     logging.getLogger("agent").setLevel(logging.CRITICAL)
     try:
         before = cpu_of(args.service_pid) if args.service_pid else None

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from installer.errors import ConfigError, InstallerError, RestError
-from installer.gather.remote import Access, add, add_file, fetch, redacted
+from installer.gather.remote import Access, add, add_file, fetch
+from installer.redact import Redactor
 from installer.waitfor import state
 from installer.waitfor.errors import KubeError
 from installer.waitfor.kube import Kube
-from installer.waitfor.redact import redact
 from installer.waitfor.rest import RestClient, base_url
 from installer.waitfor.settings import Settings
 
@@ -34,7 +34,10 @@ class Gathering:
 
     def __init__(self, inputs: state.Inputs, archive: tarfile.TarFile, work: Path, top: str) -> None:
         self.inputs, self.archive, self.work, self.top = inputs, archive, work, top
-        self.secrets = tuple(filter(None, (inputs.token, _text(inputs.directory / "auth/kubeadmin-password").strip())))
+        self.redactor = Redactor((inputs.token, _text(inputs.directory / "auth/kubeadmin-password").strip()))
+        # What the user has given, the pull secret and the machines' passwords among it, is in the state.
+        for name in (state.STATE_FILE, "auth/kubeconfig"):
+            self.redactor.learn(_text(inputs.directory / name))
         self.notes: list[str] = []
 
     def note(self, text: str, *, bad: bool = False) -> None:
@@ -44,15 +47,18 @@ class Gathering:
 
     def put(self, name: str, value: Any) -> None:
         """A JSON document without its secrets."""
-        data = json.dumps(redact(value, self.secrets), indent=1).encode() + b"\n"
+        data = json.dumps(self.redactor.value(value), indent=1).encode() + b"\n"
         add_file(self.archive, f"{self.top}/{name}", io.BytesIO(data))
 
     def own_files(self) -> None:
         """What the installer has written on this machine."""
         for name in LOGS:
-            content = _text(self.inputs.directory / name).encode(errors="surrogateescape")
-            if content:
-                add_file(self.archive, f"{self.top}/{name.lstrip('.')}", io.BytesIO(redacted(content, self.secrets)))
+            try:
+                with (self.inputs.directory / name).open("rb") as source, tempfile.TemporaryFile() as clean:
+                    self.redactor.copy(source, clean)
+                    add_file(self.archive, f"{self.top}/{name.lstrip('.')}", clean)
+            except FileNotFoundError:
+                continue
 
     def service(self, settings: Settings) -> dict[str, str]:
         """The service's own view, events and logs; names by address of the hosts that it knows."""
@@ -95,7 +101,7 @@ class Gathering:
         with tarfile.open(packed, "r:*") as source:
             members = [m for m in source if m.isreg() and m.name.endswith(".tar.gz")]
             if not members:
-                return add(self.archive, packed, folder, self.secrets)
+                return add(self.archive, packed, folder, self.redactor)
             count = 0
             for number, member in enumerate(members):
                 inner = self.work / f"logs-{number}"
@@ -105,7 +111,7 @@ class Gathering:
                     while chunk := file.read(1 << 20):
                         out.write(chunk)
                 name = Path(member.name).name.removesuffix(".tar.gz")
-                count += add(self.archive, inner, f"{folder}/{name}", self.secrets)
+                count += add(self.archive, inner, f"{folder}/{name}", self.redactor)
                 inner.unlink()
             return count
 
@@ -133,7 +139,7 @@ class Gathering:
                 problem = asked[address].result()
                 if not problem:
                     try:
-                        count = add(self.archive, files[address], f"{self.top}/hosts/{address}", self.secrets)
+                        count = add(self.archive, files[address], f"{self.top}/hosts/{address}", self.redactor)
                     except (tarfile.TarError, EOFError, OSError, ValueError) as error:
                         problem = f"its archive is damaged: {error}"
                     else:

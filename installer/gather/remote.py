@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import re
 import subprocess
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-from installer.waitfor.evidence import safe_parts
-from installer.waitfor.redact import redact
+from installer.redact import Redactor
+from installer.redact.program import program
+from installer.waitfor.evidence import PACKED, safe_parts
 
 LARGEST_PACKED = 1024**3
 LARGEST_UNPACKED = 4 * 1024**3
-# Secrets are looked for in pieces of this size: whole journals do not fit into memory.
-PIECE = 16 * 1024**2
 CHUNK = 256 * 1024
-# As root, also where the user has to become root first; the script comes on standard input.
-COMMAND = 'if [ "$(id -u)" = 0 ]; then exec bash -s -- -O; else exec sudo -n bash -s -- -O; fi'
+# As root, also where the user has to become root first; the script comes on standard input. A host that cannot take
+# secrets out sends them: this end does so in any case.
+COMMAND = 'if [ "$(id -u)" = 0 ]; then exec bash -s -- -Or; else exec sudo -n bash -s -- -Or; fi'
 # What ssh says of itself before what matters.
 NOISE = re.compile(r"^(Warning: Permanently added|\*\* )")
 
@@ -48,8 +49,9 @@ class Access:
 
 
 def script() -> bytes:
-    """The same script that lies on a live host as /usr/local/bin/agent-gather."""
-    return (resources.files("installer.ignition") / "data/bin/agent-gather").read_bytes()
+    """The same script that lies on a live host as /usr/local/bin/agent-gather, with the program that it needs."""
+    text = (resources.files("installer.ignition") / "data/bin/agent-gather").read_bytes()
+    return b"AGENT_REDACT=%s\n%s" % (base64.b64encode(program()), text)
 
 
 def fetch(access: Access, address: str, target: Path) -> str:
@@ -106,8 +108,8 @@ def _copied(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) ->
     return f"it did not end within {timeout:.0f} s" if time.monotonic() >= end else ""
 
 
-def add(archive: tarfile.TarFile, packed: Path, folder: str, secrets: tuple[str, ...]) -> int:
-    """Copy plain files of a host's archive below ``folder``, secrets taken out; how many.
+def add(archive: tarfile.TarFile, packed: Path, folder: str, redactor: Redactor) -> int:
+    """Copy plain files of a host's archive below ``folder``, secrets taken out; how many. Packed ones are left out.
 
     Raises tarfile.TarError, EOFError, OSError, ValueError for an archive that is damaged or too large.
     """
@@ -118,14 +120,18 @@ def add(archive: tarfile.TarFile, packed: Path, folder: str, secrets: tuple[str,
             file = source.extractfile(member) if parts is not None and member.isreg() else None
             if parts is None or file is None:
                 continue
+            # What is packed once more cannot be looked into, and nothing that a host sends of itself is.
+            head = file.read(8)
+            file.seek(0)
+            if head.startswith(PACKED):
+                continue
             total += member.size
             if total > LARGEST_UNPACKED:
                 raise ValueError(f"it unpacks to more than {LARGEST_UNPACKED} bytes")
             # The first part is a folder by the host's name, which is in ours already.
             name = "/".join((folder, *(parts[1:] or parts)))
             with tempfile.TemporaryFile() as clean:
-                for piece in pieces(file):
-                    clean.write(redacted(piece, secrets))
+                redactor.copy(file, clean)
                 add_file(archive, name, clean, member.mtime)
             count += 1
     return count
@@ -139,31 +145,3 @@ def add_file(archive: tarfile.TarFile, name: str, file: Any, mtime: float | None
     info.mode = 0o600
     file.seek(0)
     archive.addfile(info, file)
-
-
-def pieces(file: IO[bytes], size: int = PIECE) -> Iterator[bytes]:
-    """The content in pieces that end with a line, so that no secret is cut in two."""
-    rest = b""
-    while chunk := file.read(size):
-        head, newline, rest = (rest + chunk).rpartition(b"\n")
-        if newline:
-            yield head + newline
-        elif len(rest) > 4 * size:
-            yield rest
-            rest = b""
-    if rest:
-        yield rest
-
-
-def redacted(content: bytes, secrets: tuple[str, ...]) -> bytes:
-    """Text without secrets; anything that is not text stays as it is."""
-    if b"\0" in content[:4096]:
-        return content
-    text = content.decode("utf-8", errors="surrogateescape")
-    return shown(text, secrets).encode("utf-8", errors="surrogateescape")
-
-
-def shown(text: str, secrets: tuple[str, ...]) -> str:
-    """The text without secrets."""
-    # With a leading blank it is no JSON document, whose form would change.
-    return str(redact(" " + text, secrets))[1:]

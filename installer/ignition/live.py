@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from installer.ignition.config import File, Unit, User, render
+from installer.redact.program import program
 
 SERVICE_PORT = 8090
 TLS_DIR = "/opt/agent/tls"
@@ -212,6 +213,7 @@ def live_files(inputs: LiveInputs) -> list[File]:
     """Every file of the live host."""
     data = resources.files("installer.ignition") / "data"
     files = [File(f"/usr/local/bin/{script.name}", script.read_bytes(), 0o555) for script in (data / "bin").iterdir()]
+    files.append(File("/usr/local/bin/agent-redact", program(), 0o555))
     files += _environment(inputs)
     files += host_config_files(inputs)
     files += _mirror_and_trust(inputs)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from pathlib import Path
 
+from installer import logs
 from installer.agent import hostsys
 from installer.orchestrator import disk, flow
 from installer.orchestrator.controller import Controller
@@ -41,7 +41,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Install; exit code 1 after a failed stage was reported."""
     args = _parse(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logs.to_journal("%(asctime)s %(levelname)s %(message)s")
     token = os.environ.get("PULL_SECRET_TOKEN", "")
     try:
         client = RestClient(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from installer import logs
 from installer.rendezvous import hwreqs, settings
 from installer.rendezvous.errors import ConfigurationError, StoreError
 
@@ -20,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="assisted-service", description="Rendezvous service, set up by environment")
     parser.add_argument("--check", action="store_true", help="read the settings, then end")
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         config = settings.load()
         requirements = hwreqs.load(config)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from installer import logs
 from installer.rendezvous import client_manifests as cm
 from installer.rendezvous import hints as hint_rules
 from installer.rendezvous import settings
@@ -218,7 +219,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="agent-installer-client")
     parser.add_argument("job", choices=("registerCluster", "registerInfraEnv", "configure"))
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    logs.to_journal("%(levelname)s %(message)s")
     env = os.environ
     try:
         if not env.get("SERVICE_BASE_URL"):

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from installer.redact import redact
 from installer.rendezvous import cluster_states, diskencryption, events, hosts, roles
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
@@ -21,7 +22,6 @@ from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, Role
 from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import Cluster, JsonMap, Manifest, Preparation
-from installer.rendezvous.redact import redact
 
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from installer.redact import redact
 from installer.rendezvous import (
     cluster_states,
     cluster_validations,
@@ -30,7 +31,6 @@ from installer.rendezvous.hwreqs import Requirements
 from installer.rendezvous.judging import DAY, Ledger, Peers
 from installer.rendezvous.model import Cluster, Host, HostProgress, Preparation
 from installer.rendezvous.pace import Pace
-from installer.rendezvous.redact import redact
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store import Store
 from installer.rendezvous.timekeeping import Timekeeper

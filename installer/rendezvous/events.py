@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from installer.redact import redact
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.model import Cluster, Event, Host, InfraEnv
-from installer.rendezvous.redact import redact
 
 CATALOGUE: Mapping[str, tuple[str, str]] = {
     "cluster_registration_succeeded": ("info", "Successfully registered cluster {name}"),

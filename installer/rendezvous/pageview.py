@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from installer.redact import redact
 from installer.rendezvous import inventory as inv
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.facts import role_of
 from installer.rendezvous.hostview import hostname_of, inventory_of, load_json
 from installer.rendezvous.model import Cluster, Host
-from installer.rendezvous.redact import redact
 
 LONGEST = 1000
 MIB = 1024**2

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.errors import StateError, WaitError
+from installer.redact import MARK, redact
 from installer.waitfor import evidence, kubeconfig, state
-from installer.waitfor.redact import MARK, redact
 
 
 def pem(content: bytes) -> str:

@@ -9,16 +9,17 @@ import shutil
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from installer.errors import RestError
+from installer.redact import Redactor
 from installer.waitfor.kubeconfig import write_private
-from installer.waitfor.redact import redact
 from installer.waitfor.rest import RestClient
 
 log = logging.getLogger("installer.waitfor")
 ARCHIVE = "cluster-logs"
 GZIP = b"\x1f\x8b"
+PACKED = (GZIP, b"\xfd7zXZ", b"BZh", b"\x28\xb5\x2f\xfd")
 UNPACKED = "cluster"
 UNPACKED_LIMIT = 4 * 1024**3
 CHUNK = 1024 * 1024
@@ -29,14 +30,14 @@ class Evidence:
 
     def __init__(self, folder: Path, secrets: tuple[str, ...]) -> None:
         self.folder = folder
-        self._secrets = tuple(secret for secret in secrets if secret)
+        self._redactor = Redactor(secrets)
         self._trouble = ""
 
     def put(self, name: str, value: Any) -> None:
         """Writes ``value`` as JSON without its secrets, replacing the old file in one step."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(self.folder / name, json.dumps(redact(value, self._secrets), indent=1) + "\n")
+            write_private(self.folder / name, json.dumps(self._redactor.value(value), indent=1) + "\n")
         except OSError as error:
             self._tell(f"cannot write {self.folder / name}: {error.strerror}")
 
@@ -66,7 +67,7 @@ class Evidence:
             part.unlink(missing_ok=True)
         log.info(f"Logs of the cluster ({size} bytes) are in {packed}")
         try:
-            skipped = unpack(packed, self.folder / UNPACKED)
+            skipped = unpack(packed, self.folder / UNPACKED, self._redactor)
         except (tarfile.TarError, OSError, EOFError, ValueError) as error:
             log.warning(f"{packed} could not be unpacked: {error}")
             return
@@ -82,8 +83,20 @@ def safe_parts(name: str) -> tuple[str, ...] | None:
     return None if not parts or ".." in parts else parts
 
 
-def unpack(packed: Path, target: Path) -> Sequence[str]:
+def _copy(redactor: Redactor, source: IO[bytes], target: IO[bytes]) -> None:
+    """A member without its secrets; a host's own archive in the service's stays what it is."""
+    head = source.read(8)
+    source.seek(0)
+    if head.startswith(PACKED):
+        shutil.copyfileobj(source, target, CHUNK)
+    else:
+        redactor.copy(source, target)
+
+
+def unpack(packed: Path, target: Path, redactor: Redactor | None = None) -> Sequence[str]:
     """Unpacks plain files and folders of a tar, packed or not, into a fresh ``target``; gives the names left out.
+
+    Secrets in files that are not packed themselves are taken out.
 
     Links, devices, absolute paths and paths with `..` are left out. Raises tarfile.TarError, EOFError or OSError for
     a damaged archive, ValueError past 4 GiB.
@@ -91,6 +104,7 @@ def unpack(packed: Path, target: Path) -> Sequence[str]:
     if target.exists():
         shutil.rmtree(target)
     target.mkdir(mode=0o700, parents=True)
+    redactor = redactor or Redactor()
     skipped: list[str] = []
     total = 0
     with tarfile.open(packed, "r:*") as archive:
@@ -108,9 +122,8 @@ def unpack(packed: Path, target: Path) -> Sequence[str]:
             # The folder is ours and holds no links, so a path below it cannot lead out of it.
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
             with os.fdopen(handle, "wb") as file:
-                while chunk := source.read(CHUNK):
-                    total += len(chunk)
-                    if total > UNPACKED_LIMIT:
-                        raise ValueError(f"it unpacks to more than {UNPACKED_LIMIT} bytes")
-                    file.write(chunk)
+                total += member.size
+                if total > UNPACKED_LIMIT:
+                    raise ValueError(f"it unpacks to more than {UNPACKED_LIMIT} bytes")
+                _copy(redactor, source, file)
     return skipped

@@ -86,12 +86,22 @@ class InstallConfig:
         return str(ipaddress.ip_network(self.service_networks[0])[10])
 
     def redacted(self) -> str:
-        """The whole file without secrets, as OpenShift stores it in the cluster."""
+        """The whole file without secrets, as OpenShift stores it in the cluster; the machines' passwords go as well."""
         document = yaml.safe_load(self.text)
         document["pullSecret"] = ""
+        _blank(document.get("platform"))
+        _blank(document.get("controlPlane"))
         for key in ("sshKey",):
             document.setdefault(key, "")
         return yaml.safe_dump(document, sort_keys=True)
+
+
+def _blank(part: Any) -> None:
+    """Empty the passwords in there, and whatever else only those who log in need."""
+    for value in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        _blank(value)
+    if isinstance(part, dict) and "password" in part:
+        part |= {key: "" for key in ("password", "username") if key in part}
 
 
 class _Reader:

@@ -1,0 +1,12 @@
+"""What a text must have for a secret to be in it: a quick look, before all the rest is loaded."""
+
+from __future__ import annotations
+
+import re
+
+MARK = "[redacted]"
+WORDS = r"passw|passphrase|passcode|secret|token|auth|credential|creds|priv|pwd|psk|cookie|key|pass\b|docker"
+HINT = re.compile(
+    rf"(?i:{WORDS}|\bname)|@|%40|eyJ|\$[0-9a-z]|-----BEGIN|sha256~|gh[posr]_|github_pat|glpat|AGE-|[Bb]asic|[Bb]earer"
+    r"|data:|-[pPuU]\b|-user|[A-Za-z0-9+/_-]{24}"
+)

@@ -1,0 +1,379 @@
+"""The redactor: texts, JSON values and streams, line by line, with what goes on over several lines."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from . import looks
+from .forms import SHORTEST, closing, decoded, encodings, readable
+from .hint import HINT, MARK
+from .names import harmless, sensitive, telling
+from .pairs import Pairs
+
+PIECE = 1 << 20  # bytes that are read at once
+LONGEST = 16 << 20  # characters of a line that is looked at as a whole
+NEAR = 32 << 10  # characters around the place where a longer line is cut
+DEEPEST = 4  # encodings inside of each other
+ROUNDS = 4  # what a mark leaves behind may be found in its turn
+
+# Who wrote a line of a journal or of a container's log: what is told over several lines has it on each of them.
+_HEAD = re.compile(
+    r"(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?:Z|[+-]\d\d:?\d\d)?+) "
+    r"(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?:\[\d++\])?+: )?+)?+"
+)
+_DIGITS = re.compile(r"\d+")
+_KEY_LINE = re.compile(r"(?=.*[A-Z0-9+/=])[A-Za-z0-9+/]{1,128}={0,2}|(?:Proc-Type|DEK-Info|Comment|Version): .*")
+_OBJECT = re.compile(r"(?m:^[ \t]*(?:-[ \t])?[\"']?kind[\"']?:[ \t]*[\"']?Secret[\"']?[ \t\r]*,?[ \t\r]*$)")
+_OBJECT_INLINE = re.compile(r"kind\\{0,16}\"[ \t]*+:[ \t]*+\\{0,16}\"Secret\\{0,16}\"")
+_DATA_INLINE = re.compile(r"(\\{0,16}\"(?:data|stringData)\\{0,16}\"[ \t]*+:[ \t]*+\{)([^{}]*+)(?=\})")
+_DATA_ITEM = re.compile(r"(:[ \t]*+\\{0,16}\")([^\"\\]++)")
+_DATA_LINE = re.compile(r"([ \t]*)(?:- )?[\"']?(stringData|data)[\"']?:[ \t]*\{?[ \t\r]*")
+_ENTRY = re.compile(r"([ \t]*)([\"']?[\w.\-/]+[\"']?:)(?=[ \t]|$)")
+_VALUE = re.compile(r"[ \t]*(?:- )?[\"']?(?i:value)[\"']?[ \t]*[:=][ \t]*")
+_KEY_FILE = re.compile(r"[\"']?(?i:key_?file)[\"']?:[ \t]*\{?[ \t\r]*$")
+_SOURCE = re.compile(r"[ \t]*[\"']?(?:source|inline)[\"']?:[ \t]*[\"']?([^\s\"']+)")
+_QUOTED = re.compile(r"([\"'])(?:(?!\1).)+\1")
+
+
+class _Rest:
+    """What the next lines still belong to. ``mode``: key, block, quote, list, next, data, named or file; or nothing."""
+
+    def __init__(self) -> None:
+        self.mode = self.source = self.quote = ""
+        self.indent = self.width = self.left = 0
+        self.child = -1
+        self.shown = False
+
+    def begin(self, mode: str, indent: int, quote: str = "") -> None:
+        self.mode, self.indent, self.quote = mode, indent, quote
+        self.child, self.shown, self.left = -1, False, 3 if mode == "named" else 5000
+
+
+class Redactor:
+    """Takes out what looks like a secret, and the values given as ``known`` in every encoding.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self, known: Iterable[str] = (), *, depth: int = 0) -> None:
+        self.known: list[str] = []
+        self.found: set[str] = set()
+        self._depth = depth
+        self._rest = _Rest()
+        self._pairs = Pairs(lambda *what: self._begun.append(what), self.found.add)
+        self._begun: list[tuple[str, int, str]] = []
+        self._known(known)
+
+    def _known(self, values: Iterable[str]) -> None:
+        forms = set(self.known)
+        for value in values:
+            # Of what has several lines, each is looked for: they are read one by one.
+            for part in (value.strip(), *(line.strip() for line in value.splitlines() if len(line.strip()) >= 16)):
+                if len(part) >= SHORTEST and part not in MARK:
+                    forms |= encodings(part)
+        # The longest first: one may be a part of another.
+        self.known = sorted(forms, key=lambda form: (-len(form), form))
+
+    def learn(self, document: str) -> None:
+        """Know from now on every secret of a document of somebody's own: a pull secret, a config, an environment."""
+        reader = Redactor()
+        reader.text(document)
+        values = set(filter(telling, reader.found))
+        for value in list(values):
+            login = readable(decoded(value)) or ""
+            if login.isprintable() and ":" in login:
+                values |= {part for part in (login, login.partition(":")[2]) if telling(part)}
+        self._known(values)
+
+    def text(self, text: str) -> str:
+        """A whole document, or one line of it, without secrets."""
+        self._rest = _Rest()
+        return self._lines(text)
+
+    def value(self, value: Any) -> Any:
+        """A copy of a JSON value without secrets; JSON inside of its texts stays JSON."""
+        if isinstance(value, dict):
+            return self._dict(value)
+        if isinstance(value, list | tuple):
+            return self._list(value)
+        return self._string(value) if isinstance(value, str) else value
+
+    def stream(self, source: IO[bytes]) -> Iterator[bytes]:
+        """What is read from ``source`` without secrets, piece by piece."""
+        self._rest = _Rest()
+        held = ""
+        for text in _texts(source):
+            held += text
+            if len(held) < PIECE:
+                continue
+            cut = held.rfind("\n") + 1
+            # Whether data are a Secret's is said behind them.
+            data = held.rfind("\ndata:") + 1
+            if data and len(held) < 4 * PIECE and "\nkind:" not in held[data:]:
+                cut = data
+            if not cut and len(held) > LONGEST:
+                cut = self._cut(held)
+            if cut:
+                yield self._lines(held[:cut]).encode("utf-8", "surrogateescape")
+                held = held[cut:]
+        if held:
+            yield self._lines(held).encode("utf-8", "surrogateescape")
+
+    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+        """Copy a stream without its secrets."""
+        for piece in self.stream(source):
+            target.write(piece)
+
+    # ---- JSON values
+
+    def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
+        of_secret = value.get("kind") == "Secret"
+        named = isinstance(value.get("name"), str) and sensitive(value["name"])
+        made: dict[Any, Any] = {}
+        for key, item in value.items():
+            kind = sensitive(str(key)) or ("secret" if named and str(key).lower() == "value" else "")
+            if of_secret and key in ("data", "stringData") and isinstance(item, dict):
+                item = {name: MARK if part else part for name, part in item.items()}
+            elif kind and isinstance(item, str | int | float) and not isinstance(item, bool):
+                text = str(item)
+                if not harmless(text, kind) and (isinstance(item, str) or len(text) > 3):
+                    self.found.add(text)
+                    item = MARK
+            elif isinstance(item, dict) and _is_secret_file(str(key), value):
+                item = {name: MARK if name in ("source", "inline") else self.value(part) for name, part in item.items()}
+            elif kind and isinstance(item, list) and not any(isinstance(part, dict | list) for part in item):
+                item = [MARK if part not in (None, "", True, False) else part for part in item]
+            else:
+                item = self.value(item)
+            made[self._string(key) if isinstance(key, str) else key] = item
+        return made
+
+    def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
+        items = [self.value(item) for item in value]
+        for at, (name, item) in enumerate(itertools.pairwise(value), 1):
+            if not isinstance(name, str) or not isinstance(item, str) or harmless(item):
+                continue
+            option = name.startswith("-") and not item.startswith("-")
+            if sensitive(name) if option else (at == 1 and sensitive(name) == "header"):
+                items[at] = MARK
+        return items
+
+    def _string(self, text: str) -> str:
+        if text[:1] in "{[" and text[-1:] in "}]" and len(text) > 1:
+            try:
+                inner = json.loads(text)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                cleaned = self.value(inner)
+                return text if cleaned == inner else json.dumps(cleaned)
+        return self.text(text)
+
+    # ---- lines
+
+    def _lines(self, text: str) -> str:
+        for form in self.known:
+            if form in text:
+                text = text.replace(form, MARK)
+        if not self._rest.mode and not HINT.search(text):
+            return text
+        documents = [_OBJECT.search(part) is not None for part in re.split(r"(?m)^---", text)]
+        number = 0
+        ended = text.endswith("\n")
+        out: list[str] = []
+        for line in (text[:-1] if ended else text).split("\n"):
+            number += line.startswith("---")
+            clean = self._line(line, documents[number])
+            if clean is not None:
+                out.append(clean)
+        return "\n".join(out) + ("\n" if ended and out else "")
+
+    def _line(self, line: str, of_secret: bool) -> str | None:
+        """A line without its end; None: nothing is left of it."""
+        rest = self._rest
+        head = _HEAD.match(line)[0]  # type: ignore[index]
+        at = len(head)
+        source = _DIGITS.sub("0", head)
+        if rest.mode and (not head or source == rest.source):
+            if not head and rest.width and line[: rest.width].isspace():
+                at = rest.width
+            rest.left -= 1
+            known, clean = self._continued(line[at:]) if rest.left > 0 else (False, None)
+            if known:
+                return line[:at] + (clean if clean is not None else MARK) if head or clean is not None else None
+            rest.mode = ""
+        body = line[at:]
+        if not HINT.search(body) and not (of_secret or "tringData" in body):
+            return line
+        self._begun.clear()
+        clean = self._scan(body)
+        if self._begun:
+            rest.begin(*self._begun[-1])
+            rest.source, rest.width = source, len(head)
+        elif (looks.KEY_BEGIN.search(body) and "-----END" not in body[body.rfind("-----BEGIN") :]) or (
+            clean.strip() == MARK and len(body.strip()) >= 60 and _KEY_LINE.fullmatch(body.strip())
+        ):
+            rest.begin("key", 0)
+            rest.source, rest.width = source, len(head)
+        elif (match := _DATA_LINE.fullmatch(body)) and (of_secret or match[2] == "stringData"):
+            rest.begin("data", len(match[1]))
+            rest.source, rest.width = source, len(head)
+        elif match := _KEY_FILE.search(body):
+            rest.begin("file", len(body) - len(body.lstrip()))
+            rest.left, rest.source, rest.width = 6, source, len(head)
+        return line[:at] + clean
+
+    def _scan(self, text: str) -> str:
+        for _ in range(ROUNDS):
+            before = text
+            if _OBJECT_INLINE.search(text):
+                text = _DATA_INLINE.sub(lambda m: m[1] + _DATA_ITEM.sub(rf"\1{MARK}", m[2]), text)
+            # Private keys go before names are looked at: their lines are no values.
+            text = looks.keys(text) if "-----BEGIN" in text else text
+            text = looks.clean(self._pairs.clean(text), self._inner if self._depth < DEEPEST else None)
+            if text == before:
+                break
+        return text
+
+    def _inner(self, text: str) -> str:
+        """What is encoded in a text."""
+        inside = Redactor(depth=self._depth + 1)
+        inside.known = self.known
+        clean = inside.text(text)
+        self.found |= inside.found
+        return clean
+
+    def _continued(self, body: str) -> tuple[bool, str | None]:
+        """A further line of what has begun: whether it is one, and what is left of it."""
+        rest = self._rest
+        bare = body.strip()
+        indent = len(body) - len(body.lstrip(" \t"))
+        if rest.mode == "key":
+            return self._key_line(body, bare)
+        if rest.mode == "named":
+            match = _VALUE.match(body)
+            return (True, self._valued(body, match.end())) if match else (False, None)
+        if rest.mode == "file":
+            match = _SOURCE.match(body)
+            if match:
+                rest.mode = ""
+                return True, body[: match.start(1)] + MARK + body[match.end(1) :]
+            return "}" not in body, body
+        if not bare:
+            return True, body
+        if rest.mode == "list":
+            return ("]" not in bare, _QUOTED.sub(rf"\1{MARK}\1", body))
+        item = bare.startswith("- ") and rest.mode == "next"
+        if indent < rest.indent or (indent == rest.indent and not item):
+            return False, None
+        if rest.mode == "block":
+            first, rest.shown = not rest.shown, True
+            return True, body[:indent] + MARK if first else None
+        if rest.mode == "quote":
+            end = closing(body, 0, rest.quote, 0)
+            if end >= 0:
+                rest.mode = ""
+                return True, body[end + 1 :] if body[end + 1 :].strip() else None
+            return True, None
+        if rest.mode == "data":
+            return self._data_line(body, indent)
+        return self._next_line(body, bare, indent, item)
+
+    def _key_line(self, body: str, bare: str) -> tuple[bool, str | None]:
+        end = body.find("-----END")
+        if end >= 0:
+            self._rest.mode = ""
+            after = body[body.find("-----", end + 8) + 5 :]
+            return True, self._scan(after) if after.strip() else None
+        plain = bare.strip("\"',+\\#|> ")
+        return (not plain or _KEY_LINE.fullmatch(plain) is not None), None
+
+    def _data_line(self, body: str, indent: int) -> tuple[bool, str | None]:
+        rest = self._rest
+        match = _ENTRY.match(body)
+        if match is None or (rest.child >= 0 and indent > rest.child):
+            first, rest.shown = not rest.shown, True
+            return True, body[:indent] + MARK if first and rest.child >= 0 else None
+        rest.child, rest.shown = indent, True
+        value = body[match.end() :].strip()
+        comma = "," if value.endswith(",") else ""
+        value = value.rstrip(",")
+        if harmless(value.strip("\"'")):
+            return True, body
+        if value[:1] in "|>":
+            rest.shown = False
+            return True, body
+        quote = value[0] if value[0] in "\"'" else ""
+        self.found.add(value.strip("\"'"))
+        return True, f"{match[0]} {quote}{MARK}{quote}{comma}"
+
+    def _next_line(self, body: str, bare: str, indent: int, item: bool) -> tuple[bool, str | None]:
+        rest = self._rest
+        if bare in ("[", "- ["):
+            rest.mode = "list"
+            return True, body
+        value = bare[2:].strip() if item else bare
+        if bare[:1] in "{[" or _ENTRY.match(value) or value.startswith("{"):
+            return False, None
+        if not item:
+            rest.begin("block", rest.indent)
+            rest.shown = True
+        start = indent + (len(bare) - len(value) if item else 0)
+        if harmless(value.strip("\"'")):
+            return True, body
+        self.found.add(value.strip("\"'"))
+        return True, body[:start] + MARK
+
+    def _valued(self, body: str, at: int) -> str:
+        self._rest.mode = ""
+        self._begun.clear()
+        span = self._pairs.value(body, at, "secret", len(body) - len(body.lstrip(" \t-")))
+        if self._begun:
+            self._rest.begin(*self._begun[-1])
+        return body[: span[0]] + span[2] + body[span[1] :] if span else self._scan(body)
+
+    def _cut(self, text: str) -> int:
+        """Where a line that does not end can be cut without cutting a secret: both halves read as the whole does."""
+        other = Redactor(depth=self._depth)
+        other.known = self.known
+        at = len(text) - NEAR
+        for _ in range(64):
+            at = max(text.rfind(mark, 0, at) for mark in (",", " ", ";", "}"))
+            if at < NEAR:
+                break
+            near, far = text[at + 1 - NEAR : at + 1], text[at + 1 : at + 1 + NEAR]
+            if other.text(near + far) == other.text(near) + other.text(far):
+                return at + 1
+        return len(text)
+
+
+def _is_secret_file(key: str, value: dict[Any, Any]) -> bool:
+    """Whether an object at ``key`` is the content of a file that is one secret: LUKS's key, or one that is named so."""
+    if key.lower().replace("_", "") == "keyfile":
+        return True
+    path = value.get("path")
+    return key == "contents" and isinstance(path, str) and bool(looks.secret_path(path))
+
+
+def _texts(source: IO[bytes]) -> Iterator[str]:
+    """What is read, as texts; whatever is no UTF-8 comes out again as it went in."""
+    held = b""
+    while chunk := source.read(PIECE):
+        held += chunk
+        # A character that is cut in two has its first byte among the last three.
+        cut = len(held)
+        for back in range(1, min(4, len(held)) + 1):
+            byte = held[-back]
+            if byte >= 0xC0:
+                cut = len(held) - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else cut
+                break
+            if byte < 0x80:
+                break
+        yield held[:cut].decode("utf-8", "surrogateescape")
+        held = held[cut:]
+    if held:
+        yield held.decode("utf-8", "surrogateescape")
