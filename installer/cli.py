@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from installer import logs
+from installer import logs, signals
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
 
@@ -148,17 +149,23 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _create(target: str, directory: Path) -> int:
-    if target == "image":
-        from installer.create.ahead import head_start
+    from installer.create.outputs import sweep
+    from installer.dirlock import locked
 
-        with head_start(directory) as begun:
-            from installer.create.image import create_image
+    with locked(directory) as sure:
+        if sure:
+            sweep(directory)
+        if target == "image":
+            from installer.create.ahead import head_start
 
-            create_image(directory, begun)
-    else:
-        from installer.create.targets import TARGETS
+            with head_start(directory) as begun:
+                from installer.create.image import create_image
 
-        TARGETS[target](directory)
+                create_image(directory, begun)
+        else:
+            from installer.create.targets import TARGETS
+
+            TARGETS[target](directory)
     return 0
 
 
@@ -176,12 +183,19 @@ def _graph(output_file: str) -> int:
 
 
 def _service(directory: Path, listen: str) -> int:
+    from installer.dirlock import locked
     from installer.errors import ConfigError
     from installer.rendezvous import standalone
     from installer.rendezvous.errors import ConfigurationError
 
+    standalone.listening(listen)
     try:
-        return standalone.run(directory, listen)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be used: {error.strerror or error}") from None
+    try:
+        with locked(directory):
+            return standalone.run(directory, listen)
     except ConfigurationError as error:
         raise ConfigError(str(error)) from None
 
@@ -225,22 +239,33 @@ def _run(args: argparse.Namespace) -> int:
     return int(waitfor.run(args.target, args.dir, args.timeout, skip_password_print=quiet))
 
 
+def _unusable(directory: Path) -> str:
+    """Why the asset directory cannot be one; empty if it can."""
+    try:
+        return "" if stat.S_ISDIR(directory.stat().st_mode) else "is not a directory"
+    except FileNotFoundError:
+        return "no such directory"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
     args = parser().parse_args(argv)
     directory = args.dir if args.command == "agent" else None
-    if directory is not None and not directory.is_dir():
-        print(f"error: --dir {directory}: no such directory", file=sys.stderr)
+    if directory is not None and (problem := _unusable(directory)):
+        print(f"error: --dir {directory}: {problem}", file=sys.stderr)
         return EXIT_FATAL
-    logs.set_up(args.log_level, directory)
     try:
-        return _run(args)
+        with signals.ended_by_signals():
+            logs.set_up(args.log_level, directory)
+            return _run(args)
     except InstallerError as error:
         # As OpenShift's: an install-config that cannot be read is an error, everything else is fatal.
         log.log(logging.ERROR if error.exit_code == EXIT_INSTALL_CONFIG else logging.CRITICAL, "%s", error)
         return error.exit_code
-    except KeyboardInterrupt:
-        log.error("interrupted")
+    except KeyboardInterrupt as error:
+        log.error("interrupted%s", f" by {error}" if str(error) else "")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone; nothing is left to tell it.

@@ -7,6 +7,7 @@ import errno
 import fcntl
 import itertools
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -15,6 +16,7 @@ _FICLONE = 0x40049409
 # So long until a copy that nobody wants any more is given up.
 _CHUNK = 1 << 26
 _numbers = itertools.count()
+_HIDDEN = re.compile(r"\..+\.[0-9]+-[0-9]+\.partial")
 _NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
 
@@ -87,24 +89,49 @@ class Partial:
     """
 
     def __init__(self, dest: Path, mode: int = 0o600) -> None:
-        self.path = dest.with_name(f".{dest.name}.{os.getpid()}-{next(_numbers)}.partial")
+        self.dest = dest
+        self.path = hidden(dest)
+        if dest.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
 
-    def commit(self, dest: Path) -> None:
-        """Close it and put it at `dest`, in the same directory."""
-        self._close()
-        self.path.replace(dest)
+    def write(self, data: bytes) -> None:
+        """Put `data` on the disk behind what was written. For what is small: it waits for the disk."""
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.fd, view) :]
+        os.fsync(self.fd)
+
+    def commit(self, dest: Path | None = None) -> None:
+        """Close it and put it at its place, or at another one in the same directory."""
+        self.close()
+        self.path.replace(dest or self.dest)
 
     def discard(self) -> None:
         """Close and remove it, unless it was committed."""
         with contextlib.suppress(OSError):
-            self._close()
-        self.path.unlink(missing_ok=True)
+            self.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """No more is written. Raises OSError, where a disk is found to be full only now."""
         if self.fd >= 0:
             fd, self.fd = self.fd, -1
             os.close(fd)
+
+
+def hidden(dest: Path) -> Path:
+    """A new name beside `dest` for what is to take its place, which `leftovers` knows."""
+    return dest.with_name(f".{dest.name}.{os.getpid()}-{next(_numbers)}.partial")
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """What commands that were killed have left in a folder; only for who has the folder for itself."""
+    try:
+        return [path for path in folder.iterdir() if _HIDDEN.fullmatch(path.name)]
+    except OSError:
+        return []
 
 
 class Ahead:
