@@ -47,7 +47,7 @@ _watch = _Watch()
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Within the block a signal raises `Ended` in the main thread, once. Those that are ignored stay ignored (nohup)."""
+    """Within the block a signal raises `Ended` in the main thread, once. Ignored ones stay ignored (nohup)."""
     global _watch
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -53,4 +53,3 @@ def head_start(directory: Path) -> Iterator[HeadStart]:
             has_secrets = True  # said later
         credentials = None if has_secrets else stack.enter_context(Begun())
         yield HeadStart(copy, credentials)
-

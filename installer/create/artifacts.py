@@ -114,7 +114,7 @@ def write_iso(
         if minimal is not None and not minimal.published:
             folder = outputs.folder(BOOT_ARTIFACTS)
             extract_rootfs(Overlay(file), base, folder / minimal.url.rpartition("/")[2])
-        partial, how = overlay.write(target, ahead=ahead)
+        partial, how = overlay.prepare(target, ahead=ahead)
         outputs.take(partial)
         log.debug("base ISO copied by %s", how)
 

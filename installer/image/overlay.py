@@ -194,7 +194,7 @@ class Overlay(io.RawIOBase):
         if dest.exists() and not (dest.is_file() or dest.is_dir()):
             self._save_to_device(dest)
             return "device"
-        partial, how = self.write(dest, mode, ahead)
+        partial, how = self.prepare(dest, mode, ahead)
         try:
             partial.commit()
         except OSError as error:
@@ -213,7 +213,7 @@ class Overlay(io.RawIOBase):
         except OSError as error:
             raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
 
-    def write(self, dest: Path, mode: int = 0o600, ahead: Ahead | None = None) -> tuple[Partial, str]:
+    def prepare(self, dest: Path, mode: int = 0o600, ahead: Ahead | None = None) -> tuple[Partial, str]:
         """Write the changed image beside `dest`; the file that is to be committed, and how it was copied.
 
         Raises IsoError, and then nothing of it stays.

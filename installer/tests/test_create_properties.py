@@ -5,8 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import redirect_stderr
 from pathlib import Path
 

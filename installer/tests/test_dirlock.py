@@ -25,7 +25,13 @@ TARGETS = (
     "certificates",
 )  # fmt: skip
 # Takes the lock, says so, and keeps it until it is killed or its input ends.
-HOLDER = "import sys, pathlib; from installer.dirlock import locked\nwith locked(pathlib.Path(sys.argv[1])):\n  print('have it', flush=True); sys.stdin.read()"
+HOLDER = """
+import pathlib, sys
+from installer.dirlock import locked
+with locked(pathlib.Path(sys.argv[1])):
+    print("have it", flush=True)
+    sys.stdin.read()
+"""
 
 
 def holder(folder):
@@ -70,13 +76,15 @@ def of_one_run(folder):
 def test_two_creates_in_one_directory(directory):  # noqa: F811
     """However they meet: what is there afterwards is of one of them, and who was turned away was told why."""
     command = [*NODE0, "agent", "create", "image", "--dir", str(directory)]
-    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(6)]
     told = [(run.communicate(timeout=120)[1], run.returncode) for run in runs]
     assert sorted(code for _, code in told)[0] == 0
     for text, code in told:
         if code:
             assert code == 1
-            assert re.search(r"level=fatal msg=directory \S+ is in use by process \d+ \(.*create image.*\): try again", text)
+            assert re.search(
+                r"level=fatal msg=directory \S+ is in use by process \d+ \(.*create image.*\): try again", text
+            )
             assert len([line for line in text.splitlines() if "level=fatal" in line or "level=error" in line]) == 1
     assert of_one_run(directory)
     assert not list(directory.glob(".*partial"))

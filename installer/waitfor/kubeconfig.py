@@ -42,18 +42,18 @@ def check(pem: str) -> None:
 
 def with_router_ca(text: str, router: str) -> str:
     """The kubeconfig ``text`` with ``router`` merged into the CA of each cluster. Raises StateError."""
-    import yaml
+    from installer.config.document import YamlError, dump, load
 
     try:
-        document: Any = yaml.safe_load(text)
+        document: Any = load(text)
         for entry in document["clusters"]:
             cluster = entry["cluster"]
             encoded = "".join(str(cluster.get("certificate-authority-data") or "").split())
             current = base64.b64decode(encoded, validate=True).decode()
             cluster["certificate-authority-data"] = base64.b64encode(merge(router, current).encode()).decode()
-    except (yaml.YAMLError, TypeError, KeyError, AttributeError, UnicodeDecodeError, binascii.Error) as error:
+    except (YamlError, TypeError, KeyError, AttributeError, UnicodeDecodeError, binascii.Error) as error:
         raise StateError(f"the kubeconfig cannot be read: {type(error).__name__}: {error}") from error
-    return str(yaml.safe_dump(document, sort_keys=False, width=2**20))
+    return dump(document)
 
 
 def write_private(path: Path, text: str) -> None:
