@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from installer import jsontext
 from installer.errors import StateError
 from installer.image.copy import Partial
 
@@ -37,10 +38,10 @@ class State:
         """The saved state, empty if there is none; StateError if it cannot be used."""
         path = directory / FILE
         try:
-            data = json.loads(path.read_text())
+            data = jsontext.loads(path.read_text())
         except FileNotFoundError:
             data = {}
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise StateError(f"failed to load state file {path}: {reason}") from error
         if not isinstance(data, dict):
