@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from installer import logs, signals
+from installer import logs, numbers, signals
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
+
+# Whoever means to wait for ever is better served with an error than with a month.
+LONGEST_WAIT = 30 * numbers.DAY
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +96,10 @@ def parser() -> argparse.ArgumentParser:
             "            8 interrupted",
         )
         one.add_argument(
-            "--timeout", type=float, metavar="SECONDS", help="give up after this long (default: as OpenShift)"
+            "--timeout",
+            type=numbers.real_type(1, LONGEST_WAIT, "seconds"),
+            metavar="SECONDS",
+            help="give up after this long (default: as OpenShift)",
         )
         if name == "install-complete":
             one.add_argument(
@@ -239,6 +245,15 @@ def _run(args: argparse.Namespace) -> int:
     return int(waitfor.run(args.target, args.dir, args.timeout, skip_password_print=quiet))
 
 
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    made = parser()
+    for word in sys.argv[1:] if argv is None else argv:
+        if word.startswith("--") and word.endswith("=--"):
+            # argparse would take the -- away, and leave a list where there is to be a value.
+            made.error(f"argument {word[:-3]}: expected one argument")
+    return made.parse_args(argv)
+
+
 def _unusable(directory: Path) -> str:
     """Why the asset directory cannot be one; empty if it can."""
     try:
@@ -251,7 +266,7 @@ def _unusable(directory: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
-    args = parser().parse_args(argv)
+    args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
     if directory is not None and (problem := _unusable(directory)):
         print(f"error: --dir {directory}: {problem}", file=sys.stderr)

@@ -221,8 +221,9 @@ def extract(args: argparse.Namespace) -> int:
 
 def minimal(args: argparse.Namespace) -> int:
     """Make an image that gets its root file system from a URL."""
-    from installer.image.minimal import extract_rootfs, make_minimal
+    from installer.image.minimal import check_url, extract_rootfs, make_minimal
 
+    check_url(args.rootfs_url)
     with open_image(args.iso) as overlay:
         if os.path.exists(args.output) and os.path.samefile(args.output, args.iso):
             raise IsoError(args.iso, "a minimal image cannot replace the image that it is made from")
