@@ -177,12 +177,17 @@ def _create(target: str, directory: Path) -> int:
 
 def _graph(output_file: str) -> int:
     from installer.create.graph import dot
+    from installer.partial import write_whole
 
     if not output_file:
         print(dot(), end="")
         return 0
+    path = Path(output_file)
     try:
-        Path(output_file).write_text(dot())
+        if path.exists() and not path.is_file():
+            path.write_text(dot())  # a pipe, say
+        else:
+            write_whole(path, dot().encode(), 0o644)
     except OSError as error:
         raise InstallerError(f"{output_file}: cannot be written: {error.strerror or error}") from error
     return 0

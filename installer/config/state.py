@@ -13,7 +13,7 @@ from typing import Any
 
 from installer import jsontext
 from installer.errors import StateError
-from installer.image.copy import Partial
+from installer.partial import write_whole
 
 FILE = ".openshift_install_state.json"
 
@@ -84,11 +84,6 @@ class State:
 def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file whole or not at all, with `mode` from its first byte on; StateError."""
     try:
-        partial = Partial(path, mode)
-        try:
-            partial.write(data)
-            partial.commit()
-        finally:
-            partial.discard()
+        write_whole(path, data, mode)
     except OSError as error:
         raise StateError(f"failed to write {path}: {error.strerror or error}") from error

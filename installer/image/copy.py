@@ -5,18 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import itertools
 import os
-import re
 import threading
 from pathlib import Path
+
+from installer.partial import Partial
 
 # linux/fs.h: _IOW(0x94, 9, int)
 _FICLONE = 0x40049409
 # So long until a copy that nobody wants any more is given up.
 _CHUNK = 1 << 26
-_numbers = itertools.count()
-_HIDDEN = re.compile(r"\..+\.[0-9]+-[0-9]+\.partial")
 _NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
 
@@ -80,58 +78,6 @@ def copy_range(source: int, target: int, at: int, to: int, length: int) -> None:
         if count == 0:
             raise OSError(errno.EIO, "the image became shorter while it was read")
         at, to = at + count, to + count
-
-
-class Partial:
-    """A new file under a hidden name beside `dest`, until `commit` gives it that name. Raises OSError.
-
-    What is written may hold the cluster's secrets, hence the mode.
-    """
-
-    def __init__(self, dest: Path, mode: int = 0o600) -> None:
-        self.dest = dest
-        self.path = hidden(dest)
-        if dest.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
-
-    def write(self, data: bytes) -> None:
-        """Put `data` on the disk behind what was written. For what is small: it waits for the disk."""
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self.fd, view) :]
-        os.fsync(self.fd)
-
-    def commit(self, dest: Path | None = None) -> None:
-        """Close it and put it at its place, or at another one in the same directory."""
-        self.close()
-        self.path.replace(dest or self.dest)
-
-    def discard(self) -> None:
-        """Close and remove it, unless it was committed."""
-        with contextlib.suppress(OSError):
-            self.close()
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """No more is written. Raises OSError, where a disk is found to be full only now."""
-        if self.fd >= 0:
-            fd, self.fd = self.fd, -1
-            os.close(fd)
-
-
-def hidden(dest: Path) -> Path:
-    """A new name beside `dest` for what is to take its place, which `leftovers` knows."""
-    return dest.with_name(f".{dest.name}.{os.getpid()}-{next(_numbers)}.partial")
-
-
-def leftovers(folder: Path) -> list[Path]:
-    """What commands that were killed have left in a folder; only for who has the folder for itself."""
-    try:
-        return [path for path in folder.iterdir() if _HIDDEN.fullmatch(path.name)]
-    except OSError:
-        return []
 
 
 class Ahead:
