@@ -159,20 +159,29 @@ def _create(target: str, directory: Path) -> int:
     from installer.dirlock import locked
 
     with locked(directory) as sure:
-        if sure:
-            sweep(directory)
-        if target == "image":
-            from installer.create.ahead import head_start
-
-            with head_start(directory) as begun:
-                from installer.create.image import create_image
-
-                create_image(directory, begun)
-        else:
-            from installer.create.targets import TARGETS
-
-            TARGETS[target](directory)
+        try:
+            if sure:
+                sweep(directory)
+            _make(target, directory)
+        finally:
+            # A signal may come between any two steps, also before somebody answers for what was begun.
+            if sure:
+                sweep(directory)
     return 0
+
+
+def _make(target: str, directory: Path) -> None:
+    if target == "image":
+        from installer.create.ahead import head_start
+
+        with head_start(directory) as begun:
+            from installer.create.image import create_image
+
+            create_image(directory, begun)
+    else:
+        from installer.create.targets import TARGETS
+
+        TARGETS[target](directory)
 
 
 def _graph(output_file: str) -> int:
