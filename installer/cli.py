@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from installer import logs
+from installer import logs, numbers, signals
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
+
+# Whoever means to wait for ever is better served with an error than with a month.
+LONGEST_WAIT = 30 * numbers.DAY
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +96,10 @@ def parser() -> argparse.ArgumentParser:
             "            8 interrupted",
         )
         one.add_argument(
-            "--timeout", type=float, metavar="SECONDS", help="give up after this long (default: as OpenShift)"
+            "--timeout",
+            type=numbers.real_type(1, LONGEST_WAIT, "seconds"),
+            metavar="SECONDS",
+            help="give up after this long (default: as OpenShift)",
         )
         if name == "install-complete":
             one.add_argument(
@@ -148,6 +155,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _create(target: str, directory: Path) -> int:
+    from installer.create.outputs import sweep
+    from installer.dirlock import locked
+
+    with locked(directory) as sure:
+        try:
+            if sure:
+                sweep(directory)
+            _make(target, directory)
+        finally:
+            # A signal may come between any two steps, also before somebody answers for what was begun.
+            if sure:
+                sweep(directory)
+    return 0
+
+
+def _make(target: str, directory: Path) -> None:
     if target == "image":
         from installer.create.ahead import head_start
 
@@ -159,29 +182,40 @@ def _create(target: str, directory: Path) -> int:
         from installer.create.targets import TARGETS
 
         TARGETS[target](directory)
-    return 0
 
 
 def _graph(output_file: str) -> int:
     from installer.create.graph import dot
+    from installer.partial import write_whole
 
     if not output_file:
         print(dot(), end="")
         return 0
+    path = Path(output_file)
     try:
-        Path(output_file).write_text(dot())
+        if path.exists() and not path.is_file():
+            path.write_text(dot())  # a pipe, say
+        else:
+            write_whole(path, dot().encode(), 0o644)
     except OSError as error:
         raise InstallerError(f"{output_file}: cannot be written: {error.strerror or error}") from error
     return 0
 
 
 def _service(directory: Path, listen: str) -> int:
+    from installer.dirlock import locked
     from installer.errors import ConfigError
     from installer.rendezvous import standalone
     from installer.rendezvous.errors import ConfigurationError
 
+    standalone.listening(listen)
     try:
-        return standalone.run(directory, listen)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be used: {error.strerror or error}") from None
+    try:
+        with locked(directory):
+            return standalone.run(directory, listen)
     except ConfigurationError as error:
         raise ConfigError(str(error)) from None
 
@@ -225,22 +259,42 @@ def _run(args: argparse.Namespace) -> int:
     return int(waitfor.run(args.target, args.dir, args.timeout, skip_password_print=quiet))
 
 
+def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    made = parser()
+    for word in sys.argv[1:] if argv is None else argv:
+        if word.startswith("--") and word.endswith("=--"):
+            # argparse would take the -- away, and leave a list where there is to be a value.
+            made.error(f"argument {word[:-3]}: expected one argument")
+    return made.parse_args(argv)
+
+
+def _unusable(directory: Path) -> str:
+    """Why the asset directory cannot be one; empty if it can."""
+    try:
+        return "" if stat.S_ISDIR(directory.stat().st_mode) else "is not a directory"
+    except FileNotFoundError:
+        return "no such directory"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
-    args = parser().parse_args(argv)
+    args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
-    if directory is not None and not directory.is_dir():
-        print(f"error: --dir {directory}: no such directory", file=sys.stderr)
+    if directory is not None and (problem := _unusable(directory)):
+        print(f"error: --dir {directory}: {problem}", file=sys.stderr)
         return EXIT_FATAL
-    logs.set_up(args.log_level, directory)
     try:
-        return _run(args)
+        with signals.ended_by_signals():
+            logs.set_up(args.log_level, directory)
+            return _run(args)
     except InstallerError as error:
         # As OpenShift's: an install-config that cannot be read is an error, everything else is fatal.
         log.log(logging.ERROR if error.exit_code == EXIT_INSTALL_CONFIG else logging.CRITICAL, "%s", error)
         return error.exit_code
-    except KeyboardInterrupt:
-        log.error("interrupted")
+    except KeyboardInterrupt as error:
+        log.error("interrupted%s", f" by {error}" if str(error) else "")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our output has gone; nothing is left to tell it.

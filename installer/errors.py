@@ -47,6 +47,10 @@ class StateError(InstallerError):
     """The asset directory lacks, or holds damaged, what an earlier command should have left there."""
 
 
+class DirectoryBusy(StateError):
+    """Another process writes into the directory."""
+
+
 class NetworkConfigError(InstallerError):
     """A host's networkConfig cannot be turned into keyfiles; `path` is the field inside the nmstate document."""
 

@@ -13,6 +13,9 @@ from typing import IO
 
 from installer.redact import redact
 
+from installer.errors import StateError
+
+FILE = ".openshift_install.log"
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 _NAMES = {
     logging.DEBUG: "debug",
@@ -94,7 +97,10 @@ class LogFile(logging.FileHandler):
 
 
 def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) -> None:
-    """Send the `installer` loggers to stderr from `level` on, and everything to DIR/.openshift_install.log."""
+    """Send the `installer` loggers to stderr from `level` on, and everything to DIR/.openshift_install.log.
+
+    Raises StateError when that cannot be opened; stderr is set up then.
+    """
     stream = stream or sys.stderr
     root = logging.getLogger("installer")
     root.setLevel(logging.DEBUG)
@@ -106,8 +112,11 @@ def set_up(level: str, directory: Path | None, stream: IO[str] | None = None) ->
     console.setLevel(LEVELS[level])
     console.setFormatter(Terminal() if stream.isatty() else Piped())
     root.addHandler(console)
-    if directory is not None and directory.is_dir():
-        file = LogFile(directory / ".openshift_install.log", encoding="utf-8")
+    if directory is not None:
+        try:
+            file = LogFile(directory / FILE, encoding="utf-8")
+        except OSError as error:
+            raise StateError(f"failed to open log file {directory / FILE}: {error.strerror or error}") from error
         file.setFormatter(Piped(with_time=True))
         # The kubeadmin password is for the screen: nothing that is kept may hold it.
         file.addFilter(lambda record: not getattr(record, "secret", False))

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import msgspec
 
-from lab.errors import BudgetError
+from lab.errors import BudgetError, LabError
+from lab.numbers import MEMORY_MIB, whole
 from lab.processes import alive
 
 log = logging.getLogger(__name__)
@@ -83,10 +84,19 @@ def capacity(labs: Path) -> Amount:
     cpus = len(os.sched_getaffinity(0)) * VCPUS_PER_CPU
     theirs = sum(disk.stat().st_blocks * 512 for disk in labs.glob("*/disks/*"))
     return Amount(
-        int(os.environ.get("NODE0_BUDGET_MIB") or max(memory, 0)),
-        int(os.environ.get("NODE0_BUDGET_VCPU") or cpus),
+        _given("NODE0_BUDGET_MIB", MEMORY_MIB, max(memory, 0)),
+        _given("NODE0_BUDGET_VCPU", 1 << 16, cpus),
         (shutil.disk_usage(labs).free + theirs) >> 30,
     )
+
+
+def _given(name: str, most: int, otherwise: int) -> int:
+    """A number of the environment. Raises LabError."""
+    text = os.environ.get(name)
+    try:
+        return whole(text, 1, most) if text else otherwise
+    except ValueError as error:
+        raise LabError(f"{name}: {error}") from None
 
 
 def need(guests: int, memory_mib: int, vcpu: int) -> Amount:

@@ -18,6 +18,7 @@ from lab.errors import LabError, PreflightError, UnknownLabError
 from lab.lab import HasStorage, Lab
 from lab.namespaces import enter_argv
 from lab.node import Node
+from lab.numbers import WAIT
 from lab.paths import budget_file, labs_dir
 from lab.processes import alive
 from lab.terminal import converse, describe
@@ -60,7 +61,13 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("--iso", type=Path, help="boot every machine from this image")
     up.add_argument("--release", action="store_true", help="serve the lab release (built when needed) in the registry")
     up.add_argument("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
-    up.add_argument("--wait", type=float, default=600, metavar="S", help="wait this long for memory (default: 600)")
+    up.add_argument(
+        "--wait",
+        type=WAIT,
+        default=600,
+        metavar="S",
+        help="wait this long for memory (default: 600)",
+    )
     deploy = command(
         "deploy", deploy_command.run, "install somebody's cluster, in a lab that is made from its config files"
     )

@@ -22,6 +22,7 @@ from lab.configs import Access
 from lab.derive import AGENT, INSTALL
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
+from lab.release.cluster import yamltext
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +34,10 @@ _TAIL_LINES = 12
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(path.read_text())
+        found = yamltext.load(path.read_bytes())
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except yaml.YAMLError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
     if not isinstance(found, dict):
         raise TopologyError(str(path), "must be a mapping")

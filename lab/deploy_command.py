@@ -10,6 +10,7 @@ from lab import records
 from lab.deploy import Deployment, default_installer, read
 from lab.derive import derive
 from lab.lab import Lab
+from lab.numbers import MEMORY, WAIT
 from lab.terminal import describe
 
 
@@ -20,9 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--iso", type=Path, help="boot this ready image instead of making one; the files still say which machines")
     add("--installer", metavar="PATH", help="the installer to run (default: node0)")
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
-    add("--memory", type=int, metavar="MIB", help="of each machine (default: as in the presets)")
+    add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: as in the presets)")
     add("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
-    add("--wait", type=float, default=600, metavar="S", help="wait this long for memory (default: 600)")
+    add(
+        "--wait",
+        type=WAIT,
+        default=600,
+        metavar="S",
+        help="wait this long for memory (default: 600)",
+    )
     add(
         "--lab-keep",
         choices=("always", "on-failure", "never"),

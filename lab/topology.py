@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+import yaml
 
 from lab.errors import TopologyError
+from lab.release.cluster import yamltext
 
 Role = Literal["master", "worker", "arbiter"]
 Firmware = Literal["uefi", "bios"]
@@ -168,12 +170,12 @@ def _unique(what: str, values: Iterable[str]) -> None:
     _demand(not twice, f"{what} {', '.join(twice)} is used more than once")
 
 
-def load_text(text: str, source: str = "topology") -> Topology:
+def load_text(text: str | bytes, source: str = "topology") -> Topology:
     """The topology in a YAML text. Raises TopologyError with `source` and the path of the field."""
     try:
-        return msgspec.yaml.decode(text, type=Topology)
-    except (msgspec.DecodeError, ValueError) as error:
-        raise TopologyError(source, str(error)) from error
+        return msgspec.convert(yamltext.load(text), Topology)
+    except (yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
+        raise TopologyError(source, " ".join(str(error).split())) from error
 
 
 def load(name_or_path: str) -> Topology:
@@ -182,7 +184,7 @@ def load(name_or_path: str) -> Topology:
         return PRESETS[name_or_path]()
     path = Path(name_or_path)
     try:
-        text = path.read_text()
+        text = path.read_bytes()
     except OSError as error:
         known = ", ".join(sorted(PRESETS))
         raise TopologyError(

@@ -10,9 +10,11 @@ import time
 from pathlib import Path
 
 from ci.bench.measure import table
+from lab.numbers import whole_type
 from scenarios.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
+COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
 SCENARIO = "sno-ipv4-static-uefi"
 
 
@@ -45,13 +47,13 @@ def main() -> None:
         "conformity: the service against its specification; "
         "idle: CPU and memory of a kept lab's machines, by process (default: image builds media)",
     )
-    parser.add_argument("--hosts", type=int, default=2000, help="swarm: how many at most (default: 2000)")
+    parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
-    parser.add_argument("--examples", type=int, default=20, help="conformity: requests an operation (default: 20)")
+    parser.add_argument("--examples", type=COUNT, default=20, help="conformity: requests an operation (default: 20)")
     parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
     parser.add_argument("--lab", metavar="ID", help="idle: the lab, kept by --lab-keep=always")
-    parser.add_argument("--seconds", type=int, default=60, help="idle: how long to look (default: 60)")
+    parser.add_argument("--seconds", type=SECONDS, default=60, help="idle: how long to look (default: 60)")
     args = parser.parse_args()
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from installer import logs
+from installer import logs, numbers
 from installer.agent import hostid, hostsys
 from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, Refused
@@ -19,6 +19,8 @@ from installer.rendezvous.auth import Scheme
 from installer.rendezvous.errors import ClientError
 from installer.rendezvous.restclient import RestClient
 
+INTERVAL = numbers.real_type(0.1, numbers.DAY, "seconds")
+
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="agent", description="Discovery agent")
@@ -27,7 +29,12 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--agent-version", default="", help="image reference of this agent")
     parser.add_argument("--insecure", nargs="?", const="true", default="false", help="do not verify the certificate")
     parser.add_argument("--cacert", default="", help="CA of the service")
-    parser.add_argument("--interval", type=float, default=10.0, help="seconds between tries to register")
+    parser.add_argument(
+        "--interval",
+        type=INTERVAL,
+        default=10.0,
+        help="seconds between tries to register",
+    )
     parser.add_argument("--host-id", default="", help="instead of the one from the hardware")
     parser.add_argument("--inventory", action="store_true", help="print this host's inventory and end")
     return parser.parse_args(argv)

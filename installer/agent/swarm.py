@@ -18,11 +18,15 @@ from installer import logs
 from installer.agent.swarm_host import API, INGRESS, RESERVED
 from installer.agent.swarm_report import cpu_of, report, told
 from installer.agent.swarm_run import Plan, Swarm
+from installer.numbers import real_type, whole_type
 from installer.rendezvous.auth import Scheme
 from installer.rendezvous.errors import ClientError
 from installer.rendezvous.restclient import RestClient
 
 MOST_HOSTS, LONGEST = 5000, 24 * 3600.0
+SPAN, RAMP = real_type(0.1, LONGEST, "seconds"), real_type(0, LONGEST, "seconds")
+COUNT, CLUSTERS = whole_type(1, MOST_HOSTS), whole_type(0, MOST_HOSTS)
+MS, PID = real_type(0.001, 1e6, "milliseconds"), whole_type(1, 1 << 22)
 PULL_SECRET = '{"auths":{"swarm.invalid":{"auth":"c3dhcm06c3dhcm0="}}}'
 
 
@@ -63,7 +67,7 @@ def make_infra_envs(user: RestClient, network: IPv4Network, clusters: int = 1, s
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="swarm", description="Many simulated agents against a rendezvous service")
     add = parser.add_argument
-    add("hosts", type=int, metavar="N", help=f"how many (at most {MOST_HOSTS})")
+    add("hosts", type=COUNT, metavar="N", help=f"how many (at most {MOST_HOSTS})")
     add("--url", required=True, help="the service, https://ADDRESS:8090/")
     add("--token", required=True, type=Path, metavar="FILE", help="the agents' token")
     add("--ca", type=Path, metavar="FILE", help="CA of the service (default: the system's)")
@@ -71,16 +75,40 @@ def _parser() -> argparse.ArgumentParser:
     add("--user-token", type=Path, metavar="FILE", help="the user's token, to make clusters and infra-envs")
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument(
-        "--clusters", type=int, metavar="K", help="deal the hosts to K clusters; 0: to none (default: 1)"
+        "--clusters",
+        type=CLUSTERS,
+        metavar="K",
+        help="deal the hosts to K clusters; 0: to none (default: 1)",
     )
-    shape.add_argument("--cluster-size", type=int, metavar="S", help="as many clusters of S hosts as it takes")
+    shape.add_argument("--cluster-size", type=COUNT, metavar="S", help="as many clusters of S hosts as it takes")
     add("--network", type=IPv4Network, default=IPv4Network("10.64.0.0/16"), help="of the hosts (default: %(default)s)")
-    add("--seconds", type=float, default=60.0, metavar="S", help="how long at most (default: 60)")
-    add("--ramp", type=float, metavar="S", help="until the last host has started (default: 20 hosts a second)")
-    add("--p99", type=float, metavar="MS", help="find the limit: more and more hosts until p99 is above this")
-    add("--step", type=int, default=250, metavar="N", help="with --p99: so many hosts more at a time (default: 250)")
-    add("--hold", type=float, default=15.0, metavar="S", help="with --p99: measure each step for so long (default: 15)")
-    add("--service-pid", type=int, metavar="PID", help="the service's process on this machine: tell its load")
+    add("--seconds", type=SPAN, default=60.0, metavar="S", help="how long at most (default: 60)")
+    add(
+        "--ramp",
+        type=RAMP,
+        metavar="S",
+        help="until the last host has started (default: 20 hosts a second)",
+    )
+    add(
+        "--p99",
+        type=MS,
+        metavar="MS",
+        help="find the limit: more and more hosts until p99 is above this",
+    )
+    add(
+        "--step",
+        type=COUNT,
+        default=250,
+        metavar="N",
+        help="with --p99: so many hosts more at a time (default: 250)",
+    )
+    add("--hold", type=SPAN, default=15.0, metavar="S", help="with --p99: measure each step for so long (default: 15)")
+    add(
+        "--service-pid",
+        type=PID,
+        metavar="PID",
+        help="the service's process on this machine: tell its load",
+    )
     add("--json", action="store_true", help="tell it as JSON")
     return parser
 
@@ -89,20 +117,10 @@ def _checked(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line; ends the program with 2 when it makes no sense."""
     parser = _parser()
     args = parser.parse_args(argv)
-    if not 0 < args.hosts <= MOST_HOSTS:
-        parser.error(f"N must be 1 to {MOST_HOSTS}")
-    if not 0 < args.seconds <= LONGEST:
-        parser.error(f"--seconds must be at most {LONGEST:.0f}")
     if args.hosts + RESERVED >= args.network.num_addresses:
         parser.error(f"--network {args.network} has too few addresses for {args.hosts} hosts")
-    if args.ramp is not None and args.ramp < 0:
-        parser.error("--ramp must not be negative")
-    if args.clusters is not None and not 0 <= args.clusters <= args.hosts:
+    if args.clusters is not None and args.clusters > args.hosts:
         parser.error(f"--clusters must be 0 to {args.hosts}, the number of hosts")
-    if args.cluster_size is not None and args.cluster_size < 1:
-        parser.error("--cluster-size must be at least 1")
-    if min(args.step, args.hold) <= 0 or (args.p99 is not None and args.p99 <= 0):
-        parser.error("--p99, --step and --hold must be above 0")
     if not args.infra_env_id and not args.user_token:
         parser.error("give --infra-env-id, or --user-token to have one made")
     if args.infra_env_id and (args.clusters is not None or args.cluster_size is not None):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from urllib.parse import urlsplit
+
+from installer import jsontext
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -79,7 +80,7 @@ def overlap(a: Network, b: Network) -> bool:
 def pull_secret(value: str) -> str | None:
     """Rule 45."""
     try:
-        data = json.loads(value)
+        data = jsontext.loads(value)
     except ValueError as error:
         return f"must be JSON: {error}"
     if not isinstance(data, dict) or not isinstance(data.get("auths"), dict) or not data["auths"]:
@@ -93,7 +94,7 @@ def pull_secret(value: str) -> str | None:
 def redacted_pull_secret(value: str) -> str:
     """What an error message may show of a pull secret: its hosts at most."""
     try:
-        hosts = ", ".join(json.loads(value)["auths"])
+        hosts = ", ".join(jsontext.loads(value)["auths"])
     except (ValueError, KeyError, TypeError):
         return "<not shown>"
     return f"<auths of {hosts}>" if hosts else "<no auths>"

@@ -74,7 +74,7 @@ class _Decoder:
             try:
                 return construct(node)
             except YamlError as error:
-                self.fail(node, path, str(error))
+                self.fail(node, path, error.text)
                 return None
         if dataclasses.is_dataclass(hint):
             return self.struct(node, typing.cast(type, hint), path)
@@ -99,7 +99,10 @@ class _Decoder:
             return "" if is_null(node) else node.value
         if is_null(node):
             return None
-        data = construct(node)
+        try:
+            data = construct(node)
+        except YamlError as error:
+            return self.fail(node, path, error.text)
         if type(data) is not hint:
             return self.fail(node, path, f"must be a {_NAMES[hint]}, is {_what(node)}")
         return data

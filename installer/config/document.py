@@ -1,34 +1,51 @@
 """Reading YAML as OpenShift's installer does: strictly, with the line that each complaint is about.
 
-PyYAML speaks YAML 1.1, where `52:54:00:11:22:33` is a number in base 60 and `2024-01-01` a date. Go's parser, which
-these files were written for, takes both as strings; so do we. Duplicate keys, which PyYAML lets pass, are errors.
+All YAML that the installer reads is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
+is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
+so do we. Duplicate keys, which PyYAML lets pass, are errors, and so are tags that it would make objects of.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
+from installer.config.composer import Composer, YamlError
 
-class YamlError(Exception):
-    """The text is not YAML, or has a key twice; `line` counts from 1."""
+__all__ = ["CORE", "GO", "YamlError", "compose", "compose_all", "construct", "dump", "is_null", "load", "load_all"]
 
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(f"line {line}: {text}" if line else text)
-        self.line = line
+_TAG = "tag:yaml.org,2002:"
+_BOOLS = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+# Longer ones are beyond 64 bits in every base.
+_LONGEST_INT = 80
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class GO(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """SafeLoader with Go's idea of which plain scalars are not strings."""
 
 
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
+class CORE(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML 1.2's core schema without floats, as nmstate reads: decimal numbers even with leading zeros, no merging."""
+
+
+def _resolvers(loader: Any, *kinds: tuple[str, str, str]) -> None:
+    """(tag, pattern, the characters that it may begin with; \\0 for nothing at all)"""
+    loader.yaml_implicit_resolvers = {}
+    for tag, pattern, first in kinds:
+        for char in first:
+            found = loader.yaml_implicit_resolvers.setdefault("" if char == "\0" else char, [])
+            found.append((_TAG + tag, re.compile(f"(?:{pattern})\\Z")))
+
+
+_resolvers(
+    GO,
     ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
-    ("int", r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", "-+0123456789"),
+    ("int", r"[-+]?(?:0b_*[01][01_]*|0|0o?[0-7_]*[0-7]_*|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)", "-+0123456789"),
     (
         "float",
         r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
@@ -36,86 +53,128 @@ for _tag, _pattern, _first in (
     ),
     ("null", r"~|null|Null|NULL|", "~nN\0"),
     ("merge", r"<<", "<"),
-):
-    for _char in _first:
-        _resolvers = _Loader.yaml_implicit_resolvers.setdefault("" if _char == "\0" else _char, [])
-        _resolvers.append((f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$")))
+)
+_resolvers(
+    CORE,
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]{1,40}|0x[0-9a-fA-F]{1,32}", "-+0123456789"),
+)
 
 
-def compose(text: str) -> yaml.Node | None:
-    """The node tree of a one-document text, None if it is empty."""
-    documents = list(compose_all(text))
+def compose(text: str | bytes, schema: type[Any] = GO) -> yaml.Node | None:
+    """The node tree of a one-document text, None if it is empty. Raises YamlError."""
+    documents = list(compose_all(text, schema))
     if len(documents) > 1:
         raise YamlError(documents[1].start_mark.line + 1, "only one document is expected")
     return documents[0] if documents else None
 
 
-def compose_all(text: str) -> Iterator[yaml.Node]:
-    """The node trees of all non-empty documents of a text."""
-    loader = _Loader(text)
-    try:
-        while loader.check_node():
-            node = loader.get_node()
-            _check_keys(node)
-            if not is_null(node):
-                yield node
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise YamlError(line, str(error.problem or error.context or "cannot be parsed")) from error
-    except yaml.YAMLError as error:
-        raise YamlError(0, " ".join(str(error).split())) from error
-    finally:
-        loader.dispose()
-
-
-def _check_keys(root: yaml.Node) -> None:
-    todo, seen = [root], {id(root)}
-    while todo:
-        node = todo.pop()
-        children: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            names: set[str] = set()
-            for key, value in node.value:
-                if not isinstance(key, yaml.ScalarNode):
-                    raise YamlError(key.start_mark.line + 1, "a key must be a plain name")
-                if key.value in names:
-                    raise YamlError(key.start_mark.line + 1, f'key "{key.value}" already set in map')
-                names.add(key.value)
-                children.append(value)
-        elif isinstance(node, yaml.SequenceNode):
-            children = list(node.value)
-        for child in children:
-            if id(child) not in seen:  # an alias leads to a node that was looked at already, even to itself
-                seen.add(id(child))
-                todo.append(child)
+def compose_all(text: str | bytes, schema: type[Any] = GO) -> Iterator[yaml.Node]:
+    """The node trees of all non-empty documents of a text. Raises YamlError."""
+    for node in Composer(text, schema).documents():
+        if not is_null(node):
+            yield node
 
 
 def is_null(node: yaml.Node) -> bool:
     """True for null and for nothing at all."""
-    return bool(node.tag == "tag:yaml.org,2002:null")
+    return bool(node.tag == f"{_TAG}null")
 
 
-def construct(node: yaml.Node) -> Any:
-    """A node as plain data: dict, list, str, int, float, bool, None."""
-    loader = _Loader("")
+def construct(node: yaml.Node, schema: type[Any] = GO) -> Any:
+    """A node as plain data: dict, list, str, int, float, bool, None. Raises YamlError."""
+    kind = str(node.tag).removeprefix(_TAG)
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node, kind, schema)
+    if isinstance(node, yaml.SequenceNode) and kind == "seq":
+        return [construct(item, schema) for item in node.value]
+    if isinstance(node, yaml.MappingNode) and kind == "map":
+        return _mapping(node, schema)
+    raise _unsupported(node)
+
+
+def _mapping(node: yaml.MappingNode, schema: type[Any]) -> dict[Any, Any]:
+    merged: dict[Any, Any] = {}
+    own: dict[Any, Any] = {}
+    for key, value in node.value:
+        if key.tag == f"{_TAG}merge":
+            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for source in reversed(sources):  # the first one counts most
+                if not isinstance(source, yaml.MappingNode):
+                    line = source.start_mark.line + 1
+                    raise YamlError(line, "map merge requires map or sequence of maps as the value")
+                merged.update(_mapping(source, schema))
+        else:
+            own[construct(key, schema)] = construct(value, schema)
+    return {**merged, **own}
+
+
+def _scalar(node: yaml.ScalarNode, kind: str, schema: type[Any]) -> Any:
+    text = str(node.value)
     try:
-        return loader.construct_document(node)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise YamlError(line, str(error.problem)) from error
-    finally:
-        loader.dispose()
+        match kind:
+            case "str" | "timestamp" | "merge":
+                return text
+            case "null":
+                return None
+            case "bool":
+                return _BOOLS[text.lower()]
+            case "int" if text.isascii():
+                return _core_int(text) if schema is CORE else _int(text)
+            case "float" if text.isascii():
+                return _float(text)
+            case "int" | "float":
+                raise ValueError(text)
+            case "binary":
+                return base64.b64decode("".join(text.split()), validate=True).decode()
+    except (ValueError, KeyError, binascii.Error):
+        shown = text if len(text) <= 40 else f"{text[:37]}..."
+        raise YamlError(node.start_mark.line + 1, f"cannot decode `{shown}` as a !!{kind}") from None
+    raise _unsupported(node)
 
 
-def load(text: str) -> Any:
-    """A one-document text as plain data."""
-    node = compose(text)
-    return None if node is None else construct(node)
+def _unsupported(node: yaml.Node) -> YamlError:
+    tag = str(node.tag).replace(_TAG, "!!", 1)
+    return YamlError(node.start_mark.line + 1, f"tag {tag} is not known")
 
 
-def load_all(text: str) -> list[Any]:
-    """All documents of a text as plain data."""
-    return [construct(node) for node in compose_all(text)]
+def _int(text: str) -> int | float | str:
+    """As Go: what needs more than 64 bits is a float, and a string where that has no such number either."""
+    digits = text.replace("_", "")
+    if len(digits) <= _LONGEST_INT:
+        body = digits.lstrip("+-")
+        old_octal = body[:1] == "0" and body[1:].isdigit()
+        value = int(digits, 8 if old_octal else 0)
+        if -(1 << 63) <= value < 1 << 64:
+            return value
+    try:
+        return _float(digits)
+    except ValueError:
+        return text
+
+
+def _core_int(text: str) -> int:
+    return int(text, 16 if text.startswith("0x") else 10)
+
+
+def _float(text: str) -> float | str:
+    plain = text.replace("_", "").lower()
+    if plain.endswith((".inf", ".nan")):
+        return float(plain.replace(".", "", 1))
+    value = float(plain)
+    return text if value in (float("inf"), float("-inf")) else value
+
+
+def load(text: str | bytes, schema: type[Any] = GO) -> Any:
+    """A one-document text as plain data, None if it is empty. Raises YamlError."""
+    node = compose(text, schema)
+    return None if node is None else construct(node, schema)
+
+
+def load_all(text: str | bytes, schema: type[Any] = GO) -> list[Any]:
+    """All documents of a text as plain data. Raises YamlError."""
+    return [construct(node, schema) for node in compose_all(text, schema)]
 
 
 def dump(data: Any) -> str:

@@ -146,14 +146,22 @@ def _text(data: bytes, name: str, wrap: str = "") -> str:
 
 def _extra_manifests(directory: Path) -> dict[str, bytes]:
     folder = directory / MANIFESTS_DIR
-    if not folder.is_dir():
+    try:
+        paths = sorted(folder.iterdir())
+    except FileNotFoundError:
         return {}
+    except OSError as error:
+        raise ConfigError(f"failed to load {MANIFESTS_DIR}: {error.strerror or error}", file=MANIFESTS_DIR) from error
     found = {}
-    for path in sorted(folder.iterdir()):
-        if path.suffix in (".yaml", ".yml") and path.is_file():
-            found[f"{MANIFESTS_DIR}/{path.name}"] = path.read_bytes()
+    for path in paths:
+        name = f"{MANIFESTS_DIR}/{path.name}"
+        if path.suffix in (".yaml", ".yml"):
+            data = _read(directory, name)
+            if data is None:
+                raise ConfigError(f"failed to load {name} file: it is a link that leads nowhere", file=name)
+            found[name] = data
         elif not path.name.startswith("."):
-            log.warning("%s/%s is ignored: extra manifests end in .yaml or .yml", MANIFESTS_DIR, path.name)
+            log.warning("%s is ignored: extra manifests end in .yaml or .yml", name)
     return found
 
 

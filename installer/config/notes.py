@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from dataclasses import fields
 
+from installer import jsontext
 from installer.config.decode import camel
 from installer.config.platform_types import BareMetalPlatform, NutanixPlatform, VSpherePlatform
 from installer.config.types import InstallConfig
@@ -106,7 +106,7 @@ def silently_ignored(config: InstallConfig) -> Iterator[str]:
 def missing_credentials(config: InstallConfig) -> list[str]:
     """Registries of mirrors that the pull secret has no entry for (rule 57), in alphabetical order."""
     try:
-        auths = json.loads(config.pull_secret)["auths"]
+        auths = jsontext.loads(config.pull_secret)["auths"]
     except (ValueError, KeyError, TypeError):
         return []  # rule 45 has more to say
     if not isinstance(auths, dict):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from installer import jsontext
 from installer.errors import StateError
+from installer.partial import write_whole
 
 FILE = ".openshift_install_state.json"
 
@@ -37,11 +38,12 @@ class State:
         """The saved state, empty if there is none; StateError if it cannot be used."""
         path = directory / FILE
         try:
-            data = json.loads(path.read_text())
+            data = jsontext.loads(path.read_text())
         except FileNotFoundError:
             data = {}
         except (OSError, ValueError) as error:
-            raise StateError(f"failed to load state file {path}: {error}") from error
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise StateError(f"failed to load state file {path}: {reason}") from error
         if not isinstance(data, dict):
             raise StateError(f"failed to load state file {path}: not a JSON object")
         return cls(directory, data)
@@ -80,14 +82,8 @@ class State:
 
 
 def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file whole or not at all, with `mode` from its first byte on."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """Write a file whole or not at all, with `mode` from its first byte on; StateError."""
     try:
-        fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with open(fd, "wb") as out:
-            out.write(data)
-        partial.replace(path)
+        write_whole(path, data, mode)
     except OSError as error:
         raise StateError(f"failed to write {path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)

@@ -50,10 +50,7 @@ def agent_archive(release: Release) -> bytes:
     path = folder / ARCHIVE
     try:
         if not cache.is_whole(path):
-            from filelock import FileLock  # to import it takes longer than to find that it is not needed
-
-            folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder / ".lock"):
+            with cache.locked_folder(folder):
                 if not cache.is_whole(path):
                     _make(release, image, path)
                     cache.stamp_of(path).write_text(cache.stamp(path))

@@ -37,7 +37,6 @@ def head_start(directory: Path) -> Iterator[HeadStart]:
     if not any((directory / name).exists() for name in _INPUTS):
         yield HeadStart()
         return
-    _sweep(directory)
     with contextlib.ExitStack() as stack:
         copy: Ahead | None = None
         base = cache.likely()
@@ -54,12 +53,3 @@ def head_start(directory: Path) -> Iterator[HeadStart]:
             has_secrets = True  # said later
         credentials = None if has_secrets else stack.enter_context(Begun())
         yield HeadStart(copy, credentials)
-
-
-def _sweep(directory: Path) -> None:
-    """Remove what commands that were killed have left: .agent<...>.<process>-<number>.partial."""
-    for path in directory.glob(".agent*.partial"):
-        owner = path.name.split(".")[-2].partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            with contextlib.suppress(OSError):
-                path.unlink()

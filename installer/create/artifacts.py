@@ -11,8 +11,8 @@ from typing import BinaryIO
 from installer.config.load import Inputs
 from installer.config.state import write_private
 from installer.config.types import InstallConfig
+from installer.create.outputs import Outputs
 from installer.create.payload import architecture
-from installer.create.persist import fill_folder
 from installer.errors import EmbedTooBig, IsoError
 from installer.image import cpio
 from installer.image.copy import Ahead
@@ -84,13 +84,20 @@ def write_iso(
     directory: Path,
     ahead: Ahead | None = None,
     more_initrd: bytes = b"",
+    outputs: Outputs | None = None,
 ) -> None:
     """Write the agent ISO: `base` with a config and its kernel arguments edited, in one pass. Raises IsoError.
 
     For a minimal one, boot-artifacts/ of `directory` gets the root file system, unless that is published.
     `ahead`: a copy that was begun before.
     `more_initrd`: compressed archives for the initrd.
+    `outputs`: what puts both in place, later; without it they are there when this returns.
     """
+    if outputs is None:
+        with Outputs(directory) as outputs:
+            write_iso(base, target, ignition, kargs, minimal, hint, directory, ahead, more_initrd, outputs)
+            outputs.commit()
+        return
     with base.open("rb") as file:
         overlay = Overlay(file)
         if minimal is not None:
@@ -105,9 +112,11 @@ def write_iso(
         except EmbedTooBig as error:
             raise EmbedTooBig(base, "the Ignition config", error.size, error.limit, hint) from error
         if minimal is not None and not minimal.published:
-            name = minimal.url.rpartition("/")[2]
-            fill_folder(directory / BOOT_ARTIFACTS, lambda folder: extract_rootfs(Overlay(file), base, folder / name))
-        log.debug("base ISO copied by %s", overlay.save(target, ahead=ahead))
+            folder = outputs.folder(BOOT_ARTIFACTS)
+            extract_rootfs(Overlay(file), base, folder / minimal.url.rpartition("/")[2])
+        partial, how = overlay.prepare(target, ahead=ahead)
+        outputs.take(partial)
+        log.debug("base ISO copied by %s", how)
 
 
 def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, tail: bytes = b"") -> int:

@@ -49,10 +49,7 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
     iso = folder / name
     if _known(release, architecture, iso):
         return iso
-    from filelock import FileLock  # to import it takes longer than all else that is done where it is not needed
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
+    with cache.locked_folder(folder):
         if _known(release, architecture, iso):
             return iso
         log.info("Extracting base ISO from release payload")
@@ -98,10 +95,7 @@ def _published(release: Release, image: str, architecture: str) -> Path:
         text = f"base ISO for {architecture} not found in release image, check release image architecture: {error}"
         raise ReleaseError(image, text) from error
     iso = cache.cache_dir() / found.sha256[:16] / f"coreos-{architecture}.iso"
-    from filelock import FileLock
-
-    iso.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(iso.parent / ".lock"):
+    with cache.locked_folder(iso.parent):
         if not cache.is_whole(iso):
             from installer.create.download import DownloadError, download
 

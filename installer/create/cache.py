@@ -6,8 +6,11 @@ link to it.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from installer.errors import ConfigError
@@ -15,6 +18,9 @@ from installer.errors import ConfigError
 RELEASE_OVERRIDE = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
 OS_OVERRIDE = "OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE"
 _SHORT = 16
+_QUIET_S = 2.0
+
+log = logging.getLogger(__name__)
 
 
 def cache_dir() -> Path:
@@ -64,6 +70,25 @@ def remember(release: str, architecture: str, iso: Path) -> None:
     partial.unlink(missing_ok=True)
     partial.symlink_to(target)
     partial.replace(link)
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Have a folder of the cache for oneself, made where it is missing; says so if that takes long. Raises OSError."""
+    # Imported late: it takes longer than all else that is done where nothing is missing.
+    from filelock import FileLock, Timeout
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=_QUIET_S)
+    except Timeout:
+        log.info("Waiting for another command that fills %s", folder)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def likely() -> Path | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from pathlib import Path
 
-from installer.config.state import write_private
 from installer.image import cpio
 
 FILE = "agentconfig.noarch.iso"
@@ -57,8 +55,8 @@ def config_archive(ignition: bytes) -> bytes:
     return cpio.compress(cpio.pack_modes([(name, *files[name]) for name in ordered]))
 
 
-def write_config_image(path: Path, ignition: bytes) -> None:
-    """Write the config image, whole or not at all: it holds secrets."""
+def config_iso(ignition: bytes) -> bytes:
+    """The config image. It holds secrets."""
     import pycdlib
 
     archive = config_archive(ignition)
@@ -69,4 +67,4 @@ def write_config_image(path: Path, ignition: bytes) -> None:
     out = io.BytesIO()
     iso.write_fp(out)
     iso.close()
-    write_private(path, out.getvalue())
+    return out.getvalue()

@@ -44,15 +44,6 @@ class Gathered:
         return self.inputs.consumed
 
 
-def discard(directory: Path, gathered: Gathered) -> None:
-    """Remove the files that newer inputs replace, and their folders if that leaves them empty."""
-    for name in gathered.discarded:
-        (directory / name).unlink(missing_ok=True)
-    for folder in {(directory / name).parent for name in gathered.discarded}:
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
-
-
 def _on_disk(directory: Path, names: tuple[str, ...]) -> dict[str, bytes]:
     found = {}
     for name in names:

@@ -13,6 +13,7 @@ from installer.create.artifacts import Minimal, log_iso, minimal_iso, write_iso
 from installer.create.gather import gather
 from installer.create.hosts import host_files
 from installer.create.live import kernel_arguments, live_inputs, with_rendezvous_in_no_proxy
+from installer.create.outputs import Outputs
 from installer.create.persist import persist
 from installer.errors import AssetError, EmbedTooBig, IsoError
 from installer.ignition.early import network_archive
@@ -35,8 +36,8 @@ def _hint(inputs: Inputs) -> str:
 def create_image(directory: Path, begun: HeadStart = NOTHING_BEGUN) -> Path:
     """Write the ISO, the credentials and the state into `directory`; returns the ISO's path.
 
-    Whatever can fail fails before the first file appears; inputs are removed last, when the state holds them. `begun`:
-    what was begun before this was called.
+    All files appear at once, when nothing can fail any more; inputs are removed last, when the state holds them.
+    `begun`: what was begun before this was called.
     """
     gathered = gather(directory, payload.TARGET)
     inputs = gathered.inputs
@@ -53,16 +54,16 @@ def create_image(directory: Path, begun: HeadStart = NOTHING_BEGUN) -> Path:
     ignition = live_config(live)
     networks = network_archive(host_config_files(live)) if minimal is not None else b""
     target = directory / f"agent.{payload.architecture(install)}.iso"
-    try:
-        kargs = kernel_arguments(install)
-        hint = _hint(inputs)
-        more = cpio.joined(found.agent_files, networks)
-        write_iso(found.iso, target, ignition, kargs, minimal, hint, directory, begun.copy, more)
-    except (IsoError, EmbedTooBig) as error:
-        raise AssetError(
-            'failed to fetch Agent Installer ISO: failed to generate asset "Agent Installer ISO"', error
-        ) from error
-
-    persist(directory, state, gathered, made)
+    with Outputs(directory) as outputs:
+        try:
+            kargs = kernel_arguments(install)
+            more = cpio.joined(found.agent_files, networks)
+            hint = _hint(inputs)
+            write_iso(found.iso, target, ignition, kargs, minimal, hint, directory, begun.copy, more, outputs)
+        except (IsoError, EmbedTooBig) as error:
+            raise AssetError(
+                'failed to fetch Agent Installer ISO: failed to generate asset "Agent Installer ISO"', error
+            ) from error
+        persist(outputs, state, gathered, made)
     log_iso(directory, target, minimal, install)
     return target

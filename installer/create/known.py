@@ -13,6 +13,7 @@ import re
 import secrets
 from pathlib import Path
 
+from installer import jsontext
 from installer.config.state import write_private
 from installer.create import cache
 from installer.errors import StateError
@@ -37,7 +38,7 @@ class KnownReleases:
         if path is None:
             return None
         try:
-            kept = json.loads(path.read_bytes())
+            kept = jsontext.loads(path.read_bytes())
             if kept["access"] != self._hash(kept["salt"]):
                 return None
             return Content({name: text.encode() for name, text in kept["files"].items()}, kept["architecture"])

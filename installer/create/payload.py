@@ -68,6 +68,7 @@ def read_payload(config: InstallConfig, tags: Iterable[str], want_rootfs: bool =
     `want_rootfs`: whether the URL of the root file system is needed.
     """
     pullspec = release_image()
+    os_override()  # told before anything is fetched
     stage = f'failed to fetch {TARGET}: failed to fetch dependency of "{TARGET}"'
     try:
         with access(config) as registry:

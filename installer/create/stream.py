@@ -6,11 +6,11 @@ the payload: /coreos/coreos-stream.json of machine-os-images.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
+from installer import jsontext
 from installer.create import cache
 from installer.errors import NotPublished
 from installer.release import Release
@@ -35,7 +35,7 @@ def read_stream(release: Release, image: str) -> dict[str, Any]:
         path.parent.mkdir(parents=True, exist_ok=True)
         release.extract(image, PATH, path)
     try:
-        stream = json.loads(path.read_bytes())
+        stream = jsontext.loads(path.read_bytes())
         if not isinstance(stream, dict):
             raise ValueError("not an object")
     except ValueError as error:

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
-from installer.config.state import CREDENTIALS, State, write_private
+from installer.config.state import CREDENTIALS, State
 from installer.create import artifacts, payload, secrets
 from installer.create.gather import MANIFESTS, MIRROR, gather
 from installer.create.hosts import host_files
 from installer.create.live import kernel_arguments, live_inputs, manifest_files, with_rendezvous_in_no_proxy
-from installer.create.persist import fill_folder, persist
+from installer.create.outputs import Outputs
+from installer.create.persist import persist, save
 from installer.create.release import read_release
 from installer.credentials import begun
 from installer.errors import StateError
@@ -32,20 +33,13 @@ def created_in(command: str, directory: Path, files: Iterable[str]) -> str:
     return f"{command.title()} created in: {places}"
 
 
-def _write_all(directory: Path, files: dict[str, bytes]) -> None:
-    try:
-        for name, data in files.items():
-            (directory / name).parent.mkdir(mode=0o750, exist_ok=True)
-            write_private(directory / name, data)
-    except OSError as error:
-        raise StateError(f"failed to write {directory}: {error.strerror or error}") from error
-
-
 def agent_config_template(directory: Path) -> None:
     """Write a sample agent-config.yaml."""
     from installer.create.templates import AGENT_CONFIG_TEMPLATE
 
-    _write_all(directory, {AGENT_CONFIG_FILE: AGENT_CONFIG_TEMPLATE.encode()})
+    with Outputs(directory) as outputs:
+        outputs.put(AGENT_CONFIG_FILE, AGENT_CONFIG_TEMPLATE.encode())
+        outputs.commit()
     log.info("%s", created_in("agent-config-template", directory, [AGENT_CONFIG_FILE]))
 
 
@@ -65,13 +59,13 @@ def cluster_manifests(directory: Path) -> None:
     if gathered.registries is not None:
         mirrors[names.REGISTRIES] = gathered.registries.encode()
     state = State.load(directory)
-    gathered.consumed[MANIFESTS] = {}
-    gathered.consumed[MIRROR] = {}
-    persist(directory, state, gathered, None)
-    _write_all(directory, files | mirrors)
-    # Kept too, so that a file that the user removes is taken from here.
-    state.put_files(MANIFESTS, files)
-    state.save()
+    with Outputs(directory) as outputs:
+        for name, data in (files | mirrors).items():
+            outputs.put(name, data)
+        # Kept too, so that a file that the user removes is taken from here.
+        gathered.consumed[MANIFESTS] = files
+        gathered.consumed[MIRROR] = {}
+        persist(outputs, state, gathered, None)
     log.info("%s", created_in("cluster-manifests", directory, [*files, *mirrors]))
 
 
@@ -90,24 +84,20 @@ def pxe_files(directory: Path) -> None:
     architecture = payload.architecture(inputs.install)
     url = inputs.agent.boot_artifacts_base_url
     folder = directory / artifacts.BOOT_ARTIFACTS
-    arguments = []
-
-    def fill(partial: Path) -> None:
+    with Outputs(directory) as outputs:
         kargs = kernel_arguments(inputs.install)
-        more = found.agent_files
-        arguments.append(artifacts.write_pxe(found.iso, partial, architecture, ignition, kargs, url, more))
-
-    fill_folder(folder, fill)
-    persist(directory, state, gathered, made)
+        new = outputs.folder(artifacts.BOOT_ARTIFACTS)
+        arguments = artifacts.write_pxe(found.iso, new, architecture, ignition, kargs, url, found.agent_files)
+        persist(outputs, state, gathered, made)
     if url:
         log.info("Created iPXE script agent.%s.ipxe in %s directory", architecture, folder)
     log.info("PXE boot artifacts created in: %s", folder)
-    log.info("Kernel parameters for PXE boot: %s", arguments[0])
+    log.info("Kernel parameters for PXE boot: %s", arguments)
 
 
 def config_image(directory: Path) -> None:
     """Write agentconfig.noarch.iso: one cluster's files for hosts that boot an unconfigured image."""
-    from installer.create.config_image import FILE, write_config_image
+    from installer.create.config_image import FILE, config_iso
 
     target = "Agent Config ISO"
     gathered = gather(directory, target)
@@ -117,8 +107,9 @@ def config_image(directory: Path) -> None:
     state = State.load(directory)
     made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
     ignition = live_config(live_inputs(gathered, hosts, image, version, components, made))
-    write_config_image(directory / FILE, ignition)
-    persist(directory, state, gathered, made)
+    with Outputs(directory) as outputs:
+        outputs.put(FILE, config_iso(ignition))
+        persist(outputs, state, gathered, made)
     log.info("%s", created_in("config-image", directory, ["auth/kubeconfig", "auth/kubeadmin-password"]))
 
 
@@ -140,7 +131,10 @@ def certificates(directory: Path) -> None:
     for name, (certificate, key) in pairs.items():
         files |= {f"tls/{name}.crt": certificate.encode(), f"tls/{name}.key": key.encode()}
     files |= {"tls/kubeadmin-password": password.encode(), "tls/kubeadmin-password.hash": hashed.encode()}
-    _write_all(directory, files)
+    with Outputs(directory) as outputs:
+        for name, data in files.items():
+            outputs.put(name, data)
+        outputs.commit()
     log.info("%s", created_in("certificates", directory, files))
 
 
@@ -149,17 +143,13 @@ def unconfigured_ignition(directory: Path) -> None:
     from installer.create.unconfigured import FILE, unconfigured
 
     ignition, consumed = unconfigured(directory)
-    write_private(directory / FILE, ignition)
     state = State.load(directory)
-    for asset, files in consumed.items():
-        state.put_files(asset, files)
-    state.save()
-    for files in consumed.values():
-        for name in files:
-            (directory / name).unlink(missing_ok=True)
-    for folder in (names.DIRECTORY, names.MIRROR_DIRECTORY):
-        if (directory / folder).is_dir() and not any((directory / folder).iterdir()):
-            (directory / folder).rmdir()
+    with Outputs(directory) as outputs:
+        outputs.put(FILE, ignition)
+        for asset, files in consumed.items():
+            state.put_files(asset, files)
+            outputs.remove(*files)
+        save(outputs, state)
     log.info("Unconfigured-Ignition created in: %s", directory / FILE)
     log.info("%s", created_in("unconfigured-ignition", directory, [FILE]))
 

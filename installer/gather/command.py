@@ -17,6 +17,7 @@ from typing import Any
 
 from installer.errors import ConfigError, InstallerError, RestError
 from installer.gather.remote import Access, add, add_file, fetch
+from installer.partial import hidden
 from installer.redact import Redactor
 from installer.waitfor import state
 from installer.waitfor.errors import KubeError
@@ -192,7 +193,7 @@ def run(
     settings = settings or Settings()
     top = time.strftime("agent-gather-%Y%m%d%H%M%S")
     target = output or inputs.directory / f"{top}.tar.gz"
-    partial = target.with_name(f".{target.name}.part")
+    partial = hidden(target)
     try:
         # What is in there is for those who may read DIR's secrets.
         handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

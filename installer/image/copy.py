@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import itertools
 import os
 import threading
 from pathlib import Path
+
+from installer.partial import Partial
 
 # linux/fs.h: _IOW(0x94, 9, int)
 _FICLONE = 0x40049409
 # So long until a copy that nobody wants any more is given up.
 _CHUNK = 1 << 26
-_numbers = itertools.count()
 _NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
 
@@ -78,33 +78,6 @@ def copy_range(source: int, target: int, at: int, to: int, length: int) -> None:
         if count == 0:
             raise OSError(errno.EIO, "the image became shorter while it was read")
         at, to = at + count, to + count
-
-
-class Partial:
-    """A new file under a hidden name beside `dest`, until `commit` gives it that name. Raises OSError.
-
-    What is written may hold the cluster's secrets, hence the mode.
-    """
-
-    def __init__(self, dest: Path, mode: int = 0o600) -> None:
-        self.path = dest.with_name(f".{dest.name}.{os.getpid()}-{next(_numbers)}.partial")
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, mode)
-
-    def commit(self, dest: Path) -> None:
-        """Close it and put it at `dest`, in the same directory."""
-        self._close()
-        self.path.replace(dest)
-
-    def discard(self) -> None:
-        """Close and remove it, unless it was committed."""
-        with contextlib.suppress(OSError):
-            self._close()
-        self.path.unlink(missing_ok=True)
-
-    def _close(self) -> None:
-        if self.fd >= 0:
-            fd, self.fd = self.fd, -1
-            os.close(fd)
 
 
 class Ahead:

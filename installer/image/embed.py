@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from installer import jsontext
 from installer.errors import EmbedTooBig, NoEmbedArea, NotIso9660
 from installer.image import cpio
 from installer.image.iso9660 import SYSTEM_AREA, Extent, Iso
@@ -41,7 +41,7 @@ def _json(iso: Iso, path: str) -> dict[str, Any] | None:
     if raw is None:
         return None
     try:
-        value = json.loads(raw)
+        value = jsontext.loads(raw)
     except ValueError as error:
         raise NotIso9660(iso.path, f"{path} is not JSON: {error}") from error
     if not isinstance(value, dict):

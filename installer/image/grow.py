@@ -13,6 +13,7 @@ import base64
 import json
 import struct
 
+from installer import jsontext
 from installer.errors import IsoError, NotIso9660
 from installer.image import cpio
 from installer.image.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
@@ -44,7 +45,7 @@ def _file_of(iso: Iso, area: Extent) -> Extent | None:
     info = iso.file(_INFO)
     name = "images/ignition.img"
     if info is not None:
-        name = str(json.loads(info).get("file", ""))
+        name = str(jsontext.loads(info).get("file", ""))
     file = iso.find(name)
     if name.endswith(_S390X_BOOT) or (file is not None and file.offset in boot_images(iso)):
         return None
@@ -124,7 +125,7 @@ def _info_patches(iso: Iso, prefix: int, length: int, always: bool = False) -> l
     extent = iso.find(_INFO)
     if extent is None:
         return []
-    info = json.loads(iso.read(extent.offset, extent.length))
+    info = jsontext.loads(iso.read(extent.offset, extent.length))
     if not (info.get("length") or always):
         return []
     text = json.dumps({**info, "offset": prefix, "length": length}).encode()
@@ -165,7 +166,7 @@ def undo_growth(overlay: Overlay, path: object) -> bool:
         if before > size - _FOOTER.size - length:
             raise ValueError
         overlay.seek(size - _FOOTER.size - length)
-        saved = [(int(offset), base64.b64decode(data)) for offset, data in json.loads(overlay.read(length))]
+        saved = [(int(offset), base64.b64decode(data)) for offset, data in jsontext.loads(overlay.read(length))]
         if any(offset < 0 or offset + len(data) > before for offset, data in saved):
             raise ValueError
     except (ValueError, TypeError) as error:

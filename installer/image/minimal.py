@@ -12,6 +12,7 @@ import re
 import struct
 from pathlib import Path
 
+from installer import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.image.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
 from installer.image.gpt import resize
@@ -88,7 +89,7 @@ def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
     extent = iso.find(_KARGS_INFO)
     if extent is None:
         return
-    info = json.loads(iso.read(extent.offset, extent.length))
+    info = jsontext.loads(iso.read(extent.offset, extent.length))
     text = json.dumps({**info, "default": default}).encode()
     if len(text) > _sectors(extent.length) * SECTOR:
         raise IsoError(iso.path, f"{_KARGS_INFO} has no room for a longer text")

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from installer.errors import IsoError
-from installer.image.copy import Ahead, Partial, clone, copy_range
+from installer.image.copy import Ahead, clone, copy_range
 from installer.image.embed import Patch
 from installer.image.iso9660 import Iso
+from installer.partial import Partial
 
 _CHUNK = 1 << 24
 _ZEROS = bytes(1 << 16)
@@ -189,15 +190,44 @@ class Overlay(io.RawIOBase):
     def save(self, dest: Path, mode: int = 0o600, ahead: Ahead | None = None) -> str:
         """Write the changed image as `dest`, whole or not at all; returns how it was copied. Raises IsoError.
 
-        `ahead`: a copy of the base that was begun before.
+        `ahead`: a copy of the base that was begun before. Where `dest` is a device or a pipe, it is written as it is.
+        """
+        if dest.exists() and not (dest.is_file() or dest.is_dir()):
+            self._save_to_device(dest)
+            return "device"
+        partial, how = self.prepare(dest, mode, ahead)
+        try:
+            partial.commit()
+        except OSError as error:
+            raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
+        finally:
+            partial.discard()
+        return how
+
+    def _save_to_device(self, dest: Path) -> None:
+        try:
+            fd = os.open(dest, os.O_WRONLY)
+            try:
+                self.stream(fd)
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
+
+    def prepare(self, dest: Path, mode: int = 0o600, ahead: Ahead | None = None) -> tuple[Partial, str]:
+        """Write the changed image beside `dest`; the file that is to be committed, and how it was copied.
+
+        Raises IsoError, and then nothing of it stays.
         """
         partial: Partial | None = None
+        done = False
         try:
             found = ahead.finish(self.base.fileno()) if ahead is not None and self.in_place_possible else None
             if ahead is not None and found is None:
                 ahead.give_up()
             if found is not None:
                 partial, how = found
+                partial.dest = dest
             else:
                 partial, how = Partial(dest, mode), "segments"
                 if self.in_place_possible:
@@ -209,13 +239,14 @@ class Overlay(io.RawIOBase):
             size = os.fstat(partial.fd).st_size
             if size != self.size:
                 raise IsoError(dest, f"the copy has {size} bytes in place of {self.size}")
-            partial.commit(dest)
+            partial.close()
+            done = True
+            return partial, how
         except OSError as error:
             raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
         finally:
-            if partial is not None:
+            if partial is not None and not done:
                 partial.discard()
-        return how
 
     def stream(self, fd: int) -> None:
         """Write the changed image to a file descriptor from its first byte to its last, in one pass; OSError."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from installer import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.image.embed import (
     current_kargs,
@@ -86,7 +87,7 @@ def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
     features = iso.file("coreos/features.json")
     if features is not None:
         with contextlib.suppress(ValueError):
-            found["features"] = json.loads(features)
+            found["features"] = jsontext.loads(features)
     grew = growth(overlay, iso.path)
     found["grown"] = grew.area
     found["initrdAdded"] = grew.initrd
@@ -144,7 +145,7 @@ def _config(name: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}", file=name) from error
     try:
-        version = json.loads(content)["ignition"]["version"]
+        version = jsontext.loads(content)["ignition"]["version"]
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{name}: is not an Ignition config: it has no ignition.version", file=name) from error
     if not str(version).startswith(("2.", "3.")):
@@ -220,8 +221,9 @@ def extract(args: argparse.Namespace) -> int:
 
 def minimal(args: argparse.Namespace) -> int:
     """Make an image that gets its root file system from a URL."""
-    from installer.image.minimal import extract_rootfs, make_minimal
+    from installer.image.minimal import check_url, extract_rootfs, make_minimal
 
+    check_url(args.rootfs_url)
     with open_image(args.iso) as overlay:
         if os.path.exists(args.output) and os.path.samefile(args.output, args.iso):
             raise IsoError(args.iso, "a minimal image cannot replace the image that it is made from")

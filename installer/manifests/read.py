@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from installer import jsontext
 from installer.config import check
 from installer.config.decode import decode
 from installer.config.document import YamlError, compose_all
@@ -192,7 +193,7 @@ def read_pull_secret(files: Mapping[str, bytes]) -> str:
         if wrong is not None:
             problem = invalid(path, check.redacted_pull_secret(data[SECRET_KEY]), wrong)
     raise_if_any("invalid PullSecret configuration", [problem] if problem else [], PULL_SECRET)
-    return json.dumps(json.loads(data[SECRET_KEY]), separators=(",", ":"))
+    return json.dumps(jsontext.loads(data[SECRET_KEY]), separators=(",", ":"))
 
 
 def read_nmstate(files: Mapping[str, bytes]) -> tuple[NMState, ...]:

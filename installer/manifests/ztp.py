@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from installer import jsontext
 from installer.config.agent_types import Host, Interface
 from installer.config.platform_types import (
     BareMetalPlatform,
@@ -32,7 +32,7 @@ def overrides(manifests: ClusterManifests) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        value = json.loads(text)
+        value = jsontext.loads(text)
     except ValueError as error:
         raise ConfigError(f"invalid {ANNOTATION} annotation in {INSTALL}: {error}", file=INSTALL) from error
     if not isinstance(value, dict):

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from installer import logs
+from installer import logs, numbers
 from installer.agent import hostsys
 from installer.orchestrator import disk, flow
 from installer.orchestrator.controller import Controller
@@ -22,7 +22,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="assisted-installer", description="Installs one host")
     for name in ("role", "infra-env-id", "cluster-id", "host-id", "boot-device", "url"):
         parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--control-plane-count", type=int, default=3)
+    parser.add_argument("--control-plane-count", type=numbers.whole_type(1, 100), default=3)
     parser.add_argument("--installer-args", default="", help="JSON list for coreos-installer")
     parser.add_argument("--format-disk", action="append", default=[])
     parser.add_argument("--cacert", default="")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from installer.config.document import YamlError, load
 from installer.orchestrator.errors import StageError
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
@@ -27,17 +28,15 @@ class KubeApi:
     """
 
     def __init__(self, kubeconfig: Path) -> None:
-        import yaml
-
         try:
-            data = yaml.safe_load(kubeconfig.read_text())
+            data = load(kubeconfig.read_bytes())
             cluster, user = data["clusters"][0]["cluster"], data["users"][0]["user"]
             url = urlsplit(cluster["server"])
             authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
             context = ssl.create_default_context(cadata=authority)
             with _temporary(user["client-certificate-data"]) as cert, _temporary(user["client-key-data"]) as key:
                 context.load_cert_chain(cert, key)
-        except (OSError, KeyError, IndexError, TypeError, ValueError, yaml.YAMLError) as error:
+        except (OSError, KeyError, IndexError, TypeError, ValueError, YamlError) as error:
             raise StageError(str(kubeconfig), f"cannot be used: {error!r}") from None
         self._connection = http.client.HTTPSConnection(
             url.hostname or "", url.port or 443, timeout=TIMEOUT, context=context

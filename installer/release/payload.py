@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+from installer import jsontext
 from installer.errors import FileNotInImage, ReleaseError, ReleaseNotByDigest, UnknownTag
 from installer.release.access import RegistryAccess
 from installer.release.layers import normal, open_layer, take, write_file
@@ -96,7 +97,7 @@ class Release:
         """The ImageStream of release-manifests/image-references."""
         if self._references is None:
             try:
-                stream = json.loads(self._load().files[REFERENCES])
+                stream = jsontext.loads(self._load().files[REFERENCES])
             except ValueError as error:
                 raise ReleaseError(self.pullspec, f"{REFERENCES} of {self.pullspec} is not JSON: {error}") from error
             if not isinstance(stream, dict) or stream.get("kind") != "ImageStream":

@@ -92,16 +92,16 @@ async def ingress_cert(service: Service, request: web.Request) -> Response:
         raise BadRequest("body must be a JSON string that holds a PEM certificate")
     import base64
 
-    import yaml
+    from installer.config.document import dump, load
 
     store = service.engine.store
-    config = yaml.safe_load(store.file(cluster.id, "kubeconfig-noingress"))
+    config = load(store.file(cluster.id, "kubeconfig-noingress"))
     for entry in config.get("clusters", []):
         known = base64.b64decode(entry["cluster"].get("certificate-authority-data", "")).decode()
         joined = known.rstrip("\n") + "\n" + value.strip() + "\n"
         entry["cluster"]["certificate-authority-data"] = base64.b64encode(joined.encode()).decode()
     with store.change():
-        store.put_file(cluster.id, "kubeconfig", yaml.safe_dump(config, sort_keys=False).encode())
+        store.put_file(cluster.id, "kubeconfig", dump(config).encode())
     return web.Response(status=201)
 
 

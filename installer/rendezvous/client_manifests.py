@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from installer.config.document import YamlError, load_all
 from installer.rendezvous.errors import ManifestError
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
@@ -20,11 +21,11 @@ FENCING = "fencing-credentials.yaml"
 def documents(path: Path) -> list[dict[str, Any]]:
     """The YAML documents of a file. Raises ManifestError."""
     try:
-        found = [item for item in yaml.safe_load_all(path.read_text()) if item is not None]
+        found = load_all(path.read_bytes())
     except OSError as error:
         raise ManifestError(str(path), f"cannot be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ManifestError(str(path), f"is not YAML: {' '.join(str(error).split())}") from None
+    except YamlError as error:
+        raise ManifestError(str(path), f"is not YAML: {error}") from None
     if not all(isinstance(item, dict) for item in found):
         raise ManifestError(str(path), "must hold objects")
     return found

@@ -259,15 +259,14 @@ def put_manifest(engine: Engine, cluster_id: str, body: JsonMap, replacing: bool
 
 
 def _check_content(name: str, content: bytes) -> None:
-    import yaml
+    from installer.config.document import YamlError, load_all
 
     if ".patch" in name:
         return
     try:
-        list(yaml.safe_load_all(content))
-    except yaml.YAMLError as error:
-        where = " ".join(str(error).split())
-        raise BadRequest(f"manifest {name} is not valid YAML or JSON: {where}") from None
+        load_all(content)
+    except YamlError as error:
+        raise BadRequest(f"manifest {name} is not valid YAML or JSON: {error}") from None
 
 
 def install(engine: Engine, cluster_id: str) -> Cluster:

@@ -33,7 +33,7 @@ BOOT_FILES = ("vmlinuz", "initrd.img", "rootfs.img")
 
 def _network(infra_env: InfraEnv) -> list[File]:
     """Keyfiles of every host with a static network. Raises PrepareError."""
-    import yaml
+    from installer.network.document import load
 
     files = []
     for index, item in enumerate(json.loads(infra_env.static_network_config or "[]")):
@@ -42,8 +42,8 @@ def _network(infra_env: InfraEnv) -> list[File]:
             for nic in item.get("mac_interface_map") or []
         ]
         try:
-            made = host_network_files(nics, yaml.safe_load(item["network_yaml"]) or {})
-        except (InstallerError, yaml.YAMLError) as error:
+            made = host_network_files(nics, load(item["network_yaml"]) or {})
+        except InstallerError as error:
             raise PrepareError(f"static_network_config[{index}]", str(error)) from None
         files += [File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600) for name, text in made.items()]
     return files

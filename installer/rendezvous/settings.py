@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from installer import numbers
 from installer.rendezvous.errors import ConfigurationError
 
 DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
@@ -15,21 +17,21 @@ DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
 PAGE_ACCESS_FILE = Path("/data/page_access")
 
 
-def _duration(name: str, text: str) -> float:
-    """Seconds from Go's duration form (``90``, ``60m``, ``1h30m``, ``500ms``)."""
-    units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-    total, number, unit = 0.0, "", ""
-    try:
-        for char in text.strip() + "\0":
-            if (char.isdigit() or char == "." or char == "\0") and unit:
-                total, number, unit = total + float(number) * units[unit], "", ""
-            if char.isdigit() or char == ".":
-                number += char
-            elif char != "\0":
-                unit += char
-        return total + (float(number) if number else 0.0)
-    except (ValueError, KeyError):
-        raise ConfigurationError(name, f"{text!r} is not a duration such as 90s, 60m or 1h30m") from None
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART = re.compile(r"([0-9]{1,15}(?:\.[0-9]{0,15})?)(ms|h|m|s)")
+_LONGEST = 366 * numbers.DAY
+
+
+def _duration(name: str, text: str, least: float = 0.0) -> float:
+    """Seconds from Go's duration form (``90``, ``60m``, ``1h30m``, ``500ms``). Raises ConfigurationError."""
+    given = text.strip()
+    parts = _PART.findall(given if given[-1:].isalpha() else f"{given}s")
+    if not parts or "".join(number + unit for number, unit in parts) not in (given, f"{given}s"):
+        raise ConfigurationError(name, f"{text!r} is not a duration such as 90s, 60m or 1h30m")
+    found = sum(float(number) * _UNITS[unit] for number, unit in parts)
+    if not least <= found <= _LONGEST:
+        raise ConfigurationError(name, f"{text!r} is not from {least:g} s to {_LONGEST / 3600:g} h")
+    return found
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def _release(env: Mapping[str, str]) -> tuple[str, str]:
     try:
         first = json.loads(text)[0]
         return str(first["url"]), str(first.get("version") or first.get("openshift_version") or "")
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise ConfigurationError("RELEASE_IMAGES", f"not a JSON list of objects with a url: {error}") from None
 
 
@@ -109,13 +111,13 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
     release, version = _release(env)
     work_dir = Path(env.get("WORK_DIR", "/data"))
 
-    def seconds(name: str, default: float) -> float:
-        return _duration(name, env[name]) if env.get(name) else default
+    def seconds(name: str, default: float, least: float = 0.0) -> float:
+        return _duration(name, env[name], least) if env.get(name) else default
 
     try:
-        port = int(env.get("LISTEN_PORT", "8090"))
-    except ValueError:
-        raise ConfigurationError("LISTEN_PORT", "not a number") from None
+        port = numbers.whole(env.get("LISTEN_PORT", "8090"), 1, 65535)
+    except ValueError as error:
+        raise ConfigurationError("LISTEN_PORT", str(error)) from None
     stages = {
         name[len("HOST_STAGE_") : -len("_TIMEOUT")]: _duration(name, value)
         for name, value in env.items()
@@ -154,7 +156,7 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
         host_installing=seconds("HOST_INSTALLING_TIMEOUT", 1200),
         pending_user_action=seconds("PENDING_USER_ACTION_TIMEOUT", 3600),
         stage_timeouts=stages,
-        monitor_seconds=seconds("MONITOR_INTERVAL", 5),
+        monitor_seconds=seconds("MONITOR_INTERVAL", 5, 0.1),
         requests_per_second=max(1.0, seconds("REQUESTS_PER_SECOND", 1000)),
         page_access=_page_access(env),
     )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 
+from installer import numbers
 from installer.errors import ConfigError
 from installer.rendezvous import settings as service_settings
 from installer.rendezvous.settings import Settings
@@ -43,13 +44,14 @@ def listening(text: str) -> tuple[str, int]:
     host = host.removeprefix("[").removesuffix("]")
     try:
         address = ip_address(host)
-        number = int(port)
     except ValueError:
         raise ConfigError(f"--listen {text}: must be ADDRESS:PORT, such as 192.0.2.1:8090") from None
+    try:
+        number = numbers.whole(port, 1, 65535)
+    except ValueError as error:
+        raise ConfigError(f"--listen {text}: the port {error}") from None
     if address.is_unspecified:
         raise ConfigError(f"--listen {text}: must be the address that the hosts reach, it goes into their images")
-    if not 0 < number < 65536:
-        raise ConfigError(f"--listen {text}: {number} is not a port")
     return str(address), number
 
 

@@ -5,8 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import redirect_stderr
 from pathlib import Path
 
@@ -135,16 +133,3 @@ def test_a_copy_that_was_begun_for_wrong_inputs_goes(directory):  # noqa: F811
     before = set(os.listdir(directory))
     assert main(["agent", "create", "image", "--dir", str(directory)]) == EXIT_INSTALL_CONFIG
     assert set(os.listdir(directory)) - before == {".openshift_install.log"}
-
-
-def test_what_a_killed_command_left_goes(directory):  # noqa: F811
-    child = subprocess.Popen([sys.executable, "-c", "pass"])
-    child.wait()
-    left = directory / f".agent.iso.{child.pid}-0.partial"
-    others = directory / f".agent.iso.{os.getpid()}-0.partial"
-    for path in (left, others):
-        path.write_text("x")
-    (directory / "install-config.yaml").write_text("x: 1")
-    assert main(["agent", "create", "image", "--dir", str(directory)]) == EXIT_INSTALL_CONFIG
-    assert not left.exists()
-    assert others.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from installer.errors import RestError
+from installer.partial import hidden
 from installer.redact import Redactor
 from installer.waitfor.kubeconfig import write_private
 from installer.waitfor.rest import RestClient
@@ -48,7 +50,8 @@ class Evidence:
 
     def archive(self, rest: RestClient, cluster_id: str) -> None:
         """Downloads the cluster's log archive and unpacks it beside; a failure is told as a warning."""
-        packed = part = self.folder / f"{ARCHIVE}.part"
+        # Several commands may wait for one cluster at once: each has a name of its own for what is not whole yet.
+        packed = part = hidden(self.folder / ARCHIVE)
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             size = rest.download_logs(cluster_id, part)
@@ -94,17 +97,28 @@ def _copy(redactor: Redactor, source: IO[bytes], target: IO[bytes]) -> None:
 
 
 def unpack(packed: Path, target: Path, redactor: Redactor | None = None) -> Sequence[str]:
-    """Unpacks plain files and folders of a tar, packed or not, into a fresh ``target``; gives the names left out.
+    """Unpacks plain files and folders of a tar, packed or not, into a new ``target``; gives the names left out.
 
-    Secrets in files that are not packed themselves are taken out.
+    What was at ``target`` before goes when all is unpacked. Secrets in files that are not packed themselves are taken
+    out.
 
     Links, devices, absolute paths and paths with `..` are left out. Raises tarfile.TarError, EOFError or OSError for
     a damaged archive, ValueError past 4 GiB.
     """
-    if target.exists():
-        shutil.rmtree(target)
-    target.mkdir(mode=0o700, parents=True)
-    redactor = redactor or Redactor()
+    fresh, old = hidden(target), hidden(target)
+    fresh.mkdir(mode=0o700, parents=True)
+    try:
+        skipped = _unpack(packed, fresh, redactor or Redactor())
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(old)
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+    return skipped
+
+
+def _unpack(packed: Path, target: Path, redactor: Redactor) -> list[str]:
     skipped: list[str] = []
     total = 0
     with tarfile.open(packed, "r:*") as archive:

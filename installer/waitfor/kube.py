@@ -41,13 +41,15 @@ class Kube:
     def _client(self) -> Any:
         if self._api is None:
             # Imported late: this client takes a second to load, and a first look at the service needs none of it.
-            import yaml
             from kubernetes import client, config
+
+            from installer.config.document import YamlError, load
 
             configuration = client.Configuration()
             try:
+                load(self._path.read_bytes())  # the client reads it again, but without limits
                 config.load_kube_config(config_file=str(self._path), client_configuration=configuration)
-            except (config.ConfigException, OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+            except (config.ConfigException, OSError, ValueError, KeyError, TypeError, YamlError) as error:
                 raise StateError(f"cannot use {self._path}: {error}") from error
             # The caller's loop tries again; the client's own retries would only make each evaluation longer.
             configuration.retries = False

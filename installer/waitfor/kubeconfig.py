@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
-import os
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from installer.dirlock import locked
 from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError
+from installer.partial import write_whole
 
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----")
 
@@ -42,43 +41,39 @@ def check(pem: str) -> None:
 
 def with_router_ca(text: str, router: str) -> str:
     """The kubeconfig ``text`` with ``router`` merged into the CA of each cluster. Raises StateError."""
-    import yaml
+    from installer.config.document import YamlError, dump, load
 
     try:
-        document: Any = yaml.safe_load(text)
+        document: Any = load(text)
         for entry in document["clusters"]:
             cluster = entry["cluster"]
             encoded = "".join(str(cluster.get("certificate-authority-data") or "").split())
             current = base64.b64decode(encoded, validate=True).decode()
             cluster["certificate-authority-data"] = base64.b64encode(merge(router, current).encode()).decode()
-    except (yaml.YAMLError, TypeError, KeyError, AttributeError, UnicodeDecodeError, binascii.Error) as error:
+    except (YamlError, TypeError, KeyError, AttributeError, UnicodeDecodeError, binascii.Error) as error:
         raise StateError(f"the kubeconfig cannot be read: {type(error).__name__}: {error}") from error
-    return str(yaml.safe_dump(document, sort_keys=False, width=2**20))
+    return dump(document)
 
 
 def write_private(path: Path, text: str) -> None:
     """Replaces ``path`` in one step with mode 0600: a reader sees the old or the new text, never a part."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
+    write_whole(path, text.encode())
 
 
-def add_router_ca(path: Path, router: str) -> bool:
-    """Merges ``router`` into the file; gives whether it changed. Raises WaitError for a bad bundle, StateError."""
+def add_router_ca(path: Path, router: str, patience: float = 60.0) -> bool:
+    """Merges ``router`` into the file; gives whether it changed. Raises WaitError for a bad bundle, StateError.
+
+    ``path`` is auth/kubeconfig of an asset directory. Who writes there is waited for, for ``patience`` seconds.
+    """
     check(router)
-    try:
-        old = path.read_text(encoding="utf-8")
-        new = with_router_ca(old, router)
-        if new != old:
-            write_private(path, new)
-    except OSError as error:
-        raise StateError(f"cannot rewrite {path}: {error.strerror}") from error
+    with locked(path.parent.parent, patience):
+        try:
+            old = path.read_text(encoding="utf-8")
+            new = with_router_ca(old, router)
+            if new != old:
+                write_private(path, new)
+        except UnicodeDecodeError as error:
+            raise StateError(f"{path} is not UTF-8 text at byte {error.start}") from error
+        except OSError as error:
+            raise StateError(f"cannot rewrite {path}: {error.strerror}") from error
     return new != old

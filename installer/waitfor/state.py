@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from installer import jsontext
 from installer.errors import StateError
 
 STATE_FILE = ".openshift_install_state.json"
@@ -92,7 +92,7 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
     directory = directory.absolute()
     text = _read(directory / STATE_FILE, "the state of `agent create image` in")
     try:
-        document = json.loads(text)
+        document = jsontext.loads(text)
     except ValueError as error:
         raise StateError(f"{directory / STATE_FILE} is not JSON: {error}") from error
     part = document.get(STATE_KEY) if isinstance(document, dict) else None

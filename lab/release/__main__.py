@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from lab.numbers import real_type
 from lab.release.build import Release, build_release, latest_release
 from lab.release.errors import ReleaseError
 from lab.release.images import machine_os
@@ -18,6 +19,8 @@ from lab.release.kubernetes import build_kubernetes
 from lab.release.prune import prune
 from lab.release.store import Store, default_cache
 from lab.release.verify import verify_images
+
+HOURS = real_type(1, 24 * 3650, "hours")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -32,7 +35,12 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("path", help="print the registry storage directory of the release built last")
     commands.add_parser("verify", help="start the built images' programs in a chroot; needs root")
     pruning = commands.add_parser("prune", help="remove stages, images and releases that were not used for a while")
-    pruning.add_argument("--hours", type=float, default=48.0, help="age from which things go (default 48, least 1)")
+    pruning.add_argument(
+        "--hours",
+        type=HOURS,
+        default=48.0,
+        help="age from which things go (default 48, least 1)",
+    )
     commands.add_parser("show", help="list the release built last: tags, sizes, digests")
     return top
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from lab.release.cluster import yamltext
 from lab.release.cluster.errors import ConfigError
 
 #: OpenShift's defaults for fields that may be left out.
@@ -87,7 +88,7 @@ class InstallConfig:
 
     def redacted(self) -> str:
         """The whole file without secrets, as OpenShift stores it in the cluster; the machines' passwords go as well."""
-        document = yaml.safe_load(self.text)
+        document = yamltext.load(self.text)
         document["pullSecret"] = ""
         _blank(document.get("platform"))
         _blank(document.get("controlPlane"))
@@ -155,7 +156,7 @@ def _mirrors(reader: _Reader) -> tuple[Mirror, ...]:
 def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
     """Read an install-config. Raises ConfigError, naming the field."""
     try:
-        reader = _Reader(source, yaml.safe_load(text))
+        reader = _Reader(source, yamltext.load(text))
     except yaml.YAMLError as error:
         raise ConfigError(source, "", f"not YAML ({error})") from error
     platforms = list(reader.get("platform", dict, {"none": {}}))

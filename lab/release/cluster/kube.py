@@ -19,6 +19,7 @@ from typing import Any, Self
 import requests
 import yaml
 
+from lab.release.cluster import yamltext
 from lab.release.cluster.errors import ApiError, ConfigError, UnknownKind
 
 Object = dict[str, Any]
@@ -41,7 +42,7 @@ def split_kubeconfig(path: Path) -> tuple[str, str, str, str]:
     Raises ConfigError when a part is missing.
     """
     try:
-        document = yaml.safe_load(path.read_text())
+        document = yamltext.load(path.read_bytes())
         context = next(c["context"] for c in document["contexts"] if c["name"] == document["current-context"])
         cluster = next(c["cluster"] for c in document["clusters"] if c["name"] == context["cluster"])
         user = next(u["user"] for u in document["users"] if u["name"] == context["user"])
@@ -51,7 +52,7 @@ def split_kubeconfig(path: Path) -> tuple[str, str, str, str]:
             base64.b64decode(user["client-certificate-data"]).decode(),
             base64.b64decode(user["client-key-data"]).decode(),
         )
-    except (OSError, KeyError, TypeError, StopIteration, ValueError) as error:
+    except (OSError, KeyError, TypeError, StopIteration, ValueError, yaml.YAMLError) as error:
         raise ConfigError(str(path), "", f"not a usable kubeconfig ({type(error).__name__}: {error})") from error
 
 

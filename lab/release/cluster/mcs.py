@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from lab.release.cluster import machineconfig, negotiate
+from lab.release.cluster import machineconfig, negotiate, yamltext
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import Config
 from lab.release.cluster.kube import Kube
@@ -35,7 +35,7 @@ Source = Callable[[str], Config | None]
 
 def token_kubeconfig(template: str, token: str) -> str:
     """The bootstrap kubeconfig of a running cluster: user `kubelet`, by token (§3.2)."""
-    document = yaml.safe_load(template)
+    document = yamltext.load(template)
     cluster = {**document["clusters"][0], "name": "local"}
     return yaml.safe_dump(
         {

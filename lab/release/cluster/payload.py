@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from lab.release.cluster import yamltext
 from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
 from lab.release.cluster.kube import Object
 
@@ -108,7 +109,7 @@ def included(obj: Object, capabilities: Iterable[str] = CAPABILITIES) -> bool:
 def read_objects(text: str, source: str) -> list[Object]:
     """The objects of a YAML (or JSON) file; a List is unpacked. Raises ManifestError."""
     try:
-        documents = [d for d in yaml.safe_load_all(text) if d]
+        documents = [d for d in yamltext.load_all(text) if d]
     except yaml.YAMLError as error:
         raise ManifestError(f"{source}: not YAML ({error})") from error
     found: list[Object] = []

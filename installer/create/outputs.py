@@ -1,0 +1,134 @@
+"""What a command writes into the asset directory: made beside what is there, and put in place all at once, at the end.
+
+Whatever goes wrong before, a full disk or a signal, leaves the directory as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+from installer import signals
+from installer.errors import StateError
+from installer.partial import Partial, hidden, leftovers
+
+FOLDERS = ("", "auth", "tls", "cluster-manifests", "mirror")
+_FOLDER_MODE = 0o750
+
+
+class Outputs:
+    """New files and folders of one directory. A context: what was not put in place when it ends is removed."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files: list[Partial] = []
+        self._folders: list[tuple[Path, Path]] = []
+        self._made: list[Path] = []
+        self._gone: set[str] = set()
+        self._done = False
+
+    def __enter__(self) -> Outputs:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for partial in self._files:
+            partial.discard()
+        for new, _ in self._folders:
+            shutil.rmtree(new, ignore_errors=True)
+        if not self._done:
+            for folder in reversed(self._made):
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+    def put(self, name: str, data: bytes, mode: int = 0o600) -> None:
+        """A file by its path below the directory, for its owner only unless `mode` says otherwise; StateError."""
+        path = self._directory / name
+        try:
+            if not path.parent.is_dir():
+                path.parent.mkdir(mode=_FOLDER_MODE)
+                self._made.append(path.parent)
+            partial = Partial(path, mode)
+            self._files.append(partial)
+            partial.write(data)
+            partial.close()
+        except OSError as error:
+            raise StateError(f"failed to write {path}: {error.strerror or error}") from error
+
+    def take(self, partial: Partial) -> None:
+        """A file that was written already."""
+        self._files.append(partial)
+
+    def folder(self, name: str) -> Path:
+        """A new empty folder, to be filled, that will stand in the place of `name` and all that is in there."""
+        path = self._directory / name
+        new = hidden(path)
+        try:
+            if path.exists() and not path.is_dir():
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            new.mkdir(mode=_FOLDER_MODE)
+        except OSError as error:
+            raise StateError(f"failed to write {path}: {error.strerror or error}") from error
+        self._folders.append((new, path))
+        return new
+
+    def remove(self, *names: str) -> None:
+        """Files that go once all others are in place, and the folders that are empty then."""
+        self._gone.update(names)
+
+    def commit(self) -> None:
+        """Put everything in place, in the order given; a signal waits. Raises StateError."""
+        with signals.held():
+            path = self._directory
+            try:
+                for partial in self._files:
+                    path = partial.dest
+                    partial.commit()
+                for new, path in self._folders:
+                    _exchange(new, path)
+                self._done = True
+                path = self._directory
+                # Inputs go when what was made of them is sure to stay.
+                _sync(path)
+                self._remove()
+            except OSError as error:
+                raise StateError(f"failed to write {path}: {error.strerror or error}") from error
+
+    def _remove(self) -> None:
+        written = {partial.dest for partial in self._files}
+        gone = [path for name in self._gone if (path := self._directory / name) not in written]
+        for path in gone:
+            path.unlink(missing_ok=True)
+        for folder in {path.parent for path in gone} - {self._directory}:
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def _exchange(new: Path, path: Path) -> None:
+    old = hidden(path)
+    if path.is_dir():
+        path.rename(old)
+    new.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system does that for directories
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sweep(directory: Path) -> None:
+    """Remove what commands that were killed have left; for who has the directory for itself."""
+    for folder in FOLDERS:
+        for path in leftovers(directory / folder):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
