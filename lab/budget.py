@@ -19,6 +19,7 @@ import msgspec
 
 from lab.errors import BudgetError
 from lab.processes import alive
+from lab.topology import Topology
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +33,8 @@ GUEST_OVERHEAD_MIB = 384
 VCPUS_PER_CPU = 2
 # Disks are sparse: this is what an installed machine of the lab release has written, with room to spare.
 GUEST_DISK_GIB = 3
+# Likewise one that holds somebody's data (lab.disks).
+FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
 _REPEAT_SECONDS = 60.0
 
@@ -89,10 +92,18 @@ def capacity(labs: Path) -> Amount:
     )
 
 
-def need(guests: int, memory_mib: int, vcpu: int) -> Amount:
-    """What a lab takes of that many guests, with that much memory and that many vCPUs in all."""
+def need(guests: int, memory_mib: int, vcpu: int, full_disks: int = 0) -> Amount:
+    """What a lab takes of that many guests, with that much memory and that many vCPUs in all, and that many disks which
+    are full of data before."""
     memory = LAB_OVERHEAD_MIB + guests * GUEST_OVERHEAD_MIB + memory_mib
-    return Amount(memory, vcpu, guests * GUEST_DISK_GIB)
+    return Amount(memory, vcpu, guests * GUEST_DISK_GIB + full_disks * FULL_DISK_GIB)
+
+
+def need_of(topology: Topology) -> Amount:
+    """What a lab of that topology takes."""
+    nodes = topology.nodes
+    full = sum(disk.holds == "data" for node in nodes for disk in node.disks)
+    return need(len(nodes), topology.memory_mib, sum(node.vcpu for node in nodes), full)
 
 
 class Ledger:

@@ -127,8 +127,7 @@ class Lab(AbstractContextManager["Lab"]):
             log.warning("%s", line)
         preflight.check(self.topology, labs_dir(), self.id)
         ledger = _ledger()
-        nodes = self.topology.nodes
-        need = budget.need(len(nodes), self.topology.memory_mib, sum(node.vcpu for node in nodes))
+        need = budget.need_of(self.topology)
         with self.phase("wait for the machine"):
             ledger.take(self.id, need, me(), self._wait_for_memory)
         self.artifacts.mkdir(parents=True, exist_ok=True)

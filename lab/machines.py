@@ -14,7 +14,7 @@ from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
 from drivers.redfish import Service
-from lab import domain, kvm
+from lab import disks, domain, kvm
 from lab.errors import NodeUnreachableError, UnknownNodeError
 from lab.layout import Layout
 from lab.namespaces import enter_argv
@@ -37,9 +37,9 @@ def define(hypervisor: Hypervisor, layout: Layout) -> dict[str, str]:
     hypervisor.define_pool(domain.pool_xml(layout.pool))
     verdict = kvm.probe()
     log.info("guests run with %s: %s", "KVM" if verdict.usable else "TCG", verdict.reason)
+    disks.make_all(layout)
     machines = {}
     for node in layout.topology.nodes:
-        domain.make_disk(layout.disk(node), node.disk_gib)
         machines[node.name] = hypervisor.define_machine(domain.domain_xml(node, layout, kvm=verdict.usable)).uuid
     return machines
 

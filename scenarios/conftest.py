@@ -76,8 +76,7 @@ class _Aloud(logging.Handler):
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """With -n auto, as many workers as single-node labs have room: those that do not fit wait for the ledger."""
-    small = shapes.sno()
-    one = budget.need(1, small.memory_mib, small.nodes[0].vcpu)
+    one = budget.need_of(shapes.sno())
     room = budget.capacity(labs_dir())
     return max(1, min(room.mib // one.mib, room.vcpu // one.vcpu))
 
