@@ -53,12 +53,15 @@ def connect(
     layout: Layout,
     init: int,
     serve: Callable[[Path], str],
+    check: Callable[[], None],
 ) -> Node:
-    """A defined machine, ready to be driven. `init` is the first process of the lab's namespaces."""
+    """A defined machine, ready to be driven. `init` is the first process of the lab's namespaces; `check` raises when
+    the lab itself has failed."""
     machine = hypervisor.machine(spec.name)
     system = bmc.system(uuid, spec.name)
 
     def why_silent() -> str | None:
+        check()
         return "the machine is off" if machine.state() is PowerState.OFF else None
 
     return Node(

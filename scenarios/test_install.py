@@ -7,6 +7,7 @@ import time
 import pytest
 
 from lab import disks
+from lab.cleanup import afterwards
 from lab.waiting import wait_until
 from scenarios.cluster import Installation
 from scenarios.ids import COMPACT, HA, SNO
@@ -171,12 +172,10 @@ def test_an_operator_reports_what_it_really_sees(installation: Installation):
         return str(next(c["status"] for c in operator["status"]["conditions"] if c["type"] == "Available"))
 
     host.check_output("sudo mv %s /root/router.off", manifest)
-    try:
+    with afterwards(("put the router back", lambda: host.check_output("sudo mv /root/router.off %s", manifest))):
         wait_until(
             lambda: available() == "False", 180, "ClusterOperator ingress to notice that the router is gone", available
         )
-    finally:
-        host.check_output("sudo mv /root/router.off %s", manifest)
     wait_until(lambda: available() == "True", 240, "ClusterOperator ingress to see the router again", available)
 
 

@@ -244,12 +244,10 @@ def _compressor(blob: Path, compression: Compression) -> Iterator[BinaryIO]:
             argv = [progress.need("zstd", "zstd"), "-q", "-9", "-T1", "-c"]
             child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out)
             assert child.stdin is not None
-            try:
+            # Leaving the block closes the pipe and waits, whatever went wrong in between.
+            with child:
                 yield cast(BinaryIO, child.stdin)
-            finally:
-                child.stdin.close()
-                code = child.wait()
-            if code:
+            if code := child.returncode:
                 raise RecipeMismatch(f"zstd ended with exit code {code} while writing {blob}")
         else:
             level = 0 if compression is Compression.STORED else 6
