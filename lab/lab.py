@@ -272,6 +272,10 @@ class Lab(AbstractContextManager["Lab"]):
             ("leave the lab's namespaces", self._leave_namespaces),
         )
 
+    def _hang_up(self) -> None:
+        """Leave the lab to itself: nothing of this process is in it any more."""
+        finish(*self._hanging_up())
+
     def _stopping(self) -> tuple[Step, ...]:
         """What ends a lab; each step by itself, and none does anything twice."""
         return (
