@@ -176,8 +176,9 @@ def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log:
         yield Page(process, to, back)
     finally:
         # It ends when nobody is at the other end of the pipe, also behind a prefix that passes no signals on.
-        os.close(to)
-        os.close(back)
+        for end in (to, back):
+            with contextlib.suppress(OSError):
+                os.close(end)
         try:
             process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:

@@ -53,7 +53,7 @@ def _store(source: Any, target: Path, size: int) -> None:
                 raise OSError(f"{got} of {size} bytes came")
             os.replace(part.name, target)
         except BaseException:
-            os.unlink(part.name)
+            Path(part.name).unlink(missing_ok=True)
             raise
 
 

@@ -1,12 +1,16 @@
 """What the machine has, shared by all labs on it: a ledger of memory, vCPUs and disk under flock.
 
-Each entry belongs to a live process (pid and start time); those of dead ones are dropped by whoever looks next. A lab
-that asks for more than there will ever be fails at once; one that must wait says so and waits its turn.
+Each entry belongs to a live process (pid, start time, boot); those of dead ones are dropped by whoever looks next. A
+lab that asks for more than there will ever be fails at once; one that must wait says so and waits its turn.
+
+The file belongs to all checkouts on the machine. What another version has put into it is kept as it is: entries that
+cannot be read hold nothing that could be counted, but they are not ours to drop, nor are fields unknown here.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import shutil
@@ -14,12 +18,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from lab.cleanup import finish
 from lab.errors import BudgetError, LabError
 from lab.numbers import MEMORY_MIB, whole
-from lab.processes import alive
+from lab.processes import alive, boot_id
+from lab.topology import Topology
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +40,8 @@ GUEST_OVERHEAD_MIB = 384
 VCPUS_PER_CPU = 2
 # Disks are sparse: this is what an installed machine of the lab release has written, with room to spare.
 GUEST_DISK_GIB = 3
+# Likewise one that holds somebody's data (lab.disks).
+FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
 _REPEAT_SECONDS = 60.0
 
@@ -69,6 +78,12 @@ class Entry(msgspec.Struct, frozen=True):
     vcpu: int = 0
     disk_gib: int = 0
     waiting: bool = False
+    boot: str = ""
+
+    @property
+    def lives(self) -> bool:
+        """Whether the process that it belongs to does."""
+        return self.boot in ("", boot_id()) and alive(self.pid, self.started)
 
     @property
     def amount(self) -> Amount:
@@ -99,10 +114,26 @@ def _given(name: str, most: int, otherwise: int) -> int:
         raise LabError(f"{name}: {error}") from None
 
 
-def need(guests: int, memory_mib: int, vcpu: int) -> Amount:
-    """What a lab takes of that many guests, with that much memory and that many vCPUs in all."""
+def need(guests: int, memory_mib: int, vcpu: int, full_disks: int = 0) -> Amount:
+    """What a lab takes of that many guests, with that much memory and that many vCPUs in all, and that many disks which
+    are full of data before."""
     memory = LAB_OVERHEAD_MIB + guests * GUEST_OVERHEAD_MIB + memory_mib
-    return Amount(memory, vcpu, guests * GUEST_DISK_GIB)
+    return Amount(memory, vcpu, guests * GUEST_DISK_GIB + full_disks * FULL_DISK_GIB)
+
+
+def need_of(topology: Topology) -> Amount:
+    """What a lab of that topology takes."""
+    nodes = topology.nodes
+    full = sum(disk.holds == "data" for node in nodes for disk in node.disks)
+    return need(len(nodes), topology.memory_mib, sum(node.vcpu for node in nodes), full)
+
+
+def _entry(raw: Any) -> Entry | None:
+    """An entry of the file; None when this version cannot read it."""
+    try:
+        return msgspec.convert(raw, Entry)
+    except msgspec.ValidationError:
+        return None
 
 
 class Ledger:
@@ -110,30 +141,64 @@ class Ledger:
 
     def __init__(self, path: Path, capacity: Amount) -> None:
         self._path = path
+        self._foreign = 0
         self.capacity = capacity
 
     @contextmanager
     def _open(self) -> Iterator[list[Entry]]:
-        """The live entries, written back at the end. The lock goes with the descriptor: nobody can leave it behind."""
+        """The live entries, written back at the end. The lock goes with the descriptor: nobody can leave it behind.
+
+        Raises BudgetError when the file is another version's throughout.
+        """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                found = msgspec.json.decode(file.read() or b"[]", type=list[Entry])
-            except msgspec.DecodeError:
-                log.warning("%s is damaged; starting it anew", self._path)
-                found = []
-            entries = [entry for entry in found if alive(entry.pid, entry.started)]
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            kept = self._read(fd)
+            known = {id(raw): entry for raw in kept if (entry := _entry(raw)) is not None}
+            entries = [entry for entry in known.values() if entry.lives]
+            foreign = [raw for raw in kept if id(raw) not in known]
+            self._foreign = len(foreign)
             yield entries
-            file.seek(0)
-            file.truncate()
-            file.write(msgspec.json.encode(entries))
-            file.flush()
+            # What was not changed is written as it was, with all that it says.
+            same = {entry: raw for raw in kept if (entry := known.get(id(raw))) is not None}
+            text = json.dumps([*foreign, *(same.get(e) or msgspec.to_builtins(e) for e in entries)]).encode()
+            # Over the old text first: whoever is killed before the file is cut leaves a whole list, and a rest of the
+            # old one behind it.
+            os.pwrite(fd, text, 0)
+            os.ftruncate(fd, len(text))
+        finally:
+            os.close(fd)
+
+    def _read(self, fd: int) -> list[Any]:
+        """The list in the file; an empty one, with the damaged file put aside, when there is none."""
+        data = os.pread(fd, os.fstat(fd).st_size, 0)
+        if not data.strip():
+            return []
+        try:
+            found, _ = json.JSONDecoder().raw_decode(data.decode())
+        except ValueError as error:
+            aside = self._path.with_name(f"{self._path.name}.damaged")
+            aside.write_bytes(data)
+            log.warning("%s is damaged (%s): put aside as %s and started anew", self._path, error, aside.name)
+            return []
+        if not isinstance(found, list):
+            raise BudgetError(
+                f"{self._path} is another version's ledger: wait for its labs to end, or say what labs may use of the "
+                "machine in a ledger of your own, with NODE0_BUDGET=FILE and NODE0_BUDGET_MIB=N",
+                wanted_mib=0,
+                capacity_mib=self.capacity.mib,
+            )
+        return found
 
     def entries(self) -> list[Entry]:
         """Who holds what now, and who waits for what, the longest first."""
         with self._open() as entries:
             return list(entries)
+
+    def foreign(self) -> int:
+        """How many entries this version cannot read."""
+        with self._open():
+            return self._foreign
 
     def free(self, entries: list[Entry]) -> Amount:
         """What these entries leave."""
@@ -151,7 +216,7 @@ class Ledger:
             ahead = queue[: queue.index(lab)] if lab in queue else queue
             fits_ahead = any(not e.amount.short(free) for e in others if e.lab in ahead)
             waits = bool(wanted.short(free)) or fits_ahead
-            entry = Entry(lab, wanted.mib, *owner, wanted.vcpu, wanted.disk_gib, waiting=waits)
+            entry = Entry(lab, wanted.mib, *owner, wanted.vcpu, wanted.disk_gib, waits, boot_id())
             if waits and lab in queue:
                 return others
             entries[:] = [*others, entry]
@@ -190,15 +255,16 @@ class Ledger:
                     log.warning("%s", line)
                     said = now
                 time.sleep(_POLL_SECONDS)
-        except BaseException:
-            self.give_back(lab)
+        except BaseException as error:
+            finish(("take the lab out of the ledger", lambda: self.give_back(lab)), cause=error)
             raise
 
     def hand_over(self, lab: str, owner: tuple[int, int]) -> None:
         """The entry of a lab belongs to another process from now on."""
         pid, started = owner
         with self._open() as entries:
-            entries[:] = [msgspec.structs.replace(e, pid=pid, started=started) if e.lab == lab else e for e in entries]
+            other = {"pid": pid, "started": started, "boot": boot_id()}
+            entries[:] = [msgspec.structs.replace(e, **other) if e.lab == lab else e for e in entries]
 
     def give_back(self, lab: str) -> None:
         """Drop the entry of a lab."""

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
-from lab import budget, deploy_command, records, topology
+from lab import budget, deploy_command, records, topology, watch
+from lab.cleanup import finish
 from lab.errors import LabError, PreflightError, UnknownLabError
 from lab.lab import HasStorage, Lab
 from lab.namespaces import enter_argv
@@ -112,6 +113,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (LabError, DriverError, OSError) as error:
         if not (isinstance(error, BrokenPipeError) and _reader_is_gone()):
             print(f"node0-lab: {error}", file=sys.stderr)
+            for note in getattr(error, "__notes__", ()):
+                print(f"node0-lab: besides, {note}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -169,8 +172,9 @@ def _up(arguments: argparse.Namespace) -> int:
         for node in lab.nodes.values():
             if arguments.iso is not None:
                 node.boot_image(arguments.iso)
-    except BaseException:
-        lab.stop()
+        lab.check()
+    except BaseException as error:
+        finish(("end the lab", lab.stop), cause=error)
         raise
     print(f"lab {lab.id} is up after {time.monotonic() - begin:.1f} s")
     describe(records.read(lab.id))
@@ -183,7 +187,12 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _ls(_arguments: argparse.Namespace) -> int:
-    running = [r for r in records.all_labs() if r.runs]
+    labs = records.look()
+    for found in labs:
+        if found.line:
+            print(f"{found.id}  {found.line}")
+        _tell_what_ended(found)
+    running = [f.record for f in labs if f.state is records.State.RUNS and f.record is not None]
     for record in running:
         age = int(time.time() - record.created)
         owner = "kept" if record.kept or not alive(*record.owner) else f"pid {record.owner[0]}"
@@ -191,11 +200,23 @@ def _ls(_arguments: argparse.Namespace) -> int:
         describe(record)
     ledger = budget.Ledger(budget_file(), budget.capacity(labs_dir()))
     entries = ledger.entries()
+    if count := ledger.foreign():
+        print(f"{count} entry(ies) of {budget_file()} are another version's, and are not counted")
     for entry in entries:
         if entry.waiting:
             print(f"{entry.lab}  waits for {entry.amount} (pid {entry.pid})")
-    print(f"{len(running)} lab(s); free: {ledger.free(entries)}")
+    print(f"{sum(f.state is records.State.RUNS for f in labs)} lab(s); free: {ledger.free(entries)}")
     return 0
+
+
+def _tell_what_ended(found: records.Found) -> None:
+    """The daemons of a lab that have ended by themselves, on the terminal."""
+    ended = watch.noted(found.root)
+    if ended and found.state is records.State.ENDED:
+        print(f"{found.id}  has ended without being asked to; `node0-lab gc` removes its remains")
+    for one in ended:
+        last = one.tail.splitlines()[-1:] or ["it has logged nothing"]
+        print(f"{found.id}  FAILED: {watch.described(one)}: {last[0]}")
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
@@ -254,17 +275,21 @@ def _collect(arguments: argparse.Namespace) -> int:
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    chosen = [r for r in records.all_labs() if r.runs] if arguments.all else [_chosen(arguments.lab)]
-    for record in chosen:
+    # Of whatever version: to end one takes no more than every version has.
+    running = [found.id for found in records.look() if found.state is records.State.RUNS]
+    chosen = running if arguments.all else [arguments.lab or _chosen(None).id]
+    for lab_id in chosen:
         begin = time.monotonic()
-        records.end(record, _DOWN_SECONDS)
-        print(f"lab {record.id} is down after {time.monotonic() - begin:.1f} s")
+        records.end(lab_id, _DOWN_SECONDS)
+        print(f"lab {lab_id} is down after {time.monotonic() - begin:.1f} s")
     return 0
 
 
 def _gc(_arguments: argparse.Namespace) -> int:
+    for found in records.look():
+        _tell_what_ended(found)
     lines = records.reap()
-    for line in lines:
+    for line in (*lines, *records.unclear()):
         print(line)
     print(f"{len(lines)} dead lab(s) removed")
     return 0

@@ -86,6 +86,11 @@ def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
     }
 
 
+def root_device_hints(node: NodeSpec) -> dict[str, Any]:
+    """How the node's disk to install on is told: by its name where it is the only one, else by its serial number."""
+    return {"serialNumber": node.serial(node.root_index)} if node.disks else {"deviceName": node.root_device}
+
+
 def agent_config(topology: Topology) -> dict[str, Any]:
     """agent-config.yaml of the topology: a host an entry, found by its MAC address."""
     hosts = []
@@ -94,7 +99,7 @@ def agent_config(topology: Topology) -> dict[str, Any]:
             "hostname": node.name,
             "role": node.role,
             "interfaces": [{"name": NIC, "macAddress": node.mac}],
-            "rootDeviceHints": {"deviceName": "/dev/vda"},
+            "rootDeviceHints": root_device_hints(node),
         }
         if topology.addressing == "static":
             host["networkConfig"] = nmstate(topology, node)

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from lab import records
+from lab.cleanup import afterwards
 from lab.deploy import Deployment, default_installer, read
 from lab.derive import derive
 from lab.lab import Lab
@@ -64,18 +65,23 @@ def run(arguments: argparse.Namespace) -> int:
         work = Deployment(lab, installer, release.pullspec)
         describe(records.read(lab.id))
         done = False
-        try:
+
+        def keep() -> None:
+            if arguments.lab_keep == "always" or (arguments.lab_keep == "on-failure" and not done):
+                lab.keep()
+                _tell_how_to_go_on(work, installed=done and work.kubeconfig.exists())
+
+        with afterwards(
+            ("collect the evidence", lab.collect),
+            ("keep the lab", keep),
+            ("say where the evidence is", lambda: print(f"evidence   {lab.artifacts}")),
+        ):
             work.prepare(arguments.directory, adapt=arguments.iso is None)
             work.boot(arguments.iso or work.create_image())
             if work.kubeconfig.exists():
                 work.wait()
+            lab.check()
             done = True
-        finally:
-            lab.collect()
-            if arguments.lab_keep == "always" or (arguments.lab_keep == "on-failure" and not done):
-                lab.keep()
-                _tell_how_to_go_on(work, installed=done and work.kubeconfig.exists())
-            print(f"evidence   {lab.artifacts}")
     return 0
 
 

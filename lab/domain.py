@@ -44,8 +44,9 @@ def pool_xml(folder: Path) -> str:
 def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     """The domain of a node, with a new UUID.
 
-    The disk stands first in the boot order; a CD inserted by the BMC comes after it (lab.bmc): an empty disk falls
-    through to the CD, an installed one wins (reference/lab.md §3.4).
+    The disk to install on stands first in the boot order, wherever it stands among the disks, which firmware leaves
+    alone otherwise; a CD inserted by the BMC comes after it (lab.bmc): an empty disk falls through to the CD, an
+    installed one wins (reference/lab.md §3.4).
     """
     identity = str(uuid.uuid4())
     root = Element("domain", type="kvm" if kvm else "qemu")
@@ -94,13 +95,15 @@ def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
 
 
 def _devices(devices: Element, node: NodeSpec, layout: Layout) -> None:
-    disk = SubElement(devices, "disk", type="file", device="disk")
-    # The disk's life is the lab's: flushes need not reach the machine's own disk, and etcd is glad of it.
-    SubElement(disk, "driver", name="qemu", type="raw", cache="unsafe", discard="unmap", io="threads")
-    SubElement(disk, "source", file=str(layout.disk(node)))
-    SubElement(disk, "target", dev="vda", bus="virtio")
-    SubElement(disk, "serial").text = f"{node.name}-vda"
-    SubElement(disk, "boot", order="1")
+    for index, spec in enumerate(node.all_disks):
+        disk = SubElement(devices, "disk", type="file", device="disk")
+        # The disk's life is the lab's: flushes need not reach the machine's own disk, and etcd is glad of it.
+        SubElement(disk, "driver", name="qemu", type="raw", cache="unsafe", discard="unmap", io="threads")
+        SubElement(disk, "source", file=str(layout.disk(node, index)))
+        SubElement(disk, "target", dev=node.device(index), bus="virtio")
+        SubElement(disk, "serial").text = node.serial(index)
+        if spec.root:
+            SubElement(disk, "boot", order="1")
     SubElement(devices, "controller", type="sata", index="0")
     nic = SubElement(devices, "interface", type="network")
     SubElement(nic, "mac", address=node.mac)
@@ -114,9 +117,3 @@ def _devices(devices: Element, node: NodeSpec, layout: Layout) -> None:
     SubElement(rng, "backend", model="random").text = "/dev/urandom"
     SubElement(SubElement(devices, "video"), "model", type="vga")
     SubElement(devices, "memballoon", model="none")
-
-
-def make_disk(path: Path, gib: int) -> None:
-    """A sparse disk image."""
-    with path.open("xb") as disk:
-        disk.truncate(gib << 30)

@@ -1,11 +1,13 @@
 """Everything that can go wrong with a lab, as one tree.
 
-    LabError                  the lab, not what is tested in it, failed
+    LabError                  something about a lab, or in it, failed
+    ├── LabBrokenError        the lab itself failed: whatever was tested in it is void
+    │   ├── PreflightError    this machine cannot run a lab; lists every reason
+    │   ├── BudgetError       the machine's memory is spoken for, or too small for ever
+    │   ├── LabStartError     the supervisor or one of its services did not come up
+    │   ├── DaemonEndedError  one of its daemons, or all of it, ended while it was used
+    │   └── LabGoneError      the lab's supervisor is no longer there
     ├── TopologyError         a topology is malformed; names the file and the field
-    ├── PreflightError        this machine cannot run a lab; lists every reason
-    ├── BudgetError           the machine's memory is spoken for, or too small for ever
-    ├── LabStartError         the supervisor or one of its services did not come up
-    ├── LabGoneError          the lab's supervisor is no longer there
     ├── UnknownLabError       no lab of that name is recorded
     ├── UnknownNodeError      the topology has no node of that name
     ├── CommandTimeoutError   a command that ran inside the lab outlived its deadline
@@ -13,8 +15,8 @@
     └── WaitTimeout           what was waited for did not come; says what was last seen
         └── NodeUnreachableError  a node did not answer over SSH in time
 
-A failing *assertion* of a scenario is never a LabError: reports tell "what is tested is broken" from "the lab
-is broken" by this class (and by drivers.errors.DriverError).
+Reports tell "what is tested is broken" from "the lab is broken" by LabBrokenError: a scenario that meets one is void,
+neither passed nor failed.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ from collections.abc import Sequence
 
 
 class LabError(Exception):
-    """The lab failed."""
+    """Something about a lab, or in it, failed."""
+
+
+class LabBrokenError(LabError):
+    """The lab itself failed; nothing is said of what was tested in it."""
 
 
 class TopologyError(LabError):
@@ -36,7 +42,7 @@ class TopologyError(LabError):
         self.message = message
 
 
-class PreflightError(LabError):
+class PreflightError(LabBrokenError):
     """This machine cannot run a lab; `problems` has one line for each reason."""
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -44,7 +50,7 @@ class PreflightError(LabError):
         self.problems = tuple(problems)
 
 
-class BudgetError(LabError):
+class BudgetError(LabBrokenError):
     """The lab's memory cannot be had."""
 
     def __init__(self, message: str, *, wanted_mib: int, capacity_mib: int) -> None:
@@ -53,7 +59,7 @@ class BudgetError(LabError):
         self.capacity_mib = capacity_mib
 
 
-class LabStartError(LabError):
+class LabStartError(LabBrokenError):
     """A service of the lab did not come up."""
 
     def __init__(self, message: str, *, service: str = "", tail: str = "") -> None:
@@ -62,8 +68,18 @@ class LabStartError(LabError):
         self.tail = tail
 
 
-class LabGoneError(LabError):
+class LabGoneError(LabBrokenError):
     """The supervisor of this lab has ended."""
+
+
+class DaemonEndedError(LabBrokenError):
+    """Daemons of a lab ended, and nobody had stopped them; `ended` has a line for each, `tail` the first one's log."""
+
+    def __init__(self, lab: str, ended: Sequence[str], tail: str) -> None:
+        super().__init__(f"lab {lab} itself failed: {'; '.join(ended)}; its last lines:\n{tail or '(none)'}")
+        self.lab = lab
+        self.ended = tuple(ended)
+        self.tail = tail
 
 
 class UnknownLabError(LabError):

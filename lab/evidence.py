@@ -6,6 +6,7 @@ libvirt/NAME.{inactive,live}.xml, network.xml, qemu-NAME.log
 services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, supervisor
 nodes/NAME/*                journal, containers, addresses, disks: over SSH, when it answers
 phases.json                 phases with durations
+lab-failed.txt              what of the lab itself has ended, with its last lines: then the run is void
 missing.txt                 what could not be had, and why
 index.html                  all of it on one page (lab.report)
 """
@@ -13,13 +14,13 @@ index.html                  all of it on one page (lab.report)
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
-from lab import report
+from lab import report, watch
 from lab.errors import LabError
 from lab.redact import Redactor, redact
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.layout import Layout
     from lab.node import Node
+    from lab.plan import Ended
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +105,8 @@ class _Collector:
 
 
 def keep_logs(layout: Layout, target: Path) -> None:
-    """Copy what the lab's daemons have logged."""
+    """Copy what the lab's daemons have logged, and say which of them have ended."""
+    tell_failure(watch.noted(layout.root), target)
     sources = {"services": layout.log, "libvirt": layout.root / "libvirt/log/qemu"}
     for name, source in sources.items():
         (target / name).mkdir(parents=True, exist_ok=True)
@@ -114,6 +117,14 @@ def keep_logs(layout: Layout, target: Path) -> None:
         copy(leases, target / "services" / leases.name)
 
 
+def tell_failure(ended: Sequence[Ended], target: Path) -> None:
+    """Write down what of a lab itself has ended, where the report looks for it."""
+    if ended:
+        target.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{watch.described(e)}\n" + "".join(f"    {x}\n" for x in e.tail.splitlines()) for e in ended)
+        (target / report.LAB_FAILED).write_text(text)
+
+
 def _quoted(command: str) -> str:
     return "'" + command.replace("'", "'\\''") + "'"
 
@@ -121,6 +132,7 @@ def _quoted(command: str) -> str:
 def collect(lab: Lab, target: Path) -> list[str]:
     """Gather everything below `target`; returns what could not be had, one line each."""
     work = _Collector(lab, target)
+    work.attempt("what of the lab has ended", lambda: tell_failure(lab.ended(), target))
     work.attempt("logs of services", lambda: keep_logs(lab.layout, target))
     xml = work.folder("libvirt") / "network.xml"
     work.attempt("network XML", lambda: xml.write_text(lab.hypervisor.network_xml("lab")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -16,8 +17,8 @@ from typing import NoReturn
 
 import msgspec
 
-from lab import namespaces
-from lab.plan import Event, Plan, Ready, Reply, Request, Service
+from lab import namespaces, watch
+from lab.plan import Ended, Event, Plan, Ready, Reply, Request, Service
 
 _POLL_SECONDS = 0.02
 _BASE_ENV = {
@@ -38,7 +39,6 @@ class ServiceFailedError(Exception):
 
 def run(plan: Plan, status_fd: int) -> NoReturn:
     """Be the lab until killed. Reports one `up` or `failed` event on `status_fd` and closes it."""
-    code = 1
     try:
         namespaces.die_with_parent()
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -47,14 +47,22 @@ def run(plan: Plan, status_fd: int) -> NoReturn:
         seconds = lab.start_all()
         os.write(status_fd, msgspec.json.encode(Event("up", seconds=seconds)) + b"\n")
         os.close(status_fd)
+        status_fd = -1
         lab.serve()
     except ServiceFailedError as error:
-        event = Event("failed", message=str(error), service=error.service, tail=error.tail[-2000:])
-        os.write(status_fd, msgspec.json.encode(event) + b"\n")
+        _report(status_fd, Event("failed", message=str(error), service=error.service, tail=error.tail[-2000:]))
     except BaseException as error:
         print(f"init: {error!r}", file=sys.stderr, flush=True)
-        os.write(status_fd, msgspec.json.encode(Event("failed", message=repr(error)[:2000], service="init")) + b"\n")
-    os._exit(code)
+        _report(status_fd, Event("failed", message=repr(error)[:2000], service="init"))
+    finally:
+        # Whatever happens, this process must not go on as a second one of its parent.
+        os._exit(1)
+
+
+def _report(status_fd: int, event: Event) -> None:
+    """Tell the lab's owner, if somebody still listens: after `up` nobody does."""
+    with contextlib.suppress(OSError):
+        os.write(status_fd, msgspec.json.encode(event) + b"\n")
 
 
 def _isolate(plan: Plan) -> None:
@@ -156,16 +164,18 @@ class _Services:
             name = self._pids.pop(pid, None)
             if name is not None:
                 code = os.waitstatus_to_exitcode(status)
-                print(f"{time.strftime('%H:%M:%S')} {name} ended with {code}", file=sys.stderr, flush=True)
+                now = time.strftime("%H:%M:%S", time.gmtime())
+                print(f"{now} {name} ended with {code}", file=sys.stderr, flush=True)
+                # Whoever asks to stop one waits for it there: this one has ended by itself.
+                tail = watch.tail_of(self._logs / f"{name}.log")
+                watch.note(Path(self._plan.state), Ended(name, code, now, tail))
 
     def _expect_running(self, service: Service) -> None:
         if service.name not in self._pids.values():
             raise self._failure(service, f"{service.name} ended while it started")
 
     def _failure(self, service: Service, message: str) -> ServiceFailedError:
-        path = self._logs / f"{service.name}.log"
-        tail = "\n".join(path.read_text(errors="replace").splitlines()[-15:]) if path.exists() else ""
-        return ServiceFailedError(service.name, message, tail)
+        return ServiceFailedError(service.name, message, watch.tail_of(self._logs / f"{service.name}.log"))
 
     def serve(self) -> NoReturn:
         """Reap children and answer control.sock for ever."""

@@ -1,16 +1,19 @@
 """Whether this machine can run a guest with KVM: found out by running two.
 
 /dev/kvm may open, its version may be right and libvirt may list it, while every guest hangs at its first instruction
-(reference/feasibility.md). So a guest of eleven bytes is run: it writes a letter to QEMU's debug port and ends QEMU.
-A KVM that emulates the guest's kernel (kvm-pvm) passes that and stops at the firmware's first floating-point
-instruction, so UEFI's firmware is run next, until it speaks on the serial line. Both verdicts hold for this boot of
+(reference/feasibility.md), or run what is plain and stop at what firmware begins with (kvm-pvm emulates a guest outside
+of long mode, and knows no x87). So a guest of fourteen bytes is run: it resets the x87, writes a letter to QEMU's debug
+port and ends QEMU. Then UEFI's firmware is run until it speaks on the serial line. Both verdicts hold for this boot of
 the machine.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import selectors
+import shutil
 import subprocess
 import tempfile
 import time
@@ -31,8 +34,8 @@ FIRMWARE_SAYS = b"BdsDxe"
 # QEMU then pauses the guest and lives on.
 _INTERNAL_ERROR = b"KVM internal error"
 
-# At the reset vector, in real mode: mov al,'K'; out 0xe9,al; mov al,0x10; out 0xf4,al; hlt; jmp back to hlt
-_CODE = bytes.fromhex("b04be6e9b010e6f4f4ebfd")
+# At the reset vector, in real mode: wait; fninit; mov al,'K'; out 0xe9,al; mov al,0x10; out 0xf4,al; hlt; jmp to hlt
+_CODE = bytes.fromhex("9bdbe3b04be6e9b010e6f4f4ebfd")
 _RESET_OFFSET = 0xFFF0
 # isa-debug-exit: QEMU ends with (value << 1) | 1
 _EXIT_CODE = (0x10 << 1) | 1
@@ -63,7 +66,7 @@ def run_tiny_guest(accelerator: str, deadline: float = DEADLINE_SECONDS) -> Verd
         try:
             done = subprocess.run(argv, capture_output=True, timeout=deadline, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
-            return Verdict(False, f"a guest of eleven bytes did not end within {deadline:g} s")
+            return Verdict(False, f"a guest of fourteen bytes did not end within {deadline:g} s")
         except OSError as error:
             return Verdict(False, f"{QEMU}: {error.strerror}")
     if done.returncode == _EXIT_CODE and done.stdout == b"K":
@@ -110,20 +113,30 @@ def _look() -> Verdict:
     return run_firmware("kvm") if tiny.usable and OVMF_CODE.exists() else tiny
 
 
+def _asked() -> str:
+    """What a verdict is about besides the boot: the guests, this QEMU, and whether there is a KVM to ask."""
+    about: list[object] = [rom().hex(), FIRMWARE_SAYS.decode(), Path("/dev/kvm").exists()]
+    for file in (shutil.which(QEMU), OVMF_CODE):
+        if file is not None and Path(file).exists():
+            status = os.stat(file)
+            about += [str(file), status.st_size, status.st_mtime_ns]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:12]
+
+
 def probe() -> Verdict:
     """Whether KVM is usable; asked once a boot. NODE0_ACCEL=tcg or kvm overrules it."""
     forced = os.environ.get("NODE0_ACCEL")
     if forced:
         return Verdict(forced == "kvm", f"NODE0_ACCEL={forced}")
-    # The name tells which guests the verdict is by: one of an earlier version proves less.
-    cached = cache_dir() / f"kvm-firmware-{boot_id()}.json"
+    cached = cache_dir() / f"kvm-{boot_id()}-{_asked()}.json"
     try:
         return msgspec.json.decode(cached.read_bytes(), type=Verdict)
     except (OSError, msgspec.DecodeError):
         pass
     verdict = _look()
     for old in cache_dir().glob("kvm-*.json"):
-        old.unlink(missing_ok=True)
+        if boot_id() not in old.name:
+            old.unlink(missing_ok=True)
     fresh = cached.with_name(f"{cached.name}.{os.getpid()}")
     fresh.write_bytes(msgspec.json.encode(verdict))
     fresh.replace(cached)

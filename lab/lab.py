@@ -12,7 +12,6 @@ import itertools
 import logging
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +26,8 @@ import msgspec
 
 from drivers import redfish, ssh
 from drivers.libvirt import Hypervisor
-from lab import budget, control, evidence, preflight, records, services
+from lab import budget, control, evidence, preflight, records, services, watch
+from lab.cleanup import Step, afterwards, finish
 from lab.configs import Access
 from lab.errors import LabGoneError, LabStartError
 from lab.faults import Fault
@@ -36,7 +36,7 @@ from lab.machines import Nodes, connect, define
 from lab.namespaces import NamespaceThreads, enter_argv
 from lab.paths import budget_file, labs_dir, state_dir
 from lab.phases import Phases
-from lab.plan import Event
+from lab.plan import Ended, Event
 from lab.process import clean_environment, in_background, run_streaming
 from lab.processes import me, start_time
 from lab.topology import Topology
@@ -91,6 +91,9 @@ class Lab(AbstractContextManager["Lab"]):
         self._record: records.Record | None = None
         self._threads: NamespaceThreads | None = None
         self._hypervisor: Hypervisor | None = None
+        self._watch: watch.Watch | None = None
+        self._told: list[Ended] = []
+        self._alive = -1
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -101,17 +104,19 @@ class Lab(AbstractContextManager["Lab"]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._keep:
-            self._let_go()
-            self._hang_up()
+            finish(("let go of the supervisor", self._let_go), *self._hanging_up(), cause=error)
         else:
-            self.stop()
+            finish(*self._stopping(), cause=error)
 
     @classmethod
     def attach(cls, lab_id: str) -> Lab:
         """A lab that already runs, made by somebody else; ending this object does not end it."""
         record = records.read(lab_id)
         if not record.runs or record.supervisor is None:
-            raise LabGoneError(f"lab {lab_id} has ended; `node0-lab gc` removes its remains")
+            told = "; ".join(watch.described(ended) for ended in watch.noted(record.root))
+            raise LabGoneError(
+                f"lab {lab_id} has ended{f': {told}' if told else ''}; `node0-lab gc` removes its remains"
+            )
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
         lab.layout = Layout(record.root, record.topology)
@@ -123,28 +128,27 @@ class Lab(AbstractContextManager["Lab"]):
     def start(self) -> None:
         """Bring everything up but the machines' power. Raises PreflightError, BudgetError or LabStartError."""
         begin = time.monotonic()
-        for line in records.reap():
+        for line in (*records.reap(), *records.unclear()):
             log.warning("%s", line)
         preflight.check(self.topology, labs_dir(), self.id)
         ledger = _ledger()
-        nodes = self.topology.nodes
-        need = budget.need(len(nodes), self.topology.memory_mib, sum(node.vcpu for node in nodes))
+        need = budget.need_of(self.topology)
         with self.phase("wait for the machine"):
             ledger.take(self.id, need, me(), self._wait_for_memory)
-        self.artifacts.mkdir(parents=True, exist_ok=True)
-        with self.phase("lab up"):
-            try:
+        try:
+            self.artifacts.mkdir(parents=True, exist_ok=True)
+            with self.phase("lab up"):
                 self._start(ledger)
-            except BaseException:
-                evidence.keep_logs(self.layout, self.artifacts)
-                self.stop()
-                raise
+        except BaseException as error:
+            logs = ("keep its logs", lambda: evidence.keep_logs(self.layout, self.artifacts))
+            finish(logs, *self._stopping(), cause=error)
+            raise
         log.info("lab %s is up after %.1f s: %s", self.id, time.monotonic() - begin, self.layout.root)
 
     def _start(self, ledger: budget.Ledger) -> None:
         owner = me()
         record = records.Record(self.id, self.topology, owner, time.time(), str(self.artifacts), kept=self._keep)
-        records.create(record)
+        self._alive = records.create(record)
         self._record = record
         prepared = services.prepare(self.layout, self.id, None if self._keep else owner, self._storage)
         ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
@@ -165,15 +169,17 @@ class Lab(AbstractContextManager["Lab"]):
         reader, writer = os.pipe()
         with (self.layout.log / "supervisor.log").open("ab") as output:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "lab.supervisor", str(self.layout.root), str(writer)],
+                [sys.executable, "-m", "lab.supervisor", str(self.layout.root), str(writer), str(self._alive)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=(writer,),
+                pass_fds=(writer, self._alive),
                 start_new_session=True,
                 env=dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[1])},
             )
         os.close(writer)
+        # From now on it is the supervisor that the lab lives by.
+        self._drop_claim()
         init = 0
         # The services have deadlines of their own, and whoever fails closes the pipe.
         with os.fdopen(reader) as reports:
@@ -191,8 +197,12 @@ class Lab(AbstractContextManager["Lab"]):
         raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=said)
 
     def _connect(self, credentials: services.Credentials) -> None:
-        if self._record is None:
+        if self._record is None or self._record.supervisor is None:
             raise LabGoneError("the lab has not been started")
+        try:
+            self._watch = watch.Watch(self.id, self.layout.root, self._record.supervisor[0])
+        except ProcessLookupError as error:
+            raise LabGoneError(f"lab {self.id} has ended") from error
         self._threads = NamespaceThreads(self._record.init)
         self._hypervisor = Hypervisor(self.layout.libvirt_uri)
         self.credentials = credentials
@@ -214,6 +224,7 @@ class Lab(AbstractContextManager["Lab"]):
                 layout=self.layout,
                 init=self.init,
                 serve=self.serve,
+                check=self.check,
             )
 
     def keep(self) -> None:
@@ -233,32 +244,70 @@ class Lab(AbstractContextManager["Lab"]):
             self._supervisor.returncode = 0
             self._supervisor = None
 
+    def _drop_claim(self) -> None:
+        fd, self._alive = self._alive, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _look_no_more(self) -> None:
+        watching, self._watch = self._watch, None
+        if watching is not None:
+            self._told = watching.ended()
+            watching.close()
+
+    def _leave_libvirt(self) -> None:
+        hypervisor, self._hypervisor = self._hypervisor, None
+        if hypervisor is not None:
+            hypervisor.close()
+
+    def _leave_namespaces(self) -> None:
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close()
+
+    def _hanging_up(self) -> tuple[Step, ...]:
+        return (
+            ("end the watch", self._look_no_more),
+            ("leave libvirt", self._leave_libvirt),
+            ("leave the lab's namespaces", self._leave_namespaces),
+        )
+
     def _hang_up(self) -> None:
-        if self._hypervisor is not None:
-            self._hypervisor.close()
-            self._hypervisor = None
-        if self._threads is not None:
-            self._threads.close()
-            self._threads = None
+        """Leave the lab to itself: nothing of this process is in it any more."""
+        finish(*self._hanging_up())
+
+    def _stopping(self) -> tuple[Step, ...]:
+        """What ends a lab; each step by itself, and none does anything twice."""
+        return (
+            *self._hanging_up(),
+            ("end its supervisor", self._end_supervisor),
+            ("let go of its directory", self._drop_claim),
+            ("remove its files", self._remove_files),
+            ("give back what it held of the machine", lambda: _ledger().give_back(self.id)),
+        )
+
+    def _end_supervisor(self) -> None:
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is None:
+            return
+        supervisor.terminate()
+        try:
+            supervisor.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            # Its first process inside dies with it (PR_SET_PDEATHSIG), and everything else with that.
+            supervisor.kill()
+            supervisor.wait()
+
+    def _remove_files(self) -> None:
+        record, self._record = self._record, None
+        if record is not None:
+            records.remove(record.root)
 
     def stop(self) -> None:
         """End the lab: all its processes, namespaces and files. Does nothing when it has ended."""
         begin = time.monotonic()
-        self._hang_up()
-        if self._supervisor is not None:
-            self._supervisor.terminate()
-            try:
-                self._supervisor.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                # Its first process inside dies with it (PR_SET_PDEATHSIG), and everything else with that.
-                self._supervisor.kill()
-                self._supervisor.wait()
-            self._supervisor = None
-        if self._record is not None:
-            shutil.rmtree(self.layout.root, ignore_errors=True)
-            self._record = None
-            log.info("lab %s is down after %.1f s", self.id, time.monotonic() - begin)
-        _ledger().give_back(self.id)
+        finish(*self._stopping())
+        log.info("lab %s is down after %.1f s", self.id, time.monotonic() - begin)
 
     # -- what it offers --------------------------------------------------------------------------------------------
 
@@ -308,9 +357,11 @@ class Lab(AbstractContextManager["Lab"]):
         return control.Control(self.layout.root / "control.sock")
 
     def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """What `function(*args, **kwargs)` returns, run by a thread in the lab's network and mount namespaces."""
+        """What `function(*args, **kwargs)` returns, run by a thread in the lab's network and mount namespaces. Raises
+        DaemonEndedError when the lab itself has failed."""
         if self._threads is None:
             raise LabGoneError(f"lab {self.id} is not running")
+        self.check()
         return self._threads.call(function, *args, **kwargs)
 
     def run(
@@ -324,7 +375,8 @@ class Lab(AbstractContextManager["Lab"]):
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in the lab's namespaces for at most `timeout` seconds; any exit code is a result.
 
-        What it writes is streamed to ARTIFACTS/commands/<number>-<name>.log. Raises CommandTimeoutError.
+        What it writes is streamed to ARTIFACTS/commands/<number>-<name>.log. Raises CommandTimeoutError, and, while it
+        runs or when it ends, DaemonEndedError when the lab itself has failed.
         """
         return run_streaming(
             enter_argv(self.init, list(argv), cwd=str((cwd or Path.cwd()).absolute())),
@@ -332,6 +384,7 @@ class Lab(AbstractContextManager["Lab"]):
             timeout=timeout,
             env=clean_environment(env),
             shown=argv,
+            check=self.check,
         )
 
     @contextmanager
@@ -378,10 +431,18 @@ class Lab(AbstractContextManager["Lab"]):
         """The fault lasts as long as the block; a phase of its own."""
         with self.phase(f"fault {fault}"):
             fault.begin(self)
-            try:
+            with afterwards((f"end the fault {fault}", lambda: fault.end(self))):
                 yield
-            finally:
-                fault.end(self)
+
+    def ended(self) -> list[Ended]:
+        """What of the lab itself has ended that nobody had stopped: its daemons, or all of it. Whatever is tested in
+        the lab is void then."""
+        return self._watch.ended() if self._watch is not None else self._told
+
+    def check(self) -> None:
+        """Raises DaemonEndedError when the lab itself has failed."""
+        if self._watch is not None:
+            self._watch.check()
 
     def kernel_trouble(self) -> dict[str, list[str]]:
         """Lines of each machine's console in which its kernel complains about itself; machines without are left out."""

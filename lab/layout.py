@@ -98,9 +98,14 @@ class Layout:
         """The UNIX socket that is a node's serial line."""
         return self.console / f"{node.name}.sock"
 
-    def disk(self, node: NodeSpec) -> Path:
-        """A node's disk image."""
-        return self.root / "disks" / f"{node.name}.raw"
+    def disk(self, node: NodeSpec, index: int | None = None) -> Path:
+        """The raw image of a node's disk: of the one to install on, or of the one with that index."""
+        which = node.root_index if index is None else index
+        return self.root / "disks" / f"{node.name}-{node.device(which)}.raw"
+
+    def fingerprint(self, image: Path) -> Path:
+        """What a disk's image was like before its machine saw it (lab.disks.fingerprint)."""
+        return self.root / "fingerprints" / image.name
 
     def nvram(self, node: NodeSpec) -> Path:
         """A node's UEFI variables."""
@@ -108,7 +113,19 @@ class Layout:
 
     def make(self) -> None:
         """Make all directories."""
-        for name in ("log", "console", "pool", "www", "disks", "nvram", "bmc/tmp", "bmc/state", "ssh", "etc"):
+        for name in (
+            "log",
+            "console",
+            "pool",
+            "www",
+            "disks",
+            "fingerprints",
+            "nvram",
+            "bmc/tmp",
+            "bmc/state",
+            "ssh",
+            "etc",
+        ):
             (self.root / name).mkdir(parents=True)
         for name in ("run", "lib", "log", "etc"):
             (self.root / "libvirt" / name).mkdir(parents=True)

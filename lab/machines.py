@@ -14,7 +14,7 @@ from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
 from drivers.redfish import Service
-from lab import domain, kvm
+from lab import disks, domain, kvm
 from lab.errors import NodeUnreachableError, UnknownNodeError
 from lab.layout import Layout
 from lab.namespaces import enter_argv
@@ -37,9 +37,9 @@ def define(hypervisor: Hypervisor, layout: Layout) -> dict[str, str]:
     hypervisor.define_pool(domain.pool_xml(layout.pool))
     verdict = kvm.probe()
     log.info("guests run with %s: %s", "KVM" if verdict.usable else "TCG", verdict.reason)
+    disks.make_all(layout)
     machines = {}
     for node in layout.topology.nodes:
-        domain.make_disk(layout.disk(node), node.disk_gib)
         machines[node.name] = hypervisor.define_machine(domain.domain_xml(node, layout, kvm=verdict.usable)).uuid
     return machines
 
@@ -53,12 +53,15 @@ def connect(
     layout: Layout,
     init: int,
     serve: Callable[[Path], str],
+    check: Callable[[], None],
 ) -> Node:
-    """A defined machine, ready to be driven. `init` is the first process of the lab's namespaces."""
+    """A defined machine, ready to be driven. `init` is the first process of the lab's namespaces; `check` raises when
+    the lab itself has failed."""
     machine = hypervisor.machine(spec.name)
     system = bmc.system(uuid, spec.name)
 
     def why_silent() -> str | None:
+        check()
         return "the machine is off" if machine.state() is PowerState.OFF else None
 
     return Node(

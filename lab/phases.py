@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from lab.cleanup import finish
+
 log = logging.getLogger(__name__)
 
 
@@ -41,16 +43,17 @@ class Phases:
         try:
             yield
         except BaseException as error:
-            entry["outcome"] = "failed"
-            entry["error"] = str(error)[:500]
+            entry["outcome"], entry["error"] = "failed", str(error)[:500]
+            finish(("note the end of the phase", lambda: self._end(entry, begin)), cause=error)
             raise
-        else:
-            entry["outcome"] = "passed"
-        finally:
-            self._depth -= 1
-            entry["seconds"] = round(time.monotonic() - begin, 3)
-            self._write()
-            log.info("phase %s: %s after %.1f s", name, entry["outcome"], entry["seconds"])
+        entry["outcome"] = "passed"
+        self._end(entry, begin)
+
+    def _end(self, entry: dict[str, Any], begin: float) -> None:
+        self._depth -= 1
+        entry["seconds"] = round(time.monotonic() - begin, 3)
+        log.info("phase %s: %s after %.1f s", entry["name"], entry["outcome"], entry["seconds"])
+        self._write()
 
     def seconds(self) -> dict[str, float]:
         """Durations of the phases that have ended, by name; of several with one name the last."""

@@ -51,6 +51,16 @@ class Event(msgspec.Struct, frozen=True):
     seconds: dict[str, float] = {}
 
 
+class Ended(msgspec.Struct, frozen=True):
+    """Something of a lab ended that nobody had stopped: a service, or `the lab`. `code` is its exit code, negative for
+    a signal; `time` is HH:MM:SS in UTC; `tail` are its log's last lines."""
+
+    service: str
+    code: int
+    time: str
+    tail: str = ""
+
+
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What may be asked of a running supervisor over control.sock about one service, or which of them run."""
 

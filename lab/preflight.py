@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+from lab import disks
 from lab.errors import PreflightError
 from lab.kvm import OVMF_CODE
 from lab.topology import Topology
@@ -21,6 +22,7 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "ssh": "openssh-client",
 }
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 MIN_FREE_GIB_PER_NODE = 3
 # A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
 _SOCKET_PATH_BYTES = 107
@@ -33,8 +35,12 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
     if os.geteuid() != 0:
         found.append("labs need root (they make namespaces and bridges): run as root or with sudo")
     for program, package in PROGRAMS.items():
-        if shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin") is None:
+        if shutil.which(program, path=_PATH) is None:
             found.append(f"{program} is not installed: apt-get install {package}")
+    if any(disk.holds == "data" for node in topology.nodes for disk in node.disks):
+        for program, package in disks.PROGRAMS.items():
+            if shutil.which(program, path=_PATH) is None:
+                found.append(f"{program} is not installed, a disk that holds data needs it: apt-get install {package}")
     if any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():
         found.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
     if not Path("/dev/net/tun").exists():

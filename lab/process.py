@@ -9,17 +9,19 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from lab.cleanup import afterwards, finish
 from lab.errors import CommandTimeoutError
 
 log = logging.getLogger(__name__)
 
 _TAIL_LINES = 25
 _DRAIN_SECONDS = 5.0
+_CHECK_SECONDS = 0.5
 
 
 # What of the caller's environment would lead out of a lab, or make programs in it distrust its CA.
@@ -70,6 +72,26 @@ def end_group(process: subprocess.Popen[str], grace: float = 5.0) -> None:
     process.wait()
 
 
+def _nothing() -> None:
+    """All is well."""
+
+
+def _wait(process: subprocess.Popen[str], timeout: float, check: Callable[[], None]) -> int:
+    """The exit code of a process; raises TimeoutExpired, or what `check` raises, which is asked all the time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        check()
+        left = deadline - time.monotonic()
+        try:
+            code = process.wait(max(min(left, _CHECK_SECONDS), 0))
+        except subprocess.TimeoutExpired:
+            if left <= 0:
+                raise
+        else:
+            check()
+            return code
+
+
 def run_streaming(
     argv: Sequence[str],
     *,
@@ -78,11 +100,13 @@ def run_streaming(
     env: Mapping[str, str],
     echo: logging.Logger = log,
     shown: Sequence[str] | None = None,
+    check: Callable[[], None] = _nothing,
 ) -> subprocess.CompletedProcess[str]:
     """Run `argv`; what it writes goes to `log_file` and, line by line, to `echo`.
 
     stdout and stderr of the result are apart, in the file they are as they came. `shown` stands for `argv` in messages.
-    Raises CommandTimeoutError after `timeout` seconds, when the command and its group have been ended.
+    Raises CommandTimeoutError after `timeout` seconds, and what `check` raises before, meanwhile and at the end: the
+    command and its group have been ended then.
     """
     named = list(shown or argv)
     begin = time.monotonic()
@@ -105,15 +129,15 @@ def run_streaming(
         out = _Stream(process.stdout, sink, lock, echo)
         err = _Stream(process.stderr, sink, lock, echo)
         try:
-            code = process.wait(timeout)
+            code = _wait(process, timeout, check)
         except subprocess.TimeoutExpired:
             end_group(process)
             for stream in (out, err):
                 stream.join(_DRAIN_SECONDS)
             tail = "".join([*out.lines, *err.lines][-_TAIL_LINES:])
             raise CommandTimeoutError(named, timeout, tail) from None
-        except BaseException:
-            end_group(process, grace=1.0)
+        except BaseException as error:
+            finish(("end the command", lambda: end_group(process, grace=1.0)), cause=error)
             raise
         # A grandchild may hold the pipes open: what it says after the command's end is nobody's result.
         for stream in (out, err):
@@ -140,7 +164,5 @@ def in_background(
             text=True,
             start_new_session=True,
         )
-    try:
+    with afterwards(("end the command", lambda: end_group(process))):
         yield process
-    finally:
-        end_group(process)

@@ -1,9 +1,20 @@
-"""What is known of each lab on this machine, in LABS/<id>/lab.json, and the reaping of those that are dead."""
+"""What is known of each lab on this machine, in LABS/<id>/, and the reaping of those that are dead.
+
+LABS/<id>/alive     flocked by the process that the lab is, from before the directory has its name; the kernel lets
+                    the lock go when that process ends, however it does. Its first line is WHAT PID START BOOT: `owner`
+                    while the lab is being made, then `supervisor`; the process's start in clock ticks; the boot's id.
+                    This file is the same in every version.
+LABS/<id>/lab.json  what this version wants to know besides.
+
+Only what is proven dead is removed: by a lock that can be had, or, for a lab of before there were locks, by a record
+whose process is gone. A record that this version cannot read proves nothing: another checkout's lab may be running.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import enum
 import fcntl
-import logging
 import os
 import secrets
 import select
@@ -12,18 +23,20 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from lab.errors import UnknownLabError, WaitTimeout
+from lab.errors import LabError, UnknownLabError, WaitTimeout
 from lab.paths import labs_dir
-from lab.processes import alive
+from lab.processes import alive, boot_id, me
 from lab.topology import Topology
 
-log = logging.getLogger(__name__)
-
 _FILE = "lab.json"
+_ALIVE = "alive"
+# Directories that are half made, by somebody who holds the lock of all labs, or half removed.
+_NEW, _DEAD = ".new-", ".dead-"
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -48,13 +61,49 @@ class Record(msgspec.Struct, frozen=True):
     @property
     def runs(self) -> bool:
         """Whether its supervisor lives, or its owner is still making it."""
-        return alive(*(self.supervisor or self.owner))
+        return look_at(self.root).state is State.RUNS
 
-    def save(self) -> None:
-        """Write it, whole or not at all."""
-        fresh = self.root / f"{_FILE}.new"
+    def save(self, folder: Path | None = None) -> None:
+        """Write it, whole or not at all, into its directory."""
+        place = folder or self.root
+        fresh = place / f"{_FILE}.new"
         fresh.write_bytes(msgspec.json.encode(self))
-        fresh.replace(self.root / _FILE)
+        fresh.replace(place / _FILE)
+
+
+class State(enum.Enum):
+    """What can be proven of a lab."""
+
+    RUNS = "runs"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A directory of a lab: what is proven of it, its record where this version can read it, and else why it cannot."""
+
+    root: Path
+    state: State
+    record: Record | None
+    problem: str
+
+    @property
+    def id(self) -> str:
+        """The lab's name."""
+        return self.root.name
+
+    @property
+    def line(self) -> str:
+        """What there is to say of a lab that this version does not understand; empty for one that it does."""
+        if self.record is not None:
+            return ""
+        what = {
+            State.RUNS: "runs",
+            State.ENDED: "has ended",
+            State.UNKNOWN: f"is kept, since nothing proves it dead (to remove it: rm -r {self.root})",
+        }[self.state]
+        return f"lab {self.id} {what}; {self.problem}"
 
 
 @contextmanager
@@ -72,57 +121,151 @@ def new_id(topology: Topology) -> str:
     return f"{topology.name[:16]}-{secrets.token_hex(2)}"
 
 
-def create(record: Record) -> None:
-    """Make the directory of a new lab, with its record in it."""
+def create(record: Record) -> int:
+    """Make the directory of a new lab, with its record in it. Returns the descriptor that the lab lives by: it has
+    ended when nobody has it open any more."""
     with _locked():
-        record.root.mkdir(mode=0o700)
-        record.save()
+        fresh = labs_dir() / f"{_NEW}{record.id}"
+        fresh.mkdir(mode=0o700)
+        fd = os.open(fresh / _ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            claim(fd, "owner")
+            record.save(fresh)
+            # From one moment to the next it is there, alive and with its record.
+            fresh.rename(record.root)
+        except BaseException:
+            os.close(fd)
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+    return fd
+
+
+def claim(fd: int, what: str) -> None:
+    """Write this process into the file that a lab lives by; `what` is `owner` or `supervisor`."""
+    pid, started = me()
+    line = f"{what} {pid} {started} {boot_id()}\n".encode()
+    os.pwrite(fd, line, 0)
+    os.ftruncate(fd, len(line))
+
+
+def look_at(root: Path) -> Found:
+    """What can be told of a lab's directory."""
+    record, problem = None, ""
+    try:
+        record = msgspec.json.decode((root / _FILE).read_bytes(), type=Record)
+    except OSError as error:
+        problem = f"its record cannot be read: {error.strerror}"
+    except (msgspec.DecodeError, ValueError) as error:
+        problem = f"its record is not one of this version: {' '.join(str(error).split())}"
+    try:
+        return Found(root, _state_of(root, record), record, problem)
+    except OSError as error:
+        return Found(root, State.UNKNOWN, record, problem or f"{_ALIVE} cannot be read: {error.strerror}")
+
+
+def _state_of(root: Path, record: Record | None) -> State:
+    try:
+        fd = os.open(root / _ALIVE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        # One of a version without locks, whose record may tell.
+        if record is None:
+            return State.UNKNOWN
+        return State.RUNS if alive(*(record.supervisor or record.owner)) else State.ENDED
+    try:
+        # Shared: who only looks is nobody's proof of life.
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return State.RUNS
+    finally:
+        os.close(fd)
+    return State.ENDED
+
+
+def look() -> list[Found]:
+    """Every lab's directory, the oldest record first, those without one at the end."""
+    folders = [path for path in labs_dir().iterdir() if path.is_dir() and not path.name.startswith(".")]
+    found = [look_at(path) for path in sorted(folders)]
+    return sorted(found, key=lambda f: f.record.created if f.record else float("inf"))
 
 
 def read(lab_id: str) -> Record:
     """The record of a lab. Raises UnknownLabError."""
-    try:
-        return msgspec.json.decode((labs_dir() / lab_id / _FILE).read_bytes(), type=Record)
-    except (OSError, msgspec.DecodeError) as error:
-        known = ", ".join(r.id for r in all_labs()) or "none"
-        raise UnknownLabError(f"no lab {lab_id!r} here; there are: {known}") from error
+    found = look_at(labs_dir() / lab_id)
+    if found.record is not None:
+        return found.record
+    if found.root.is_dir():
+        raise UnknownLabError(found.line)
+    known = ", ".join(r.id for r in all_labs()) or "none"
+    raise UnknownLabError(f"no lab {lab_id!r} here; there are: {known}")
 
 
 def all_labs() -> list[Record]:
     """Every lab with a readable record, the oldest first."""
-    found = []
-    for path in labs_dir().glob(f"*/{_FILE}"):
-        try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=Record))
-        except (OSError, msgspec.DecodeError):
-            continue
-    return sorted(found, key=lambda r: r.created)
+    return [found.record for found in look() if found.record is not None]
 
 
 def reap() -> list[str]:
     """Remove what dead labs left behind; returns one line for each."""
     lines = []
     with _locked():
-        living = {record.id for record in all_labs() if record.runs}
-        for folder in labs_dir().iterdir():
-            if folder.is_dir() and folder.name not in living:
-                age = (time.time() - folder.stat().st_mtime) / 60
-                shutil.rmtree(folder, ignore_errors=True)
-                lines.append(f"removed the remains of lab {folder.name}, which ended {age:.0f} min ago or more")
+        # Whoever makes one of these holds this lock, so nobody does now; and to remove one twice is no harm.
+        for half in (path for path in labs_dir().iterdir() if path.name.startswith((_NEW, _DEAD))):
+            shutil.rmtree(half, ignore_errors=True)
+        for found in look():
+            if found.state is not State.ENDED:
+                continue
+            age = (time.time() - found.root.stat().st_mtime) / 60
+            remove(found.root)
+            lines.append(f"removed the remains of lab {found.id}, which ended {age:.0f} min ago or more")
     return lines
 
 
-def end(record: Record, timeout: float) -> None:
-    """End a lab that runs and wait until it is gone. Raises WaitTimeout after `timeout` seconds."""
-    if record.supervisor is None or not alive(*record.supervisor):
+def remove(root: Path) -> None:
+    """Remove the directory of a lab that has ended."""
+    doomed = root.with_name(f"{_DEAD}{root.name}")
+    # At once: of half a lab nothing could be proven.
+    with contextlib.suppress(FileNotFoundError):
+        root.rename(doomed)
+    shutil.rmtree(doomed, ignore_errors=True)
+
+
+def unclear() -> list[str]:
+    """A line for each lab that this version does not understand: it may be another checkout's, and is left alone."""
+    return [found.line for found in look() if found.line]
+
+
+def _supervisor_of(root: Path) -> tuple[int, int] | None:
+    """The process that a running lab is, whatever version made it; None while it is being made, and afterwards."""
+    found = look_at(root)
+    if found.state is not State.RUNS:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        what, pid, started, boot, *_ = (root / _ALIVE).read_text().split()
+        return (int(pid), int(started)) if what == "supervisor" and boot == boot_id() else None
+    return found.record.supervisor if found.record else None
+
+
+def end(lab_id: str, timeout: float) -> None:
+    """End a lab that runs, of whatever version, and wait until it is gone. Raises UnknownLabError, WaitTimeout after
+    `timeout` seconds, and LabError while the lab is being made."""
+    root = labs_dir() / lab_id
+    if not root.is_dir():
+        read(lab_id)
+    supervisor = _supervisor_of(root)
+    if supervisor is None:
+        if look_at(root).state is State.RUNS:
+            raise LabError(f"lab {lab_id} is still being made; end the process that makes it")
         return
-    pid = record.supervisor[0]
-    fd = os.pidfd_open(pid)
     try:
-        if not alive(*record.supervisor):
+        fd = os.pidfd_open(supervisor[0])
+    except ProcessLookupError:
+        return
+    try:
+        if not alive(*supervisor):
             return
         signal.pidfd_send_signal(fd, signal.SIGTERM)
         if not select.select([fd], [], [], timeout)[0]:
-            raise WaitTimeout(f"end of lab {record.id}", timeout, f"its supervisor, pid {pid}, still runs")
+            raise WaitTimeout(f"end of lab {lab_id}", timeout, f"its supervisor, pid {supervisor[0]}, still runs")
     finally:
         os.close(fd)

@@ -16,6 +16,9 @@ from urllib.parse import quote
 
 PAGE = "index.html"
 TESTS = "tests.json"
+LAB_FAILED = "lab-failed.txt"
+# The worst first: of a void run nothing is known, so it hides whatever else there is.
+_OUTCOMES = ("void", "failed", "running")
 _BAR_EM = 24.0
 _MANY = 12
 # Title, then which files below the run's directory that no title before it has.
@@ -24,6 +27,7 @@ _EVIDENCE = (
     ("other commands", ("commands/*.log",)),
     ("events and hosts, as the service told them", ("installer/logs/**/*", "installer/*.log")),
     ("consoles", ("console/*.timed.log", "console/*.txt", "console/*.log")),
+    ("the lab's own failure", (LAB_FAILED,)),
     ("kernels' complaints", ("kernel-trouble.txt",)),
     ("nodes, from inside", ("nodes/*/*",)),
     ("the lab's services", ("services/*",)),
@@ -35,7 +39,8 @@ body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding
 table{border-collapse:collapse;margin:.5rem 0 1rem}
 td,th{padding:.15rem .8rem .15rem 0;text-align:left;vertical-align:top}
 h2{margin:2rem 0 .3rem;border-top:1px solid #ccc;padding-top:1rem}.s{text-align:right;font-variant-numeric:tabular-nums}
-.passed{color:#176b2c}.failed,.error{color:#b3261e;font-weight:600}.running,.skipped{color:#8a5a00}
+.passed{color:#176b2c}.failed,.error{color:#b3261e;font-weight:600}.void{color:#6a1b9a;font-weight:600}
+.lab{border-left:.3rem solid #6a1b9a;padding-left:1rem}.running,.skipped{color:#8a5a00}
 .bar{display:inline-block;height:.7em;background:#8fb2d9}.bar.failed{background:#e0928c}pre{white-space:pre-wrap;margin:0}
 img{max-height:9rem;border:1px solid #ccc;margin-right:.5rem}details{margin:.2rem 0}a{color:#0b57a4}
 """
@@ -49,15 +54,18 @@ class Run:
     folder: Path
     phases: Sequence[dict[str, Any]]
     tests: Sequence[dict[str, Any]]
+    lab_failed: str = ""
 
     @property
     def outcome(self) -> str:
-        """failed, running (or ended before it could say more), or passed."""
+        """void (the lab itself failed), failed, running (or ended before it could say more), or passed."""
+        if self.lab_failed:
+            return "void"
         outcomes = {str(entry.get("outcome")) for entry in (*self.phases, *self.tests)}
         # Where tests were run, they are the judges: they may have wanted a phase to fail.
         if self.tests:
             outcomes = {str(entry.get("outcome")) for entry in self.tests}
-        return next((o for o in ("failed", "running") if o in outcomes), "passed")
+        return next((o for o in _OUTCOMES if o in outcomes), "passed")
 
     @property
     def seconds(self) -> float:
@@ -73,10 +81,20 @@ def _entries(path: Path) -> list[dict[str, Any]]:
     return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
 def runs(root: Path) -> list[Run]:
     """The runs below a directory, or the one that it is itself; by name."""
     folders = [root] if (root / "phases.json").exists() else sorted(p.parent for p in root.glob("*/phases.json"))
-    return [Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS)) for f in folders]
+    return [
+        Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS), _text(f / LAB_FAILED))
+        for f in folders
+    ]
 
 
 def _link(path: Path, root: Path, text: str) -> str:
@@ -133,6 +151,11 @@ def page(root: Path, found: Sequence[Run]) -> str:
     """The page for these runs, with links relative to `root`."""
     lines = ["<!doctype html><html lang=en><meta charset=utf-8>", f"<title>{escape(root.absolute().name)}</title>"]
     lines += [f"<style>{_STYLE}</style><h1>{escape(root.absolute().name)}</h1>"]
+    for run in (run for run in found if run.outcome == "void"):
+        lines.append(f"<section class=lab><h2 class=void>The lab itself failed: {escape(run.name)} is void</h2>")
+        lines.append("<p>Nothing is said of what was tested in it. Run it again.")
+        told = run.lab_failed or "\n".join(str(t.get("message", "")) for t in run.tests if t.get("outcome") == "void")
+        lines.append(f"{_told(told)}</section>")
     if len(found) > 1:
         lines.append("<table><tr><th>scenario<th>outcome<th class=s>took")
         for run in found:

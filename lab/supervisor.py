@@ -1,4 +1,4 @@
-"""The process that a lab is: `python -m lab.supervisor STATE_DIR STATUS_FD`.
+"""The process that a lab is: `python -m lab.supervisor STATE_DIR STATUS_FD ALIVE_FD`.
 
 Two processes. The outer one stays in the machine's namespaces, watches the lab's owner through a pidfd, and removes
 the lab's directory at the end. The inner one (lab.init) is the first process of new network, mount and PID
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import signal
 import sys
 import time
@@ -21,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from lab import init, namespaces, processes
-from lab.plan import Event, Plan
+from lab import init, namespaces, processes, records, watch
+from lab.plan import Ended, Event, Plan
 
 
 def _owner_fd(plan: Plan) -> int | None:
@@ -66,9 +65,12 @@ def _watch(init_pid: int, owner: int | None) -> str:
 
 def main(argv: list[str]) -> int:
     """Run a lab until it is to end; the exit code is 0 when it ended because it was asked to."""
-    state, status_fd = Path(argv[0]), int(argv[1])
+    state, status_fd, alive_fd = Path(argv[0]), int(argv[1]), int(argv[2])
     plan = msgspec.json.decode((state / "plan.json").read_bytes(), type=Plan)
     owner = _owner_fd(plan)
+    # This process and its child are the lab, and nothing that they start: the lock goes when both have ended.
+    os.set_inheritable(alive_fd, False)
+    records.claim(alive_fd, "supervisor")
     # From here on the signal must not end this process before it has ended the other.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     namespaces.unshare(namespaces.CLONE_NEWPID)
@@ -79,14 +81,17 @@ def main(argv: list[str]) -> int:
     os.close(status_fd)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     why = _watch(init_pid, owner)
-    print(f"{time.strftime('%H:%M:%S')} ending: {why}", flush=True)
+    now = time.strftime("%H:%M:%S", time.gmtime())
+    print(f"{now} ending: {why}", flush=True)
     with contextlib.suppress(ProcessLookupError):
         os.kill(init_pid, signal.SIGKILL)
     # Returns only when every process of the namespace is gone (pid_namespaces(7)).
-    os.waitpid(init_pid, 0)
+    _, status = os.waitpid(init_pid, 0)
     if why != "init ended":
-        shutil.rmtree(state, ignore_errors=True)
+        records.remove(state)
         return 0
+    tail = watch.tail_of(state / "log/supervisor.log")
+    watch.note(state, Ended(watch.ALL, os.waitstatus_to_exitcode(status), now, tail))
     return 1
 
 

@@ -48,5 +48,6 @@ def converse(path: Path, recent: bytes = b"") -> int:
 def describe(record: Record) -> None:
     """Print a line for each machine of a lab."""
     for node in record.topology.nodes:
-        size = f"{node.vcpu} vCPU {node.memory_mib} MiB {node.disk_gib} GiB {node.firmware}"
+        sizes = "+".join(str(disk.size_gib) for disk in node.all_disks)
+        size = f"{node.vcpu} vCPU {node.memory_mib} MiB {sizes} GiB {node.firmware}"
         print(f"  {node.name:<10} {node.ip:<16} {node.mac}  {size}  {record.machines.get(node.name, '')}")

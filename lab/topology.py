@@ -6,6 +6,13 @@
     nodes:
       - {name: master-0, role: master, mac: "52:54:00:6e:30:00", ip: 192.168.111.80, memory_mib: 4096}
 
+A node has one empty disk of `disk_gib`, unless its disks are listed, in the order in which it finds them:
+
+        disks:
+          - {size_gib: 10, serial: KEEP-1, holds: data}         # somebody's: every byte of it is to stay
+          - {size_gib: 20, serial: SYSTEM-1, holds: old-system, root: true}
+          - {size_gib: 30}
+
 Unknown fields, wrong types and contradictions are errors that name the file and the field.
 """
 
@@ -28,16 +35,21 @@ Role = Literal["master", "worker", "arbiter"]
 Firmware = Literal["uefi", "bios"]
 Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal"]
+Holds = Literal["nothing", "data", "old-system"]
 
 # Emulated CPUs of one machine hinder each other. Only node0, which carries the bootstrap besides, gains by a second.
 NODE0_VCPU = 2
 OTHER_VCPU = 1
 # Memory of the presets' machines, in MiB.
+DISK_GIB = 20
 SNO_MIB = 4096
 MASTER_MIB = 4096
 WORKER_MIB = 3072
 
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+_SERIAL = re.compile(r"^[A-Za-z0-9_.-]{1,20}$")
+# virtio disks by their kernel names, vda to vdz.
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 
 
@@ -50,8 +62,26 @@ def _domain(name: str) -> bool:
     return len(name) <= 253 and all(_LABEL.match(label) for label in name.split("."))
 
 
+class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One disk of a machine: `size_gib` in GiB (sparse); `serial`, by which a host can tell it (none: the machine's
+    name and the device's); `root` marks the one to install on. `holds` says what is on it before (lab.disks): nothing,
+    somebody's data (a file system, a volume group, random bytes), or an old system's volume group."""
+
+    size_gib: int = DISK_GIB
+    serial: str = ""
+    root: bool = False
+    holds: Holds = "nothing"
+
+    def __post_init__(self) -> None:
+        _demand(1 <= self.size_gib <= 1 << 16, f"size_gib is {self.size_gib}, not within 1 to {1 << 16}")
+        # A virtio disk tells 20 bytes of its serial number (virtio 1.1, 5.2.6.1), udev makes names of them.
+        good = self.serial == "" or bool(_SERIAL.match(self.serial))
+        _demand(good, f"serial {self.serial!r} is not of up to 20 letters, digits, dots, dashes and underscores")
+
+
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One machine: `memory_mib` in MiB, `disk_gib` in GiB (sparse), `mac` in lower case, `ip` its address for good."""
+    """One machine: `memory_mib` in MiB, `mac` in lower case, `ip` its address for good. `disk_gib` is the size in GiB
+    of the disk to install on, its only one unless `disks` lists them."""
 
     name: str
     role: Role
@@ -59,7 +89,8 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     ip: str
     vcpu: int = 2
     memory_mib: int = 4096
-    disk_gib: int = 20
+    disk_gib: int = DISK_GIB
+    disks: tuple[Disk, ...] = ()
     firmware: Firmware = "uefi"
 
     def __post_init__(self) -> None:
@@ -70,6 +101,42 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         _demand(1 <= self.vcpu <= 64, f"vcpu is {self.vcpu}, not within 1 to 64")
         _demand(self.memory_mib >= 256, f"memory_mib is {self.memory_mib}, less than 256")
         _demand(self.disk_gib >= 1, f"disk_gib is {self.disk_gib}, less than 1")
+        if self.disks:
+            self._check_disks()
+
+    def _check_disks(self) -> None:
+        roots = [disk for disk in self.disks if disk.root]
+        _demand(len(roots) == 1, f"disks: {len(roots)} are marked root, one is to be installed on")
+        _demand(len(self.disks) <= len(_LETTERS), f"disks: {len(self.disks)} are more than {len(_LETTERS)}")
+        serials = [self.serial(index) for index in range(len(self.disks))]
+        _unique("disks: serial", serials)
+        [size] = [disk.size_gib for disk in roots]
+        if self.disk_gib == DISK_GIB:
+            msgspec.structs.force_setattr(self, "disk_gib", size)
+        _demand(self.disk_gib == size, f"disk_gib is {self.disk_gib}, the root disk has {size}; leave disk_gib out")
+
+    @property
+    def all_disks(self) -> tuple[Disk, ...]:
+        """Its disks in order: /dev/vda, /dev/vdb and so on."""
+        return self.disks or (Disk(size_gib=self.disk_gib, root=True),)
+
+    @property
+    def root_index(self) -> int:
+        """Which of its disks is to be installed on."""
+        return next(index for index, disk in enumerate(self.all_disks) if disk.root)
+
+    def device(self, index: int) -> str:
+        """The kernel's name of a disk, without /dev/."""
+        return f"vd{_LETTERS[index]}"
+
+    @property
+    def root_device(self) -> str:
+        """The device file of the disk to install on."""
+        return f"/dev/{self.device(self.root_index)}"
+
+    def serial(self, index: int) -> str:
+        """A disk's serial number."""
+        return self.all_disks[index].serial or f"{self.name}-{self.device(index)}"
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from lab.errors import WaitTimeout
+from lab.errors import LabBrokenError, WaitTimeout
 
 POLL_SECONDS = 1.0
 
@@ -17,7 +17,7 @@ def wait_until(
 ) -> None:
     """Poll ``check`` every ``poll`` seconds until it is true, for at most ``timeout`` seconds.
 
-    An exception in ``check`` counts as "not yet" and is what was last seen.
+    An exception in ``check`` counts as "not yet" and is what was last seen, but for that of a lab that itself failed.
     Raises WaitTimeout, naming ``what`` and ``last_seen()`` or the last value or exception.
     """
     start = time.monotonic()
@@ -29,6 +29,8 @@ def wait_until(
                 return
             if last_seen is not None:
                 seen = last_seen()
+        except LabBrokenError:  # nothing will come
+            raise
         except Exception as error:  # the thing waited for may be down: that is what the wait is about
             seen = f"{type(error).__name__}: {error}"
         if time.monotonic() - start >= timeout:

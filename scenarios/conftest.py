@@ -11,16 +11,19 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pytest
 
 from lab import budget
 from lab import topology as shapes
+from lab.cleanup import afterwards
+from lab.errors import LabBrokenError
 from lab.lab import Lab
 from lab.paths import cache_dir, labs_dir
 from lab.release.build import Release, build_release
 from lab.report import TESTS, write
+from lab.watch import described
 from scenarios.cluster import Deployment, Installation, Stopped
 from scenarios.ids import TOPOLOGIES, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
@@ -33,6 +36,10 @@ SHARED = pytest.StashKey["_Shared[Installation] | _Shared[Stopped] | _Shared[Dis
 T = TypeVar("T", Installation, Stopped, Discovered)
 _MESSAGE_LINES = 5
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
+# The labs that are up, and what of labs has failed, by unit of work.
+LABS = pytest.StashKey[dict[str, Lab]]()
+BROKEN = pytest.StashKey[dict[str, str]]()
+VOID = "the lab itself failed: void"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,13 +62,14 @@ def pytest_configure(config: pytest.Config) -> None:
     words = "|".join(TOPOLOGIES)
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
 
-    logging.getLogger("lab.budget").addHandler(_Aloud(config))
+    for name in ("lab.budget", "lab.watch"):
+        logging.getLogger(name).addHandler(_Aloud(config))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Results(Path(config.getoption("--artifacts"))))
 
 
 class _Aloud(logging.Handler):
-    """What a lab waits for is said at once, past pytest's capture and from xdist's workers as well."""
+    """What a lab waits for, and what of it fails, is said at once, past pytest's capture and from xdist's workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(logging.WARNING)
@@ -76,8 +84,7 @@ class _Aloud(logging.Handler):
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """With -n auto, as many workers as single-node labs have room: those that do not fit wait for the ledger."""
-    small = shapes.sno()
-    one = budget.need(1, small.memory_mib, small.nodes[0].vcpu)
+    one = budget.need_of(shapes.sno())
     room = budget.capacity(labs_dir())
     return max(1, min(room.mib // one.mib, room.vcpu // one.vcpu))
 
@@ -122,13 +129,67 @@ def _new_trouble(item: pytest.Item) -> list[str]:
     return new
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Nothing is tested in a lab that has failed. Raises DaemonEndedError."""
+    lab = item.session.stash.get(LABS, {}).get(unit_of(item.nodeid))
+    if lab is not None:
+        lab.check()
+
+
+def _broken(item: pytest.Item, error: BaseException | None) -> str:
+    """What of the lab itself has failed, in which a test ran or was to run; empty when nothing has."""
+    unit, stash = unit_of(item.nodeid), item.session.stash
+    lab = stash.get(LABS, {}).get(unit)
+    if lab is not None and (ended := lab.ended()):
+        return "\n".join(text for one in ended for text in (described(one), one.tail) if text)
+    while error is not None:
+        if isinstance(error, LabBrokenError):
+            return str(error)
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return stash.get(BROKEN, {}).get(unit, "")
+
+
+def _make_void(report: pytest.TestReport, why: str) -> None:
+    """An error of the lab's, whatever the test said: nothing is known of what it tested."""
+    if report.passed:
+        report.longrepr = f"{VOID}\n{why}"
+    else:
+        report.sections.insert(0, (VOID, why))
+    report.outcome = "failed"
+    # xdist's workers send a report's attributes along.
+    vars(report)["void"] = why
+
+
+def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
+    """A void test is no failure of what was tested."""
+    return ("error", "V", "VOID") if "void" in vars(report) and report.failed else None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Scenarios that are void, with what of their labs failed, apart from all that failed."""
+    void: dict[str, str] = {}
+    for report in terminalreporter.getreports("error"):
+        if why := getattr(report, "void", ""):
+            void.setdefault(unit_of(report.nodeid), why)
+    if void:
+        terminalreporter.section(f"{VOID}, neither passed nor failed; run again", "=", purple=True, bold=True)
+        for unit, why in void.items():
+            terminalreporter.write_line(f"{unit}: {why}")
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A kernel that complained on its console fails the test; failed scenarios are remembered for --lab-keep."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A kernel that complained on its console fails the test, a lab that failed makes it void; failed scenarios are
+    remembered for --lab-keep."""
     report = yield
     if report.when == "call" and report.passed and (trouble := _new_trouble(item)):
         report.outcome = "failed"
         report.longrepr = "kernels complained on their consoles:\n" + "\n".join(trouble)
+    error = call.excinfo.value if call.excinfo else None
+    if (report.failed or report.when == "call") and not report.skipped and (why := _broken(item, error)):
+        _make_void(report, why)
     if report.failed:
         item.session.stash.setdefault(FAILED, set()).add(unit_of(item.nodeid))
     return report
@@ -146,9 +207,10 @@ class _Results:
         if report.when != "call" and report.passed:
             return
         unit, name = unit_of(report.nodeid), report.nodeid.rpartition("::")[2].partition("[")[0]
-        entry = {"name": name, "outcome": report.outcome, "seconds": round(report.duration, 3)}
+        void = str(getattr(report, "void", ""))
+        entry = {"name": name, "outcome": "void" if void else report.outcome, "seconds": round(report.duration, 3)}
         if report.failed:
-            entry["message"] = "\n".join(str(report.longrepr).strip().splitlines()[-_MESSAGE_LINES:])
+            entry["message"] = void or "\n".join(str(report.longrepr).strip().splitlines()[-_MESSAGE_LINES:])
         self._seen.setdefault(unit, {})[f"{name} {report.when}" if report.when != "call" else name] = entry
         folder = self._artifacts / unit
         if folder.is_dir():
@@ -177,18 +239,36 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
             release=release,
             access=lab.access,
         )
-        failed, start = True, time.monotonic()
-        try:
+        stash, start, done = request.session.stash, time.monotonic(), False
+        stash.setdefault(LABS, {})[scenario_id] = lab
+
+        def failed() -> bool:
+            return not done or scenario_id in stash.get(FAILED, set())
+
+        def note_failure() -> None:
+            """What is reported after its end has to know as well."""
+            del stash[LABS][scenario_id]
+            if ended := lab.ended():
+                stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))
+
+        def note_duration() -> None:
+            if not failed():
+                DURATIONS.update({scenario_id: time.monotonic() - start})
+
+        def keep_lab() -> None:
+            if keep == "always" or (keep == "on-failure" and failed()):
+                lab.keep()
+
+        with afterwards(
+            ("note how long it took", note_duration),
+            ("collect the evidence", lab.collect),
+            ("keep what the installer left", deployment.keep_evidence),
+            ("note what of the lab has failed", note_failure),
+            ("keep the lab", keep_lab),
+        ):
             deployment.write_configs()
             yield deployment
-            failed = scenario_id in request.session.stash.get(FAILED, set())
-            if not failed:
-                DURATIONS.update({scenario_id: time.monotonic() - start})
-        finally:
-            lab.collect()
-            deployment.keep_evidence()
-            if keep == "always" or (keep == "on-failure" and failed):
-                lab.keep()
+            done = True
 
 
 @pytest.fixture

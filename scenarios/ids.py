@@ -10,9 +10,25 @@ import msgspec
 import pytest
 
 from lab import topology as shapes
-from lab.topology import Addressing, Firmware, Topology
+from lab.topology import Addressing, Disk, Firmware, Topology
 
-TOPOLOGIES: dict[str, Callable[..., Topology]] = {"sno": shapes.sno, "compact": shapes.compact, "ha": shapes.ha}
+# What a machine that somebody used before may hold: its disk to install on, known by its serial number only, stands
+# between one full of data, which comes first and would do for an installation too, and an empty one.
+USED_DISKS = (
+    Disk(size_gib=10, serial="KEEP-THIS", holds="data"),
+    Disk(size_gib=20, serial="INSTALL-HERE", holds="old-system", root=True),
+    Disk(size_gib=30, serial="LEAVE-EMPTY"),
+)
+
+
+def _sno(addressing: Addressing, firmware: Firmware) -> Topology:
+    """One node with three disks, of which two are not to be touched."""
+    topology = shapes.sno(addressing, firmware)
+    [node] = topology.nodes
+    return msgspec.structs.replace(topology, nodes=(msgspec.structs.replace(node, disks=USED_DISKS),))
+
+
+TOPOLOGIES: dict[str, Callable[..., Topology]] = {"sno": _sno, "compact": shapes.compact, "ha": shapes.ha}
 STACKS = ("ipv4",)
 SMALL_DISK_GIB = 4
 
@@ -45,7 +61,7 @@ class Variant:
 
 def _small_disk(topology: Topology) -> Topology:
     """Every node's disk is smaller than the lab release asks for."""
-    nodes = tuple(msgspec.structs.replace(node, disk_gib=SMALL_DISK_GIB) for node in topology.nodes)
+    nodes = tuple(msgspec.structs.replace(node, disk_gib=SMALL_DISK_GIB, disks=()) for node in topology.nodes)
     return msgspec.structs.replace(topology, nodes=nodes)
 
 

@@ -196,7 +196,7 @@ def install_discovered(service: Service, image_type: str, host_name: str) -> Dis
 
         wait_until(lambda: inventory()["disks"], DISCOVER_SECONDS, "the host to register and send its inventory")
     [host] = service.call("v2_list_hosts", infra_env.id)
-    [disk] = [item for item in inventory()["disks"] if item["path"] == "/dev/vda"]
+    [disk] = [item for item in inventory()["disks"] if item["path"] == node.spec.root_device]
     disks = [{"id": disk["id"], "role": "install"}]
     chosen = {"host_name": host_name, "host_role": "master", "disks_selected_config": disks}
     service.call("v2_update_host", infra_env.id, host["id"], chosen)

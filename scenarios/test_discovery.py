@@ -39,7 +39,7 @@ def test_the_node_has_the_name_the_role_and_the_disk_that_were_chosen(discovered
     [machine] = discovered.lab.nodes.values()
     host = machine.ssh()
     assert host.check_output("hostname") == discovered.host_name
-    assert host.check_output("findmnt -no SOURCE /").startswith("/dev/vda")
+    assert host.check_output("findmnt -no SOURCE /").startswith(machine.spec.root_device)
     assert host.check_output("systemctl --failed --no-legend --plain") == ""
 
 

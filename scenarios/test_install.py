@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from lab import disks
+from lab.cleanup import afterwards
 from lab.waiting import wait_until
 from scenarios.cluster import Installation
 from scenarios.ids import COMPACT, HA, SNO
@@ -39,9 +41,27 @@ def test_node0_is_the_first_master_whether_it_was_named_or_chosen(installation: 
 def test_every_node_runs_from_its_disk_with_the_iso_still_inserted(installation: Installation):
     for name, node in installation.lab.nodes.items():
         host = node.ssh()
-        assert host.check_output("findmnt -no SOURCE /").startswith("/dev/vda"), name
+        assert host.check_output("findmnt -no SOURCE /").startswith(node.spec.root_device), name
         assert "coreos.liveiso" not in host.file("/proc/cmdline").content_string, name
         assert node.media.inserted(), name
+
+
+@single
+def test_of_several_disks_only_the_chosen_one_was_written(installation: Installation):
+    """Byte for byte: the machine's other disks, one full of data and one empty, are as they were before it ever ran."""
+    assert {disk.holds for spec in installation.topology.nodes for disk in spec.disks} == {
+        "data",
+        "old-system",
+        "nothing",
+    }
+    assert disks.changed(installation.lab.layout) == []
+    for spec in installation.topology.nodes:
+        host = installation.lab.nodes[spec.name].ssh()
+        described = json.loads(host.check_output("sudo lsblk -J -b -o NAME,SERIAL,SIZE,MOUNTPOINTS"))["blockdevices"]
+        [root] = [disk for disk in described if "/" in [m for c in disk.get("children", []) for m in c["mountpoints"]]]
+        assert root["serial"] == spec.serial(spec.root_index)
+        volumes = host.check_output("sudo pvs --noheadings -o vg_name").split()
+        assert volumes == [disks.DATA_GROUP], "the old system's volume group is gone with its disk, the data's is not"
 
 
 @every
@@ -152,12 +172,10 @@ def test_an_operator_reports_what_it_really_sees(installation: Installation):
         return str(next(c["status"] for c in operator["status"]["conditions"] if c["type"] == "Available"))
 
     host.check_output("sudo mv %s /root/router.off", manifest)
-    try:
+    with afterwards(("put the router back", lambda: host.check_output("sudo mv /root/router.off %s", manifest))):
         wait_until(
             lambda: available() == "False", 180, "ClusterOperator ingress to notice that the router is gone", available
         )
-    finally:
-        host.check_output("sudo mv /root/router.off %s", manifest)
     wait_until(lambda: available() == "True", 240, "ClusterOperator ingress to see the router again", available)
 
 

@@ -7,6 +7,8 @@ appended to an initrd: packing it costs more than all else that `create image` d
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import logging
 import os
 import tempfile
@@ -23,7 +25,6 @@ log = logging.getLogger(__name__)
 TAG = "agent-installer-utils"
 PROGRAM = "usr/bin/agent-tui"
 PATTERNS = (PROGRAM, "usr/lib64/libnmstate.so.*")
-ARCHIVE = "agent-files.cpio.gz"
 FOLDER = "agent-files"
 HOOK = "usr/lib/dracut/hooks/pre-pivot/99-agent-copy-files.sh"
 # dracut sources it: it must neither exit nor fail.
@@ -36,6 +37,9 @@ for agent_file in /{FOLDER}/*; do
     chcon system_u:object_r:bin_t:s0 "$NEWROOT/usr/local/bin/${{agent_file##*/}}" 2>/dev/null || :
 done
 """
+# The folder is the image's; what is made of its files counts too.
+_MADE_OF = json.dumps([PATTERNS, FOLDER, HOOK, _SCRIPT])
+ARCHIVE = f"agent-files-{hashlib.sha256(_MADE_OF.encode()).hexdigest()[:8]}.cpio.gz"
 
 
 def agent_archive(release: Release) -> bytes:

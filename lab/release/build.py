@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,9 +117,7 @@ def _push(store: Store, layout: Layout, written: Sequence[Written], version: str
             for image, tag in fresh:
                 push(layout.root, image.tag, address, tag, store.log(f"push-{image.tag}"))
     finally:
-        for path in work.iterdir():
-            path.unlink()
-        work.rmdir()
+        shutil.rmtree(work, ignore_errors=True)
     lost = [image.tag for image, tag in wanted if not has_manifest(storage, image.digest, tag)]
     if lost:
         raise ReleaseError(f"pushed, but not found in the registry's storage afterwards: {', '.join(lost)}")

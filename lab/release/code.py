@@ -7,11 +7,13 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
+from lab.release.keys import File
 from lab.release.layer import Compression, Layer, LayerWriter
-from lab.release.store import Store, digest_of, tree_digest
+from lab.release.store import Store
 from lab.release.wheels import DIST_PACKAGES, compile_tree, require_python
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -20,8 +22,6 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 # in an image they are empty packages that hold just the cluster's programs.
 INSTALLER = ("installer",)
 CLUSTER = ("lab/release/cluster",)
-
-RECIPE = "5"
 
 
 def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str, Path | None]:
@@ -38,39 +38,49 @@ def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str,
     return found
 
 
-def _digest(files: Mapping[str, Path | None]) -> str:
-    real = tree_digest((name, path) for name, path in files.items() if path is not None)
-    return digest_of({"files": real, "empty": " ".join(sorted(n for n, p in files.items() if p is None))})
+@dataclass(frozen=True)
+class CodeInputs:
+    """What goes into a layer or zipapp of ours: files by their path (None: an empty one), and the byte code's version.
+    ``module`` is what a zipapp starts, ``python`` the interpreter that packs it."""
+
+    files: Mapping[str, File | None]
+    byte_code: str = MAGIC_NUMBER.hex()
+    module: str = ""
+    python: str = ""
+
+    @classmethod
+    def of(cls, parts: tuple[str, ...], module: str = "") -> CodeInputs:
+        """The given folders of this checkout as they are now."""
+        found = {name: None if path is None else File.of(path) for name, path in source_files(parts).items()}
+        return cls(found, module=module, python=sys.version.split()[0] if module else "")
 
 
-def _copy(files: Mapping[str, Path | None], root: Path) -> None:
-    for name, path in files.items():
+def _copy(files: Mapping[str, File | None], root: Path) -> None:
+    for name, file in files.items():
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        if path is None:
+        if file is None:
             target.touch()
         else:
-            shutil.copy(path, target)
+            shutil.copy(file.path, target)
 
 
 def code_layer(store: Store, name: str, parts: tuple[str, ...]) -> Layer:
     """A layer with packages of this checkout, byte-compiled, where /usr/bin/python3 finds them."""
     require_python()
-    files = source_files(parts)
+    return Layer.load(store.stage(name, CodeInputs.of(parts), _code_layer))
 
-    def build(out: Path) -> None:
-        work = store.scratch(name)
-        try:
-            _copy(files, work)
-            compile_tree(work, store, f"compile-{name}")
-            writer = LayerWriter()
-            writer.add_tree(DIST_PACKAGES, work)
-            writer.finish(out, Compression.GZIP)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
-    inputs = {"recipe": RECIPE, "files": _digest(files), "magic": MAGIC_NUMBER.hex()}
-    return Layer.load(store.stage(name, inputs, build))
+def _code_layer(store: Store, inputs: CodeInputs, out: Path) -> None:
+    work = store.scratch("code")
+    try:
+        _copy(inputs.files, work)
+        compile_tree(work, store, "compile-code")
+        writer = LayerWriter()
+        writer.add_tree(DIST_PACKAGES, work)
+        writer.finish(out, Compression.GZIP)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def module_exists(module: str, checkout: Path = CHECKOUT) -> bool:
@@ -90,27 +100,25 @@ def zipapp(store: Store, module: str, parts: tuple[str, ...]) -> Path:
     Sources and byte code both go in: zipimport takes the byte code, tracebacks show the sources.
     """
     require_python()
-    files = source_files(parts)
+    return store.stage("zipapp", CodeInputs.of(parts, module), _zipapp) / "app"
 
-    def build(out: Path) -> None:
-        work = store.scratch("zipapp")
-        try:
-            _copy(files, work)
-            main = f"import runpy\n\nrunpy.run_module({module!r}, run_name='__main__', alter_sys=True)\n"
-            (work / "__main__.py").write_text(main)
-            compile_tree(work, store, "compile-zipapp", "/usr/bin/openshift-install")
-            for cached in sorted(work.rglob("__pycache__/*.pyc")):
-                # zipimport looks for byte code beside the source, not in __pycache__.
-                cached.rename(cached.parent.parent / (cached.name.split(".", 1)[0] + ".pyc"))
-            target = out / "app"
-            # By env: on an administrator's machine, the Python that has the libraries is seldom the system's.
-            target.write_bytes(b"#!/usr/bin/env python3\n" + _archive(work))
-            target.chmod(0o755)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
-    inputs = {"recipe": RECIPE, "module": module, "files": _digest(files), "python": sys.version.split()[0]}
-    return store.stage("zipapp", inputs, build) / "app"
+def _zipapp(store: Store, inputs: CodeInputs, out: Path) -> None:
+    work = store.scratch("zipapp")
+    try:
+        _copy(inputs.files, work)
+        main = f"import runpy\n\nrunpy.run_module({inputs.module!r}, run_name='__main__', alter_sys=True)\n"
+        (work / "__main__.py").write_text(main)
+        compile_tree(work, store, "compile-zipapp", "/usr/bin/openshift-install")
+        for cached in sorted(work.rglob("__pycache__/*.pyc")):
+            # zipimport looks for byte code beside the source, not in __pycache__.
+            cached.rename(cached.parent.parent / (cached.name.split(".", 1)[0] + ".pyc"))
+        target = out / "app"
+        # By env: on an administrator's machine, the Python that has the libraries is seldom the system's.
+        target.write_bytes(b"#!/usr/bin/env python3\n" + _archive(work))
+        target.chmod(0o755)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 def _archive(root: Path) -> bytes:

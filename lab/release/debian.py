@@ -8,7 +8,6 @@ without running their scripts; everything a program of ours needs from them is i
 from __future__ import annotations
 
 import fnmatch
-import json
 import re
 import subprocess
 import tarfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from lab.release import progress
 from lab.release.apt import SUITE, close_apt, debian_sources, open_apt, transport_settings
 from lab.release.errors import RecipeMismatch
+from lab.release.keys import Built, Unkeyed, host_packages
 from lab.release.layer import Compression, Layer, LayerWriter
 from lab.release.store import Store
 
@@ -36,9 +36,6 @@ BASE_PACKAGES = (
     "usr-is-merged",
     "util-linux-extra",
 )
-
-# Raise when the code below changes in a way that changes the layers.
-RECIPE = "5"
 
 DPKG_STATUS = "dpkg-status"
 MERGED_USR_HOOKS = Path("/usr/share/mmdebstrap/hooks/merged-usr")
@@ -93,10 +90,6 @@ class Packages:
     names: tuple[str, ...]
     skip: tuple[str, ...] = ()
 
-    def describe(self) -> str:
-        """One line that says what the layer is made from."""
-        return f"{' '.join(sorted(self.names))} without {' '.join(self.skip)}"
-
     def takes(self, deb: str) -> bool:
         """Whether a .deb file's package is to be unpacked."""
         return not any(fnmatch.fnmatchcase(deb.split("_", 1)[0], pattern) for pattern in self.skip)
@@ -107,13 +100,22 @@ def wanted(name: str) -> bool:
     return _KEPT.match(name) is not None or _UNWANTED.match(name) is None
 
 
+@dataclass(frozen=True)
+class BaseInputs:
+    """What the base layer is made from; ``tools`` by version."""
+
+    suite: str
+    packages: tuple[str, ...]
+    tools: Mapping[str, str]
+
+
 def base(store: Store) -> Path:
     """Stage with the base layer and, beside it, the dpkg status that package layers resolve against."""
-    inputs = {"recipe": RECIPE, "suite": SUITE, "packages": " ".join(BASE_PACKAGES), "unwanted": " ".join(UNWANTED)}
-    return store.stage("base", inputs, lambda out: _build_base(store, out))
+    inputs = BaseInputs(SUITE, BASE_PACKAGES, host_packages("mmdebstrap"))
+    return store.stage("base", inputs, _build_base)
 
 
-def _build_base(store: Store, out: Path) -> None:
+def _build_base(store: Store, inputs: BaseInputs, out: Path) -> None:
     work = store.scratch("mmdebstrap")
     try:
         sources = work / "debian.sources"
@@ -127,7 +129,7 @@ def _build_base(store: Store, out: Path) -> None:
             "--mode=root",
             f"--hook-dir={MERGED_USR_HOOKS}",
             "--format=tar",
-            f"--include={','.join(BASE_PACKAGES)}",
+            f"--include={','.join(inputs.packages)}",
             f"--aptopt={settings}",
             "--aptopt=APT::Install-Recommends false",
             # Files are re-dated later, so Python's caches must not be tied to dates; without them every start of a
@@ -135,7 +137,7 @@ def _build_base(store: Store, out: Path) -> None:
             '--customize-hook=chroot "$1" python3 -m compileall -q -f --invalidation-mode unchecked-hash '
             "-x '/(test|lib2to3|idlelib)/' /usr/lib/python3.11 /usr/lib/python3/dist-packages",
             '--customize-hook=rm -rf "$1"/usr/share/zoneinfo',
-            SUITE,
+            inputs.suite,
             str(archive),
             str(sources),
         ]
@@ -160,32 +162,47 @@ def _package_list(status: Path) -> str:
     return "".join(f"{name} {version}\n" for name, version in sorted(pairs))
 
 
+@dataclass(frozen=True)
+class DebInputs:
+    """Package files on top of a base, by group."""
+
+    base: Built
+    groups: Mapping[str, Packages]
+
+
+@dataclass(frozen=True)
+class PackageInputs:
+    """One group's layer: what it holds, and the files of all groups, which are downloaded at once when they have to."""
+
+    group: str
+    base: Built
+    packages: Packages
+    # All groups' files, in the key by what this group makes of them alone.
+    all_groups: Unkeyed[Mapping[str, Packages]]
+
+
 def package_layers(store: Store, groups: Mapping[str, Packages]) -> dict[str, Layer]:
     """One layer for each named group of packages, with the dependencies that the base does not have."""
-    under = base(store)
-    common = {"recipe": RECIPE, "base": under.name, "unwanted": " ".join(UNWANTED)}
-    wishes = {name: packages.describe() for name, packages in groups.items()}
+    under = Built(base(store))
+    wishes = {name: PackageInputs(name, under, packages, Unkeyed(groups)) for name, packages in groups.items()}
+    return {n: Layer.load(store.stage(f"packages-{n}", wish, _package_layer)) for n, wish in wishes.items()}
 
-    def download(out: Path) -> None:
-        apt = open_apt(store, "deb", status=under / DPKG_STATUS)
-        try:
-            for name, packages in groups.items():
-                (out / name).mkdir()
-                for deb in apt.download(packages.names, f"download-{name}"):
-                    if packages.takes(deb.name):
-                        (out / name / deb.name).hardlink_to(deb)
-        finally:
-            close_apt(apt)
 
-    def layer(name: str) -> Layer:
-        def build(out: Path) -> None:
-            debs = store.stage("debs", {**common, "groups": json.dumps(wishes, sort_keys=True)}, download)
-            _unpack(store, sorted((debs / name).glob("*.deb")), name, out)
+def _download(store: Store, inputs: DebInputs, out: Path) -> None:
+    apt = open_apt(store, "deb", status=inputs.base.path / DPKG_STATUS)
+    try:
+        for name, packages in inputs.groups.items():
+            (out / name).mkdir()
+            for deb in apt.download(packages.names, f"download-{name}"):
+                if packages.takes(deb.name):
+                    (out / name / deb.name).hardlink_to(deb)
+    finally:
+        close_apt(apt)
 
-        stage = store.stage(f"packages-{name}", {**common, "packages": wishes[name]}, build)
-        return Layer.load(stage)
 
-    return {name: layer(name) for name in groups}
+def _package_layer(store: Store, inputs: PackageInputs, out: Path) -> None:
+    debs = store.stage("debs", DebInputs(inputs.base, inputs.all_groups.value), _download)
+    _unpack(store, sorted((debs / inputs.group).glob("*.deb")), inputs.group, out)
 
 
 def _unpack(store: Store, debs: Sequence[Path], group: str, out: Path) -> None:

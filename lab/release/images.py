@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +19,14 @@ from lab.release.components import (
     Component,
 )
 from lab.release.debian import base, package_layers
-from lab.release.kubernetes import build_kubernetes
+from lab.release.keys import File, Unkeyed, host_packages
+from lab.release.kubernetes import INFO, build_kubernetes
 from lab.release.layer import Compression, Layer, LayerWriter
 from lab.release.oci import Image
 from lab.release.os import MachineOS, build_machine_os
-from lab.release.store import Store, digest_of, file_sha256
+from lab.release.store import Store
 from lab.release.wheels import wheels
 
-RECIPE = "2"
 PAUSE_SOURCE = Path(__file__).with_name("pause.c")
 
 
@@ -54,17 +55,25 @@ def shared_layers(store: Store) -> Layers:
     )
 
 
-def layer_stage(
-    store: Store, name: str, inputs: Mapping[str, str], compression: Compression, fill: Callable[[LayerWriter], None]
-) -> Layer:
-    """A cached layer that ``fill`` puts the entries into; ``inputs`` must tell apart whatever it may put in."""
+@dataclass(frozen=True)
+class LayerInputs:
+    """A layer by what is in it, and the writer that has it."""
 
-    def build(out: Path) -> None:
-        writer = LayerWriter()
-        fill(writer)
-        writer.finish(out, compression)
+    contents: Mapping[str, tuple[str, int, int, int, str]]
+    compression: Compression
+    writer: Unkeyed[LayerWriter]
 
-    return Layer.load(store.stage(name, {**inputs, "recipe": RECIPE, "compression": compression}, build))
+
+def layer_stage(store: Store, name: str, compression: Compression, fill: Callable[[LayerWriter], None]) -> Layer:
+    """A cached layer that ``fill`` puts the entries into; it is known by these entries."""
+    writer = LayerWriter()
+    fill(writer)
+    inputs = LayerInputs(writer.contents(), compression, Unkeyed(writer))
+    return Layer.load(store.stage(name, inputs, _write_layer))
+
+
+def _write_layer(_store: Store, inputs: LayerInputs, out: Path) -> None:
+    inputs.writer.value.finish(out, inputs.compression)
 
 
 def component_image(store: Store, component: Component, shared: Layers) -> Image:
@@ -86,12 +95,13 @@ def missing_modules() -> list[str]:
 
 
 def _binaries(store: Store, component: Component, kubernetes: Path) -> Layer:
+    digests = json.loads((kubernetes / INFO).read_text())["sha256"]
+
     def fill(writer: LayerWriter) -> None:
         for name in component.binaries:
-            writer.add_file(f"usr/bin/{name}", kubernetes / name, 0o755)
+            writer.add_file(f"usr/bin/{name}", kubernetes / name, 0o755, digests[name])
 
-    inputs = {"kubernetes": kubernetes.name, "binaries": " ".join(component.binaries)}
-    return layer_stage(store, f"binaries-{component.tag}", inputs, Compression.ZSTD, fill)
+    return layer_stage(store, f"binaries-{component.tag}", Compression.ZSTD, fill)
 
 
 def _own_files(store: Store, component: Component) -> Layer | None:
@@ -107,36 +117,31 @@ def _own_files(store: Store, component: Component) -> Layer | None:
         for path, target in component.links.items():
             writer.add_link(path, target)
 
-    inputs = {
-        **{f"command {path}": text for path, text in texts.items()},
-        **{f"file {path}": text for path, text in component.files.items()},
-        **{f"link {path}": target for path, target in component.links.items()},
-    }
-    return layer_stage(store, f"files-{component.tag}", inputs, Compression.GZIP, fill)
+    return layer_stage(store, f"files-{component.tag}", Compression.GZIP, fill)
+
+
+@dataclass(frozen=True)
+class PauseInputs:
+    """What the pause program is made from; the compiler and the C library, which is linked in, by version."""
+
+    source: File
+    tools: Mapping[str, str]
 
 
 def pod_image(store: Store) -> Image:
     """The pause image: one static program and nothing else."""
+    inputs = PauseInputs(File.of(PAUSE_SOURCE), host_packages("gcc", "libc6-dev"))
+    return Image(POD_TAG, (Layer.load(store.stage("pause", inputs, _pause)),), ("/pause",))
 
-    def build(out: Path) -> None:
-        program = out / "pause"
-        argv = [
-            progress.need("gcc", "gcc libc6-dev"),
-            "-static",
-            "-Os",
-            "-s",
-            "-Wall",
-            "-Werror",
-            "-Wl,--build-id=none",
-        ]
-        argv += ["-o", str(program), str(PAUSE_SOURCE)]
-        progress.run(argv, label="pause", log=store.log("pause"))
-        writer = LayerWriter()
-        writer.add_file("pause", program, 0o755)
-        writer.finish(out, Compression.GZIP)
 
-    stage = store.stage("pause", {"recipe": RECIPE, "source": file_sha256(PAUSE_SOURCE)}, build)
-    return Image(POD_TAG, (Layer.load(stage),), ("/pause",))
+def _pause(store: Store, inputs: PauseInputs, out: Path) -> None:
+    program = out / "pause"
+    argv = [progress.need("gcc", "gcc libc6-dev"), "-static", "-Os", "-s", "-Wall", "-Werror", "-Wl,--build-id=none"]
+    argv += ["-o", str(program), str(inputs.source.path)]
+    progress.run(argv, label="pause", log=store.log("pause"))
+    writer = LayerWriter()
+    writer.add_file("pause", program, 0o755)
+    writer.finish(out, Compression.GZIP)
 
 
 def installer_image(store: Store, shared: Layers) -> Image:
@@ -145,7 +150,6 @@ def installer_image(store: Store, shared: Layers) -> Image:
     layer = layer_stage(
         store,
         "files-installer",
-        {"app": file_sha256(app)},
         Compression.GZIP,
         lambda writer: writer.add_file("usr/bin/openshift-install", app, 0o755),
     )
@@ -162,10 +166,9 @@ def machine_os_image(store: Store, system: MachineOS) -> Image:
     stream = system.stream_json.read_text()
 
     def fill(writer: LayerWriter) -> None:
-        writer.add_file("coreos/coreos-x86_64.iso", system.iso, 0o644)
+        writer.add_file("coreos/coreos-x86_64.iso", system.iso, 0o644, system.iso_sha256)
         writer.add_bytes("coreos/coreos-x86_64.iso.sha256", system.iso_sha256)
         writer.add_bytes("coreos/coreos-stream.json", stream)
 
-    inputs = {"iso": system.iso_sha256, "stream": digest_of({"text": stream})}
-    layer = layer_stage(store, "files-machine-os", inputs, Compression.STORED, fill)
+    layer = layer_stage(store, "files-machine-os", Compression.STORED, fill)
     return Image(MACHINE_OS_TAG, (layer,))

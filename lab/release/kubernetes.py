@@ -9,15 +9,17 @@ periods are others (PACES).
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.release import progress
 from lab.release.apt import close_apt, open_apt
 from lab.release.errors import RecipeMismatch, ToolMissing
-from lab.release.store import Store, default_cache, file_sha256
+from lab.release.keys import file_sha256, host_packages
+from lab.release.store import Store, default_cache
 
 SOURCE = "kubernetes"
 UPSTREAM = "1.20.2"
@@ -26,9 +28,6 @@ GO_ROOT = Path("/usr/lib/go-1.19")
 REFLECT2 = Path("/usr/share/gocode/src/github.com/modern-go/reflect2")
 VENDORED_REFLECT2 = Path("vendor/github.com/modern-go/reflect2")
 INFO = "kubernetes.json"
-
-# Raise when the steps below change in a way that changes the binaries.
-RECIPE = "3"
 
 #: Rhythms of the kubelet and of the API server, as (file below the source tree, text, text in its place). What a node
 #: does stays the same.
@@ -88,54 +87,70 @@ PACES: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
-_HOST_PACKAGES = ("golang-1.19-go", "golang-github-modern-go-reflect2-dev")
+#: What make is told, besides where things are. The caller's own environment is not asked.
+ENVIRONMENT: Mapping[str, str] = {
+    "PATH": f"{GO_ROOT / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "GO111MODULE": "off",
+    "CGO_ENABLED": "0",
+    "GOFLAGS": "",
+    "LC_ALL": "C.UTF-8",
+    "KUBE_GIT_TREE_STATE": "archive",
+    "KUBE_GIT_COMMIT": "0" * 40,
+    "KUBE_GIT_VERSION": f"v{UPSTREAM}",
+    "KUBE_GIT_MAJOR": "1",
+    "KUBE_GIT_MINOR": "20",
+    "SOURCE_DATE_EPOCH": "1610000000",
+}
+LINK_FLAGS = "-s -w"
+
+_HOST_PACKAGES = ("golang-1.19-go", "golang-1.19-src", "golang-github-modern-go-reflect2-dev")
 
 
-def package_version(package: str) -> str:
-    """The version of a Debian package installed on the host; ToolMissing when it is not."""
-    done = subprocess.run(
-        [progress.need("dpkg-query", "dpkg"), "-W", "-f", "${db:Status-Abbrev}${Version}", package],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode or not done.stdout.startswith("ii"):
-        raise ToolMissing(f"Debian package {package}", f"apt-get install {package}")
-    return done.stdout[3:].strip()
+@dataclass(frozen=True)
+class Inputs:
+    """All that the binaries are made from: the source package by name and upstream version, the host's ``packages`` by
+    version (Go, and the sources of the library that is replaced), and what is done to them."""
+
+    source: str
+    upstream: str
+    binaries: tuple[str, ...]
+    packages: Mapping[str, str]
+    paces: tuple[tuple[str, str, str], ...]
+    environment: Mapping[str, str]
+    link_flags: str
+
+    @classmethod
+    def now(cls) -> Inputs:
+        """As this module and this host have them. Raises ToolMissing."""
+        packages = host_packages(*_HOST_PACKAGES)
+        return cls(SOURCE, UPSTREAM, BINARIES, packages, PACES, ENVIRONMENT, LINK_FLAGS)
 
 
 def build_kubernetes(cache: Path | None = None) -> Path:
     """Directory with kube-apiserver, kube-controller-manager and kubelet (static, stripped, amd64).
 
-    Built once for each recipe, Go and reflect2 (about 8 minutes of CPU); later calls return at once. The directory
-    also holds ``kubernetes.json``: the source package's version and each binary's SHA-256.
+    Built once for all Inputs (about 8 minutes of CPU); later calls return at once. The directory also holds
+    ``kubernetes.json``: the source package's version and each binary's SHA-256.
     """
-    store = Store(cache or default_cache())
-    inputs = {
-        "recipe": RECIPE,
-        "source": f"{SOURCE} {UPSTREAM}",
-        "binaries": " ".join(BINARIES),
-        **{package: package_version(package) for package in _HOST_PACKAGES},
-    }
-    return store.stage("kubernetes", inputs, lambda out: _build(store, out))
+    return Store(cache or default_cache()).stage("kubernetes", Inputs.now(), _build)
 
 
-def _build(store: Store, out: Path) -> None:
+def _build(store: Store, inputs: Inputs, out: Path) -> None:
     for program, package in (("rsync", "rsync"), ("jq", "jq"), ("make", "make"), ("dpkg-source", "dpkg-dev")):
         progress.need(program, package)
     work = store.scratch("kubernetes-src")
     try:
-        tree, version = _source(store, work)
+        tree, version = _source(store, inputs, work)
         _replace_reflect2(tree)
-        _set_paces(tree)
-        built = _make(store, work, tree)
-        for name in BINARIES:
+        _set_paces(tree, inputs.paces)
+        built = _make(store, inputs, work, tree)
+        for name in inputs.binaries:
             shutil.copy2(built / name, out / name)
             (out / name).chmod(0o755)
         info = {
-            "version": UPSTREAM,
-            "source": f"{SOURCE} {version}",
-            "sha256": {name: file_sha256(out / name) for name in BINARIES},
+            "version": inputs.upstream,
+            "source": f"{inputs.source} {version}",
+            "sha256": {name: file_sha256(out / name) for name in inputs.binaries},
         }
         (out / INFO).write_text(json.dumps(info, indent=1) + "\n")
     finally:
@@ -144,19 +159,19 @@ def _build(store: Store, out: Path) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _source(store: Store, work: Path) -> tuple[Path, str]:
+def _source(store: Store, inputs: Inputs, work: Path) -> tuple[Path, str]:
     """Download and unpack the source package; its tree and its Debian version."""
     apt = open_apt(store, "deb-src")
     try:
-        apt.get(["source", "--download-only", SOURCE], "kubernetes-source", cwd=work)
+        apt.get(["source", "--download-only", inputs.source], "kubernetes-source", cwd=work)
     finally:
         close_apt(apt)
-    descriptions = sorted(work.glob(f"{SOURCE}_*.dsc"))
+    descriptions = sorted(work.glob(f"{inputs.source}_*.dsc"))
     if len(descriptions) != 1:
-        raise RecipeMismatch(f"expected one .dsc of {SOURCE}, found {[d.name for d in descriptions]}")
-    version = descriptions[0].name.removeprefix(f"{SOURCE}_").removesuffix(".dsc")
-    if UPSTREAM not in version:
-        raise RecipeMismatch(f"the apt source has {SOURCE} {version}, the recipe is for {UPSTREAM}")
+        raise RecipeMismatch(f"expected one .dsc of {inputs.source}, found {[d.name for d in descriptions]}")
+    version = descriptions[0].name.removeprefix(f"{inputs.source}_").removesuffix(".dsc")
+    if inputs.upstream not in version:
+        raise RecipeMismatch(f"the apt source has {inputs.source} {version}, the recipe is for {inputs.upstream}")
     # GOPATH mode wants the tree at src/k8s.io/kubernetes; unpacked right there, no link is needed.
     tree = work / "go" / "src" / "k8s.io" / "kubernetes"
     tree.parent.mkdir(parents=True)
@@ -172,7 +187,7 @@ def _replace_reflect2(tree: Path) -> None:
         raise RecipeMismatch(f"{VENDORED_REFLECT2} is not in the source package")
     fresh = [p for p in sorted(REFLECT2.glob("*")) if p.suffix in (".go", ".s") and not p.name.endswith("_test.go")]
     if not fresh:
-        raise ToolMissing(f"sources of reflect2 in {REFLECT2}", f"apt-get install {_HOST_PACKAGES[1]}")
+        raise ToolMissing(f"sources of reflect2 in {REFLECT2}", f"apt-get install {_HOST_PACKAGES[-1]}")
     for old in vendored.iterdir():
         if old.suffix in (".go", ".s"):
             old.unlink()
@@ -180,9 +195,9 @@ def _replace_reflect2(tree: Path) -> None:
         shutil.copy(path, vendored / path.name)
 
 
-def _set_paces(tree: Path) -> None:
-    """Put the rhythms of PACES into the tree; RecipeMismatch when it has not the text that one replaces."""
-    for name, old, new in PACES:
+def _set_paces(tree: Path, paces: Iterable[tuple[str, str, str]]) -> None:
+    """Put these rhythms into the tree; RecipeMismatch when it has not the text that one replaces."""
+    for name, old, new in paces:
         path = tree / name
         text = path.read_text() if path.is_file() else ""
         if old not in text:
@@ -190,38 +205,28 @@ def _set_paces(tree: Path) -> None:
         path.write_text(text.replace(old, new))
 
 
-def _make(store: Store, work: Path, tree: Path) -> Path:
+def _make(store: Store, inputs: Inputs, work: Path, tree: Path) -> Path:
     """Run the tree's own make (its generators are needed); the directory with the binaries."""
     home = work / "home"
     home.mkdir()
-    environment = {
-        "PATH": f"{GO_ROOT / 'bin'}:{os.environ.get('PATH', '/usr/bin:/bin')}",
+    version_file = work / "version.sh"
+    version_file.write_text(
+        "".join(f"{key}='{value}'\n" for key, value in inputs.environment.items() if key.startswith("KUBE_GIT"))
+    )
+    places = {
         "HOME": str(home),
         "GOPATH": str(work / "go"),
         "GOCACHE": str(work / "gocache"),
-        "GO111MODULE": "off",
-        "CGO_ENABLED": "0",
-        "GOFLAGS": "",
         # make and go both derive the package path from PWD, not from the directory's own name.
         "PWD": str(tree),
-        "LC_ALL": "C.UTF-8",
-        "KUBE_GIT_TREE_STATE": "archive",
-        "KUBE_GIT_COMMIT": "0" * 40,
-        "KUBE_GIT_VERSION": f"v{UPSTREAM}",
-        "KUBE_GIT_MAJOR": "1",
-        "KUBE_GIT_MINOR": "20",
-        "SOURCE_DATE_EPOCH": "1610000000",
+        "KUBE_GIT_VERSION_FILE": str(version_file),
     }
-    version_file = work / "version.sh"
-    version_file.write_text(
-        "".join(f"{key}='{value}'\n" for key, value in environment.items() if key.startswith("KUBE_GIT"))
-    )
-    environment["KUBE_GIT_VERSION_FILE"] = str(version_file)
-    what = " ".join(f"cmd/{name}" for name in BINARIES)
-    argv = ["make", f"WHAT={what}", "GOLDFLAGS=-s -w"]
+    what = " ".join(f"cmd/{name}" for name in inputs.binaries)
+    argv = ["make", f"WHAT={what}", f"GOLDFLAGS={inputs.link_flags}"]
+    environment = {**inputs.environment, **places}
     progress.run(argv, label="kubernetes-make", log=store.log("kubernetes-make"), cwd=tree, env=environment)
     built = tree / "_output" / "bin"
-    absent = [name for name in BINARIES if not (built / name).exists()]
+    absent = [name for name in inputs.binaries if not (built / name).exists()]
     if absent:
         raise RecipeMismatch(f"make ended well but left no {', '.join(absent)} in {built}")
     return built

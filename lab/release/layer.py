@@ -88,6 +88,7 @@ class LayerWriter:
     """Collects entries, then writes them in order. A later entry of the same name replaces an earlier one."""
 
     _entries: dict[str, tuple[tarfile.TarInfo, Content | None]] = field(default_factory=dict)
+    _digests: dict[str, str] = field(default_factory=dict)
 
     def __contains__(self, name: str) -> bool:
         return name.strip("/") in self._entries
@@ -99,13 +100,16 @@ class LayerWriter:
         info.size, info.mode = len(raw), mode
         self.add_member(info, lambda: io.BytesIO(raw))
 
-    def add_file(self, name: str, path: Path, mode: int | None = None) -> None:
-        """A file of this machine; its mode, 0755 or 0644 by the execute bit, unless given."""
+    def add_file(self, name: str, path: Path, mode: int | None = None, sha256: str = "") -> None:
+        """A file of this machine; its mode, 0755 or 0644 by the execute bit, unless given. ``sha256`` of its bytes
+        spares ``contents`` the work where that is known already."""
         status = path.stat()
         info = tarfile.TarInfo(name)
         info.size = status.st_size
         info.mode = mode if mode is not None else (0o755 if status.st_mode & 0o100 else 0o644)
         self.add_member(info, lambda: path.open("rb"))
+        if sha256:
+            self._digests[info.name] = sha256
 
     def add_link(self, name: str, target: str) -> None:
         """A symbolic link."""
@@ -126,6 +130,7 @@ class LayerWriter:
         info.uname = info.gname = ""
         info.pax_headers = {}
         self._entries[info.name] = (info, content)
+        self._digests.pop(info.name, None)
 
     def add_tree(self, name: str, root: Path, keep: Callable[[str], bool] = lambda _: True) -> None:
         """All files and links under ``root`` whose relative path ``keep`` accepts, under ``name``."""
@@ -155,6 +160,24 @@ class LayerWriter:
                     info.linkname = merged(info.linkname)
                 content = _slice(archive, info.offset_data, info.size) if info.isreg() else None
                 self.add_member(info, content)
+
+    def contents(self) -> dict[str, tuple[str, int, int, int, str]]:
+        """All that tells this layer from others: type, mode, owner and group, and link's target or content's SHA-256,
+        by name."""
+        return {
+            name: (info.type.decode(), info.mode, info.uid, info.gid, self._content_digest(name) or info.linkname)
+            for name, (info, _) in self._entries.items()
+        }
+
+    def _content_digest(self, name: str) -> str:
+        content = self._entries[name][1]
+        if content is not None and name not in self._digests:
+            with content() as stream:
+                digest = hashlib.sha256()
+                while chunk := stream.read(1 << 20):
+                    digest.update(chunk)
+            self._digests[name] = digest.hexdigest()
+        return self._digests.get(name, "")
 
     def finish(self, directory: Path, compression: Compression) -> Layer:
         """Write blob and record into ``directory``."""
@@ -221,12 +244,10 @@ def _compressor(blob: Path, compression: Compression) -> Iterator[BinaryIO]:
             argv = [progress.need("zstd", "zstd"), "-q", "-9", "-T1", "-c"]
             child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out)
             assert child.stdin is not None
-            try:
+            # Leaving the block closes the pipe and waits, whatever went wrong in between.
+            with child:
                 yield cast(BinaryIO, child.stdin)
-            finally:
-                child.stdin.close()
-                code = child.wait()
-            if code:
+            if code := child.returncode:
                 raise RecipeMismatch(f"zstd ended with exit code {code} while writing {blob}")
         else:
             level = 0 if compression is Compression.STORED else 6

@@ -12,10 +12,11 @@ from typing import Any
 from lab.release.components import COMPONENTS, VERSION_OPERATOR
 from lab.release.errors import RecipeMismatch
 from lab.release.images import layer_stage
+from lab.release.keys import digest_of, tree_digest
 from lab.release.layer import CREATED, Compression, Layer, LayerWriter
 from lab.release.oci import Image
 from lab.release.registry import SOURCE
-from lab.release.store import Store, digest_of, tree_digest
+from lab.release.store import Store
 
 # The product version whose installer and objects the lab's cluster resembles.
 BASE_VERSION = "4.18.0"
@@ -31,7 +32,7 @@ SNAPSHOT = "0.0.1-snapshot"
 _METADATA = {component.tag: component for component in COMPONENTS}
 
 
-def release_version(inputs: Mapping[str, str]) -> str:
+def release_version(inputs: Mapping[str, object]) -> str:
     """``4.18.0-node0.<8 hex digits>`` of what the release is made from.
 
     A semver identifier of digits alone must not begin with 0, so the hash is taken again until a letter is in it.
@@ -114,8 +115,7 @@ def operator_image(store: Store, layers: Sequence[Layer]) -> Image:
         for name, path in files.items():
             writer.add_file(name, path, 0o644)
 
-    inputs = {"files": tree_digest(files.items())}
-    own = layer_stage(store, "files-operator-manifests", inputs, Compression.GZIP, fill)
+    own = layer_stage(store, "files-operator-manifests", Compression.GZIP, fill)
     return Image(VERSION_OPERATOR.tag, (*layers, own), VERSION_OPERATOR.entrypoint)
 
 
@@ -127,8 +127,14 @@ def release_image(
     oc reads image-references from the last layer alone, so nothing may ever be put above it.
     """
     manifests = {n: p for n, p in manifest_files().items() if n.startswith("release-manifests/")}
-    content = {"operator": operator_digest, "manifests": tree_digest(manifests.items()), **digests}
-    version = release_version({**content, "recipe": "1"})
+    version = release_version(
+        {
+            "operator": operator_digest,
+            "manifests": tree_digest(manifests.items()),
+            "references": image_references(SNAPSHOT, digests, machine_os),
+            "metadata": release_metadata(SNAPSHOT),
+        }
+    )
 
     def fill(writer: LayerWriter) -> None:
         writer.add_directory("release-manifests", 0o777)
@@ -139,7 +145,7 @@ def release_image(
         for name, path in manifests.items():
             writer.add_bytes(name, path.read_text().replace(SNAPSHOT, version), 0o444)
 
-    layer = layer_stage(store, "files-release", {**content, "version": version}, Compression.GZIP, fill)
+    layer = layer_stage(store, "files-release", Compression.GZIP, fill)
     labels = {"io.openshift.release": version, "io.openshift.release.base-image-digest": operator_digest}
     image = Image(
         "release",

@@ -1,4 +1,4 @@
-"""The cache of the lab release: finished build stages, named by the hash of what they were made from.
+"""The cache of the lab release: finished build stages, named by the hash of what they were made from (keys.py).
 
 A stage is a directory that appears by one rename when it is whole, so a reader never sees half of one and a killed
 build leaves only something under ``tmp`` behind. Builders of the same stage wait for each other on a file lock;
@@ -7,22 +7,24 @@ builders of different stages do not.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
 from lab.release import progress
+from lab.release.keys import canonical, stage_key
 
 STAGE_RECORD = "stage.json"
+Inputs = TypeVar("Inputs")
 
 
 def default_cache() -> Path:
@@ -31,23 +33,6 @@ def default_cache() -> Path:
         return Path(own)
     xdg = os.environ.get("XDG_CACHE_HOME")
     return (Path(xdg) if xdg else Path.home() / ".cache") / "node0"
-
-
-def digest_of(parts: Mapping[str, str]) -> str:
-    """Hex SHA-256 over named parts; the order in which they were put in does not matter."""
-    return hashlib.sha256(json.dumps(dict(parts), sort_keys=True).encode()).hexdigest()
-
-
-def file_sha256(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def tree_digest(paths: Iterable[tuple[str, Path]]) -> str:
-    """Hex SHA-256 over (name in the result, file) pairs: names, execute bits and bytes."""
-    listing = {name: f"{os.access(path, os.X_OK):d}:{file_sha256(path)}" for name, path in paths}
-    return digest_of(listing)
 
 
 @dataclass(frozen=True)
@@ -101,12 +86,13 @@ class Store:
         """Where the stage ``name`` with key ``key`` lies once it is finished."""
         return self.root / name / key[:16]
 
-    def stage(self, name: str, inputs: Mapping[str, str], build: Callable[[Path], None]) -> Path:
-        """The finished stage's directory; runs ``build(directory)`` first when nobody has built it from these inputs.
+    def stage(self, name: str, inputs: Inputs, build: Callable[[Store, Inputs, Path], None]) -> Path:
+        """The finished stage's directory; builds it first when nobody has built it from these inputs with this code.
 
-        ``build`` gets an empty directory and leaves the result there; when it raises, nothing is kept.
+        ``build`` is called with this store, the inputs and an empty directory, and leaves the result there; when it
+        raises, nothing is kept. It may be no closure: all that it is told is in ``inputs`` (see lab.release.keys).
         """
-        final = self.path(name, digest_of(inputs))
+        final = self.path(name, stage_key(inputs, build))
         if final.is_dir():
             os.utime(final)  # prune goes by the date of the last use
             return final
@@ -117,8 +103,8 @@ class Store:
             began = time.monotonic()
             try:
                 with progress.step(name):
-                    build(work)
-                record = {"inputs": dict(inputs), "seconds": round(time.monotonic() - began, 1)}
+                    build(self, inputs, work)
+                record = {"inputs": canonical(inputs), "seconds": round(time.monotonic() - began, 1)}
                 (work / STAGE_RECORD).write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
                 work.chmod(0o755)
                 final.parent.mkdir(parents=True, exist_ok=True)

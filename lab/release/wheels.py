@@ -10,10 +10,14 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 from lab.release import progress
 from lab.release.errors import RecipeMismatch
+from lab.release.keys import Unkeyed
 from lab.release.layer import Compression, LayerWriter
 from lab.release.store import Store
 
@@ -33,7 +37,6 @@ WHEELS = (
     "tenacity",
 )
 
-RECIPE = "2"
 PYTHON = (3, 11)
 
 _UNWANTED = re.compile(
@@ -60,6 +63,17 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What the layer of wheels is made from: names, all pins (dependencies come from the same file), byte code's
+    version; the file with the pins, of which its text besides them says nothing."""
+
+    wheels: tuple[str, ...]
+    pins: Mapping[str, str]
+    byte_code: str
+    constraints: Unkeyed[Path]
+
+
 def wheels(store: Store, constraints: Path = CONSTRAINTS) -> Path:
     """Stage with the layer of wheels."""
     pins = read_constraints(constraints.read_text())
@@ -67,13 +81,8 @@ def wheels(store: Store, constraints: Path = CONSTRAINTS) -> Path:
     if absent:
         raise RecipeMismatch(f"{constraints.name} has no pin for {', '.join(absent)}")
     require_python()
-    # Every pin counts, not just those of WHEELS: their dependencies come from the same file.
-    inputs = {
-        "recipe": RECIPE,
-        "wheels": " ".join(WHEELS),
-        **{f"pin {name}": version for name, version in pins.items()},
-    }
-    return store.stage("wheels", inputs, lambda out: _build(store, constraints, out))
+    inputs = Inputs(WHEELS, pins, MAGIC_NUMBER.hex(), Unkeyed(constraints))
+    return store.stage("wheels", inputs, _build)
 
 
 def require_python() -> None:
@@ -92,12 +101,12 @@ def compile_tree(root: Path, store: Store, label: str, prefix: str = f"/{DIST_PA
     progress.run(argv, label=label, log=store.log(label))
 
 
-def _build(store: Store, constraints: Path, out: Path) -> None:
+def _build(store: Store, inputs: Inputs, out: Path) -> None:
     work = store.scratch("wheels")
     try:
         argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--only-binary", ":all:"]
         argv += ["--no-warn-script-location", "--root-user-action", "ignore", "--disable-pip-version-check"]
-        argv += ["--constraint", str(constraints), "--target", str(work), *WHEELS]
+        argv += ["--constraint", str(inputs.constraints.value), "--target", str(work), *inputs.wheels]
         progress.run(argv, label="pip", log=store.log("pip"), env={**os.environ, "SOURCE_DATE_EPOCH": "315532800"})
         for path in sorted(work.rglob("*")):
             if path.is_file() and _UNWANTED.search(path.relative_to(work).as_posix()):

@@ -39,7 +39,9 @@ case "$words" in
     cat "$2/install-config.yaml" "$2/agent-config.yaml" > "$here/given"
     cp "$here/tiny.iso" "$2/agent.x86_64.iso"; mkdir "$2/auth"; touch "$2/auth/kubeconfig"
     getent hosts registry.test.node0.example >> "$here/calls" ;;
-  *bootstrap-complete) [ ! -e "$here/fail" ] || { echo "level=error msg=no bootstrap" >&2; exit 5; } ;;
+  *bootstrap-complete)
+    if [ -e "$here/kill" ]; then kill -KILL "$(pidof docker-registry)"; sleep 600; fi
+    [ ! -e "$here/fail" ] || { echo "level=error msg=no bootstrap" >&2; exit 5; } ;;
 esac
 """
 
@@ -140,6 +142,18 @@ def test_deploy_of_a_failed_installation_tells_and_ends_the_lab_when_asked_to(cl
     assert "agent wait-for bootstrap-complete ended with 5" in said
     assert "level=error msg=no bootstrap" in said
     assert "Traceback" not in said
+    assert [record.id for record in all_labs() if record.owner[0] == os.getpid()] == []
+
+
+def test_deploy_in_a_lab_whose_registry_ends_waits_for_nothing_and_blames_the_lab(cluster, capfd, caplog):
+    (cluster / "kill").touch()
+    assert deploy(cluster, "--lab-keep", "never") == 1
+    said = capfd.readouterr().err
+    # In a terminal the log is what is shown; under pytest it is pytest's.
+    assert re.search(r"^\[\d\d:\d\d\] lab ostest-\w+: registry was killed by SIGKILL at ", caplog.text, re.M)
+    assert re.search(r"^node0-lab: lab ostest-\w+ itself failed: registry was killed by SIGKILL at ", said, re.M), said
+    assert "registry was killed" in (cluster / "artifacts/lab-failed.txt").read_text()
+    assert "The lab itself failed" in (cluster / "artifacts/index.html").read_text()
     assert [record.id for record in all_labs() if record.owner[0] == os.getpid()] == []
 
 

@@ -15,9 +15,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from lab import dns, domain, kvm, preflight, records, topology
+from lab import dns, domain, kvm, preflight, topology
 from lab.consoleclock import Stamper
-from lab.errors import CommandTimeoutError, PreflightError, UnknownLabError
+from lab.errors import CommandTimeoutError, PreflightError
 from lab.httpd import Handler
 from lab.layout import Layout
 from lab.phases import Phases
@@ -129,6 +129,15 @@ def test_the_verdict_is_kept_for_this_boot(tmp_path, monkeypatch):
     monkeypatch.setattr(kvm.Path, "exists", lambda _self: True)
     assert kvm.probe() == kvm.probe() == kvm.Verdict(False, "x")
     assert len(asked) == 1
+    monkeypatch.setattr(kvm, "rom", lambda: b"another guest")
+    kvm.probe()
+    assert len(asked) == 2, "a verdict is about the guest that was run"
+
+
+def test_the_tiny_guest_does_what_firmware_begins_with():
+    """kvm-pvm ran one without and stopped at OVMF's third instruction: wait; fninit."""
+    code = kvm.rom()[0xFFF0:]
+    assert code.startswith(bytes.fromhex("9bdbe3"))
 
 
 def test_certificates_verify_and_keys_are_secret(tmp_path):
@@ -143,22 +152,6 @@ def test_certificates_verify_and_keys_are_secret(tmp_path):
     load_ssh_private_key((tmp_path / "id").read_bytes(), None)
     assert public.startswith("ssh-ed25519 ")
     assert [stat.S_IMODE(os.stat(tmp_path / n).st_mode) for n in ("k", "id")] == [0o600, 0o600]
-
-
-def record(lab_id, supervisor=None, owner=None):
-    return records.Record(lab_id, topology.sno(), owner or me(), time.time(), "/nowhere", supervisor)
-
-
-def test_only_the_remains_of_dead_labs_are_reaped():
-    pid, started = me()
-    for new in (record("alive-1", me()), record("made-1"), record("dead-1", (pid, started - 5))):
-        records.create(new)
-    (records.labs_dir() / "no-record").mkdir()
-    assert sorted(line.split()[5].rstrip(",") for line in records.reap()) == ["dead-1", "no-record"]
-    assert [r.id for r in records.all_labs()] == ["alive-1", "made-1"]
-    assert records.read("made-1").topology == topology.sno()
-    with pytest.raises(UnknownLabError, match="no lab 'dead-1' here; there are: alive-1, made-1"):
-        records.read("dead-1")
 
 
 def test_a_process_is_known_by_pid_and_start():

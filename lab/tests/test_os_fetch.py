@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.pki import Authority
+from lab.release.keys import file_sha256
 from lab.release.os import build
 from lab.release.os.cpio import Member, write_archive
 
@@ -107,7 +108,7 @@ def test_the_sum_is_that_of_the_whole_file(tmp_path, server):
     path = tmp_path / "www/whole.img"
     with path.open("wb") as out:
         write_archive(out, [Member("root.squashfs", ROOT)], build.SQUASHFS_ALIGN)
-    build.add_want(tmp_path / "initrd.img", build.file_sha256(path))
+    build.add_want(tmp_path / "initrd.img", file_sha256(path))
     subprocess.run(["cpio", "-id", "--quiet"], input=(tmp_path / "initrd.img").read_bytes(), cwd=tmp_path, check=True)
     done = script(tmp_path, f"fetch_root '{server}/whole.img' got etc/coreos-live-want-rootfs")
     assert done.returncode == 0, done.stderr

@@ -26,7 +26,18 @@ def test_names_are_sorted_and_unique():
 
 @pytest.mark.parametrize(
     "name",
-    ["linux-image-amd64", "ignition", "network-manager", "podman", "crun", "containerd", "runc", "conntrack", "chrony"],
+    [
+        "linux-image-amd64",
+        "ignition",
+        "network-manager",
+        "podman",
+        "crun",
+        "containerd",
+        "runc",
+        "conntrack",
+        "chrony",
+        "lvm2",
+    ],
 )
 def test_needed_by_the_installer_or_the_cluster(name):
     assert name in packages.package_names()

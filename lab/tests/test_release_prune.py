@@ -18,7 +18,7 @@ def age(path: Path, hours: float) -> None:
     os.utime(path, (then, then))
 
 
-def filled(out: Path) -> None:
+def filled(_store: Store, _inputs: object, out: Path) -> None:
     (out / "big").write_bytes(b"x" * 100_000)
 
 

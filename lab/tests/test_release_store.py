@@ -9,54 +9,60 @@ import pytest
 
 from lab.release import progress
 from lab.release.errors import CommandFailed, ToolMissing
-from lab.release.store import STAGE_RECORD, Store, default_cache, digest_of, tree_digest
+from lab.release.keys import Unkeyed, tree_digest
+from lab.release.store import STAGE_RECORD, Store, default_cache
+
+# What these builders do besides building: no part of what they build.
+BUILT: Unkeyed[list[Path]] = Unkeyed([])
+STARTED, PROCEED = Unkeyed(threading.Event()), Unkeyed(threading.Event())
+
+
+def build(_store: Store, _inputs: object, out: Path) -> None:
+    BUILT.value.append(out)
+    (out / "x").write_text("1")
+
+
+def build_when_told(_store: Store, _inputs: object, out: Path) -> None:
+    BUILT.value.append(out)
+    STARTED.value.set()
+    assert PROCEED.value.wait(10)
+
+
+def fail(_store: Store, _inputs: object, out: Path) -> None:
+    (out / "half").write_text("1")
+    raise ValueError("broken")
 
 
 def test_a_stage_is_built_once_and_again_for_other_inputs(tmp_path: Path) -> None:
-    store, built = Store(tmp_path), []
-
-    def build(out: Path) -> None:
-        built.append(out)
-        (out / "x").write_text("1")
-
+    store = Store(tmp_path)
+    BUILT.value.clear()
     first = store.stage("s", {"a": "1"}, build)
     assert store.stage("s", {"a": "1"}, build) == first
     assert store.stage("s", {"a": "2"}, build) != first
-    assert len(built) == 2
+    assert len(BUILT.value) == 2
     assert (first / STAGE_RECORD).is_file()
     assert list((store.root / "tmp").iterdir()) == []
 
 
 def test_a_failed_stage_leaves_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
-
-    def fail(out: Path) -> None:
-        (out / "half").write_text("1")
-        raise ValueError("broken")
-
     with pytest.raises(ValueError, match="broken"):
         store.stage("s", {}, fail)
-    assert not store.path("s", digest_of({})).exists()
+    assert list((store.root / "s").glob("*")) == []
     assert list((store.root / "tmp").iterdir()) == []
 
 
 def test_two_builders_of_one_stage_build_it_once(tmp_path: Path) -> None:
-    store, count = Store(tmp_path), []
-    started, proceed = threading.Event(), threading.Event()
-
-    def build(out: Path) -> None:
-        count.append(1)
-        started.set()
-        assert proceed.wait(10)
-
-    threads = [threading.Thread(target=store.stage, args=("s", {}, build)) for _ in range(2)]
+    store = Store(tmp_path)
+    BUILT.value.clear()
+    threads = [threading.Thread(target=store.stage, args=("s", {}, build_when_told)) for _ in range(2)]
     threads[0].start()
-    assert started.wait(10)
+    assert STARTED.value.wait(10)
     threads[1].start()
-    proceed.set()
+    PROCEED.value.set()
     for thread in threads:
         thread.join(10)
-    assert count == [1]
+    assert len(BUILT.value) == 1
 
 
 def test_cache_directory_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from io import BytesIO
 from pathlib import Path
 
 from lab.release import progress
+from lab.release.keys import Built, File, digest_of, file_sha256, files, host_packages
 from lab.release.os import clock
 from lab.release.os.cpio import Member, write_archive
 from lab.release.os.customise import customise, kernel_version
@@ -19,7 +20,7 @@ from lab.release.os.errors import NotRootError
 from lab.release.os.initramfs import build_initramfs
 from lab.release.os.iso import build_iso
 from lab.release.os.rootfs import build_rootfs
-from lab.release.store import Store, digest_of, file_sha256, tree_digest
+from lab.release.store import Store
 
 HERE = Path(__file__).parent
 ISO_NAME = "node0-machine-os.iso"
@@ -29,6 +30,22 @@ METAL_IN_LIVE = "usr/lib/node0/metal.raw"
 WANT_ROOTFS = "etc/coreos-live-want-rootfs"
 # root.squashfs is mounted in place from rootfs.img; a page boundary keeps its blocks and the loop device's together.
 SQUASHFS_ALIGN = 4096
+
+
+# What the images are made with: boot loaders whose files go into them, and makers of file systems.
+_TOOLS = (
+    "dosfstools",
+    "e2fsprogs",
+    "fdisk",
+    "grub-common",
+    "grub-efi-amd64-bin",
+    "grub-pc-bin",
+    "isolinux",
+    "mtools",
+    "squashfs-tools",
+    "syslinux-common",
+    "xorriso",
+)
 
 
 @dataclass(frozen=True)
@@ -62,15 +79,22 @@ def build_machine_os(cache: Path, extra_files: Mapping[str, Path] | None = None)
     rootfs = build_rootfs(store) if os.geteuid() == 0 else None
     if rootfs is None:
         raise NotRootError
-    inputs = {
-        "rootfs": rootfs.name,
-        "program": tree_digest((str(p.relative_to(HERE)), p) for p in _sources()),
-        "extra": tree_digest(extra.items()),
-        "kargs": (kargs := clock.kargs(clock.tsc_khz(store))),
-    }
-    version = digest_of(inputs)[:8]
-    stage = store.stage("os", inputs, lambda out: _build(store, rootfs / "root", extra, kargs, version, out))
-    return read_machine_os(stage)
+    program = files((str(path.relative_to(HERE)), path) for path in _sources())
+    kargs = clock.kargs(clock.tsc_khz(store))
+    inputs = Inputs(Built(rootfs), program, files(extra.items()), kargs, host_packages(*_TOOLS))
+    return read_machine_os(store.stage("os", inputs, _build))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the machine OS is made from: the Debian root, all files of this package, files of others by their place in
+    the system, kernel arguments, and the host's tools, of which some leave files of theirs in it."""
+
+    rootfs: Built
+    program: Mapping[str, File]
+    extra: Mapping[str, File]
+    kargs: str
+    tools: Mapping[str, str]
 
 
 def read_machine_os(stage: Path) -> MachineOS:
@@ -94,14 +118,15 @@ def _sources() -> list[Path]:
     return [p for p in sorted(HERE.rglob("*")) if p.is_file() and not p.is_symlink() and "__pycache__" not in p.parts]
 
 
-def _build(store: Store, base: Path, extra: Mapping[str, Path], kargs: str, version: str, out: Path) -> None:
+def _build(store: Store, inputs: Inputs, out: Path) -> None:
+    version, kargs = digest_of(inputs)[:8], inputs.kargs
     work = store.scratch("os-root")
     root = work / "root"
     try:
         with progress.step("os: customise"):
-            command = ["cp", "-a", "--reflink=auto", str(base), str(root)]
+            command = ["cp", "-a", "--reflink=auto", str(inputs.rootfs.path / "root"), str(root)]
             progress.run(command, label="copy root", log=store.log("os-copy"))
-            customise(store, root, extra)
+            customise(store, root, {name: file.path for name, file in inputs.extra.items()})
         kernel_release = kernel_version(root)
         kernel, initramfs = out / "vmlinuz", out / "initrd.img"
         with progress.step("os: initramfs"):

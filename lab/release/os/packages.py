@@ -22,7 +22,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         "conntrack",
     ),
     "containers": ("podman", "crun", "runc", "containerd", "containernetworking-plugins"),
-    "disks": ("gdisk", "e2fsprogs", "dosfstools", "efibootmgr", "zstd"),
+    "disks": ("gdisk", "e2fsprogs", "dosfstools", "efibootmgr", "lvm2", "zstd"),
     "tools": (
         "ca-certificates",
         "curl",
@@ -146,6 +146,9 @@ REMOVED: tuple[str, ...] = (
         f"usr/lib/udev/rules.d/{name}.rules"
         for name in (
             "5?-dm*",
+            # Volume groups of other systems are seen and can be removed; nothing activates them.
+            "56-lvm",
+            "69-lvm",
             "60-drm",
             "60-fido-id",
             "60-infiniband",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from lab.release import progress
 from lab.release.apt import debian_sources, transport_settings
+from lab.release.keys import host_packages
 from lab.release.os import packages
 from lab.release.store import Store
 
 #: Files are stamped with this time (2026-01-01) wherever a tool asks for one, so that equal inputs give equal images.
 SOURCE_DATE_EPOCH = "1767225600"
-
-# Raise when the code below changes in a way that changes the root.
-RECIPE = "2"
 
 
 def build_rootfs(store: Store) -> Path:
@@ -28,23 +28,29 @@ def build_rootfs(store: Store) -> Path:
         CommandFailed: mmdebstrap failed.
         ToolMissing: there is no mmdebstrap.
     """
-    inputs = {
-        "recipe": RECIPE,
-        "suite": packages.SUITE,
-        "packages": " ".join(packages.package_names()),
-        "filters": " ".join(packages.dpkg_filters()),
-        "removed": " ".join(packages.REMOVED),
-    }
-    return store.stage("os-rootfs", inputs, lambda out: _bootstrap(store, out))
+    filters, tools = packages.dpkg_filters(), host_packages("mmdebstrap")
+    inputs = Inputs(packages.SUITE, packages.package_names(), filters, packages.REMOVED, tools)
+    return store.stage("os-rootfs", inputs, _bootstrap)
 
 
-def _bootstrap(store: Store, out: Path) -> None:
+@dataclass(frozen=True)
+class Inputs:
+    """What the root is made from: packages asked for, dpkg's path filters, patterns of what is removed afterwards."""
+
+    suite: str
+    packages: tuple[str, ...]
+    filters: tuple[str, ...]
+    removed: tuple[str, ...]
+    tools: Mapping[str, str]
+
+
+def _bootstrap(store: Store, inputs: Inputs, out: Path) -> None:
     root = out / "root"
     work = store.scratch("os-mmdebstrap")
     try:
         # mmdebstrap reads both files; they name the mirror, so they live in the scratch directory only.
         sources = work / "debian.sources"
-        sources.write_text("\n".join(source.stanza("deb") for source in debian_sources(packages.SUITE)))
+        sources.write_text("\n".join(source.stanza("deb") for source in debian_sources(inputs.suite)))
         settings = work / "apt.conf"
         settings.write_text(transport_settings() + 'Acquire::Languages "none";\nAPT::Install-Recommends "false";\n')
         command = [
@@ -54,11 +60,11 @@ def _bootstrap(store: Store, out: Path) -> None:
             # Without usr-is-merged's mark, its package pulls perl; the hook makes the merged layout from the start.
             '--essential-hook=mkdir -p "$1"/usr/share/doc/usr-is-merged',
             "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
-            f"--include={','.join(packages.package_names())}",
+            f"--include={','.join(inputs.packages)}",
             f"--aptopt={settings}",
             "--dpkgopt=force-unsafe-io",
-            *(f"--dpkgopt={option}" for option in packages.dpkg_filters()),
-            packages.SUITE,
+            *(f"--dpkgopt={option}" for option in inputs.filters),
+            inputs.suite,
             str(root),
             str(sources),
         ]
@@ -74,7 +80,7 @@ def _bootstrap(store: Store, out: Path) -> None:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     _keep_package_list(root)
-    _trim(root)
+    _trim(root, inputs.removed)
 
 
 def _keep_package_list(root: Path) -> None:
@@ -89,11 +95,11 @@ def _keep_package_list(root: Path) -> None:
     target.write_text("".join(sorted(lines)))
 
 
-def _trim(root: Path) -> None:
+def _trim(root: Path, removed: Iterable[str]) -> None:
     """Remove apt's and dpkg's data (they name the mirror; nothing installs packages later) and what nobody reads."""
     for name in ("etc/apt", "etc/dpkg", "var/lib/apt", "var/cache/apt", "var/lib/dpkg", "var/cache/debconf"):
         shutil.rmtree(root / name, ignore_errors=True)
-    for pattern in packages.REMOVED:
+    for pattern in removed:
         for path in root.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     for path in (root / "var/log").rglob("*"):

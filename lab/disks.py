@@ -1,0 +1,150 @@
+"""Disk images of machines: empty ones, and ones that somebody has used before.
+
+Everything is written into plain files; nothing is mounted or looped. What a disk holds follows from its serial number,
+so that a failed comparison can be looked into.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from lab.errors import LabError
+from lab.layout import Layout
+from lab.lvm import write_volume_group
+from lab.topology import Disk
+
+MIB = 1 << 20
+BLOCK = 64 << 10
+# Of a disk full of data, this much from the start and of the end is random throughout; between them the first block of
+# each MiB is, where partitions, file systems and images begin. The zeros between are compared like all else.
+_DENSE_MIB = 512
+_LAST_MIB = 16
+# Partitions of a disk full of data, in MiB: start and size. The rest is a third one, without anything that has a name.
+_FILES = (1, 199)
+_VOLUMES = (200, 200)
+DATA_GROUP = "somebodys-data"
+SYSTEM_GROUP = "old-system"
+PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+def make(path: Path, disk: Disk, serial: str) -> None:
+    """Make the raw image of a disk, with what it holds."""
+    size = disk.size_gib << 30
+    with path.open("x+b") as image:
+        image.truncate(size)
+        if disk.holds == "old-system":
+            _randomise(image, serial, [(0, 8 * MIB)])
+            write_volume_group(image, 0, size, SYSTEM_GROUP, "root")
+    if disk.holds == "data":
+        _fill(path, size, serial)
+
+
+def _fill(path: Path, size: int, serial: str) -> None:
+    with path.open("r+b") as image:
+        _randomise(image, serial, _spans(size))
+    first, rest = _VOLUMES[0] + _VOLUMES[1], "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
+    lines = [
+        "label: gpt",
+        f"start={_FILES[0]}MiB, size={_FILES[1]}MiB, type={rest}, name=files",
+        f"start={_VOLUMES[0]}MiB, size={_VOLUMES[1]}MiB, type=E6D6D379-F507-44C2-A23C-238F2A3DF928, name=volumes",
+        f"start={first}MiB, type={rest}, name=rest",
+    ]
+    _run(["sfdisk", "-q", "--wipe", "never", "--wipe-partitions", "never", str(path)], "\n".join(lines) + "\n")
+    with tempfile.TemporaryDirectory(prefix="node0-files-") as files:
+        (Path(files) / "important.txt").write_text(f"This is the only copy. ({serial})\n")
+        options = f"offset={_FILES[0] * MIB},nodiscard,lazy_itable_init=1,lazy_journal_init=1"
+        _run(["mke2fs", "-q", "-F", "-t", "ext4", "-L", "important", "-d", files, "-E", options, str(path), "199M"])
+    with path.open("r+b") as image:
+        write_volume_group(image, _VOLUMES[0] * MIB, _VOLUMES[1] * MIB, DATA_GROUP, "keep")
+
+
+def _spans(size: int) -> Iterator[tuple[int, int]]:
+    """Which parts of a full disk of that size are random: offset and length, in order."""
+    dense = min(_DENSE_MIB * MIB, size)
+    for offset in range(0, dense, 16 * MIB):
+        yield offset, min(16 * MIB, dense - offset)
+    last = max(size - _LAST_MIB * MIB, dense)
+    yield from ((offset, BLOCK) for offset in range(dense, last, MIB))
+    if last < size:
+        yield last, size - last
+
+
+def _randomise(image: BinaryIO, serial: str, spans: Iterable[tuple[int, int]]) -> None:
+    """Write what looks random and follows from the serial number."""
+    key = hashlib.sha256(serial.encode()).digest()
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    for offset, length in spans:
+        os.pwrite(image.fileno(), stream.update(bytes(length)), offset)
+
+
+def _run(argv: list[str], text: str = "") -> None:
+    try:
+        done = subprocess.run(
+            argv, input=text, capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PATH": _PATH}
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LabError(f"{argv[0]} for a disk that holds data: {error}") from error
+    if done.returncode:
+        raise LabError(f"{argv[0]} for a disk that holds data: {' '.join(done.stderr.split())}")
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of a raw image as a machine sees it: of its size and of each block that is not all zeros, with its place.
+
+    Holes and written zeros are the same to a machine, and to this.
+    """
+    digest, zeros = hashlib.sha256(), bytes(BLOCK)
+    with path.open("rb") as image:
+        size = os.fstat(image.fileno()).st_size
+        digest.update(struct.pack("<Q", size))
+        for start, end in _extents(image, size):
+            for offset in range(start, end, BLOCK):
+                data = os.pread(image.fileno(), BLOCK, offset)
+                if data != zeros[: len(data)]:
+                    digest.update(struct.pack("<Q", offset))
+                    digest.update(data)
+    return digest.hexdigest()
+
+
+def changed(layout: Layout) -> list[str]:
+    """The disks, other than those to install on, that are not what they were before any machine ran; a line each."""
+    found = []
+    for node in layout.topology.nodes:
+        for index, disk in enumerate(node.all_disks):
+            image = layout.disk(node, index)
+            if not disk.root and fingerprint(image) != layout.fingerprint(image).read_text():
+                found.append(f"{node.serial(index)} of {node.name}, which held {disk.holds}")
+    return found
+
+
+def make_all(layout: Layout) -> None:
+    """Make the disks of all nodes, and note what they are like (Layout.fingerprint)."""
+    for node in layout.topology.nodes:
+        for index, disk in enumerate(node.all_disks):
+            image = layout.disk(node, index)
+            make(image, disk, node.serial(index))
+            layout.fingerprint(image).write_text(fingerprint(image))
+
+
+def _extents(image: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
+    """What of a file is no hole, in whole blocks: start and end, ascending, none twice."""
+    end = 0
+    while end < size:
+        try:
+            start = os.lseek(image.fileno(), end, os.SEEK_DATA)
+        except OSError:  # ENXIO: the rest is a hole
+            return
+        hole = os.lseek(image.fileno(), start, os.SEEK_HOLE)
+        start, end = max(start // BLOCK * BLOCK, end), -(-hole // BLOCK) * BLOCK
+        if start < end:
+            yield start, end

@@ -1,0 +1,214 @@
+"""Disks of machines: what they hold before, what counts as touched, and which of them is installed on."""
+
+import os
+import struct
+import subprocess
+import zlib
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from lab import budget, disks, domain, topology
+from lab.configs import agent_config
+from lab.errors import TopologyError
+from lab.layout import Layout
+from lab.lvm import write_volume_group
+from lab.topology import Disk
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A disk full of somebody's data."""
+    path = tmp_path_factory.mktemp("disks") / "full.raw"
+    disks.make(path, Disk(size_gib=1, holds="data"), "KEEP")
+    yield path
+    path.unlink()
+
+
+def part(disk, offset, size):
+    with disk.open("rb") as file:
+        return os.pread(file.fileno(), size, offset)
+
+
+def test_a_full_disk_has_partitions_a_file_system_and_no_free_space(full, tmp_path):
+    table = subprocess.run(["sfdisk", "-d", full], capture_output=True, text=True, check=True).stdout
+    assert [name in table for name in ('name="files"', 'name="volumes"', 'name="rest"')] == [True] * 3
+    (tmp_path / "files").write_bytes(part(full, MIB, 199 * MIB))
+    subprocess.run(["e2fsck", "-fn", tmp_path / "files"], check=True, capture_output=True)
+    shown = subprocess.run(["debugfs", "-R", "cat important.txt", tmp_path / "files"], capture_output=True, text=True)
+    assert "the only copy. (KEEP)" in shown.stdout
+    for place in (500, 511, 600, 1000):
+        block = part(full, place * MIB, disks.BLOCK)
+        assert len(set(block)) > 200, f"the block at {place} MiB is not random"
+    assert part(full, (1 << 30) - 16 * MIB, 15 * MIB).count(0) < MIB
+
+
+def crc(data):
+    """LVM's checksum, the plain way, by the table of its lib/misc/crc.c."""
+    table = [0x0, 0x1DB71064, 0x3B6E20C8, 0x26D930AC, 0x76DC4190, 0x6B6B51F4, 0x4DB26158, 0x5005713C]
+    table += [0xEDB88320, 0xF00F9344, 0xD6D6A3E8, 0xCB61B38C, 0x9B64C2B0, 0x86D3D2D4, 0xA00AE278, 0xBDBDF21C]
+    value = 0xF597A6CF
+    for byte in data:
+        value ^= byte
+        value = (value >> 4) ^ table[value & 0xF]
+        value = (value >> 4) ^ table[value & 0xF]
+    return value
+
+
+def test_a_volume_group_is_one_to_lvm(tmp_path):
+    path = tmp_path / "pv"
+    path.write_bytes(b"\xaa" * 16 * MIB)
+    with path.open("r+b") as disk:
+        write_volume_group(disk, 4 * MIB, 12 * MIB, "mine", "all")
+    assert part(path, 0, 4 * MIB) == b"\xaa" * 4 * MIB
+    assert part(path, 5 * MIB, 11 * MIB) == b"\xaa" * 11 * MIB
+    label = part(path, 4 * MIB + 512, 512)
+    assert label[:8] == b"LABELONE"
+    assert struct.unpack_from("<I", label, 16) == (crc(label[20:]),)
+    header = part(path, 4 * MIB + 4096, 512)
+    assert struct.unpack_from("<I", header) == (crc(header[4:]),)
+    offset, size, checksum, _ = struct.unpack_from("<QQII", header, 40)
+    text = part(path, 4 * MIB + 4096 + offset, size)
+    assert crc(text) == checksum
+    assert text.startswith(b"mine {")
+    assert text.endswith(b"\0")
+    kind = subprocess.run(["blkid", "-p", "-O", str(4 * MIB), "-o", "value", "-s", "TYPE", path], capture_output=True)
+    assert kind.stdout.strip() == b"LVM2_member"
+
+
+def test_disks_are_told_apart_by_what_they_hold(tmp_path):
+    seen = set()
+    for serial, holds, gib in (
+        ("A", "old-system", 1),
+        ("B", "old-system", 1),
+        ("A", "nothing", 1),
+        ("A", "nothing", 2),
+    ):
+        path = tmp_path / f"{serial}{holds}{gib}"
+        disks.make(path, Disk(size_gib=gib, holds=holds), serial)
+        seen.add(disks.fingerprint(path))
+    assert len(seen) == 4
+    again = tmp_path / "again"
+    disks.make(again, Disk(size_gib=1, holds="old-system"), "A")
+    assert disks.fingerprint(again) in seen
+
+
+@pytest.mark.parametrize("place", [0, 511, 446, 512, MIB, 200 * MIB + 512, 700 * MIB + 100_000, (1 << 30) - 1])
+def test_a_single_byte_is_seen_wherever_it_is(full, place):
+    before, byte = disks.fingerprint(full), part(full, place, 1)
+    with full.open("r+b") as file:
+        os.pwrite(file.fileno(), bytes([byte[0] ^ 1]), place)
+    try:
+        assert disks.fingerprint(full) != before
+    finally:
+        with full.open("r+b") as file:
+            os.pwrite(file.fileno(), byte, place)
+    assert disks.fingerprint(full) == before
+
+
+def test_holes_and_zeros_are_the_same_and_a_block_elsewhere_is_not(tmp_path):
+    path = tmp_path / "x"
+    disks.make(path, Disk(size_gib=1), "X")
+    empty = disks.fingerprint(path)
+
+    def written(offset, data):
+        with path.open("r+b") as file:
+            os.pwrite(file.fileno(), data, offset)
+        return disks.fingerprint(path)
+
+    assert written(5 * MIB, bytes(MIB)) == empty
+    first = written(5 * MIB, b"x")
+    written(5 * MIB, b"\0")
+    second = written(6 * MIB, b"x")
+    assert len({empty, first, second}) == 3
+    assert written(6 * MIB, b"\0") == empty
+    os.truncate(path, 2 << 30)
+    assert disks.fingerprint(path) != empty
+
+
+USED = (
+    Disk(size_gib=1, serial="KEEP-THIS", holds="data"),
+    Disk(size_gib=1, serial="INSTALL-HERE", holds="old-system", root=True),
+    Disk(size_gib=1, serial="LEAVE-EMPTY"),
+)
+
+
+def used():
+    """One node whose disk to install on stands between two others."""
+    shape = topology.sno()
+    return msgspec.structs.replace(shape, nodes=(msgspec.structs.replace(shape.nodes[0], disks=USED),))
+
+
+def test_a_machine_boots_the_disk_to_install_on_wherever_it_stands(tmp_path):
+    shape = used()
+    [node] = shape.nodes
+    assert (node.root_device, node.disk_gib) == ("/dev/vdb", 1)
+    [host] = agent_config(shape)["hosts"]
+    assert host["rootDeviceHints"] == {"serialNumber": "INSTALL-HERE"}
+    tree = ElementTree.fromstring(domain.domain_xml(node, Layout(tmp_path, shape), kvm=False))
+    found = tree.findall("devices/disk")
+    assert [d.findtext("serial") for d in found] == ["KEEP-THIS", "INSTALL-HERE", "LEAVE-EMPTY"]
+    assert [d.find("boot") is not None for d in found] == [False, True, False]
+    assert tree.find("devices/disk/boot").get("order") == "1"
+    assert len({d.find("source").get("file") for d in found}) == 3
+    assert topology.load_text(shape.dump()) == shape
+    assert budget.need_of(shape).disk_gib > budget.need_of(topology.sno()).disk_gib
+
+
+def test_a_disk_that_was_written_by_mistake_is_named(tmp_path):
+    """What an installer that ignores its hints, or a clean-up that knows no bounds, leaves."""
+    layout = Layout(tmp_path / "lab", used())
+    [node] = layout.topology.nodes
+    layout.make()
+    disks.make_all(layout)
+
+    def write(index, offset, data):
+        with layout.disk(node, index).open("r+b") as file:
+            os.pwrite(file.fileno(), data, offset)
+
+    write(1, 0, b"an operating system")
+    assert disks.changed(layout) == []
+    write(0, 200 * MIB + 512, bytes(512))  # pvremove
+    assert disks.changed(layout) == ["KEEP-THIS of master-0, which held data"]
+    write(2, 0, b"\xeb\x63\x90")  # a boot loader
+    assert disks.changed(layout)[1:] == ["LEAVE-EMPTY of master-0, which held nothing"]
+
+
+@pytest.mark.parametrize(
+    ("disk_lines", "message"),
+    [
+        ("[{size_gib: 0, root: true}]", r"size_gib is 0.*nodes\[0\]\.disks\[0\]"),
+        ("[{size_gib: 5}]", r"disks: 0 are marked root"),
+        ("[{root: true}, {root: true}]", r"disks: 2 are marked root"),
+        ("[{root: true, serial: a}, {serial: a}]", r"disks: serial a is used more than once"),
+        ("[{root: true, serial: 'a b'}]", r"serial 'a b' is not of up to 20 letters"),
+        (f"[{{root: true, serial: {'a' * 21}}}]", r"is not of up to 20"),
+        ("[{root: true, holds: gold}]", r"'gold'.*disks\[0\]\.holds"),
+        ("[{root: true, wwn: x}]", r"unknown field `wwn`"),
+    ],
+)
+def test_disks_that_cannot_be_are_named(disk_lines, message):
+    text = topology.sno().dump().replace("disks: []", f"disks: {disk_lines}")
+    with pytest.raises(TopologyError, match=message):
+        topology.load_text(text)
+
+
+def test_one_disk_is_as_before_and_two_sizes_are_a_contradiction():
+    [node] = topology.sno().nodes
+    assert (node.root_device, node.serial(0), len(node.all_disks)) == ("/dev/vda", "master-0-vda", 1)
+    [host] = agent_config(topology.sno())["hosts"]
+    assert host["rootDeviceHints"] == {"deviceName": "/dev/vda"}
+    listed = msgspec.structs.replace(node, disks=(Disk(size_gib=7, root=True),))
+    assert listed.disk_gib == 7
+    with pytest.raises(ValueError, match="disk_gib is 9, the root disk has 7"):
+        msgspec.structs.replace(node, disk_gib=9, disks=(Disk(size_gib=7, root=True),))
+
+
+def test_checksums_agree_with_zlibs():
+    """The plain one here is CRC-32 but for its start: the test above would hold for two equal mistakes otherwise."""
+    data = b"123456789"
+    assert zlib.crc32(data) == 0xCBF43926
+    assert crc(data) == zlib.crc32(data, 0xF597A6CF ^ 0xFFFFFFFF) ^ 0xFFFFFFFF

@@ -1,0 +1,242 @@
+"""Which labs are removed: those that are proven dead, and no other, whoever made them."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab import cli, records, topology
+from lab.errors import LabError, UnknownLabError
+from lab.processes import boot_id, me
+from lab.records import State
+
+
+@pytest.fixture(autouse=True)
+def own_places(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("NODE0_BUDGET", str(tmp_path / "budget.json"))
+
+
+def record(lab_id, supervisor=None, owner=None):
+    return records.Record(lab_id, topology.sno(), owner or me(), time.time(), "/nowhere", supervisor)
+
+
+def made(lab_id, **more):
+    """A lab of this process; the descriptor that it lives by."""
+    return records.create(record(lab_id, **more))
+
+
+def old(lab_id, text):
+    """A lab of a version that knew no locks, with that record."""
+    folder = records.labs_dir() / lab_id
+    (folder / "disks").mkdir(parents=True)
+    (folder / "disks/master-0.raw").write_bytes(b"precious")
+    if text is not None:
+        (folder / "lab.json").write_text(text)
+    return folder
+
+
+def states():
+    return {found.id: found.state for found in records.look()}
+
+
+def test_a_lab_lives_as_long_as_somebody_has_its_descriptor():
+    fd = made("mine-1")
+    # The record says that it is dead: the lock knows better.
+    pid, started = me()
+    records.read("mine-1").__class__.save(record("mine-1", supervisor=(pid, started + 1)))
+    assert states() == {"mine-1": State.RUNS}
+    assert records.reap() == []
+    other = os.dup(fd)
+    os.close(fd)
+    assert states() == {"mine-1": State.RUNS}
+    os.close(other)
+    assert states() == {"mine-1": State.ENDED}
+    [line] = records.reap()
+    assert line.startswith("removed the remains of lab mine-1, ")
+    assert states() == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"id": "new-1", "version": 9}',
+        '{"id": "new-1", "topology": {"nodes": [{"name": "a", "tpm": true}]}}',
+        "[]",
+        "{",
+        "",
+        None,
+    ],
+)
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_running_lab_whose_record_cannot_be_read_is_kept(text, locked):
+    if locked:
+        fd = made("new-1")
+        folder = records.labs_dir() / "new-1"
+        if text is None:
+            (folder / "lab.json").unlink()
+        else:
+            (folder / "lab.json").write_text(text)
+        (folder / "disks").mkdir()
+        (folder / "disks/master-0.raw").write_bytes(b"precious")
+    else:
+        fd, folder = None, old("new-1", text)
+    assert records.reap() == []
+    assert (folder / "disks/master-0.raw").read_bytes() == b"precious"
+    [line] = records.unclear()
+    assert line.startswith(f"lab new-1 {'runs' if locked else 'is kept, since nothing proves it dead'}")
+    assert "its record" in line
+    assert ("rm -r" in line) is not locked
+    with pytest.raises(UnknownLabError, match="its record"):
+        records.read("new-1")
+    if fd is not None:
+        os.close(fd)
+        assert len(records.reap()) == 1, "it has ended: that its record cannot be read is no reason to keep it"
+
+
+def test_a_lab_of_before_there_were_locks_is_judged_by_its_record():
+    pid, started = me()
+    for lab_id, supervisor in (("old-alive", (pid, started)), ("old-dead", (pid, started - 5))):
+        old(lab_id, msgspec.json.encode(record(lab_id, supervisor=supervisor)).decode())
+    assert states() == {"old-alive": State.RUNS, "old-dead": State.ENDED}
+    assert len(records.reap()) == 1
+    assert [found.id for found in records.look()] == ["old-alive"]
+
+
+def test_a_lock_that_cannot_be_looked_at_proves_nothing(monkeypatch):
+    os.close(made("locked-1"))
+    opened = os.open
+
+    def refuse(path, *arguments, **more):
+        if Path(path).name == "alive":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *arguments, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert states() == {"locked-1": State.UNKNOWN}
+    assert records.reap() == []
+
+
+def test_a_lab_that_is_being_made_is_there_at_once_with_all_that_proves_it(monkeypatch):
+    """Killed between any two steps, its maker leaves nothing that looks like a lab."""
+    seen = []
+    saved = records.Record.save
+
+    def save(self, folder=None):
+        seen.append(sorted(path.name for path in records.labs_dir().iterdir() if not path.name.startswith(".")))
+        saved(self, folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(records.Record, "save", save)
+    with pytest.raises(KeyboardInterrupt):
+        made("half-1")
+    assert seen == [[]]
+    assert states() == {}
+    monkeypatch.undo()
+
+
+def test_what_a_killed_maker_or_remover_left_goes(tmp_path, monkeypatch):
+    monkeypatch.setenv("NODE0_STATE", str(tmp_path / "state"))
+    for name in (".new-x-1", ".dead-x-2"):
+        (records.labs_dir() / name / "disks").mkdir(parents=True)
+    assert records.look() == []
+    records.reap()
+    assert [path.name for path in records.labs_dir().iterdir()] == [".lock"]
+
+
+def test_a_lab_goes_from_one_moment_to_the_next(monkeypatch):
+    os.close(made("going-1"))
+    monkeypatch.setattr(records.shutil, "rmtree", lambda *_a, **_k: None)
+    assert len(records.reap()) == 1
+    assert states() == {}, "half of it must not be taken for a lab of which nothing is known"
+
+
+CHILD = """
+import os, sys, time
+from lab import records, topology
+from lab.processes import me
+fd = records.create(records.Record("theirs-1", topology.sno(), me(), time.time(), "/"))
+if sys.argv[1] == "supervisor":
+    records.claim(fd, "supervisor")
+print("made", flush=True)
+time.sleep(600)
+"""
+
+
+def child(role):
+    process = subprocess.Popen([sys.executable, "-c", CHILD, role], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "made\n"
+    return process
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_killed_labs_lock_is_gone_with_it(readable):
+    with child("owner") as process:
+        if not readable:
+            (records.labs_dir() / "theirs-1/lab.json").write_text("{}")
+        assert states() == {"theirs-1": State.RUNS}
+        process.kill()
+        process.wait()
+    assert states() == {"theirs-1": State.ENDED}
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_lab_of_any_version_can_be_ended(readable):
+    with child("supervisor") as process:
+        if not readable:
+            (records.labs_dir() / "theirs-1/lab.json").write_text('{"id": "theirs-1", "version": 9}')
+        records.end("theirs-1", 20)
+        assert process.wait(20) == -signal.SIGTERM
+    records.end("theirs-1", 20)
+    with pytest.raises(UnknownLabError, match="no lab 'nobodys-1' here"):
+        records.end("nobodys-1", 20)
+
+
+def test_who_makes_a_lab_is_not_ended_for_it():
+    with child("owner") as process:
+        with pytest.raises(LabError, match="theirs-1 is still being made"):
+            records.end("theirs-1", 20)
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_pid_of_another_boot_is_nobodys(monkeypatch):
+    fd = made("before-1")
+    pid, started = me()
+    os.pwrite(fd, f"supervisor {pid} {started} another-boot\n".encode(), 0)
+    assert records._supervisor_of(records.labs_dir() / "before-1") is None
+    os.pwrite(fd, f"supervisor {pid} {started} {boot_id()} what a later version adds\n".encode(), 0)
+    assert records._supervisor_of(records.labs_dir() / "before-1") == (pid, started)
+    os.close(fd)
+
+
+def test_who_looks_proves_nothing():
+    """Two that look at once must not take each other for a living lab."""
+    os.close(made("seen-1"))
+    fd = os.open(records.labs_dir() / "seen-1/alive", os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    assert states() == {"seen-1": State.ENDED}
+    os.close(fd)
+
+
+def test_ls_and_gc_tell_of_labs_that_they_do_not_understand(capsys):
+    fd = made("new-1")
+    (records.labs_dir() / "new-1/lab.json").write_text(json.dumps({"id": "new-1", "version": 9}))
+    kept = old("older-1", "{")
+    assert cli.main(["ls"]) == 0
+    said = capsys.readouterr().out
+    assert "new-1  lab new-1 runs; its record is not one of this version" in said
+    assert "1 lab(s)" in said
+    assert cli.main(["gc"]) == 0
+    said = capsys.readouterr().out
+    assert f"lab older-1 is kept, since nothing proves it dead (to remove it: rm -r {kept}); its record" in said
+    assert "0 dead lab(s) removed" in said
+    assert kept.is_dir()
+    os.close(fd)

@@ -1,0 +1,345 @@
+"""Keys of stages: each thing that a stage is built with is in its key, and what does not count is not."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.release import code, debian, images, keys, kubernetes, layer, payload, wheels
+from lab.release.components import COMPONENTS, PACKAGES
+from lab.release.keys import Built, File, Unkeyed, canonical, code_of, digest_of, stage_key
+from lab.release.layer import Compression, LayerWriter
+from lab.release.os import build as os_build
+from lab.release.os import customise, disk, liveboot, packages, rootfs
+from lab.release.store import Store
+
+RELEASE = Path(keys.__file__).parent
+
+
+def changed(value: Any) -> Any:
+    """Another value of the same kind."""
+    match value:
+        case str():
+            return value + "x"
+        case Compression():
+            return Compression.GZIP if value is Compression.ZSTD else Compression.ZSTD
+        case Built():
+            return Built(value.path.with_name("other"))
+        case File():
+            return File(value.path, "0" * 64)
+        case Mapping():
+            name = next(iter(value))
+            return {**value, name: changed(value[name])}
+        case tuple():
+            return (changed(value[0]), *value[1:])
+        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            first = dataclasses.fields(value)[0].name
+            return dataclasses.replace(value, **{first: changed(getattr(value, first))})
+    raise AssertionError(f"how is a {type(value).__name__} changed?")
+
+
+@pytest.fixture
+def declared(tmp_path: Path) -> dict[str, tuple[Any, Callable[..., None]]]:
+    """The inputs of every stage, with its builder."""
+    file = tmp_path / "file"
+    file.write_text("x")
+    tools = {"tool": "1"}
+    base = Built(Path("base/0123"))
+    group = debian.Packages(("a",), ("b",))
+    writer = LayerWriter()
+    writer.add_bytes("etc/x", "1")
+    contents = writer.contents()
+    return {
+        "kubernetes": (kubernetes.Inputs.now(), kubernetes._build),
+        "base": (debian.BaseInputs("suite", ("a",), tools), debian._build_base),
+        "debs": (debian.DebInputs(base, {"g": group}), debian._download),
+        "packages": (debian.PackageInputs("g", base, group, Unkeyed({})), debian._package_layer),
+        "wheels": (wheels.Inputs(("a",), {"a": "1"}, "00", Unkeyed(file)), wheels._build),
+        "code": (code.CodeInputs({"a": File.of(file)}, "00", "m", "3"), code._code_layer),
+        "zipapp": (code.CodeInputs({"a": File.of(file)}, "00", "m", "3"), code._zipapp),
+        "pause": (images.PauseInputs(File.of(file), tools), images._pause),
+        "layer": (images.LayerInputs(contents, Compression.GZIP, Unkeyed(writer)), images._write_layer),
+        "os-rootfs": (rootfs.Inputs("s", ("a",), ("f",), ("r",), tools), rootfs._bootstrap),
+        "os": (
+            os_build.Inputs(Built(Path("os-rootfs/0")), {"a": File.of(file)}, {"/b": File.of(file)}, "k", tools),
+            os_build._build,
+        ),
+    }
+
+
+def builders() -> set[str]:
+    """The builders that any module of the release hands to a stage: the third argument of every `.stage(`."""
+    found = set()
+    for path in RELEASE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="stage"), args=[_, _, builder]):
+                    assert isinstance(builder, ast.Name), f"{path}: a builder that is no plain function"
+                    found.add(f"{path.relative_to(RELEASE).with_suffix('')}.{builder.id}".replace("/", "."))
+    return found
+
+
+def test_every_stage_is_looked_at_here(declared):
+    there = {f"{b.__module__}.{b.__name__}".removeprefix("lab.release.") for _, b in declared.values()}
+    assert there == builders()
+
+
+def test_each_input_of_each_stage_wants_another_key(declared):
+    for name, (inputs, build) in declared.items():
+        key = stage_key(inputs, build)
+        assert key == stage_key(dataclasses.replace(inputs), build), name
+        for field in dataclasses.fields(inputs):
+            value = getattr(inputs, field.name)
+            if isinstance(value, Unkeyed):
+                continue
+            other = dataclasses.replace(inputs, **{field.name: changed(value)})
+            assert stage_key(other, build) != key, f"{name}: {field.name}"
+
+
+def test_what_is_not_in_a_key_is_little(declared):
+    fields = {
+        f"{name}.{field.name}"
+        for name, (inputs, _) in declared.items()
+        for field in dataclasses.fields(inputs)
+        if isinstance(getattr(inputs, field.name), Unkeyed)
+    }
+    assert fields == {"packages.all_groups", "wheels.constraints", "layer.writer"}
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "stages"),
+    [
+        (kubernetes, "PACES", {"kubernetes"}),
+        (kubernetes, "ENVIRONMENT", {"kubernetes"}),
+        (kubernetes, "LINK_FLAGS", {"kubernetes"}),
+        (kubernetes, "BINARIES", {"kubernetes"}),
+        (kubernetes, "VENDORED_REFLECT2", {"kubernetes"}),
+        (wheels, "WHEELS", {"wheels"}),
+        (wheels, "DIST_PACKAGES", {"wheels", "code"}),
+        (layer, "EPOCH", {"base", "packages", "wheels", "code", "layer", "pause"}),
+        (layer, "_MERGED", {"base", "packages"}),
+        (disk, "DISK_KARGS", {"os"}),
+        (liveboot, "EMULATION_KARGS", {"os"}),
+        (customise, "MASKED", {"os"}),
+        (rootfs, "SOURCE_DATE_EPOCH", {"os-rootfs"}),
+    ],
+)
+def test_a_constant_that_a_builder_reads_wants_another_key(module, name, stages, declared, monkeypatch):
+    """As it is declared, or as the code has it: whoever changes it need not think of keys."""
+    before = {stage: stage_key(*declared[stage]) for stage in stages}
+    old = getattr(module, name)
+    monkeypatch.setattr(module, name, changed(str(old)) if isinstance(old, (Path, int)) else changed(old))
+    if module is kubernetes:
+        declared["kubernetes"] = (kubernetes.Inputs.now(), kubernetes._build)
+    for stage, key in before.items():
+        if stage == "wheels" and name == "WHEELS":
+            continue  # declared by whoever calls it: the next test
+        assert stage_key(*declared[stage]) != key, stage
+
+
+class Asked(Exception):
+    """A stage was asked for."""
+
+
+@pytest.fixture
+def asked(monkeypatch, tmp_path):
+    """What the first stage that a call needs is known by: asked(call) -> key."""
+    seen: list[str] = []
+
+    class Spy(Store):
+        def stage(self, name, inputs, build):
+            seen.append(stage_key(inputs, build))
+            raise Asked
+
+    monkeypatch.setattr(kubernetes, "Store", Spy)
+    monkeypatch.setattr(os_build, "Store", Spy)
+
+    def call(function: Callable[..., object], *arguments: object) -> str:
+        with pytest.raises(Asked):
+            function(*arguments)
+        return seen.pop()
+
+    call.store = Spy(tmp_path)
+    return call
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "function"),
+    [
+        (kubernetes, "PACES", lambda store: kubernetes.build_kubernetes(store.cache)),
+        (kubernetes, "ENVIRONMENT", lambda store: kubernetes.build_kubernetes(store.cache)),
+        (debian, "UNWANTED", debian.base),
+        (debian, "BASE_PACKAGES", debian.base),
+        (debian, "SUITE", debian.base),
+        (wheels, "WHEELS", wheels.wheels),
+        (packages, "PACKAGES", rootfs.build_rootfs),
+        (packages, "KERNEL_MODULES", rootfs.build_rootfs),
+        (packages, "LEFT_OUT", rootfs.build_rootfs),
+        (packages, "REMOVED", rootfs.build_rootfs),
+        (packages, "SUITE", rootfs.build_rootfs),
+    ],
+)
+def test_lists_that_stages_are_asked_for_with(owner, name, function, asked, monkeypatch):
+    monkeypatch.setattr(
+        wheels, "read_constraints", lambda _text: dict.fromkeys(("x", *map(str.lower, wheels.WHEELS)), "1")
+    )
+    first = asked(function, asked.store)
+    assert asked(function, asked.store) == first
+    value = getattr(owner, name)
+    if name == "UNWANTED":
+        monkeypatch.setattr(owner, "_UNWANTED", debian.re.compile("other"))
+    elif name == "WHEELS":
+        monkeypatch.setattr(owner, name, ("x", *value))
+    else:
+        monkeypatch.setattr(owner, name, changed(value))
+    assert asked(function, asked.store) != first
+
+
+@pytest.mark.parametrize("variable", ["PATH", "GOFLAGS", "CGO_ENABLED", "KUBE_GIT_VERSION", "MAKEFLAGS"])
+def test_kubernetes_is_not_built_with_the_callers_environment(variable, monkeypatch, tmp_path):
+    given: dict[str, str] = {}
+    inputs = kubernetes.Inputs.now()
+    monkeypatch.setenv(variable, "/callers/own")
+    monkeypatch.setattr(kubernetes.progress, "run", lambda *_a, env, **_kw: given.update(env))
+    (tmp_path / "work/tree/_output/bin").mkdir(parents=True)
+    for name in kubernetes.BINARIES:
+        (tmp_path / "work/tree/_output/bin" / name).touch()
+    kubernetes._make(Store(tmp_path), inputs, tmp_path / "work", tmp_path / "work/tree")
+    assert given["GOPATH"]
+    assert "/callers/own" not in given.values()
+
+
+def test_a_layer_is_known_by_what_is_in_it(tmp_path):
+    def key(fill: Callable[[LayerWriter], None]) -> str:
+        writer = LayerWriter()
+        writer.add_bytes("etc/always", "1")
+        fill(writer)
+        return digest_of(images.LayerInputs(writer.contents(), Compression.GZIP, Unkeyed(writer)))
+
+    file = tmp_path / "f"
+    file.write_text("1")
+    seen = [
+        key(lambda w: w.add_file("x", file)),
+        key(lambda w: w.add_file("y", file)),
+        key(lambda w: w.add_file("x", file, 0o755)),
+        key(lambda w: w.add_bytes("x", "2")),
+        key(lambda w: w.add_link("x", "1")),
+        key(lambda w: w.add_link("x", "2")),
+        key(lambda w: w.add_directory("x")),
+        key(lambda w: w.add_directory("x", 0o700)),
+    ]
+    assert len(set(seen)) == len(seen)
+    assert key(lambda w: w.add_bytes("x", "1")) == seen[0]
+    known = keys.file_sha256(file)
+    assert key(lambda w: w.add_file("x", file, sha256=known)) == seen[0]
+
+
+def test_a_releases_version_follows_everything_in_it(monkeypatch, tmp_path):
+    store = Store(tmp_path)
+    operator = images.Image("cluster-version-operator", ())
+
+    def version(machine_os: str = "1", digests: Mapping[str, str] | None = None) -> str:
+        return payload.release_image(store, operator, "sha256:0", digests or {"cli": "sha256:1"}, machine_os)[0]
+
+    first = version()
+    assert version() == first
+    assert version(digests={"cli": "sha256:2"}) != first
+    digests = {"machine-os-images": "sha256:1"}
+    assert version("1", digests) != version("2", digests)
+    monkeypatch.setattr(payload, "BASE_VERSION", "4.19.0")
+    assert version() != first
+    monkeypatch.undo()
+    monkeypatch.setattr(payload, "release_metadata", lambda _version: {"kind": "other"})
+    assert version() != first
+
+
+def test_components_are_known_by_their_files():
+    """No two components share a key by accident: their own files are their stages' inputs."""
+    assert len({c.tag for c in COMPONENTS}) == len(COMPONENTS)
+    assert all(name in PACKAGES for c in COMPONENTS for name in c.packages)
+
+
+# ---- how code is told apart
+
+CONSTANT = ("a", "b")
+
+
+def builder(_store: object, inputs: object, out: Path) -> None:
+    """Builds."""
+    (out / CONSTANT[0]).write_text(str(inputs))
+
+
+def source_of(text: str) -> str:
+    """The key of the function that a text defines, as if it were a builder."""
+    return keys._without_words(ast.parse(textwrap.dedent(text)).body[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ('def f(a):\n    """Other words."""\n    return a + 1', True),
+        ("def f(a):\n    # a comment\n    return (a + 1)", True),
+        ("def f(a):\n    return a + 2", False),
+        ("def f(b):\n    return b + 1", False),
+    ],
+)
+def test_comments_and_docstrings_are_no_code(text, same):
+    assert (source_of(text) == source_of('def f(a):\n    """Words."""\n    return a + 1')) is same
+
+
+def test_a_constant_of_the_builders_module_is_code(monkeypatch):
+    first = code_of(builder)
+    monkeypatch.setattr(inspect.getmodule(builder), "CONSTANT", ("a", "c"))
+    assert code_of(builder) != first
+
+
+def test_what_a_builder_calls_is_code(monkeypatch):
+    first = code_of(debian._build_base)
+
+    def wanted(name: str) -> bool:
+        return not name
+
+    wanted.__module__, wanted.__qualname__ = "lab.release.debian", "wanted"
+    monkeypatch.setattr(debian, "wanted", wanted)
+    assert code_of(debian._build_base) != first
+
+
+def test_how_a_build_is_shown_and_stored_is_not(monkeypatch):
+    first = code_of(kubernetes._build)
+
+    def run(*_arguments: object, **_more: object) -> None:
+        """Another way to run commands."""
+
+    run.__module__ = "lab.release.progress"
+    monkeypatch.setattr(kubernetes.progress, "run", run)
+    monkeypatch.setattr(kubernetes.progress, "TAIL_LINES", 3)
+    assert code_of(kubernetes._build) == first
+
+
+def test_the_key_is_the_same_in_every_checkout():
+    assert str(keys._CHECKOUT) not in str(keys._constant(RELEASE / "os/data"))
+    assert keys._constant(Path("/usr/lib/go-1.19")) == {"path": "/usr/lib/go-1.19"}
+
+
+def test_a_builder_that_knows_more_than_its_inputs_is_refused(tmp_path):
+    secret = "x"
+    with pytest.raises(TypeError, match="closure"):
+        Store(tmp_path).stage("s", {}, lambda _store, _inputs, out: (out / secret).touch())
+
+
+@pytest.mark.parametrize("value", [Path("/x"), object(), {"a": Path("/x")}, [object()]])
+def test_what_does_not_say_what_it_is_is_no_input(value):
+    with pytest.raises(TypeError, match="cannot be part of a key"):
+        canonical(value)
+
+
+def test_kinds_of_values_do_not_collide():
+    values = [None, 0, False, "", (), {}, b"", "0", (0,), {"a": None}]
+    assert len({digest_of({"v": value}) for value in values}) == len(values)
