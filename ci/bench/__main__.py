@@ -63,8 +63,10 @@ def main() -> None:
     mutation.add_argument("--list-survivors", action="store_true", help="print the mutants that no test killed")
     mutation.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="another checkout (default: this one)")
     mutation.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="at once (default: a CPU each)")
-    mutation.add_argument("--budget", type=float, default=60.0, metavar="S", help="seconds of tests for each mutant")
-    mutation.add_argument("--patience", type=float, default=10.0, metavar="S", help="with an endless one (default: 10)")
+    mutation.add_argument(
+        "--budget", type=float, default=20.0, metavar="S", help="seconds of tests for each mutant (default: 20)"
+    )
+    mutation.add_argument("--patience", type=float, default=15.0, metavar="S", help="with an endless one (default: 15)")
     args = parser.parse_args()
     if "mutants" in args.what:
         if args.what != ["mutants"]:

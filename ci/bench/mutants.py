@@ -25,6 +25,7 @@ def _package(project: Project, name: str, modules: list[str], args: argparse.Nam
     runner.warm(sorted({module for one in found for module in one.imported}))
     chooser = Chooser(project, found)
     _say(f"{name}: {len(chosen)} of {total} mutants against {len(chooser.seconds)} tests")
+    runner.control(project, chooser)
     fates: list[runner.Fate] = []
     begin = time.monotonic()
     work = runner.parallel(

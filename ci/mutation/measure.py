@@ -14,7 +14,7 @@ from typing import Any
 from ci.mutation import sandbox
 from ci.mutation.plan import Project
 
-VERSION = 3
+VERSION = 4
 SECONDS = 900.0
 #: Context of lines that cannot be laid to one test: fixtures of a module, processes that tests started.
 SHARED = "shared"
@@ -177,7 +177,9 @@ def _traced(project: Project, file: str) -> Measured:
                 found.unfit.append(report.nodeid)
 
     tracer.start()
-    pytest.main([*arguments(project), file], plugins=[Watch()])
+    code = pytest.main([*arguments(project), file], plugins=[Watch()])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise OSError(f"pytest ended with {code}")
     tracer.stop()
     tracer.save()
     tracer.combine(["/tmp/.processes"], keep=True)

@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from ci.mutation.plan import Project
 
 KILLED, TIMEOUT, SURVIVED, UNCOVERED = "killed", "timed out", "survived", "no test"
 #: Time limit of a mutant: so many times what its tests take without it, and the patience that was asked for.
-TIMES = 3.0
+TIMES = 4.0
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ def warm(names: Iterable[str]) -> None:
     import pytest  # noqa: F401
 
     for name in names:
-        if name not in sys.modules and not name.startswith(("_", "py.", "coverage")):
+        # Of hypothesis no more than that: its plugin minds what was done before it.
+        if name not in sys.modules and not name.startswith(("_", "py.", "coverage", "hypothesis")):
             try:
                 importlib.import_module(name)
             except Exception:  # what cannot be imported here, a child imports itself, or not
@@ -133,16 +135,40 @@ def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, p
     tests, left = chooser.tests(mutant, budget)
     if not tests:
         return Fate(mutant, UNCOVERED, 0, 0)
+    text = mutated((project.root / mutant.path).read_text(), mutant.number)
+    try:
+        code, by = _run_tests(project, tests, chooser, patience, {mutant.path: text})
+    except sandbox.Timeout:
+        return Fate(mutant, TIMEOUT, len(tests), left)
+    # 5: no test was collected, so that nothing has failed either.
+    return Fate(mutant, SURVIVED if code in (0, 5) else KILLED, len(tests), left, by)
+
+
+def control(project: Project, chooser: Chooser) -> None:
+    """Run the quickest test of each file as for a mutant, with no change: OSError unless all pass."""
+    quickest: dict[str, str] = {}
+    for test in sorted(chooser.seconds, key=lambda name: chooser.seconds[name]):
+        quickest.setdefault(test.split("::")[0], test)
+    code, by = _run_tests(project, list(quickest.values()), chooser, 60.0, {})
+    if code != 0:
+        raise OSError(f"without any mutant, the tests end with {code}: {by}")
+
+
+def _run_tests(
+    project: Project, tests: list[str], chooser: Chooser, patience: float, sources: dict[str, str]
+) -> tuple[int, str]:
+    """pytest's exit code and the test that failed, with some modules' sources changed. Raises Timeout, OSError."""
     seconds = TIMES * sum(chooser.seconds[test] for test in tests) + patience
-    original = project.root / mutant.path
     with tempfile.TemporaryDirectory(prefix="node0-mutant-") as name:
         scratch = Path(name)
-        changed = scratch / "mutated.py"
-        changed.write_text(mutated(original.read_text(), mutant.number))
-        # Bytecode is found by a source's size and time: a time of its own keeps this one's apart.
-        stamp = 1_000_000_000 + hash((mutant.path, mutant.number, os.getpid())) % 500_000_000
-        os.utime(changed, (stamp, stamp))
-        covers = {**measure.path_file(project, scratch), original: changed}
+        covers = measure.path_file(project, scratch)
+        for number, (path, text) in enumerate(sources.items()):
+            changed = scratch / f"{number}.py"
+            changed.write_text(text)
+            # Bytecode is found by a source's size and time: a time of its own keeps this one's apart.
+            stamp = 1_000_000_000 + zlib.crc32(text.encode()) % 500_000_000
+            os.utime(changed, (stamp, stamp))
+            covers[project.root / path] = changed
         handle = os.open(scratch / "failed", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             code = sandbox.run(
@@ -153,15 +179,11 @@ def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, p
                 {".pycache": measure.cache_dir() / "pycache"},
                 [project.root],
             )
-        except sandbox.Timeout:
-            return Fate(mutant, TIMEOUT, len(tests), left)
         finally:
             os.close(handle)
         if code == sandbox.BROKEN:
-            raise OSError(f"the run of its tests broke: {(scratch / 'output').read_text()[-1000:]}")
-        by = (scratch / "failed").read_text()
-    # 5: no test was collected, so that nothing has failed either.
-    return Fate(mutant, SURVIVED if code in (0, 5) else KILLED, len(tests), left, by)
+            raise OSError(f"the run of the tests broke: {(scratch / 'output').read_text()[-1000:]}")
+        return code, (scratch / "failed").read_text()
 
 
 def _tested(project: Project, tests: list[str], handle: int) -> int:
