@@ -11,9 +11,8 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from installer.redact import redact
-
 from installer.errors import StateError
+from installer.redact import redact
 
 FILE = ".openshift_install.log"
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}

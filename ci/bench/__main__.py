@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from ci.bench.measure import table
+from ci.mutation.plan import PACKAGES
 from lab.numbers import whole_type
 from scenarios.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
+SAMPLE = whole_type(0, 1_000_000)
 SCENARIO = "sno-ipv4-static-uefi"
 
 
@@ -40,12 +43,13 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=["image", "builds", "media", "floor", "install", "swarm", "conformity", "idle", []],
+        choices=["image", "builds", "media", "floor", "install", "swarm", "conformity", "idle", "mutants", []],
         help="image: create image against cp; builds: warm builds; media: inserts through Redfish; "
         "floor: steps of an install, alone; install: a whole install between two floors, with its ratio to their mean; "
         "swarm: hosts that one service on one core holds (about ten minutes); "
         "conformity: the service against its specification; "
-        "idle: CPU and memory of a kept lab's machines, by process (default: image builds media)",
+        "idle: CPU and memory of a kept lab's machines, by process; "
+        "mutants: changes to the code that the tests notice (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
@@ -54,7 +58,30 @@ def main() -> None:
     parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
     parser.add_argument("--lab", metavar="ID", help="idle: the lab, kept by --lab-keep=always")
     parser.add_argument("--seconds", type=SECONDS, default=60, help="idle: how long to look (default: 60)")
+    mutation = parser.add_argument_group("mutants")
+    mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
+    mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
+    mutation.add_argument(
+        "--sample", type=SAMPLE, default=60, metavar="N", help="of each package; 0: all (default: 60)"
+    )
+    mutation.add_argument("--seed", type=SAMPLE, default=1, help="of the sample (default: 1)")
+    mutation.add_argument("--list-survivors", action="store_true", help="print the mutants that no test killed")
+    mutation.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="another checkout (default: this one)")
+    mutation.add_argument("--jobs", type=COUNT, default=os.cpu_count() or 1, help="at once (default: a CPU each)")
+    mutation.add_argument(
+        "--budget", type=SECONDS, default=20, metavar="S", help="seconds of tests for each mutant (default: 20)"
+    )
+    mutation.add_argument("--patience", type=SECONDS, default=15, metavar="S", help="with an endless one (default: 15)")
     args = parser.parse_args()
+    if "mutants" in args.what:
+        if args.what != ["mutants"]:
+            parser.error("mutants is measured alone")
+        if not (args.root / "installer/tests").is_dir():
+            parser.error("--root is not a checkout")
+        from ci.bench import mutants
+
+        mutants.run(args)
+        return
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")
     if "conformity" in args.what and (args.spec is None or not args.spec.is_file()):
