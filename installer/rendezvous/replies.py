@@ -15,7 +15,7 @@ from installer.rendezvous import inventory as inv
 from installer.rendezvous.checks_network import machine_cidr_defined
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus, StepType
-from installer.rendezvous.errors import BadRequest
+from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.host_states import PRE_INSTALL, UNBOUND
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
 from installer.rendezvous.model import Host
@@ -43,7 +43,8 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the inventory cannot be read: {error}") from None
     if host.status not in ACCEPTS_INVENTORY:
-        return host
+        # Not silently: an agent does not send again what was taken.
+        raise Conflict(f"host is in status {host.status}: its inventory is not taken")
     own = inventory.hostname
     if own in FORBIDDEN_HOSTNAMES or not own:
         inventory = replace(inventory, hostname=_made_name(host, inventory))

@@ -183,7 +183,9 @@ def test_what_is_installed_is_settled_by_asking_for_it(world: World) -> None:
     clusters.install(world.engine, cluster_id)
     before = world.host(infra_env_id)
     assert before.status is HostStatus.PREPARING
-    tell(world, infra_env_id, three()[1:], hostname="another")
+    # Refused, so that the agent sends it again when it is asked the next time.
+    with pytest.raises(Conflict, match="host is in status preparing-for-installation: its inventory is not taken"):
+        tell(world, infra_env_id, three()[1:], hostname="another")
     host = world.host(infra_env_id)
     assert (host.inventory, host.installation_disk_id) == (before.inventory, SMALL)
     assert host.requested_hostname == "master-0"

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from installer.rendezvous import hosts
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import StepType
+from installer.rendezvous.errors import Conflict
 from installer.rendezvous.store import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, inventory, running, wait_for
@@ -232,7 +233,9 @@ def test_what_comes_twice_changes_nothing(tmp_path_factory: Any, sent: list[Any]
         before = fleet.judgements()
         for host_id, kind, output in answers:
             if kind in (StepType.INVENTORY, StepType.NTP):
-                real(fleet.infra_env_id, kind, output, 0, host_id)
+                # An inventory of a host that is being installed is refused, and changes nothing either.
+                with contextlib.suppress(Conflict):
+                    real(fleet.infra_env_id, kind, output, 0, host_id)
         assert fleet.judgements() == before
     finally:
         world.store.close()
