@@ -216,3 +216,10 @@ def test_an_interface_that_cannot_be_asked_fails_the_step(
     monkeypatch.setattr(arp, "scan", scan)
     with pytest.raises(StepError, match="ARP on ens3: Network is down"):
         netchecks.verify_vips(host, [{"vip": PEER, "vip_type": "api"}])
+
+
+def test_a_neighbour_of_which_the_kernel_knows_nothing(host: Host, programs: Programs, asked: list[Any]) -> None:
+    """ip fails for an address that it has no entry of: nobody has it."""
+    programs.put("ip", f"if [ $1 = -j ]; then cat <<'END'\n{json.dumps(LINKS)}\nEND\nelse exit 1; fi")
+    [found] = json.loads(netchecks.verify_vips(host, [{"vip": "2001:db8::9", "vip_type": "api"}]))
+    assert found["verification"] == "succeeded"
