@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -13,9 +14,22 @@ from installer.agent.errors import CommandError
 from installer.agent.hostsys import PATH, HostSystem
 from installer.orchestrator.errors import StageError
 
+log = logging.getLogger("assisted-installer")
 PERCENT = re.compile(r"\((\d{1,3})%\)")
 TRIES = 3
 STEP = 5
+
+
+def resolve(host: HostSystem, device: str) -> str:
+    """The device itself where ``device`` is a link of udev's to it; ``device`` as it is when that cannot be told.
+
+    coreos-installer does not find the busy partitions of a disk that it is given by a link (its issue 512).
+    """
+    try:
+        return host.run("realpath", "--canonicalize-existing", device).strip() or device
+    except CommandError as error:
+        log.warning("%s; going on with %s", error, device)
+        return device
 
 
 def quick_format(host: HostSystem, device: str) -> None:
@@ -45,7 +59,7 @@ def clean(host: HostSystem, device: str) -> list[str]:
     kinds = {str(node.get("fstype") or "") for node in nodes}
     if "LVM2_member" in kinds:
         members = {str(node["name"]) for node in nodes if node.get("fstype") == "LVM2_member"}
-        for line in host.run("pvs", "--noheadings", "-o", "pv_name,vg_name", check=False).splitlines():
+        for line in attempt("pvs", "--noheadings", "-o", "pv_name,vg_name").splitlines():
             volume, _, group = line.strip().partition(" ")
             if volume in members and group.strip():
                 attempt("vgremove", group.strip(), "-y", "--force")

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from installer.orchestrator.errors import StageError
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
+ARBITER_LABEL = "node-role.kubernetes.io/arbiter"
 TIMEOUT = 20.0
 
 
@@ -92,3 +93,8 @@ def is_master(node: dict[str, Any]) -> bool:
     """Has the node the role of the control plane?"""
     labels = node["metadata"].get("labels") or {}
     return any(label in labels for label in MASTER_LABELS)
+
+
+def is_arbiter(node: dict[str, Any]) -> bool:
+    """Has the node etcd, but nothing else of the control plane?"""
+    return ARBITER_LABEL in (node["metadata"].get("labels") or {})
