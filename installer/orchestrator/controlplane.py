@@ -60,6 +60,7 @@ def wait_masters(host: HostSystem, reporter: Reporter, count: int, sleep: Sleep 
             wants_arbiter = any(host.get("role") == "arbiter" for host in hosts)
             arbiter = any(is_arbiter(node) and is_ready(node) for node in nodes)
             if ready >= wanted and (arbiter or not wants_arbiter):
+                api.close()
                 return
             seen = f"{ready} of {wanted} masters are ready" + (", no arbiter" if wants_arbiter and not arbiter else "")
         except StageError as error:
@@ -83,6 +84,7 @@ def wait_controller(host: HostSystem, sleep: Sleep = time.sleep) -> None:
         try:
             api = api or KubeApi(host.path(KUBECONFIG))
             if api.has_event(NAMESPACE, CONTROLLER_EVENT):
+                api.close()
                 return
         except StageError as error:
             log.info("waiting for controller: %s", error)

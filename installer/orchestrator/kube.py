@@ -44,6 +44,10 @@ class KubeApi:
             url.hostname or "", url.port or 443, timeout=TIMEOUT, context=context
         )
 
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        self._connection.close()
+
     def get(self, path: str) -> dict[str, Any]:
         """The object at ``path``. Raises StageError."""
         try:

@@ -56,7 +56,11 @@ class Timeline:
 
     def argv(self, program: str) -> list[list[str]]:
         """Arguments of each run of a program, told apart even where they have spaces."""
-        runs = [line.split(SEPARATOR)[1:] for line in self.file.read_text().splitlines() if line.startswith(f"run{SEPARATOR}")]
+        runs = [
+            line.split(SEPARATOR)[1:]
+            for line in self.file.read_text().splitlines()
+            if line.startswith(f"run{SEPARATOR}")
+        ]
         return [run[1:] for run in runs if run[0] == program]
 
     def stages(self, host: str = "h") -> list[tuple[str, str]]:
@@ -231,7 +235,10 @@ def api_server(folder: Path) -> Iterator[Cluster]:
         def encoded(name: str) -> str:
             return base64.b64encode((folder / name).read_bytes()).decode()
 
-        place = {"server": f"https://127.0.0.1:{server.server_address[1]}", "certificate-authority-data": encoded("ca.crt")}
+        place = {
+            "server": f"https://127.0.0.1:{server.server_address[1]}",
+            "certificate-authority-data": encoded("ca.crt"),
+        }
         user = {"client-certificate-data": encoded("service.crt"), "client-key-data": encoded("service.key")}
         cluster.kubeconfig = yaml.safe_dump({"clusters": [{"cluster": place}], "users": [{"user": user}]})
         yield cluster

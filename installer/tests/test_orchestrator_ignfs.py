@@ -41,7 +41,9 @@ def owner(path: Path) -> tuple[int, int]:
 
 
 def test_files_are_counted_and_have_their_modes(root: Path) -> None:
-    result = extract(root, {"path": "/a/b/c", "contents": data("x")}, {"path": "/secret", "mode": 0o600}, {"path": "/no", "mode": 0})
+    result = extract(
+        root, {"path": "/a/b/c", "contents": data("x")}, {"path": "/secret", "mode": 0o600}, {"path": "/no", "mode": 0}
+    )
     assert result == ignfs.Extraction(files=3)
     assert (root / "a/b/c").read_text() == "x"
     assert (root / "secret").read_bytes() == b""
@@ -68,7 +70,14 @@ def test_owners_by_number_and_by_name(root: Path) -> None:
         links=[{"path": "/link", "target": "number", "user": {"id": 9}, "group": {"id": 10}}],
     )
     found = {name: owner(root / name) for name in ("number", "name", "unknown", "odd", "dir", "link")}
-    assert found == {"number": (5, 6), "name": (1234, 77), "unknown": (0, 0), "odd": (0, 0), "dir": (7, 8), "link": (9, 10)}
+    assert found == {
+        "number": (5, 6),
+        "name": (1234, 77),
+        "unknown": (0, 0),
+        "odd": (0, 0),
+        "dir": (7, 8),
+        "link": (9, 10),
+    }
 
 
 def test_nothing_is_owned_where_that_was_turned_off(root: Path) -> None:
@@ -187,7 +196,9 @@ def test_a_group_of_the_users_name(root: Path) -> None:
     assert owner(root / "home/core/.ssh/authorized_keys") == (1234, 4321)
 
 
-@pytest.mark.parametrize("config", [{}, {"storage": None}, {"systemd": None, "passwd": None}, {"storage": {"files": None}}])
+@pytest.mark.parametrize(
+    "config", [{}, {"storage": None}, {"systemd": None, "passwd": None}, {"storage": {"files": None}}]
+)
 def test_a_config_with_nothing_in_it(root: Path, config: dict[str, Any]) -> None:
     before = sorted(root.rglob("*"))
     assert ignfs.Writer(root).extract(config) == ignfs.Extraction()
@@ -261,7 +272,7 @@ def test_sources() -> None:
     ],
 )
 def test_sources_that_cannot_be_read(source: str, compression: str) -> None:
-    with pytest.raises(StageError, match="^ignition: "):
+    with pytest.raises(StageError, match=r"^ignition: "):
         ignfs.decode_source(source, compression)
 
 
@@ -270,4 +281,6 @@ def test_the_text_of_a_file() -> None:
     assert ignfs.text_of(config, "/b") == "2"
     assert ignfs.text_of(config, "/c") == ""
     assert ignfs.text_of({}, "/c") == ""
-    assert ignfs.text_of({"storage": {"files": [{"path": "/a", "contents": {"source": "data:,%ff"}}]}}, "/a") == "\ufffd"
+    assert (
+        ignfs.text_of({"storage": {"files": [{"path": "/a", "contents": {"source": "data:,%ff"}}]}}, "/a") == "\ufffd"
+    )
