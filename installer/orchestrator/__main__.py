@@ -72,7 +72,10 @@ def main(argv: list[str] | None = None) -> int:
         print(f"assisted-installer: {error}", file=sys.stderr)
         return 1
     reporter = Reporter(client, args.infra_env_id, args.cluster_id, args.host_id)
-    return flow.execute(flow.Run(plan=plan, host=hostsys.detect(), reporter=reporter, controller=controller))
+    try:
+        return flow.execute(flow.Run(plan=plan, host=hostsys.detect(), reporter=reporter, controller=controller))
+    finally:
+        client.close()
 
 
 if __name__ == "__main__":

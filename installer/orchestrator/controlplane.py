@@ -9,7 +9,7 @@ from typing import Any
 
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator.errors import StageError
-from installer.orchestrator.kube import KubeApi, is_master, is_ready
+from installer.orchestrator.kube import KubeApi, is_arbiter, is_master, is_ready
 from installer.orchestrator.report import Reporter
 from installer.rendezvous.enums import Stage
 from installer.rendezvous.errors import ClientError
@@ -28,10 +28,10 @@ def wanted_masters(control_plane_count: int) -> int:
     return min(2, control_plane_count - 1)
 
 
-def _update_others(reporter: Reporter, nodes: list[dict[str, Any]]) -> None:
+def _update_others(reporter: Reporter, hosts: list[dict[str, Any]], nodes: list[dict[str, Any]]) -> None:
     """Tell the service which other hosts have joined: they no longer speak for themselves."""
     by_name = {str(node["metadata"]["name"]): node for node in nodes}
-    for host in reporter.hosts():
+    for host in hosts:
         node = by_name.get(str(host.get("requested_hostname", "")))
         stage = (host.get("progress") or {}).get("current_stage")
         if node is None or host["id"] == reporter.host_id or stage not in (Stage.REBOOTING, Stage.CONFIGURING):
@@ -47,18 +47,22 @@ def _update_others(reporter: Reporter, nodes: list[dict[str, Any]]) -> None:
 
 
 def wait_masters(host: HostSystem, reporter: Reporter, count: int, sleep: Sleep = time.sleep) -> None:
-    """Until enough masters are Ready; the service's stage timeout bounds it."""
+    """Until enough masters are Ready, and an arbiter where there are any; the service's stage timeout bounds it."""
     wanted, last = wanted_masters(count), ""
     api: KubeApi | None = None
     while True:
         try:
             api = api or KubeApi(host.path(KUBECONFIG))
             nodes = api.nodes()
-            _update_others(reporter, nodes)
+            hosts = reporter.hosts()
+            _update_others(reporter, hosts, nodes)
             ready = sum(1 for node in nodes if is_master(node) and is_ready(node))
-            if ready >= wanted:
+            wants_arbiter = any(host.get("role") == "arbiter" for host in hosts)
+            arbiter = any(is_arbiter(node) and is_ready(node) for node in nodes)
+            if ready >= wanted and (arbiter or not wants_arbiter):
+                api.close()
                 return
-            seen = f"{ready} of {wanted} masters are ready"
+            seen = f"{ready} of {wanted} masters are ready" + (", no arbiter" if wants_arbiter and not arbiter else "")
         except StageError as error:
             seen = str(error)
         if seen != last:
@@ -80,6 +84,7 @@ def wait_controller(host: HostSystem, sleep: Sleep = time.sleep) -> None:
         try:
             api = api or KubeApi(host.path(KUBECONFIG))
             if api.has_event(NAMESPACE, CONTROLLER_EVENT):
+                api.close()
                 return
         except StageError as error:
             log.info("waiting for controller: %s", error)

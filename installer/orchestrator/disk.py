@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from installer.agent.errors import CommandError
 from installer.agent.hostsys import PATH, HostSystem
 from installer.orchestrator.errors import StageError
 
+log = logging.getLogger("assisted-installer")
 PERCENT = re.compile(r"\((\d{1,3})%\)")
 TRIES = 3
 # Long beyond the service's limit for this stage: only that nothing waits for ever.
@@ -20,6 +22,18 @@ WRITE_TIMEOUT = 2 * 3600.0
 # A disk of many terabytes, an array that is being rebuilt: what takes off old signatures may take its time.
 CLEAN_TIMEOUT = 600.0
 STEP = 5
+
+
+def resolve(host: HostSystem, device: str) -> str:
+    """The device itself where ``device`` is a link of udev's to it; ``device`` as it is when that cannot be told.
+
+    coreos-installer does not find the busy partitions of a disk that it is given by a link (its issue 512).
+    """
+    try:
+        return host.run("realpath", "--canonicalize-existing", device).strip() or device
+    except CommandError as error:
+        log.warning("%s; going on with %s", error, device)
+        return device
 
 
 def quick_format(host: HostSystem, device: str) -> None:

@@ -59,6 +59,8 @@ class Run:
     controller: Controller | None = None
     ignition: Path | None = None
     own_config: dict[str, Any] = field(default_factory=dict)
+    #: The disk that is cleaned and written: the plan's, links followed.
+    device: str = ""
 
 
 Step = Callable[[Run], None]
@@ -67,6 +69,7 @@ Step = Callable[[Run], None]
 def starting(run: Run) -> None:
     """Format the disks asked for and clean the install disk; failures are only told."""
     run.reporter.stage(Stage.STARTING, run.plan.role)
+    run.device = disk.resolve(run.host, run.plan.boot_device)
     problems: list[str] = []
     for device in run.plan.format_disks:
         try:
@@ -74,7 +77,7 @@ def starting(run: Run) -> None:
         except CommandError as error:
             problems.append(str(error))
     if not run.plan.skip_cleanup:
-        problems += disk.clean(run.host, run.plan.boot_device)
+        problems += disk.clean(run.host, run.device)
     if problems:
         run.reporter.stage(Stage.STARTING, f"Failed to clean up disks: {'; '.join(problems)[:900]}")
 
@@ -124,7 +127,7 @@ def write_image(run: Run) -> None:
     disk.write_image(
         run.host,
         run.ignition,
-        run.plan.boot_device,
+        run.device,
         run.plan.installer_args,
         lambda percent: run.reporter.stage(Stage.WRITING, percent),
     )

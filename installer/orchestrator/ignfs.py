@@ -10,6 +10,7 @@ import base64
 import gzip
 import os
 import shutil
+import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ def decode_source(source: str, compression: str = "") -> bytes:
         if head.endswith(";base64"):
             data = base64.b64decode(data, validate=True)
         return gzip.decompress(data) if compression == "gzip" else data
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise StageError("ignition", f"data URL cannot be decoded: {error}") from None
 
 

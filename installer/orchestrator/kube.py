@@ -18,6 +18,7 @@ from installer.config.document import YamlError, load
 from installer.orchestrator.errors import StageError
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
+ARBITER_LABEL = "node-role.kubernetes.io/arbiter"
 TIMEOUT = 20.0
 
 
@@ -41,6 +42,10 @@ class KubeApi:
         self._connection = http.client.HTTPSConnection(
             url.hostname or "", url.port or 443, timeout=TIMEOUT, context=context
         )
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        self._connection.close()
 
     def get(self, path: str) -> dict[str, Any]:
         """The object at ``path``. Raises StageError."""
@@ -91,3 +96,8 @@ def is_master(node: dict[str, Any]) -> bool:
     """Has the node the role of the control plane?"""
     labels = node["metadata"].get("labels") or {}
     return any(label in labels for label in MASTER_LABELS)
+
+
+def is_arbiter(node: dict[str, Any]) -> bool:
+    """Has the node etcd, but nothing else of the control plane?"""
+    return ARBITER_LABEL in (node["metadata"].get("labels") or {})

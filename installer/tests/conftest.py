@@ -11,6 +11,7 @@ import pytest
 from installer.tests.world_kit import World
 
 if TYPE_CHECKING:
+    from installer.tests.orchestrator_kit import Site
     from installer.tests.waitfor_kit import Run
 
 
@@ -27,3 +28,12 @@ def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
     yield made
     made.store.close()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A host to install, with programs of its own, and a service on HTTP."""
+    from installer.tests.orchestrator_kit import Service, Site, Timeline, serving
+
+    with serving(Service(Timeline(tmp_path / "timeline"))) as service:
+        yield Site(tmp_path, service, monkeypatch)
