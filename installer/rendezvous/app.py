@@ -6,15 +6,16 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import uuid4
 
 from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
-from installer.rendezvous import clusters, prepare, signing
+from installer.rendezvous import checkpoint, clusters, prepare, signing
 from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import ClusterStatus, HostStatus
@@ -52,6 +53,10 @@ AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
 # limit of their own.
 MAX_BODY = 8 * 1024**2
 STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
+# Installers and images that are made at a time.
+SLOW_THREADS = 4
+P = ParamSpec("P")
+R = TypeVar("R")
 # So many hosts are looked at between two requests.
 MANY = 100
 # Lists that the specification has as one parameter a value.
@@ -92,6 +97,7 @@ class Service:
         self.images = images
         self.views = Views(engine)
         self.slices = Slices(engine)
+        self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
         # Callers with a proof (or at what is open to all), by what they proved and their address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
         # Callers without one, by address: what a proof's check may cost (docs/rendezvous.md, "Who may come in").
@@ -108,6 +114,10 @@ class Service:
     def url_key(self) -> bytes:
         """What the URLs of clusters' files are signed with."""
         return self.engine.store.secret("urls")
+
+    async def slowly(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do what takes minutes in a thread of few: the others are for those who only read and write."""
+        return await asyncio.get_running_loop().run_in_executor(self._slow, partial(work, *args, **kwargs))
 
     def vouch(self, request: web.Request) -> None:
         """Remember that the request's connection is no stranger's."""
@@ -135,7 +145,7 @@ class Service:
         files: dict[str, bytes] | None = None
         reason = ""
         try:
-            files = await asyncio.to_thread(self.generate, job)
+            files = await self.slowly(self.generate, job)
         except PrepareError as error:
             reason = str(error)
             log.error("cluster %s: %s", cluster_id, reason)
@@ -176,6 +186,7 @@ class Service:
         while True:
             try:
                 await self.tick()
+                await checkpoint.when_large(self.settings.db_path)
             except NotFound:
                 # A cluster or host went while others were looked at; the rest has its turn next time.
                 pass

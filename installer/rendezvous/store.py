@@ -42,6 +42,8 @@ class Store:
         path.chmod(0o600)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
+        # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only when that one does not.
+        self._db.execute("PRAGMA wal_autocheckpoint=32768")
         self._db.executescript(_SCHEMA)
         self._depth = 0
         # Every change of a cluster and what belongs to it, or of a host, gets the next number; check-ins do not count.
@@ -307,10 +309,6 @@ class Store:
     def select_events(self, where: str, values: list[object]) -> list[tuple[int, bytes]]:
         """(number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
         return list(self._db.execute(f"SELECT seq, doc FROM events {where}", values))
-
-    def count_events(self, where: str, values: list[object]) -> dict[str, int]:
-        """How many events of each severity the condition holds for."""
-        return dict(self._db.execute(f"SELECT severity, COUNT(*) FROM events {where} GROUP BY severity", values))
 
     # manifests and files
 
