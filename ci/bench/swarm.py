@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -28,6 +30,7 @@ LIMIT_MS = 250.0
 HOLD_SECONDS = 20.0
 LONGEST = 600.0
 START_SECONDS = 60.0
+LOGS_MIB = 300
 # Words of the swarm by the shape's name: what one service is really asked to hold at a time.
 SHAPES: Mapping[str, tuple[str, ...]] = {
     "clusters of 5": ("--cluster-size", "5"),
@@ -74,8 +77,43 @@ def service(directory: Path, core: int) -> Iterator[tuple[int, str]]:
         process.wait(30)
 
 
+def lag(url: str, ca: Path) -> dict[str, float]:
+    """Milliseconds of the service's loop: turns on the clock and on its processor, 99th percentile and longest."""
+    context = ssl.create_default_context(cafile=str(ca))
+    with urllib.request.urlopen(f"{url}metrics", context=context, timeout=60) as answer:
+        text = answer.read().decode()
+    found = re.findall(r'^event_loop_(lag|cpu)_seconds\{quantile="(0\.99|1)"\} (\S+)$', text, re.MULTILINE)
+    return {f"{kind} {'longest' if part == '1' else 'p99'}": 1000 * float(value) for kind, part, value in found}
+
+
+def _curl(directory: Path, who: str, *words: str) -> subprocess.CompletedProcess[bytes]:
+    names = {"agent": "X-Secret-Key", "user": "Authorization", "watcher": "Watcher-Authorization"}
+    token = (directory / f"auth/{who}-token").read_text().strip()
+    argv = ["curl", "-sS", "--fail", "--cacert", str(directory / "tls/ca.crt"), "-H", f"{names[who]}: {token}", *words]
+    return subprocess.run(argv, capture_output=True, check=False, timeout=LONGEST)
+
+
+def read_logs(directory: Path, url: str, stop: threading.Event, told: list[str]) -> None:
+    """Send a cluster's logs once there is one, and read all of them again and again; tells how often."""
+    api = f"{url}api/assisted-install/v2/clusters"
+    (directory / "logs.tar.gz").write_bytes(os.urandom(LOGS_MIB * 1024**2))
+    sent = read = 0
+    cluster = ""
+    while not stop.wait(1.0):
+        if not cluster:
+            known = json.loads(_curl(directory, "user", api).stdout or b"[]")
+            cluster = known[0]["id"] if known else ""
+        elif not sent:
+            form = ("-F", f"upfile=@{directory / 'logs.tar.gz'}", f"{api}/{cluster}/logs?logs_type=controller")
+            sent = _curl(directory, "agent", *form).returncode == 0
+        else:
+            all_logs = ("-o", "/dev/null", f"{api}/{cluster}/logs?logs_type=all")
+            read += _curl(directory, "watcher", *all_logs).returncode == 0
+    told.append(f"all.tar of {LOGS_MIB} MiB read {read} times meanwhile" if cluster else "no logs: in no cluster")
+
+
 def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
-    """The swarm's own report for one shape, against a service of its own."""
+    """The swarm's own report for one shape, against a service of its own whose logs are read meanwhile."""
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as work, service(Path(work), cores[-1]) as (pid, url):
         auth = Path(work) / "auth"
@@ -85,9 +123,17 @@ def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
         argv += ["--seconds", str(LONGEST), "--service-pid", str(pid), "--json"]
         swarm = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         os.sched_setaffinity(swarm.pid, set(cores[:-1]) or set(cores))
-        answer, _ = swarm.communicate(timeout=LONGEST + 120)
+        stop, told = threading.Event(), list[str]()
+        reader = threading.Thread(target=read_logs, args=(Path(work), url, stop, told))
+        reader.start()
+        try:
+            answer, _ = swarm.communicate(timeout=LONGEST + 120)
+        finally:
+            stop.set()
+            reader.join()
+        turns = lag(url, Path(work) / "tls/ca.crt")
     try:
-        found: dict[str, Any] = json.loads(answer)
+        found: dict[str, Any] = {**json.loads(answer), "lag": turns, "logs": told[0]}
     except ValueError:
         raise SystemExit(f"the swarm ended with {swarm.returncode} and no report") from None
     return found
@@ -110,6 +156,12 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         (f"held, p99 under {found['limit_ms']:.0f} ms", held),
         ("service's processor", f"{used['cpu_percent']} % of a core, {used['cpu_ms_per_request']} ms a request"),
         ("swarm's own processor", f"{found['swarm_cpu_percent']} % of a core"),
+        (
+            "service's loop",
+            f"a turn's lag p99 {found['lag']['lag p99']:.1f} ms, max {found['lag']['lag longest']:.1f} ms; of its own "
+            f"processor p99 {found['lag']['cpu p99']:.1f} ms, max {found['lag']['cpu longest']:.1f} ms",
+        ),
+        ("logs", found["logs"]),
         ("service's memory", f"{used['memory_mib']} MiB, {used['memory_kib_per_host']} KiB a host"),
     ]
     return lines

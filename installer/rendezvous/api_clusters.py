@@ -114,8 +114,6 @@ async def finalizing_progress(service: Service, request: web.Request) -> Respons
 
 async def get_install_config(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/install-config: the document as it would be written, without the pull secret."""
-    import yaml
-
     from installer.rendezvous import installconfig
 
     cluster = _cluster(service, request)
@@ -126,7 +124,13 @@ async def get_install_config(service: Service, request: web.Request) -> Response
         raise NotFound("install-config of a single node cluster needs its host, which has not registered yet")
     document = installconfig.build(cluster, infra_env, members, service.settings)
     document["pullSecret"] = ""
-    return reply(yaml.safe_dump(document, sort_keys=False))
+    return reply(await asyncio.to_thread(_as_yaml, document))
+
+
+def _as_yaml(document: dict[str, Any]) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(document, sort_keys=False))
 
 
 async def patch_install_config(service: Service, request: web.Request) -> Response:
@@ -154,14 +158,19 @@ async def list_manifests(service: Service, request: web.Request) -> Response:
 
 async def create_manifest(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/manifests"""
-    made = clusters.put_manifest(service.engine, request.match_info["cluster_id"], await body_of(request))
-    return reply({"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"}, 201)
+    return reply(await _put_manifest(service, request, False), 201)
 
 
 async def update_manifest(service: Service, request: web.Request) -> Response:
     """PATCH /clusters/{id}/manifests"""
-    made = clusters.put_manifest(service.engine, request.match_info["cluster_id"], await body_of(request), True)
-    return reply({"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"})
+    return reply(await _put_manifest(service, request, True))
+
+
+async def _put_manifest(service: Service, request: web.Request, replacing: bool) -> dict[str, str]:
+    cluster, body = _cluster(service, request), await body_of(request)
+    await asyncio.to_thread(clusters.check_manifest, body, replacing)
+    made = clusters.put_manifest(service.engine, cluster.id, body, replacing, checked=True)
+    return {"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"}
 
 
 async def delete_manifest(service: Service, request: web.Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 from uuid import UUID
@@ -90,19 +91,26 @@ async def ingress_cert(service: Service, request: web.Request) -> Response:
     value = await json_of(request)
     if not isinstance(value, str) or "BEGIN CERTIFICATE" not in value:
         raise BadRequest("body must be a JSON string that holds a PEM certificate")
+    store = service.engine.store
+    before = store.file(cluster.id, "kubeconfig-noingress")
+    config = await asyncio.to_thread(_trusting, before, value)
+    with store.change():
+        store.put_file(cluster.id, "kubeconfig", config)
+    return web.Response(status=201)
+
+
+def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
+    """The kubeconfig with one authority more."""
     import base64
 
     from installer.config.document import dump, load
 
-    store = service.engine.store
-    config = load(store.file(cluster.id, "kubeconfig-noingress"))
+    config = load(kubeconfig)
     for entry in config.get("clusters", []):
         known = base64.b64decode(entry["cluster"].get("certificate-authority-data", "")).decode()
-        joined = known.rstrip("\n") + "\n" + value.strip() + "\n"
+        joined = known.rstrip("\n") + "\n" + certificate.strip() + "\n"
         entry["cluster"]["certificate-authority-data"] = base64.b64encode(joined.encode()).decode()
-    with store.change():
-        store.put_file(cluster.id, "kubeconfig", dump(config).encode())
-    return web.Response(status=201)
+    return dump(config).encode()
 
 
 def _logs(path: Path, name: str) -> web.FileResponse:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -101,9 +100,9 @@ async def _content(service: Service, infra_env: InfraEnv, name: str) -> bytes:
         return json.dumps(json.loads(infra_env.static_network_config or "[]")).encode()
     maker = _maker(service)
     if name == "discovery.ign":
-        return await asyncio.to_thread(maker.ignition, infra_env)
+        return await service.slowly(maker.ignition, infra_env)
     urls = {part: image_url(service, infra_env, part)[0] for part in ("vmlinuz", "initrd.img", "rootfs.img")}
-    return await asyncio.to_thread(maker.ipxe, infra_env, urls)
+    return await service.slowly(maker.ipxe, infra_env, urls)
 
 
 async def file(service: Service, request: web.Request) -> Response:
@@ -118,7 +117,7 @@ async def file(service: Service, request: web.Request) -> Response:
 
 async def minimal_initrd(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/minimal-initrd: static networks, which a minimal image needs before Ignition."""
-    content = await asyncio.to_thread(_maker(service).minimal_initrd, _infra_env(service, request))
+    content = await service.slowly(_maker(service).minimal_initrd, _infra_env(service, request))
     if not content:
         return web.Response(status=204)
     headers = {"Content-Disposition": 'attachment; filename="minimal-initrd.img"'}
@@ -177,7 +176,7 @@ async def image(service: Service, request: web.Request) -> Response:
     service.vouch(request)
     if name in FILES:
         return web.Response(body=await _content(service, infra_env, name), content_type="application/octet-stream")
-    path = await asyncio.to_thread(_maker(service).file, infra_env, name)
+    path = await service.slowly(_maker(service).file, infra_env, name)
     kind = "application/x-iso9660-image" if name.endswith(".iso") else "application/octet-stream"
     headers = {"Content-Disposition": f'attachment; filename="{infra_env.id}-{name}"', "Content-Type": kind}
     return web.FileResponse(path, chunk_size=1 << 20, headers=headers)

@@ -7,15 +7,16 @@ import logging
 import re
 import threading
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cached_property
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from uuid import uuid4
 
 from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
-from installer.rendezvous import clusters, prepare, signing
+from installer.rendezvous import checkpoint, clusters, prepare, signing
 from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus
@@ -54,6 +55,10 @@ AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
 # limit of their own.
 MAX_BODY = 8 * 1024**2
 STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
+# Installers and images that are made at a time.
+SLOW_THREADS = 4
+P = ParamSpec("P")
+R = TypeVar("R")
 # So many hosts are looked at between two requests.
 MANY = 100
 # Lists that the specification has as one parameter a value.
@@ -94,6 +99,7 @@ class Service:
         self.images = images
         self.views = Views(engine)
         self.slices = Slices(engine)
+        self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
         # Callers with a proof (or at what is open to all), by what they proved and their address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
         # Callers without one, by address: what a proof's check may cost (docs/rendezvous.md, "Who may come in").
@@ -111,6 +117,10 @@ class Service:
     def url_key(self) -> bytes:
         """What the URLs of clusters' files are signed with."""
         return self.engine.store.secret("urls")
+
+    async def slowly(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do what takes minutes in a thread of few: the others are for those who only read and write."""
+        return await asyncio.get_running_loop().run_in_executor(self._slow, partial(work, *args, **kwargs))
 
     def vouch(self, request: web.Request) -> None:
         """Remember that the request's connection is no stranger's."""
@@ -164,7 +174,7 @@ class Service:
         """(files, "") or (None, what failed)."""
         cluster_id = job.cluster.id
         try:
-            return await asyncio.to_thread(self.generate, job), ""
+            return await self.slowly(self.generate, job), ""
         except PrepareError as error:
             log.error("cluster %s: %s", cluster_id, error)
             return None, str(error)
@@ -203,6 +213,7 @@ class Service:
         while True:
             try:
                 await self.tick()
+                await checkpoint.when_large(self.settings.db_path)
             except NotFound:
                 # A cluster or host went while others were looked at; the rest has its turn next time.
                 pass

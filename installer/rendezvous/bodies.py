@@ -99,19 +99,25 @@ def listed(items: Sequence[Encoded]) -> list[Encoded]:
     return [*parts, b"]"]
 
 
+def joined(parts: Iterable[Encoded]) -> list[bytes]:
+    """The parts in pieces of about PIECE bytes."""
+    pieces: list[bytes] = []
+    some: list[Encoded] = []
+    size = 0
+    for part in parts:
+        some.append(part)
+        size += memoryview(part).nbytes
+        if size >= PIECE:
+            pieces.append(b"".join(some))
+            some, size = [], 0
+    return [*pieces, b"".join(some)] if some else pieces
+
+
 async def send(
     request: web.Request, parts: Iterable[Encoded], headers: Mapping[str, str] | None = None
 ) -> web.StreamResponse:
     """A JSON answer made of parts, in pieces when it is large."""
-    joined, size, pieces = list[Encoded](), 0, list[bytes]()
-    for part in parts:
-        joined.append(part)
-        size += memoryview(part).nbytes
-        if size >= PIECE:
-            pieces.append(b"".join(joined))
-            joined, size = [], 0
-            await asyncio.sleep(0)
-    pieces.append(b"".join(joined))
+    pieces = joined(parts) or [b""]
     kind = "application/json"
     if len(pieces) == 1:
         return web.Response(body=pieces[0], content_type=kind, headers=headers)

@@ -224,8 +224,24 @@ def delete(engine: Engine, cluster_id: str) -> None:
         engine.store.delete_cluster(cluster_id)
 
 
-def put_manifest(engine: Engine, cluster_id: str, body: JsonMap, replacing: bool = False) -> Manifest:
-    """Create (or with ``replacing`` change) a manifest. Raises BadRequest, NotFound or Conflict."""
+def check_manifest(body: JsonMap, replacing: bool) -> None:
+    """Parse the content of a body for ``put_manifest``: a large one takes seconds. Raises BadRequest."""
+    encoded = body.get("updated_content") if replacing else body.get("content")
+    name = body.get("updated_file_name") or body.get("file_name")
+    try:
+        content = base64.b64decode(str(encoded or ""), validate=True)
+    except ValueError:
+        return
+    _check_content(str(name), content)
+
+
+def put_manifest(
+    engine: Engine, cluster_id: str, body: JsonMap, replacing: bool = False, checked: bool = False
+) -> Manifest:
+    """Create (or with ``replacing`` change) a manifest. Raises BadRequest, NotFound or Conflict.
+
+    ``checked``: by ``check_manifest``.
+    """
     folder = str(body.get("folder") or "manifests")
     name = str(body.get("file_name") or "")
     if folder not in FOLDERS:
@@ -249,7 +265,8 @@ def put_manifest(engine: Engine, cluster_id: str, body: JsonMap, replacing: bool
             raise BadRequest(f"content of {name} is not base64") from None
         if not content.strip():
             raise BadRequest(f"manifest {name} is empty")
-        _check_content(new_name, content)
+        if not (checked and encoded):
+            _check_content(new_name, content)
         if replacing and (new_folder, new_name) != (folder, name):
             engine.store.delete_manifest(cluster_id, folder, name)
         manifest = Manifest(folder=new_folder, file_name=new_name, content=content)

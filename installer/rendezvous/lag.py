@@ -16,23 +16,20 @@ _SIZES = 128
 AT_A_TIME = 8
 
 
-class Lag:
-    """The loop's turns by how long they took (s): ``longest``, and any share of them."""
+class Sizes:
+    """Lengths of turns (s): ``longest``, and any share of them."""
 
     def __init__(self) -> None:
         self._counts = [0] * _SIZES
         self.turns = 0
         self.longest = 0.0
-        # Of the longest turn, what the loop's own thread computed: the rest was others' (a busy machine, a slow disk).
-        self.longest_cpu = 0.0
 
-    def note(self, seconds: float, cpu: float) -> None:
+    def note(self, seconds: float) -> None:
         """One turn."""
         self.turns += 1
         size = int(math.log2(seconds * 1e6) * STEPS) if seconds > 1e-6 else 0
         self._counts[min(size, _SIZES - 1)] += 1
         self.longest = max(self.longest, seconds)
-        self.longest_cpu = max(self.longest_cpu, cpu)
 
     def share(self, part: float) -> float:
         """So long or shorter was this part of all turns (0 to 1); at most a fifth too much."""
@@ -42,6 +39,16 @@ class Lag:
             if left <= 0:
                 return float(min(2 ** ((size + 1) / STEPS) / 1e6, self.longest))
         return self.longest
+
+
+class Lag:
+    """The loop's turns: how long they took, and what its own thread computed of that.
+
+    The rest is others': a busy machine, a slow disk, threads that hold the interpreter.
+    """
+
+    def __init__(self) -> None:
+        self.wall, self.cpu = Sizes(), Sizes()
 
 
 class Selector(selectors.DefaultSelector):
@@ -59,7 +66,8 @@ class Selector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """As the selector's own; those that have not been handed out yet come first."""
-        self._lag.note(time.monotonic() - self._back, time.thread_time() - self._cpu)
+        self._lag.wall.note(time.monotonic() - self._back)
+        self._lag.cpu.note(time.thread_time() - self._cpu)
         # An event that is over by then does no harm: its handle is cancelled, or finds nothing to read.
         found = self._left or super().select(timeout)
         self._left = found[AT_A_TIME:]

@@ -18,8 +18,9 @@ from aiohttp import web
 
 from installer.rendezvous import pageview
 from installer.rendezvous.app import Service
+from installer.rendezvous.bodies import joined
 from installer.rendezvous.errors import TooMany
-from installer.rendezvous.model import Host
+from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.views import BOOT, encode
 
 # Each viewer costs a comparison a second and what has changed; nobody looks at one installation from more places.
@@ -29,6 +30,8 @@ PAUSE = 1.0
 HEARTBEAT = 15.0
 # A viewer that takes nothing for this long is gone.
 STALLED = 30.0
+# Hosts or clusters that are shown anew between two requests.
+AT_A_TIME = 8
 FIRST_EVENTS = 200
 MOST_EVENTS = 500
 NEWEST = "WHERE seq > (SELECT COALESCE(MAX(seq), 0) - ? FROM events) ORDER BY seq"
@@ -72,35 +75,45 @@ class Picture:
 
     def __init__(self, service: Service) -> None:
         self._service = service
+        self._lock = asyncio.Lock()
         self._key: object = None
         self._made: dict[str, bytes] = {}
         self._hosts: dict[str, tuple[tuple[object, ...], bytes]] = {}
 
-    def look(self) -> dict[str, bytes]:
+    async def look(self) -> dict[str, bytes]:
         """Messages by name; one that has not changed is the same object as the last time."""
-        store = self._service.engine.store
-        clusters = store.clusters()
-        # Hosts of no cluster have no version; they are compared one by one.
-        key = (
-            [(cluster.id, store.version(cluster.id)) for cluster in clusters],
-            [id(h) for h in store.unbound_hosts()],
-        )
-        if key != self._key:
-            hosts = store.hosts()
-            made = {f"cluster/{item.id}": b"" for item in clusters}
-            made.update((f"host/{item.infra_env_id}/{item.id}", self._host(item)) for item in hosts)
-            for item in clusters:
-                name = f"cluster/{item.id}"
-                message = _message("cluster", pageview.cluster_view(self._service.engine, item))
-                before = self._made.get(name)
-                made[name] = before if before == message else message
-            self._hosts = {name: known for name, known in self._hosts.items() if name in made}
-            self._key, self._made = key, made
-        return self._made
+        # Viewers share what is made, and requests have their turn while it is.
+        async with self._lock:
+            store = self._service.engine.store
+            clusters = store.clusters()
+            # Hosts of no cluster have no version; they are compared one by one.
+            key = (
+                [(cluster.id, store.version(cluster.id)) for cluster in clusters],
+                [id(h) for h in store.unbound_hosts()],
+            )
+            if key != self._key:
+                self._made = await self._make(clusters, store.hosts())
+                self._key = key
+            return self._made
 
-    def _host(self, host: Host) -> bytes:
-        store = self._service.engine.store
-        cluster = store.cluster(host.cluster_id) if host.cluster_id else None
+    async def _make(self, clusters: list[Cluster], hosts: list[Host]) -> dict[str, bytes]:
+        by_id = {cluster.id: cluster for cluster in clusters}
+        made = {f"cluster/{name}": b"" for name in by_id}
+        for number, host in enumerate(hosts):
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            made[f"host/{host.infra_env_id}/{host.id}"] = self._host(host, by_id.get(host.cluster_id or ""))
+        for number, item in enumerate(clusters):
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            name = f"cluster/{item.id}"
+            message = _message("cluster", pageview.cluster_view(self._service.engine, item))
+            before = self._made.get(name)
+            made[name] = before if before == message else message
+        self._hosts = {name: known for name, known in self._hosts.items() if name in made}
+        return made
+
+    def _host(self, host: Host, cluster: Cluster | None) -> bytes:
         name, traits = f"host/{host.infra_env_id}/{host.id}", pageview.traits(host, cluster)
         known = self._hosts.get(name)
         if known is None or known[0] != traits:
@@ -149,7 +162,7 @@ async def _feed(service: Service, viewers: Viewers, answer: web.StreamResponse) 
         "open": service.settings.page_access == "open",
         "version": service.settings.openshift_version,
     }
-    parts = [_message("hello", about), *_changes(viewers.picture.look(), seen)]
+    parts = [_message("hello", about), *_changes(await viewers.picture.look(), seen)]
     rows = service.engine.store.select_events(NEWEST, [FIRST_EVENTS])
     parts += [_event(*row) for row in rows]
     parts.append(_message("ready", {}))
@@ -157,7 +170,9 @@ async def _feed(service: Service, viewers: Viewers, answer: web.StreamResponse) 
     quiet = 0.0
     while True:
         if parts or quiet >= HEARTBEAT:
-            await asyncio.wait_for(answer.write(b"".join(parts) or b": still here\n\n"), STALLED)
+            for piece in joined(parts) or [b": still here\n\n"]:
+                await asyncio.wait_for(answer.write(piece), STALLED)
+                await asyncio.sleep(0)
             quiet = 0.0
         try:
             await asyncio.wait_for(viewers.closing.wait(), PAUSE)
@@ -167,7 +182,7 @@ async def _feed(service: Service, viewers: Viewers, answer: web.StreamResponse) 
             return
         rows = service.engine.store.select_events("WHERE seq > ? ORDER BY seq LIMIT ?", [last, MOST_EVENTS])
         last = rows[-1][0] if rows else last
-        parts = [*_changes(viewers.picture.look(), seen), *(_event(*row) for row in rows)]
+        parts = [*_changes(await viewers.picture.look(), seen), *(_event(*row) for row in rows)]
 
 
 def _changes(made: dict[str, bytes], seen: dict[str, bytes]) -> list[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import ssl
@@ -12,6 +11,7 @@ from asyncio import sslproto
 from aiohttp import web, web_fileresponse
 from aiohttp.http_exceptions import HttpProcessingError
 
+from installer.rendezvous import heap
 from installer.rendezvous.app import Service, build
 from installer.rendezvous.errors import ConfigurationError
 from installer.rendezvous.gate import Gate, Limits, by_files
@@ -76,10 +76,10 @@ async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
         runner = await opened(service, config.listen_host, config.port, context)
     except OSError as error:
         raise ConfigurationError("LISTEN_HOST, LISTEN_PORT", f"cannot be listened on: {error}") from None
-    # What is loaded stays; the collector need not go through it again and again.
-    gc.freeze()
+    tidying = asyncio.create_task(heap.tidy())
     log.info("listening on port %d%s", config.port, " (TLS)" if context else "")
     await stop.wait()
+    tidying.cancel()
     assert service.gate is not None
     await service.gate.close()
     await runner.cleanup()

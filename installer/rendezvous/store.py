@@ -76,6 +76,8 @@ class Store:
             self._path.chmod(0o600)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
+            # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only when that one does not.
+            db.execute("PRAGMA wal_autocheckpoint=32768")
         except (sqlite3.Error, OSError):
             db.close()
             raise
@@ -372,10 +374,6 @@ class Store:
     def select_events(self, where: str, values: list[object]) -> list[tuple[int, bytes]]:
         """(number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
         return list(self._db.execute(f"SELECT seq, doc FROM events {where}", values))
-
-    def count_events(self, where: str, values: list[object]) -> dict[str, int]:
-        """How many events of each severity the condition holds for."""
-        return dict(self._db.execute(f"SELECT severity, COUNT(*) FROM events {where} GROUP BY severity", values))
 
     # manifests and files
 

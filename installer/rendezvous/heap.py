@@ -1,0 +1,39 @@
+"""The garbage collector, kept from stopping the service: a full collection looks at what is new only.
+
+With 2,000 hosts and their connections it would go through half a million objects, for a tenth of a second, to find a
+few that a closed connection has left. So what has survived is set aside, and looked at again only now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Mapping
+
+# A closed connection that was set aside costs about 3 KiB until then (s).
+THOROUGH = 6 * 3600.0
+# Nothing to do when no more than this part has been set aside since.
+GROWTH = 1.25
+
+
+def set_aside(phase: str, info: Mapping[str, int]) -> None:
+    """What has survived a full collection is not looked at by the next one (a callback of the collector)."""
+    if phase == "stop" and info["generation"] == 2:
+        gc.freeze()
+
+
+async def tidy() -> None:
+    """Set aside what survives, and look through all of it now and then, for ever."""
+    gc.freeze()
+    gc.callbacks.append(set_aside)
+    try:
+        kept = gc.get_freeze_count()
+        while True:
+            await asyncio.sleep(THOROUGH)
+            if gc.get_freeze_count() > GROWTH * kept:
+                gc.unfreeze()
+                gc.collect()
+                kept = gc.get_freeze_count()
+    finally:
+        gc.callbacks.remove(set_aside)
+        gc.unfreeze()
