@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from installer import logs
+from installer.endings import Ended, signals_raise
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, InstallerError
 from installer.iso_tool import arguments
 
@@ -233,8 +236,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: --dir {directory}: no such directory", file=sys.stderr)
         return EXIT_FATAL
     logs.set_up(args.log_level, directory)
+    # Only the main thread is told of signals; who calls this from another has his own way to end it.
+    endings = signals_raise() if threading.current_thread() is threading.main_thread() else contextlib.nullcontext()
     try:
-        return _run(args)
+        with endings:
+            return _run(args)
+    except Ended as end:
+        log.error("ended by %s", end.name)
+        return int(end.code or 0)
     except InstallerError as error:
         # As OpenShift's: an install-config that cannot be read is an error, everything else is fatal.
         log.log(logging.ERROR if error.exit_code == EXIT_INSTALL_CONFIG else logging.CRITICAL, "%s", error)

@@ -57,8 +57,8 @@ def head_start(directory: Path) -> Iterator[HeadStart]:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove what commands that were killed have left: .agent<...>.<process>-<number>.partial."""
-    for path in directory.glob(".agent*.partial"):
+    """Remove what commands that were killed have left, secrets among it: .<name>.<process>[-<number>].partial."""
+    for path in (*directory.glob(".*.partial"), *directory.glob("auth/.*.partial")):
         owner = path.name.split(".")[-2].partition("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -203,3 +204,27 @@ def test_addresses_of_hosts_that_say_nonsense() -> None:
     good = {"inventory": json.dumps({"interfaces": [{"ipv4_addresses": ["192.0.2.1/24"]}]}), "requested_hostname": "a"}
     bad = [{"inventory": text} for text in ("", "x", "[]", "{}", '{"interfaces": [{"ipv4_addresses": ["-oX/1"]}]}')]
     assert addresses([*bad, good]) == {"192.0.2.1": "a"}
+
+
+@needs_sshd
+def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_path: Path) -> None:
+    """In the middle of a host's part: no raw logs stay, and no ssh."""
+    directory = asset_dir(tmp_path / "assets", service)
+    service.kill()
+    before = sorted(path.name for path in directory.iterdir())
+    original = (host.shims / "journalctl").read_text()
+    (host.shims / "journalctl").write_text(f"{original}\nexec sleep 300\n")
+    command = [sys.executable, "-m", "installer.cli", "agent", "gather", "--dir", str(directory), "--user", "root"]
+    command += ["--key", str(host.key), "--ssh-option", f"Port={host.port}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for("a host's part to come", lambda: list(directory.glob("node0-gather-*/host-0")), 60)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        (host.shims / "journalctl").write_text(original)
+    assert process.returncode == 143
+    assert "Traceback" not in said
+    assert sorted(path.name for path in directory.iterdir() if path.name != ".openshift_install.log") == before

@@ -7,7 +7,7 @@ import binascii
 import contextlib
 import os
 import re
-import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,10 @@ def with_router_ca(text: str, router: str) -> str:
 
 def write_private(path: Path, text: str) -> None:
     """Replaces ``path`` in one step with mode 0600: a reader sees the old or the new text, never a part."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    # By this name the next command finds what one that was killed has left.
+    name = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.partial")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with open(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
