@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import logging
-import os
 import tarfile
 import tempfile
 import time
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from installer.errors import ConfigError, InstallerError, RestError
-from installer.gather.remote import Access, add, add_file, fetch
-from installer.partial import hidden
+from installer.gather.remote import Access, Running, add, add_file, fetch
 from installer.redact import Redactor
+from installer.secretfiles import private_directory
 from installer.waitfor import state
 from installer.waitfor.errors import KubeError
 from installer.waitfor.kube import Kube
@@ -132,9 +131,10 @@ class Gathering:
     def hosts(self, names: dict[str, str], access: Access) -> int:
         """Every host over ssh, several at once; how many gave their part."""
         done = 0
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        running = Running()
+        with ThreadPoolExecutor(AT_ONCE) as pool, running.ended_with(pool):
             files = {address: self.work / f"host-{number}" for number, address in enumerate(names)}
-            asked = {address: pool.submit(fetch, access, address, files[address]) for address in names}
+            asked = {address: pool.submit(fetch, access, address, files[address], running) for address in names}
             for address, name in names.items():
                 label = f"{name} ({address})" if name and name != address else address
                 problem = asked[address].result()
@@ -190,35 +190,34 @@ def run(
     inputs = state.load(directory, with_password=False)
     if access.key is not None and not access.key.is_file():
         raise ConfigError(f"--key {access.key}: no such file")
-    settings = settings or Settings()
     top = time.strftime("agent-gather-%Y%m%d%H%M%S")
     target = output or inputs.directory / f"{top}.tar.gz"
-    partial = hidden(target)
     try:
-        # What is in there is for those who may read DIR's secrets.
-        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with (
-            os.fdopen(handle, "wb") as file,
-            tarfile.open(fileobj=file, mode="w:gz", compresslevel=6) as archive,
-            tempfile.TemporaryDirectory(prefix="node0-gather-", dir=target.parent) as work,
-        ):
-            made = Gathering(inputs, archive, Path(work), top)
-            made.own_files()
-            known = made.service(settings)
-            answered = bool(known) or any(note.startswith("service: its state") for note in made.notes)
-            names = {inputs.rendezvous_ip: "rendezvous host", **known}
-            if not answered:
-                # node0 has left for its disk: the cluster is who knows its nodes now.
-                names.update(made.nodes(settings))
-            names.update({address: names.get(address, "") for address in hosts})
-            count = made.hosts(names, access)
-            add_file(archive, f"{top}/summary.txt", io.BytesIO("".join(f"{n}\n" for n in made.notes).encode()))
-        if not count and not answered:
-            raise InstallerError("nothing could be gathered: neither the service nor any host answers (see above)")
-        partial.replace(target)
+        # Beside the archive, since hosts send much; and not in it before their secrets are out.
+        with private_directory("node0-gather-", target.parent) as work:
+            packed = work / "archive"
+            with tarfile.open(packed, mode="w:gz", compresslevel=6) as archive:
+                count, asked = _all(Gathering(inputs, archive, work, top), access, hosts, settings or Settings())
+            packed.chmod(0o600)
+            packed.replace(target)
     except OSError as error:
         raise InstallerError(f"{target}: cannot be written: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
-    log.info("gathered from %d of %d hosts: %s", count, len(names), target)
+    log.info("gathered from %d of %d hosts: %s", count, asked, target)
     return 0
+
+
+def _all(made: Gathering, access: Access, hosts: Sequence[str], settings: Settings) -> tuple[int, int]:
+    """Everything that answers; how many hosts did, and of how many. Raises InstallerError when nothing does."""
+    made.own_files()
+    known = made.service(settings)
+    answered = bool(known) or any(note.startswith("service: its state") for note in made.notes)
+    names = {made.inputs.rendezvous_ip: "rendezvous host", **known}
+    if not answered:
+        # node0 has left for its disk: the cluster is who knows its nodes now.
+        names.update(made.nodes(settings))
+    names.update({address: names.get(address, "") for address in hosts})
+    count = made.hosts(names, access)
+    add_file(made.archive, f"{made.top}/summary.txt", io.BytesIO("".join(f"{n}\n" for n in made.notes).encode()))
+    if not count and not answered:
+        raise InstallerError("nothing could be gathered: neither the service nor any host answers (see above)")
+    return count, len(names)

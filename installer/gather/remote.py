@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import re
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -48,13 +51,48 @@ class Access:
         return ["ssh", "-T", *given, *key, "-l", self.user, "--", address, command]
 
 
+class Running:
+    """The ssh processes of one gathering, so that none outlives it when it is ended."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._ended = False
+
+    @contextlib.contextmanager
+    def ended_with(self, pool: Executor) -> Iterator[None]:
+        """Whatever ends the block early ends the processes: the pool would wait for them."""
+        try:
+            yield
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            with self._lock:
+                self._ended = True
+                for process in self._processes:
+                    process.kill()
+            raise
+
+    @contextlib.contextmanager
+    def counted(self, process: subprocess.Popen[bytes]) -> Iterator[None]:
+        """One process more."""
+        with self._lock:
+            self._processes.add(process)
+            if self._ended:
+                process.kill()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._processes.discard(process)
+
+
 def script() -> bytes:
     """The same script that lies on a live host as /usr/local/bin/agent-gather, with the program that it needs."""
     text = (resources.files("installer.ignition") / "data/bin/agent-gather").read_bytes()
     return b"AGENT_REDACT=%s\n%s" % (base64.b64encode(program()), text)
 
 
-def fetch(access: Access, address: str, target: Path) -> str:
+def fetch(access: Access, address: str, target: Path, running: Running) -> str:
     """Write the host's archive (tar.xz) to ``target``; the reason when there is none, else an empty text."""
     with target.open("wb") as out, tempfile.TemporaryFile() as said:
         try:
@@ -63,7 +101,8 @@ def fetch(access: Access, address: str, target: Path) -> str:
             )
         except OSError as error:
             return f"ssh cannot be run: {error.strerror}"
-        problem = _copied(process, out, access.timeout)
+        with running.counted(process):
+            problem = _copied(process, out, access.timeout)
         said.seek(0)
         lines = [line for line in said.read(65536).decode(errors="replace").splitlines() if not NOISE.match(line)]
     if problem:
@@ -76,8 +115,6 @@ def fetch(access: Access, address: str, target: Path) -> str:
 
 def _copied(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) -> str:
     """Send the script and take the answer; why it was cut short, or an empty text."""
-    import threading
-
     assert process.stdin is not None
     assert process.stdout is not None
     end = time.monotonic() + timeout

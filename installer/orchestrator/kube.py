@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import http.client
 import json
-import os
 import ssl
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from installer.config.document import YamlError, load
 from installer.orchestrator.errors import StageError
+from installer.secretfiles import MemoryFile
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 ARBITER_LABEL = "node-role.kubernetes.io/arbiter"
@@ -36,7 +33,7 @@ class KubeApi:
             authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
             context = ssl.create_default_context(cadata=authority)
             with _temporary(user["client-certificate-data"]) as cert, _temporary(user["client-key-data"]) as key:
-                context.load_cert_chain(cert, key)
+                context.load_cert_chain(cert.path, key.path)
         except (OSError, KeyError, IndexError, TypeError, ValueError, YamlError) as error:
             raise StageError(str(kubeconfig), f"cannot be used: {error!r}") from None
         self._connection = http.client.HTTPSConnection(
@@ -75,15 +72,8 @@ class KubeApi:
         return False
 
 
-@contextlib.contextmanager
-def _temporary(encoded: str) -> Iterator[str]:
-    descriptor, name = tempfile.mkstemp()
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(base64.b64decode(encoded))
-        yield name
-    finally:
-        os.unlink(name)
+def _temporary(encoded: str) -> MemoryFile:
+    return MemoryFile("kubeconfig.pem", base64.b64decode(encoded))
 
 
 def is_ready(node: dict[str, Any]) -> bool:

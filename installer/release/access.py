@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+
+from installer.secretfiles import MemoryFile, private_directory
 
 NEVER_CONTACT = "NeverContactSource"
 
@@ -58,14 +59,15 @@ def registries_conf(sources: Iterable[DigestSource]) -> str:
 
 @dataclass
 class RegistryAccess:
-    """A context in which skopeo can be run: its files live in a 0700 directory that goes away on exit.
+    """A context in which skopeo can be run: its files live in a 0700 directory that goes away on exit, the credentials
+    in memory only.
 
     pull_secret: the JSON of the pull secret (None: no credentials). sources: mirrors, rendered to registries.conf;
     `registries_conf_file`, `auth_file` and `ca_file` take existing files instead, as the service in its container has.
     trust_bundle: PEM certificates that are trusted besides the system's.
     """
 
-    pull_secret: str | None = None
+    pull_secret: str | None = field(default=None, repr=False)
     sources: tuple[DigestSource, ...] = ()
     trust_bundle: str = ""
     registries_conf_file: Path | None = None
@@ -74,9 +76,17 @@ class RegistryAccess:
     skopeo: str = "skopeo"
     architecture: str = ""  # GOARCH of the images of manifest lists that are read; empty: this machine's
     _dir: Path | None = field(default=None, repr=False)
+    _auth: MemoryFile | None = field(default=None, repr=False)
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
 
     def __enter__(self) -> RegistryAccess:
-        self._dir = Path(tempfile.mkdtemp(prefix="node0-registry-"))
+        with self._stack:
+            self._prepare()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def _prepare(self) -> None:
+        self._dir = self._stack.enter_context(private_directory("node0-registry-"))
         certs = self._dir / "certs"
         certs.mkdir()
         (self._dir / "registries.d").mkdir()
@@ -87,21 +97,16 @@ class RegistryAccess:
             (self._dir / "registries.conf").write_text(registries_conf(self.sources))
         if self.auth_file is None:
             # An explicit file, empty if need be: otherwise the credentials of whoever runs this would leak in.
-            self._private("auth.json", self.pull_secret or '{"auths": {}}')
+            content = (self.pull_secret or '{"auths": {}}').encode()
+            self._auth = self._stack.enter_context(MemoryFile("auth.json", content))
         # Any image may be read; it is the digests that vouch for the content.
         (self._dir / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._dir is not None:
-            shutil.rmtree(self._dir, ignore_errors=True)
-            self._dir = None
-
-    def _private(self, name: str, text: str) -> None:
-        with open(os.open(self.directory / name, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as out:
-            out.write(text)
+        self._dir = self._auth = None
+        self._stack.close()
 
     @property
     def directory(self) -> Path:
@@ -127,10 +132,14 @@ class RegistryAccess:
             "--sockfd",
             str(fd),
             "--authfile",
-            str(self.auth_file or self.directory / "auth.json"),
+            str(self.auth_file) if self._auth is None else self._auth.path,
             "--cert-dir",
             str(self.directory / "certs"),
         ]
+
+    def inherited(self) -> list[int]:
+        """File descriptors that skopeo needs besides its socket."""
+        return [] if self._auth is None else [self._auth.fd]
 
     def environment(self) -> dict[str, str]:
         """The environment for skopeo: the caller's (proxies, certificates), without its choice of credentials."""

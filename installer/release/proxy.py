@@ -94,7 +94,7 @@ class ImageProxy:
         try:
             self._process = subprocess.Popen(
                 self._access.proxy_command(theirs.fileno()),
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *self._access.inherited()],
                 env=self._access.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -27,6 +27,7 @@ from installer.agent import inventory as agent_inventory
 from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, StepError
 from installer.agent.hostsys import HostSystem
+from installer.redact.tests import corpus
 from installer.rendezvous import inventory as inv
 
 HERE = HostSystem(Path("/"))
@@ -249,13 +250,30 @@ def test_lookups() -> None:
     assert netchecks.parse_lookups(text) == {"a.example": ["192.0.2.1", "2001:db8::1"], "b.example": []}
 
 
-def test_logs_are_redacted() -> None:
-    token = "eyJhbGciOiJFUzI1NiJ9.eyJhIjoxfQ.c2lnbmF0dXJl"
-    text = f'x "auth": "c2VjcmV0" y PULL_SECRET_TOKEN={token} z'
-    clean = logs.redact(text)
-    assert len(clean) == len(text)
-    assert "c2VjcmV0" not in clean
-    assert token not in clean
+def test_logs_are_redacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every secret of the corpus in the journal, and the host's own wherever they are said."""
+    own = {"root/.docker/config.json": '{"auths":{"r":{"auth":"b3duOmhpZGQzbi1Xb3Jk"}}}'}
+    own["etc/assisted/hostconfig/fencing-credentials.yaml"] = "credentials:\n- username: root\n  password: Fenc3-Word\n"
+    own["etc/assisted/rendezvous-host.env"] = "USER_AUTH_TOKEN=0pen-Tok3n\nNODE_ZERO_IP=192.0.2.1\n"
+    for name, text in own.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    vectors = corpus.vectors()
+    said = "cannot log in as own with hidd3n-Word, Fenc3-Word or 0pen-Tok3n at 192.0.2.1"
+    journal = "".join(f"{corpus.BEFORE}\n{vector.text}\n{corpus.AFTER}\n" for vector in vectors) + said
+    monkeypatch.setattr(logs, "_output", lambda host, command: journal if "-b" in command else "")
+    file = io.BytesIO()
+    logs.write_archive(HostSystem(tmp_path), "h1", False, file)
+    file.seek(0)
+    with tarfile.open(fileobj=file) as tar:
+        files = {name: tar.extractfile(name).read().decode() for name in tar.getnames()}
+    everything = "".join(files.values())
+    for secret in {secret for vector in vectors for secret in vector.secrets}:
+        assert secret not in everything
+    for secret in ("hidd3n-Word", "Fenc3-Word", "0pen-Tok3n", "b3duOmhpZGQzbi1Xb3Jk"):
+        assert secret not in everything
+    assert files["host_h1/journal.logs"].count(corpus.AFTER) == len(vectors)
+    assert "NODE_ZERO_IP=192.0.2.1" in files["host_h1/files/etc/assisted/rendezvous-host.env"]
 
 
 def test_log_archive() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from installer.gather import remote
-from installer.gather.remote import Access
+from installer.gather.remote import Access, Running
 from installer.tests.agent_kit import Programs
 
 ENDLESS = "echo $$ > $log; cat > /dev/null; exec cat /dev/zero"
@@ -33,23 +33,26 @@ def ended(ssh: Programs) -> bool:
 def test_a_host_that_sends_too_much(ssh: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "LARGEST_PACKED", 1000)
     ssh.put("ssh", ENDLESS)
-    assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed") == "the host sent more than 1000 bytes"
+    assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running()) == "the host sent more than 1000 bytes"
     assert ended(ssh)
 
 
 def test_a_disk_that_is_full(ssh: Programs) -> None:
     ssh.put("ssh", ENDLESS)
     with pytest.raises(OSError, match="No space left"):
-        remote.fetch(access(), "192.0.2.1", Path("/dev/full"))
+        remote.fetch(access(), "192.0.2.1", Path("/dev/full"), Running())
     assert ended(ssh)
 
 
 def test_a_host_that_says_nothing(ssh: Programs, tmp_path: Path) -> None:
     ssh.put("ssh", "echo $$ > $log; exec sleep 1000")
-    assert remote.fetch(access(1), "192.0.2.1", tmp_path / "packed") == "it did not end within 1 s"
+    assert remote.fetch(access(1), "192.0.2.1", tmp_path / "packed", Running()) == "it did not end within 1 s"
     assert ended(ssh)
 
 
 def test_a_machine_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed") == "ssh cannot be run: No such file or directory"
+    assert (
+        remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running())
+        == "ssh cannot be run: No such file or directory"
+    )

@@ -261,7 +261,7 @@ def test_without_an_ignition_nothing_is_written(machine: Site) -> None:
 
 def test_logs_that_are_not_taken_are_no_failure(machine: Site) -> None:
     answer = machine.service.answer
-    machine.service.answer = lambda m, path, q, b: (507, b"") if "logs" in path else answer(m, path, q, b)  # type: ignore[method-assign]
+    machine.service.answer = lambda m, path, q, b: (507, b"") if "logs" in path else answer(m, path, q, b)  # type: ignore[method-assign,assignment]
     assert flow.execute(machine.run("master", 3)) == 0
     assert machine.timeline.programs()[-1].endswith("systemctl reboot")
 
@@ -340,7 +340,7 @@ def test_a_stage_that_is_not_taken_is_no_failure(site: Site) -> None:
     site.reporter().stage(Stage.INSTALLING)
     assert site.timeline.stages() == [("Installing", "")]
     assert site.reporter().hosts() == []
-    site.service.answer = lambda *args: (200, b"")  # type: ignore[method-assign]
+    site.service.answer = lambda *args: (200, b"")  # type: ignore[method-assign,assignment]
     assert site.reporter().hosts() == []
 
 

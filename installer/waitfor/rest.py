@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import requests
 
 from installer.errors import RestError
+from installer.secretfiles import MemoryFile
 from installer.waitfor.errors import ServiceUntrusted, innermost
 
 BASE = "/api/assisted-install/v2"
@@ -37,12 +37,10 @@ class RestClient:
         self._session.headers["Watcher-Authorization"] = token
         # (ETag, answer) by path: a state that has not changed is neither sent nor read again.
         self._seen: dict[str, tuple[str, Any]] = {}
-        self._ca = tempfile.NamedTemporaryFile("w", prefix="node0-ca-", suffix=".pem")  # noqa: SIM115
-        self._ca.write(ca_pem)
-        self._ca.flush()
+        self._ca = MemoryFile("service-ca.pem", ca_pem.encode())
 
     def close(self) -> None:
-        """Drops connections and the CA file."""
+        """Drops connections and the CA."""
         self._session.close()
         self._ca.close()
 
@@ -55,7 +53,7 @@ class RestClient:
                 params=params,
                 headers={"If-None-Match": etag} if etag else None,
                 timeout=self._timeout,
-                verify=self._ca.name,
+                verify=self._ca.path,
                 stream=stream,
                 allow_redirects=False,
             )

@@ -464,8 +464,8 @@ def others() -> Iterator[Vector]:
     yield Vector("two in a line", f"a.password={word} b.password=0ther-w0rd: failed", (word, "0ther-w0rd"), ("failed",))
     yield Vector(
         "words in YAML",
-        "bmc:\n  password: correct horse 8attery\n  address: x",
-        ("correct", "horse", "8attery"),
+        "bmc:\n  password: c0rrect h0rse 8attery\n  address: x",
+        ("c0rrect", "h0rse", "8attery"),
         ("address: x",),
     )
     yield Vector("number in YAML", "password: 8675309\nid: 7", ("8675309",), ("id: 7",))

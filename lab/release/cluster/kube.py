@@ -6,10 +6,8 @@ established.
 
 from __future__ import annotations
 
-import atexit
 import base64
 import os
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,6 +54,14 @@ def split_kubeconfig(path: Path) -> tuple[str, str, str, str]:
         raise ConfigError(str(path), "", f"not a usable kubeconfig ({type(error).__name__}: {error})") from error
 
 
+def in_memory(name: str, text: str) -> str:
+    """The path of a file that only this process can read, for as long as it lives."""
+    handle = os.memfd_create(name)
+    with open(handle, "w", closefd=False) as stream:
+        stream.write(text)
+    return f"/proc/self/fd/{handle}"
+
+
 class Kube:
     """One API server, one identity. Safe to share between threads (a session each)."""
 
@@ -73,16 +79,9 @@ class Kube:
 
     @classmethod
     def from_kubeconfig(cls, path: Path | str) -> Self:
-        """A client from a kubeconfig with inline data; PEM parts go to a private directory that ends with us."""
+        """A client from a kubeconfig with inline data; PEM parts are files in memory, which end with this process."""
         server, ca, cert, key = split_kubeconfig(Path(path))
-        keep = tempfile.TemporaryDirectory(prefix="kube-")
-        atexit.register(keep.cleanup)
-        names = []
-        for name, text in (("ca.crt", ca), ("tls.crt", cert), ("tls.key", key)):
-            target = Path(keep.name) / name
-            with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT, 0o600), "w") as stream:
-                stream.write(text)
-            names.append(str(target))
+        names = [in_memory(name, text) for name, text in (("ca.crt", ca), ("tls.crt", cert), ("tls.key", key))]
         return cls(server, names[0], (names[1], names[2]))
 
     def _session(self) -> requests.Session:

@@ -1,0 +1,97 @@
+"""Where secrets stand that a program wants by path: in memory; or in a directory that ends with its process.
+
+Nothing of it is left behind: memory goes with the process whatever ends it, a directory is removed at the end of its
+block, and one that a killed process has left is removed by the next that makes one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_MAKING = ".new-"
+
+
+class MemoryFile:
+    """A file that only this process has, and those that it hands ``fd`` to at birth; ``path`` is the same in them."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        self.fd = os.memfd_create(name)
+        try:
+            with open(self.fd, "wb", closefd=False) as file:
+                file.write(content)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def path(self) -> str:
+        """Opening it reads from the beginning, as often as one likes."""
+        return f"/proc/self/fd/{self.fd}"
+
+    def close(self) -> None:
+        """Forget the content."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> MemoryFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def runtime_directory() -> Path:
+    """Where files of a running process belong: the user's runtime directory, in memory, if there is one."""
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    try:
+        status = os.stat(given)
+    except OSError:
+        return Path(tempfile.gettempdir())
+    usable = status.st_uid == os.geteuid() and not status.st_mode & 0o077 and os.access(given, os.W_OK | os.X_OK)
+    return Path(given) if usable else Path(tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def private_directory(prefix: str, base: Path | None = None) -> Iterator[Path]:
+    """A directory (0700) whose name begins with ``prefix``, gone at the end of the block. Raises OSError.
+
+    It is locked as long as its process lives, which is how those of dead processes are told apart, whatever their ids.
+    """
+    base = base if base is not None else runtime_directory()
+    _sweep(base, prefix)
+    made = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{prefix}", dir=base))
+    lock = -1
+    try:
+        lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Only now may others look at it.
+        made = made.rename(base / made.name.removeprefix(_MAKING))
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _sweep(base: Path, prefix: str) -> None:
+    """Remove what processes that were killed have left of theirs."""
+    for path in base.glob(f"{prefix}*"):
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            if os.fstat(lock).st_uid == os.geteuid():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass  # somebody's, who lives
+        finally:
+            os.close(lock)

@@ -1,0 +1,186 @@
+"""What is left of secrets when a command ends, and when it is ended: nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from installer.errors import EXIT_INTERRUPTED
+from installer.release.access import RegistryAccess
+from installer.secretfiles import MemoryFile, private_directory, runtime_directory
+from installer.tests.inputs_kit import SNO
+from installer.tests.rendezvous_kit import wait_for
+from installer.tests.test_waitfor_files import GOOD, asset_dir
+
+AUTH = "bm9ib2R5Om1heS1yZWFkLXRoaXM="
+PULL_SECRET = json.dumps({"auths": {"registry.example:5000": {"auth": AUTH}}})
+HOLD = """
+import sys, time
+from installer.release.access import RegistryAccess
+with RegistryAccess(sys.argv[1]) as access:
+    print(access.directory, flush=True)
+    time.sleep(300)
+"""
+
+
+@pytest.fixture
+def registry() -> Iterator[int]:
+    """One that takes connections and never answers; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = []
+
+        def take() -> None:
+            while True:
+                try:
+                    taken.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=take, daemon=True).start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+        for connection in taken:
+            connection.close()
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """All temporary files of a command in one folder."""
+    folder.mkdir(exist_ok=True)
+    names = {"TMPDIR": str(folder), "XDG_CACHE_HOME": str(folder.with_name("cache")), **more}
+    return {**{k: v for k, v in os.environ.items() if k != "XDG_RUNTIME_DIR"}, **names}
+
+
+def started(code: str, env: dict[str, str], *args: str) -> tuple[subprocess.Popen[str], str]:
+    """A process, and its first line."""
+    process = subprocess.Popen([sys.executable, "-c", code, *args], env=env, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process.stdout:
+        return process, process.stdout.readline().strip()
+
+
+def holds_secret(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and AUTH in path.read_bytes().decode(errors="replace")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_payload_is_read_leaves_nothing(tmp_path: Path, registry: int, number: int) -> None:
+    directory, temporary = tmp_path / "dir", tmp_path / "tmp"
+    directory.mkdir()
+    (directory / "install-config.yaml").write_text(yaml.safe_dump({**SNO, "pullSecret": PULL_SECRET}))
+    agent = {"apiVersion": "v1beta1", "kind": "AgentConfig", "metadata": {"name": "ostest"}}
+    (directory / "agent-config.yaml").write_text(yaml.safe_dump({**agent, "rendezvousIP": "192.168.111.80"}))
+    release = f"127.0.0.1:{registry}/release@sha256:{'0' * 64}"
+    env = environment(temporary, OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE=release)
+    command = [sys.executable, "-m", "installer.cli", "agent", "create", "image", "--dir", str(directory)]
+    process = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for("skopeo's files", lambda: list(temporary.glob("node0-registry-*/policy.json")), 60)
+        assert holds_secret(temporary) == []
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == EXIT_INTERRUPTED
+    assert signal.Signals(number).name in said
+    assert "Traceback" not in said
+    assert list(temporary.iterdir()) == []
+    assert {path.name for path in directory.iterdir()} >= {"install-config.yaml", "agent-config.yaml"}
+    assert [path.name for path in directory.iterdir() if "partial" in path.name] == []
+
+
+def test_what_a_killed_command_leaves_has_no_secret_and_goes_with_the_next(tmp_path: Path) -> None:
+    env = environment(tmp_path)
+    process, said = started(HOLD, env, PULL_SECRET)
+    left = Path(said)
+    other, said = started(HOLD, env, PULL_SECRET)
+    alive = Path(said)
+    try:
+        process.kill()
+        process.wait()
+        assert left.is_dir(), "SIGKILL cannot be caught: this test has killed nothing"
+        assert holds_secret(tmp_path) == []
+        third, _ = started(HOLD, env, PULL_SECRET)
+        third.kill()
+        third.wait()
+        assert not left.exists()
+        assert alive.is_dir(), "the directory of a process that lives was removed"
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_killed_wait_for_leaves_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "dir"
+    directory.mkdir()
+    asset_dir(directory, GOOD)
+    temporary = tmp_path / "tmp"
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        command = [sys.executable, "-m", "installer.cli", "agent", "wait-for", "bootstrap-complete"]
+        process = subprocess.Popen(
+            [*command, "--dir", str(directory), "--log-level", "debug"],
+            env=environment(temporary),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.send_signal(number)
+        process.communicate(timeout=60)
+        assert first
+        assert process.returncode == (EXIT_INTERRUPTED if number == signal.SIGTERM else -number)
+        assert list(temporary.iterdir()) == []
+
+
+def test_memory_can_be_read_by_path_here_and_in_children_that_get_it(tmp_path: Path) -> None:
+    with MemoryFile("x", b"secret") as file:
+        assert Path(file.path).read_bytes() == Path(file.path).read_bytes() == b"secret"
+        given = subprocess.run(["cat", file.path], pass_fds=[file.fd], capture_output=True, check=False, timeout=30)
+        assert given.stdout == b"secret"
+        others = subprocess.run(["cat", file.path], capture_output=True, check=False, timeout=30)
+        assert others.stdout == b""
+        path = file.path
+    assert not os.path.exists(path)
+
+
+def test_a_private_directory(tmp_path: Path) -> None:
+    with private_directory("x-", tmp_path) as one, private_directory("x-", tmp_path) as two:
+        assert one != two
+        assert one.is_dir()
+        assert one.stat().st_mode & 0o777 == 0o700
+    with pytest.raises(RuntimeError), private_directory("x-", tmp_path):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+    # Neither a link nor a file of that name leads anywhere.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (tmp_path / "x-link").symlink_to(elsewhere)
+    (tmp_path / "x-file").touch()
+    with private_directory("x-", tmp_path):
+        pass
+    assert (elsewhere / "kept").exists()
+
+
+def test_the_runtime_directory_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, open_to_all = tmp_path / "own", tmp_path / "open"
+    own.mkdir(mode=0o700)
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    for given, expected in ((own, own), (open_to_all, None), (tmp_path / "absent", None), ("", None)):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(given))
+        assert (runtime_directory() == own) is (expected is not None)
+
+
+def test_secrets_of_access_are_in_no_repr() -> None:
+    assert AUTH not in repr(RegistryAccess(PULL_SECRET))
