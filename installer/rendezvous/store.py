@@ -76,7 +76,7 @@ class Store:
             self._path.chmod(0o600)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
-            # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only if that one does not.
+            # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only when it does not.
             db.execute("PRAGMA wal_autocheckpoint=32768")
         except (sqlite3.Error, OSError):
             db.close()
