@@ -31,6 +31,7 @@ _KEY_LINE = re.compile(r"(?=.*[A-Z0-9+/=])[A-Za-z0-9+/]{1,128}={0,2}|(?:Proc-Typ
 _OBJECT = re.compile(
     r"(?m:^(?:[^\n]{0,120}[:FP] )?[ \t]*(?:-[ \t])?[\"']?kind[\"']?:[ \t]*[\"']?Secret[\"']?[ \t\r]*,?[ \t\r]*$)"
 )
+_KIND = re.compile(r"\nkind:[^\n]*\n")
 _OBJECT_INLINE = re.compile(r"kind\\{0,16}\"[ \t]*+:[ \t]*+\\{0,16}\"Secret\\{0,16}\"")
 _DATA_INLINE = re.compile(r"(\\{0,16}\"(?:data|stringData)\\{0,16}\"[ \t]*+:[ \t]*+\{)([^{}]*+)(?=\})")
 _DATA_ITEM = re.compile(r"(:[ \t]*+\\{0,16}\")([^\"\\]++)")
@@ -116,7 +117,7 @@ class Redactor:
             cut = held.rfind("\n") + 1
             # Whether data are a Secret's is said behind them.
             data = held.rfind("\ndata:") + 1
-            if held.startswith("data:", data) and len(held) < 4 * PIECE and "\nkind:" not in held[data:]:
+            if held.startswith("data:", data) and len(held) < 4 * PIECE and not _KIND.search(held, data):
                 cut = data
             if not cut and len(held) > LONGEST:
                 cut = self._cut(held)
