@@ -8,7 +8,9 @@ import json
 import logging
 import re
 import sys
+import threading
 from pathlib import Path
+from types import TracebackType
 from typing import IO
 
 from installer.errors import StateError
@@ -76,11 +78,21 @@ class Plain(logging.Formatter):
         return redact(super().format(record))
 
 
+def _uncaught(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error or kind(), trace)
+    elif not issubclass(kind, SystemExit):
+        logging.critical("not expected", exc_info=(kind, error or kind(), trace))
+
+
 def to_journal(form: str, level: int = logging.INFO) -> None:
     """Send everything from ``level`` on to stderr, each line in ``form``."""
     logging.basicConfig(level=level, stream=sys.stderr)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(Plain(form))
+    # What nobody caught goes the same way: an exception's text may hold what it failed with.
+    sys.excepthook = _uncaught
+    threading.excepthook = lambda what: _uncaught(what.exc_type, what.exc_value, what.exc_traceback)
 
 
 class LogFile(logging.FileHandler):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class Access:
     """What a cluster needs to reach the lab: `pull_secret` as dockerconfigjson text, the CA as PEM, an OpenSSH public
     key, and the registry's repository (`source`) with where the lab mirrors it (`mirror`)."""
 
-    pull_secret: str
+    pull_secret: str = field(repr=False)
     trust_bundle: str
     ssh_key: str
     source: str

@@ -29,6 +29,9 @@ class Credentials(msgspec.Struct, frozen=True):
     registry_user: str
     registry_password: str
 
+    def __repr__(self) -> str:
+        return f"Credentials({self.bmc_user!r}, {self.registry_user!r})"
+
     @classmethod
     def make(cls) -> Credentials:
         """Fresh random passwords."""

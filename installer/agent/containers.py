@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from installer.agent.errors import CommandError, StepError
@@ -27,7 +27,7 @@ class AgentContext:
     url: str
     infra_env_id: str
     host_id: str
-    token: str
+    token: str = field(repr=False)
     ca_file: str
     insecure: bool
     agent_image: str

@@ -112,7 +112,7 @@ class Plan:
 
     hosts: int
     url: str
-    token: str
+    token: str = field(repr=False)
     ca: Path | None
     infra_envs: tuple[str, ...]
     network: IPv4Network

@@ -46,8 +46,8 @@ class Inputs:
     hosts: tuple[Host, ...]
     rendezvous_ip: str
     ntp_sources: tuple[str, ...]
-    agent_text: str = ""
-    extra_manifests: dict[str, bytes] = field(default_factory=dict)
+    agent_text: str = field(default="", repr=False)
+    extra_manifests: dict[str, bytes] = field(default_factory=dict, repr=False)
     consumed: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
 

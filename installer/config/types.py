@@ -28,7 +28,7 @@ class FencingCredential:
     mac_address: str = ""
     address: str = ""
     username: str = ""
-    password: str = ""
+    password: str = field(default="", repr=False)
     certificate_verification: str = ""
 
 
@@ -130,8 +130,8 @@ class ImageSource:
 class Proxy:
     """proxy."""
 
-    http_proxy: str = ""
-    https_proxy: str = ""
+    http_proxy: str = field(default="", repr=False)
+    https_proxy: str = field(default="", repr=False)
     no_proxy: str = ""
 
 
@@ -174,7 +174,7 @@ class InstallConfig:
     arbiter: MachinePool | None = None
     compute: tuple[MachinePool, ...] = ()
     platform: Platform = field(default_factory=Platform)
-    pull_secret: str = ""
+    pull_secret: str = field(default="", repr=False)
     proxy: Proxy | None = None
     image_content_sources: tuple[ImageSource, ...] = ()
     image_digest_sources: tuple[ImageSource, ...] = ()

@@ -16,7 +16,7 @@ class File:
     """A file of the host: absolute `path`, `content`, permission bits `mode`."""
 
     path: str
-    content: bytes
+    content: bytes = field(repr=False)
     mode: int = 0o644
 
     @classmethod
@@ -35,7 +35,7 @@ class Unit:
     """A systemd unit of the host; only what is enabled starts at boot."""
 
     name: str
-    content: str
+    content: str = field(repr=False)
     enabled: bool = True
 
     def entry(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class LiveInputs:
     registries_conf: str = ""
     ca_bundle: str = ""
     ntp_sources: tuple[str, ...] = ()
-    proxy: Mapping[str, str] = field(default_factory=dict)  # HTTP_PROXY, HTTPS_PROXY, NO_PROXY
+    proxy: Mapping[str, str] = field(default_factory=dict, repr=False)  # HTTP_PROXY, HTTPS_PROXY, NO_PROXY
     masters: int = 1
     arbiters: int = 0
     workers: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from installer import jsontext
@@ -45,9 +45,9 @@ class ClusterManifests:
     deployment: ClusterDeployment
     image_set: ImageSet
     infra_env: InfraEnv
-    pull_secret: str
+    pull_secret: str = field(repr=False)
     nmstate: tuple[NMState, ...]
-    files: Mapping[str, bytes]
+    files: Mapping[str, bytes] = field(repr=False)
 
 
 def _text(files: Mapping[str, bytes], name: str) -> str:

@@ -80,7 +80,7 @@ class ClusterInstallSpec:
     hold_installation: bool = False
     ignition_endpoint: Any = None
     disk_encryption: DiskEncryption | None = None
-    proxy: Proxy | None = None
+    proxy: Proxy | None = field(default=None, repr=False)
     platform_type: str = ""
     external: External | None = None
     masters_schedulable: bool = False
@@ -161,14 +161,14 @@ class LabelSelector:
 class InfraEnvSpec:
     """InfraEnv spec."""
 
-    proxy: Proxy | None = None
+    proxy: Proxy | None = field(default=None, repr=False)
     additional_ntp_sources: tuple[str, ...] = key("additionalNTPSources", default=())
     ssh_authorized_key: str = ""
     pull_secret_ref: Ref | None = None
     agent_labels: dict[str, str] | None = None
     nm_state_config_label_selector: LabelSelector = field(default_factory=LabelSelector)
     cluster_ref: Ref | None = None
-    ignition_config_override: str = ""
+    ignition_config_override: str = field(default="", repr=False)
     cpu_architecture: str = ""
     kernel_arguments: Any = None
     ipxe_script_type: str = ""

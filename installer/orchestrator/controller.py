@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from installer.agent.hostsys import HostSystem
@@ -26,7 +26,7 @@ class Controller:
     url: str
     ca_pem: str
     insecure: bool
-    token: str
+    token: str = field(repr=False)
     cluster_id: str
     control_plane_count: int
 

@@ -20,14 +20,18 @@ NEAR = 32 << 10  # characters around the place where a longer line is cut
 DEEPEST = 4  # encodings inside of each other
 ROUNDS = 4  # what a mark leaves behind may be found in its turn
 
-# Who wrote a line of a journal or of a container's log: what is told over several lines has it on each of them.
+# Who wrote a line of a journal or of a container's log, which may be in one: what is told over several lines has it on
+# each of them.
 _HEAD = re.compile(
     r"(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?:Z|[+-]\d\d:?\d\d)?+) "
-    r"(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?:\[\d++\])?+: )?+)?+"
+    r"(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?:\[\d++\])?+: )?+){0,3}+"
 )
 _DIGITS = re.compile(r"\d+")
 _KEY_LINE = re.compile(r"(?=.*[A-Z0-9+/=])[A-Za-z0-9+/]{1,128}={0,2}|(?:Proc-Type|DEK-Info|Comment|Version): .*")
-_OBJECT = re.compile(r"(?m:^[ \t]*(?:-[ \t])?[\"']?kind[\"']?:[ \t]*[\"']?Secret[\"']?[ \t\r]*,?[ \t\r]*$)")
+_OBJECT = re.compile(
+    r"(?m:^(?:[^\n]{0,120}[:FP] )?[ \t]*(?:-[ \t])?[\"']?kind[\"']?:[ \t]*[\"']?Secret[\"']?[ \t\r]*,?[ \t\r]*$)"
+)
+_KIND = re.compile(r"\nkind:[^\n]*\n")
 _OBJECT_INLINE = re.compile(r"kind\\{0,16}\"[ \t]*+:[ \t]*+\\{0,16}\"Secret\\{0,16}\"")
 _DATA_INLINE = re.compile(r"(\\{0,16}\"(?:data|stringData)\\{0,16}\"[ \t]*+:[ \t]*+\{)([^{}]*+)(?=\})")
 _DATA_ITEM = re.compile(r"(:[ \t]*+\\{0,16}\")([^\"\\]++)")
@@ -113,7 +117,7 @@ class Redactor:
             cut = held.rfind("\n") + 1
             # Whether data are a Secret's is said behind them.
             data = held.rfind("\ndata:") + 1
-            if data and len(held) < 4 * PIECE and "\nkind:" not in held[data:]:
+            if held.startswith("data:", data) and len(held) < 4 * PIECE and not _KIND.search(held, data):
                 cut = data
             if not cut and len(held) > LONGEST:
                 cut = self._cut(held)

@@ -39,7 +39,7 @@ class Manifests:
     cluster_deployment: Mapping[str, Any]
     image_set: Mapping[str, Any]
     infra_env: Mapping[str, Any]
-    pull_secret: str
+    pull_secret: str = field(repr=False)
     nmstate: tuple[Mapping[str, Any], ...] = ()
 
 

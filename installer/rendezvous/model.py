@@ -26,6 +26,14 @@ from installer.rendezvous.shapes import (
 JsonMap = dict[str, Any]
 
 
+class Private(msgspec.Struct, frozen=True, gc=False):
+    """A record whose text names it and no more: it holds secrets, and texts end in logs."""
+
+    def __repr__(self) -> str:
+        own = getattr(self, "id", None) or getattr(self, "file_name", "")
+        return f"{type(self).__name__}({own!r})"
+
+
 class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Where a host's installation stands; percentage 0 to 100."""
 
@@ -37,7 +45,7 @@ class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     stage_timed_out: bool = False
 
 
-class Host(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Host(Private, frozen=True, gc=False, kw_only=True):
     """One machine that registered."""
 
     id: str
@@ -111,7 +119,7 @@ class Preparation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reason: str = ""
 
 
-class Cluster(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Cluster(Private, frozen=True, gc=False, kw_only=True):
     """The cluster to install."""
 
     id: str
@@ -173,7 +181,7 @@ class Cluster(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.control_plane_count == 1
 
 
-class InfraEnv(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
     """What the hosts were booted with."""
 
     id: str
@@ -218,7 +226,7 @@ class Anchor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     wall: str
 
 
-class Manifest(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Manifest(Private, frozen=True, gc=False, kw_only=True):
     """A manifest given to or made by the service; folder is ``manifests`` or ``openshift``."""
 
     folder: str

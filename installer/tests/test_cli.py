@@ -131,3 +131,54 @@ def test_terminal_lines():
     logging.getLogger("installer.test").error("x")
     logging.getLogger("installer.test").warning("y")
     assert stream.getvalue() == "\x1b[31mERROR\x1b[0m x\n\x1b[33mWARNING\x1b[0m y\n"
+
+
+SAID = "pull failed: proxy http://u:s3cr3t-Pr0xy@p:1 said 407, password: hunter2x"
+
+
+def test_no_line_of_a_log_holds_a_secret(tmp_path) -> None:
+    """On the screen, on the pipe, in the file; what is meant for the screen alone is on the screen alone."""
+    (tmp_path / "dir").mkdir()
+    stream = io.StringIO()
+    logs.set_up("info", tmp_path / "dir", stream)
+    log = logging.getLogger("installer.test")
+    log.error(SAID)
+    log.info("with password: %s", '"kubeadmin-w0rd"', extra={"secret": True})
+    logs.set_up("error", None, io.StringIO())
+    kept = (tmp_path / "dir/.openshift_install.log").read_text()
+    for text in (stream.getvalue(), kept):
+        assert "s3cr3t" not in text
+        assert "hunter2x" not in text
+        assert "pull failed: proxy http://u:[redacted]@p:1 said 407" in text
+    assert "kubeadmin-w0rd" in stream.getvalue()
+    assert "kubeadmin-w0rd" not in kept
+
+
+@pytest.mark.parametrize("how", ["logging.error", "logging.exception", "raise", "thread"])
+def test_no_line_of_a_journal_holds_a_secret(how: str) -> None:
+    code = f"""
+import logging, threading
+from installer import logs
+logs.to_journal("%(levelname)s %(message)s")
+said = {SAID!r}
+def fail():
+    raise RuntimeError(said)
+match {how!r}:
+    case "logging.error":
+        logging.error(said)
+    case "logging.exception":
+        try:
+            fail()
+        except RuntimeError:
+            logging.exception("failed")
+    case "raise":
+        fail()
+    case "thread":
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert "pull failed" in done.stderr
+    assert "s3cr3t" not in done.stderr
+    assert "hunter2x" not in done.stderr

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,12 @@ class Inputs:
     directory: Path
     rendezvous_ip: str
     ca_pem: str
-    token: str
+    token: str = field(repr=False)
     cluster_name: str
     base_domain: str
     platform: str
     expected: Expected
-    password: str | None
+    password: str | None = field(repr=False)
 
     @property
     def kubeconfig(self) -> Path:

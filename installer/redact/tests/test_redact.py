@@ -55,6 +55,19 @@ def test_no_secret_of_the_corpus_is_left_and_nothing_else_is_gone(name: str) -> 
     assert redact(clean) == clean
 
 
+@pytest.mark.parametrize("head", ["Nov 21 10:00:01.012345 master-0 cat[7]: ", "2024-11-21T10:00:01.5Z stdout F "])
+def test_nothing_of_the_corpus_is_left_when_each_line_is_one_of_a_journal(head: str) -> None:
+    left = []
+    for vector in VECTORS.values():
+        text = "".join(f"{head}{line}\n" for line in vector.text.splitlines())
+        clean = redact(around(text))
+        everything = opened(clean)
+        left += [f"{vector.name}: {secret}" for secret in vector.secrets if secret in everything]
+        left += [f"{vector.name}: lost {text}" for text in (*vector.stays, corpus.AFTER) if text not in clean]
+        left += [f"{vector.name}: changes again"] if redact(clean) != clean else []
+    assert left == []
+
+
 @pytest.mark.parametrize("text", corpus.HARMLESS)
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(around(text)) == around(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab.release.cluster import ignition, templates
@@ -22,11 +22,11 @@ class Inputs:
 
     config: InstallConfig
     pairs: Mapping[str, KeyPair]
-    kubeconfigs: Mapping[str, str]
+    kubeconfigs: Mapping[str, str] = field(repr=False)
     release_image: str
     infra_id: str
     cluster_id: str
-    manifests: Mapping[str, str]
+    manifests: Mapping[str, str] = field(repr=False)
     openshift: Mapping[str, str]
     in_place: bool
 

@@ -13,7 +13,7 @@ import datetime as dt
 import ipaddress
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -37,7 +37,7 @@ class KeyPair:
     """A certificate and its private key, both PEM text."""
 
     cert: str
-    key: str
+    key: str = field(repr=False)
 
     def __repr__(self) -> str:
         return "KeyPair(...)"  # a key never gets into a log by accident

@@ -16,7 +16,7 @@ import sys
 import uuid
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -39,7 +39,7 @@ class Assets:
     pairs: Mapping[str, KeyPair]
     infra_id: str
     cluster_id: str
-    kubeadmin_hash: str
+    kubeadmin_hash: str = field(repr=False)
     release_image: str
 
 

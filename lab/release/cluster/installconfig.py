@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -42,13 +42,13 @@ class InstallConfig:
     machine_networks: tuple[str, ...]
     cluster_networks: tuple[tuple[str, int], ...]
     service_networks: tuple[str, ...]
-    pull_secret: str
+    pull_secret: str = field(repr=False)
     trust_bundle: str
     mirrors: tuple[Mirror, ...]
     ssh_key: str
     installation_disk: str
-    proxy: Mapping[str, str]
-    text: str
+    proxy: Mapping[str, str] = field(repr=False)
+    text: str = field(repr=False)
 
     @property
     def domain(self) -> str:

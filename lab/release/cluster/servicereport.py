@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import requests
@@ -49,7 +49,7 @@ class Target:
     url: str
     ca_pem: str
     insecure: bool
-    token: str
+    token: str = field(repr=False)
     cluster_id: str
 
 
