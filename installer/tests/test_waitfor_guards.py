@@ -18,6 +18,12 @@ MAJORITY = Check("belongs-to-majority-group", "pending", "wait")
 CLUSTER = ClusterSeen("c", "insufficient", "not ready")
 
 
+def stuck(cluster: ClusterSeen, hosts: list[HostSeen], wanted: Expected) -> set[tuple[str, str]] | None:
+    """What `decide.stuck` found, as a set that can be written down."""
+    found = decide.stuck(cluster, hosts, wanted)
+    return None if found is None else set(found)
+
+
 def host(name: str, status: str = "known", *checks: Check, **more: Any) -> HostSeen:
     return HostSeen(id=f"id-{name}", name=name, status=status, checks=checks or (OK,), **more)
 
@@ -37,7 +43,7 @@ def test_what_never_blocks(name):
         assert not decide.blocks(check)
         assert decide.failing(host("a", "known", check)) == ()
         assert not decide.undecided(host("a", "known", check), expected(1))
-        assert decide.stuck(CLUSTER, [host("a", "known", check)], expected(1)) is None
+        assert stuck(CLUSTER, [host("a", "known", check)], expected(1)) is None
 
 
 def test_what_blocks():
@@ -68,31 +74,31 @@ def test_a_host_without_validations_is_undecided():
 @pytest.mark.parametrize("status", ["insufficient", "pending-for-input", "ready"])
 def test_the_states_before_an_installation(status):
     bad = [host("a", "insufficient", MEMORY)]
-    assert decide.stuck(ClusterSeen("c", status), bad, expected(1)) == {("id-a", "has-min-memory")}
+    assert stuck(ClusterSeen("c", status), bad, expected(1)) == {("id-a", "has-min-memory")}
     for other in ("installing", "error", "preparing-for-installation", "finalizing", "cancelled", "adding-hosts", ""):
-        assert decide.stuck(ClusterSeen("c", other), bad, expected(1)) is None
+        assert stuck(ClusterSeen("c", other), bad, expected(1)) is None
 
 
 def test_what_keeps_an_installation_from_starting():
     one, two = host("a", "insufficient", MEMORY, ROUTE, OK), host("b", "insufficient", OK)
-    assert decide.stuck(CLUSTER, [one, two], expected(2)) == {
+    assert stuck(CLUSTER, [one, two], expected(2)) == {
         ("id-a", "has-min-memory"), ("id-a", "has-default-route"), ("id-b", "status"),
     }  # fmt: skip
-    assert decide.stuck(CLUSTER, [one, two], expected(3)) is None
-    assert decide.stuck(CLUSTER, [one, two], expected(1)) == decide.stuck(CLUSTER, [one, two], expected(2))
+    assert stuck(CLUSTER, [one, two], expected(3)) is None
+    assert stuck(CLUSTER, [one, two], expected(1)) == stuck(CLUSTER, [one, two], expected(2))
     # With a host away only facts about machines count.
     away = host("c", "disconnected", OK)
-    assert decide.stuck(CLUSTER, [one, two, away], expected(3)) == {("id-a", "has-min-memory")}
-    assert decide.stuck(CLUSTER, [host("a", "insufficient", ROUTE), away], expected(2)) is None
+    assert stuck(CLUSTER, [one, two, away], expected(3)) == {("id-a", "has-min-memory")}
+    assert stuck(CLUSTER, [host("a", "insufficient", ROUTE), away], expected(2)) is None
     # The cluster's own validations count when no host's do.
     vip, not_ready = (
         Check("api-vips-valid", "failure", "in use"),
         Check("all-hosts-are-ready-to-install", "failure", ""),
     )
     cluster = ClusterSeen("c", "insufficient", "", (vip, not_ready, Check("x", "pending", "")))
-    assert decide.stuck(cluster, [host("a")], expected(1)) == {("c", "api-vips-valid")}
-    assert decide.stuck(cluster, [host("a", "insufficient", MEMORY)], expected(1)) == {("id-a", "has-min-memory")}
-    assert decide.stuck(cluster, [host("a", "disconnected")], expected(1)) is None
+    assert stuck(cluster, [host("a")], expected(1)) == {("c", "api-vips-valid")}
+    assert stuck(cluster, [host("a", "insufficient", MEMORY)], expected(1)) == {("id-a", "has-min-memory")}
+    assert stuck(cluster, [host("a", "disconnected")], expected(1)) is None
     assert decide.cluster_failing(cluster) == (vip, not_ready)
 
 
@@ -107,7 +113,7 @@ def test_facts_about_a_machine(name):
     assert decide.lasting(frozenset({("h", name), ("h", "has-default-route")}))
     away = host("b", "disconnected")
     bad = host("a", "insufficient", Check(name, "failure", "m"))
-    assert decide.stuck(CLUSTER, [bad, away], expected(2)) == {("id-a", name)}
+    assert stuck(CLUSTER, [bad, away], expected(2)) == {("id-a", name)}
 
 
 def test_what_a_later_report_may_change():
