@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
             "--timeout",
             type=numbers.real_type(1, LONGEST_WAIT, "seconds"),
             metavar="SECONDS",
-            help="give up after this long (default: as OpenShift)",
+            help="give up after this long, 1 s to 30 days (default: as OpenShift)",
         )
         if name == "install-complete":
             one.add_argument(

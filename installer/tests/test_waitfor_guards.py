@@ -1,0 +1,271 @@
+"""Both sides of every guard of wait-for's decisions, and exactly what is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from installer.waitfor import decide
+from installer.waitfor.decide import Settle
+from installer.waitfor.model import Check, ClusterSeen, HostSeen
+from installer.waitfor.state import Expected
+
+OK = Check("has-inventory", "success", "fine")
+MEMORY = Check("has-min-memory", "failure", "too little")
+ROUTE = Check("has-default-route", "failure", "none")
+MAJORITY = Check("belongs-to-majority-group", "pending", "wait")
+CLUSTER = ClusterSeen("c", "insufficient", "not ready")
+
+
+def stuck(cluster: ClusterSeen, hosts: list[HostSeen], wanted: Expected) -> set[tuple[str, str]] | None:
+    """What `decide.stuck` found, as a set that can be written down."""
+    found = decide.stuck(cluster, hosts, wanted)
+    return None if found is None else set(found)
+
+
+def host(name: str, status: str = "known", *checks: Check, **more: Any) -> HostSeen:
+    return HostSeen(id=f"id-{name}", name=name, status=status, checks=checks or (OK,), **more)
+
+
+def expected(count: int, names: tuple[str, ...] = (), macs: Any = ()) -> Expected:
+    return Expected(names, count, count == 1, macs)
+
+
+@pytest.mark.parametrize("name", [
+    "ntp-synced", "container-images-available", "mtu-valid", "release-domain-name-resolved-correctly",
+    "inventory-not-partially-truncated", "connected", "media-connected",
+])  # fmt: skip
+def test_what_never_blocks(name):
+    """Warnings, and a host's presence: neither as a failure nor while they are open."""
+    for status in ("failure", "error", "pending"):
+        check = Check(name, status, "m")
+        assert not decide.blocks(check)
+        assert decide.failing(host("a", "known", check)) == ()
+        assert not decide.undecided(host("a", "known", check), expected(1))
+        assert stuck(CLUSTER, [host("a", "known", check)], expected(1)) is None
+
+
+def test_what_blocks():
+    for status, fails in (
+        ("failure", True),
+        ("error", True),
+        ("pending", False),
+        ("success", False),
+        ("disabled", False),
+    ):
+        check = Check("has-min-memory", status, "m")
+        assert decide.blocks(check)
+        assert decide.failing(host("a", "known", check, OK)) == ((check,) if fails else ())
+        assert decide.undecided(host("a", "known", check, OK), expected(1)) is (status == "pending")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_a_majority_group_needs_three(count):
+    assert decide.undecided(host("a", "known", MAJORITY), expected(count)) is (count >= 3)
+    assert decide.undecided(host("a", "known", MAJORITY, Check("x", "pending", "")), expected(count))
+
+
+def test_a_host_without_validations_is_undecided():
+    assert decide.undecided(HostSeen("i", "a", "known"), expected(1))
+    assert not decide.undecided(host("a"), expected(1))
+
+
+@pytest.mark.parametrize("status", ["insufficient", "pending-for-input", "ready"])
+def test_the_states_before_an_installation(status):
+    bad = [host("a", "insufficient", MEMORY)]
+    assert stuck(ClusterSeen("c", status), bad, expected(1)) == {("id-a", "has-min-memory")}
+    for other in ("installing", "error", "preparing-for-installation", "finalizing", "cancelled", "adding-hosts", ""):
+        assert stuck(ClusterSeen("c", other), bad, expected(1)) is None
+
+
+def test_what_keeps_an_installation_from_starting():
+    one, two = host("a", "insufficient", MEMORY, ROUTE, OK), host("b", "insufficient", OK)
+    assert stuck(CLUSTER, [one, two], expected(2)) == {
+        ("id-a", "has-min-memory"), ("id-a", "has-default-route"), ("id-b", "status"),
+    }  # fmt: skip
+    assert stuck(CLUSTER, [one, two], expected(3)) is None
+    assert stuck(CLUSTER, [one, two], expected(1)) == stuck(CLUSTER, [one, two], expected(2))
+    # With a host away only facts about machines count.
+    away = host("c", "disconnected", OK)
+    assert stuck(CLUSTER, [one, two, away], expected(3)) == {("id-a", "has-min-memory")}
+    assert stuck(CLUSTER, [host("a", "insufficient", ROUTE), away], expected(2)) is None
+    # The cluster's own validations count when no host's do.
+    vip, not_ready = (
+        Check("api-vips-valid", "failure", "in use"),
+        Check("all-hosts-are-ready-to-install", "failure", ""),
+    )
+    cluster = ClusterSeen("c", "insufficient", "", (vip, not_ready, Check("x", "pending", "")))
+    assert stuck(cluster, [host("a")], expected(1)) == {("c", "api-vips-valid")}
+    assert stuck(cluster, [host("a", "insufficient", MEMORY)], expected(1)) == {("id-a", "has-min-memory")}
+    assert stuck(cluster, [host("a", "disconnected")], expected(1)) is None
+    assert decide.cluster_failing(cluster) == (vip, not_ready)
+
+
+@pytest.mark.parametrize("name", [
+    "has-min-cpu-cores", "has-min-memory", "has-min-valid-disks", "has-cpu-cores-for-role", "has-memory-for-role",
+    "compatible-with-cluster-platform", "disk-encryption-requirements-satisfied", "vsphere-disk-uuid-enabled",
+    "sufficient-installation-disk-speed", "inventory-not-fully-truncated", "no-skip-installation-disk",
+    "no-skip-missing-disk", "compatible-agent",
+])  # fmt: skip
+def test_facts_about_a_machine(name):
+    assert decide.lasting(frozenset({("h", name)}))
+    assert decide.lasting(frozenset({("h", name), ("h", "has-default-route")}))
+    away = host("b", "disconnected")
+    bad = host("a", "insufficient", Check(name, "failure", "m"))
+    assert stuck(CLUSTER, [bad, away], expected(2)) == {("id-a", name)}
+
+
+def test_what_a_later_report_may_change():
+    for name in ("has-default-route", "status", "belongs-to-machine-cidr", "hostname-unique"):
+        assert not decide.lasting(frozenset({("has-min-memory", name)}))
+    assert not decide.lasting(frozenset())
+
+
+@pytest.mark.parametrize(("name", "period"), [("has-min-memory", 5.0), ("has-default-route", 75.0)])
+def test_settled_at_its_period_and_not_before(name, period):
+    seen = frozenset({("h", name)})
+    settle = Settle(5.0, 75.0)
+    assert [settle.observe(seen, 100.0 + at) for at in (0, period - 0.01, period, period + 1)] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not settle.observe(None, 300.0)
+    assert not settle.observe(None, 900.0)
+    assert [settle.observe(seen, 1000.0 + at) for at in (0, period - 0.01, period)] == [False, False, True]
+    # Something else begins anew, and so does the same after it.
+    assert not settle.observe(frozenset({("other", name)}), 2000.0)
+    assert not settle.observe(seen, 2000.0 + period)
+    assert settle.observe(seen, 2000.0 + 2 * period)
+    # The first look never settles, even where there is no period at all.
+    assert [Settle(0.0, 0.0).observe(seen, 1e9), Settle(0.0, 0.0).observe(None, 1e9)] == [False, False]
+
+
+CONSEQUENCES = (
+    "belongs-to-majority-group", "sufficient-network-latency-requirement-for-role",
+    "sufficient-packet-loss-requirement-for-role", "all-hosts-are-ready-to-install", "sufficient-masters-count",
+)  # fmt: skip
+
+
+def test_causes_first_in_their_order_then_consequences():
+    follow = [Check(name, "failure", "f") for name in CONSEQUENCES]
+    one = host("a", "insufficient", *follow[:3], MEMORY)
+    two = host("b", "insufficient", ROUTE)
+    three = host("c", "insufficient", OK, status_info="why")
+    cluster = ClusterSeen("c", "insufficient", "", (*follow[3:], Check("api-vips-valid", "failure", "used"), OK))
+    assert decide.causes(cluster, [one, two, three, host("d")]) == (
+        "Host a validation has-min-memory failed: too little",
+        "Host b validation has-default-route failed: none",
+        "Host c is insufficient: why",
+        "Cluster validation api-vips-valid failed: used",
+        *(f"Host a validation {name} failed: f" for name in CONSEQUENCES[:3]),
+        *(f"Cluster validation {name} failed: f" for name in CONSEQUENCES[3:]),
+    )
+    assert decide.causes(CLUSTER, [host("d"), host("e", "disconnected")]) == ()
+
+
+def test_the_last_errors_among_events():
+    events = [{"severity": s, "message": m} for s, m in (
+        ("error", "1"), ("info", "no"), ("critical", "2"), ("error", "1"), ("warning", "no"), ("error", None),
+        ("error", ""), ("error", "3"), ("error", "4"), ("error", "5"), ("error", "6"),
+    )]  # fmt: skip
+    assert decide.errors_told(events) == ("6", "5", "4", "3", "1")
+    assert decide.errors_told(events, 2) == ("6", "5")
+    assert decide.errors_told(events, 9) == ("6", "5", "4", "3", "1", "2")
+    assert decide.errors_told([{}]) == ()
+
+
+def test_failed_hosts():
+    follower = host("a", "error", stage="", status_info="Host is PART OF A CLUSTER that failed")
+    culprit = host("b", "error", stage="Rebooting", status_info="timed out")
+    assert decide.failed_hosts([follower, culprit, host("c"), host("d", "insufficient")]) == (
+        "Host b failed at stage Rebooting: timed out",
+        "Host a failed: Host is PART OF A CLUSTER that failed",
+    )
+    assert decide.failed_hosts([host("c")]) == ()
+
+
+MACS = tuple((name, frozenset({f"m{n}"})) for n, name in enumerate(("a", "b", "")))
+
+
+def test_missing_by_mac():
+    three = expected(3, ("a", "b"), MACS)
+    seen = host("x", macs=frozenset({"m1", "m9"}))
+    tally = "(1 of 3 expected hosts registered)"
+    assert decide.missing(three, [seen]) == (
+        f"Host a with MAC address m0 never registered {tally}", f"Host with MAC address m2 never registered {tally}",
+    )  # fmt: skip
+    # Never more lines than hosts that are short.
+    stranger = host("x", macs=frozenset({"m9"}))
+    assert decide.missing(three, [stranger, stranger]) == (
+        "Host a with MAC address m0 never registered (2 of 3 expected hosts registered)",
+    )
+    # A host that the configuration gives no address of cannot be told apart.
+    some = expected(2, ("a",), (("a", frozenset()),))
+    assert decide.missing(some, [seen]) == (
+        "1 host(s) that the configuration does not describe never registered (1 of 2 expected hosts registered)",
+    )
+    # Nobody has sent an inventory: names are all there is.
+    assert decide.missing(three, [host("a")]) == (
+        "Host b never registered (1 of 3 expected hosts registered)",
+        "1 host(s) that the configuration does not describe never registered (1 of 3 expected hosts registered)",
+    )
+
+
+def test_missing_by_name():
+    assert decide.missing(expected(1, ("a",)), [host("b")]) == ()
+    assert decide.missing(expected(1, ("a",)), [host("b"), host("c")]) == ()
+    assert decide.missing(expected(2, ("a", "b")), []) == (
+        "Host a never registered (0 of 2 expected hosts registered)",
+        "Host b never registered (0 of 2 expected hosts registered)",
+    )
+    assert decide.missing(expected(2, ("a", "b.example.org")), [host("b")]) == (
+        "Host a never registered (1 of 2 expected hosts registered)",
+    )
+    assert decide.missing(expected(3, ("a", "b", "c")), [host("x")]) == (
+        "2 of these hosts never registered (1 of 3 expected hosts registered): a, b, c",
+    )
+    assert decide.missing(expected(3, ("a",)), [host("x")]) == (
+        "Host a never registered (1 of 3 expected hosts registered)",
+        "1 host(s) without a configured hostname never registered (1 of 3 expected hosts registered)",
+    )
+
+
+def test_surplus():
+    known, stranger = host("k", macs=frozenset({"m0"})), host("s", macs=frozenset({"m9", "m8"}))
+    told = "hosts registered, the configuration has replicas for"
+    one = expected(1, ("a",), MACS)
+    assert (
+        decide.surplus(one, [])
+        == decide.surplus(one, [stranger])
+        == decide.surplus(expected(2), [known, stranger])
+        == ()
+    )
+    assert decide.surplus(one, [known, stranger]) == (f"2 {told} 1; not described by the configuration: s (m8, m9)",)
+    assert decide.surplus(one, [stranger, stranger]) == (f"2 {told} 1; registered: s (m8, m9), s (m8, m9)",)
+    assert decide.surplus(one, [known, known]) == (f"2 {told} 1; registered: k (m0), k (m0)",)
+    assert decide.surplus(expected(1), [known, host("n")]) == (f"2 {told} 1; registered: k (m0), n (id-n)",)
+
+
+def test_all_known():
+    assert not decide.all_known([], expected(0))
+    assert decide.all_known([host("a")], expected(1))
+    assert decide.all_known([host("a"), host("b")], expected(1))
+    assert not decide.all_known([host("a")], expected(2))
+    assert not decide.all_known([host("a"), host("b", "insufficient")], expected(2))
+
+
+def test_rebooted():
+    for stage in ("Rebooting", "Waiting for ignition", "Configuring", "Joined", "Done"):
+        assert decide.rebooted([host("a"), host("b", stage=stage)])
+    for stage in ("", "Installing", "Writing image to disk", "Waiting for control plane"):
+        assert not decide.rebooted([host("a", stage=stage)])
+    assert not decide.rebooted([])
+
+
+def test_friendly():
+    assert {name: decide.friendly(name) for name in decide.FRIENDLY} == decide.FRIENDLY
+    assert decide.friendly("installed") == "Cluster is installed"
+    assert decide.friendly("x") == "Cluster status is x"
