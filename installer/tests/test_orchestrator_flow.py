@@ -263,7 +263,11 @@ def test_without_an_ignition_nothing_is_written(machine: Site) -> None:
 
 def test_logs_that_are_not_taken_are_no_failure(machine: Site) -> None:
     answer = machine.service.answer
-    machine.service.answer = lambda m, path, q, b: (507, b"") if "logs" in path else answer(m, path, q, b)  # type: ignore[method-assign]
+
+    def full(method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        return (507, b"") if "logs" in path else answer(method, path, query, body)
+
+    machine.service.answer = full  # type: ignore[method-assign]
     assert flow.execute(machine.run("master", 3)) == 0
     assert machine.timeline.programs()[-1].endswith("systemctl reboot")
 
