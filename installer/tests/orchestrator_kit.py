@@ -134,8 +134,8 @@ class Service:
 
 
 @contextmanager
-def serving(service: Service) -> Iterator[Service]:
-    """The service on HTTP."""
+def serving(service: Service, tls: Path | None = None) -> Iterator[Service]:
+    """The service on HTTP, or on HTTPS with the certificates that are made in a folder."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -161,6 +161,12 @@ def serving(service: Service) -> Iterator[Service]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         service.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if tls is not None:
+            make_tls(tls)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(tls / "service.crt", tls / "service.key")
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+            service.url = service.url.replace("http:", "https:")
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield service
         server.shutdown()

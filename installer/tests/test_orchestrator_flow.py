@@ -16,8 +16,10 @@ from installer.orchestrator import flow, report
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import StageError
 from installer.rendezvous import stages
+from installer.rendezvous.auth import Scheme
 from installer.rendezvous.enums import Stage
-from installer.tests.orchestrator_kit import Cluster, Site, api_server, data
+from installer.rendezvous.restclient import RestClient
+from installer.tests.orchestrator_kit import Cluster, Site, api_server, data, serving
 
 DONE = "opt/openshift/.bootkube.done"
 EMPTY = {"ignition": {"version": "3.2.0"}}
@@ -261,7 +263,11 @@ def test_without_an_ignition_nothing_is_written(machine: Site) -> None:
 
 def test_logs_that_are_not_taken_are_no_failure(machine: Site) -> None:
     answer = machine.service.answer
-    machine.service.answer = lambda m, path, q, b: (507, b"") if "logs" in path else answer(m, path, q, b)  # type: ignore[method-assign,assignment]
+
+    def full(method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        return (507, b"") if "logs" in path else answer(method, path, query, body)
+
+    machine.service.answer = full  # type: ignore[method-assign]
     assert flow.execute(machine.run("master", 3)) == 0
     assert machine.timeline.programs()[-1].endswith("systemctl reboot")
 
@@ -344,6 +350,15 @@ def test_a_stage_that_is_not_taken_is_no_failure(site: Site) -> None:
     assert site.reporter().hosts() == []
 
 
+#: What assisted-service tells the installer besides (install_cmd of assisted-service).
+OTHERS = [
+    part
+    for name in (
+        *("controller-image", "agent-image", "mco-image", "must-gather-image", "coreos-image", "service-ips"),
+        *("openshift-version", "http-proxy", "https-proxy", "no-proxy", "check-cluster-version"),
+    )
+    for part in (f"--{name}", "value")
+]
 ARGS = {
     "role": "bootstrap",
     "infra-env-id": "i",
@@ -439,3 +454,47 @@ def test_what_has_to_be_given(site: Site, name: str, capsys: pytest.CaptureFixtu
         program.main([*given[:at], *given[at + 2 :]])
     assert caught.value.code == 2
     assert f"--{name}" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("trust", ["cacert", "insecure"])
+def test_the_service_on_tls(machine: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust: str) -> None:
+    monkeypatch.setenv("NODE0_HOST_ROOT", str(machine.root))
+    plain = machine.service
+    with serving(plain, tmp_path / "tls") as service:
+        given = argv(machine, role="master", control_plane_count="3")
+        flags = ["--cacert", str(tmp_path / "tls/ca.crt")] if trust == "cacert" else ["--insecure"]
+        assert program.main([*given, *flags]) == 0
+        assert service.url.startswith("https:")
+    assert machine.timeline.stages()[-1][0] == "Rebooting"
+    assert len(machine.timeline.argv("coreos-installer")) == 1
+
+
+@pytest.mark.parametrize("text", [b"[]", b"{}", b'"ignition"', b'["ignition"]', b"1"])
+def test_what_is_no_ignition_config(text: bytes) -> None:
+    with pytest.raises(StageError, match=r"^a.ign: is not an Ignition config$"):
+        report.parse(text, "a.ign")
+
+
+def test_an_ignition_config() -> None:
+    assert report.parse(b'{"ignition": {}}', "a.ign") == {"ignition": {}}
+    with pytest.raises(StageError, match=r"^a.ign: is not JSON: "):
+        report.parse(b"{", "a.ign")
+
+
+def test_a_service_that_nobody_listens_at_is_asked_again(site: Site) -> None:
+    reporter = site.reporter()
+    reporter.client = RestClient("http://127.0.0.1:1", "", Scheme.AGENT)
+
+    def there() -> None:
+        reporter.client = RestClient(site.service.url, "", Scheme.AGENT)
+
+    site.service.host_ignition = b"x"
+    site.meanwhile = [there]
+    assert reporter.host_ignition() == b"x"
+    assert site.naps == [2.0]
+
+
+def test_manifests_make_their_folder(site: Site) -> None:
+    for _ in range(2):
+        CONTROLLER.write(site.host)
+    assert len(list((site.root / "opt/openshift/manifests").iterdir())) == 2
