@@ -7,8 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 READERS = {
-    "installer/config/composer.py",
-    "installer/config/document.py",
+    "installer/composer.py",
+    "installer/yamltext.py",
     "lab/release/cluster/yamltext.py",
 }
 # What of PyYAML reads, whatever it is called there.

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from installer.config.document import YamlError, construct, is_null
+from installer.yamltext import YamlError, construct, is_null
 
 T = TypeVar("T")
 

@@ -7,10 +7,10 @@ from dataclasses import fields
 
 from installer.config.agent_types import Host
 from installer.config.decode import camel
-from installer.config.document import dump
 from installer.config.platform_types import RootDeviceHints
 from installer.errors import ConfigError, NetworkConfigError
 from installer.ignition.live import HostFiles
+from installer.yamltext import dump
 
 
 def hints_yaml(hints: RootDeviceHints | None) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from installer.config.document import dump
 from installer.config.types import InstallConfig
 from installer.create import payload
 from installer.create.gather import Gathered
@@ -15,6 +14,7 @@ from installer.create.secrets import Secrets
 from installer.ignition.live import HostFiles, LiveInputs
 from installer.manifests import cluster
 from installer.release import registries_conf
+from installer.yamltext import dump
 
 
 def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallConfig:

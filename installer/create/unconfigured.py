@@ -11,7 +11,6 @@ from importlib import resources
 from pathlib import Path
 
 from installer.config import load
-from installer.config.document import dump
 from installer.config.state import State
 from installer.config.types import InstallConfig
 from installer.create.config_image import belongs
@@ -27,6 +26,7 @@ from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import image_set_name
 from installer.manifests.read import ClusterManifests
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
+from installer.yamltext import dump
 
 FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"

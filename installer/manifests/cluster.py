@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from installer.config.agent_types import Host
-from installer.config.document import dump
 from installer.config.types import InstallConfig
 from installer.manifests.overrides import ANNOTATION, NATIVE_NETWORK_TYPES, overrides
+from installer.yamltext import dump
 
 HIVE = "hive.openshift.io/v1"
 ACI_API = "extensions.hive.openshift.io/v1beta1"

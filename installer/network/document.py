@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer.config import document
+from installer import yamltext as document
 from installer.network.dns import read_dns
 from installer.network.errors import UnreadableDocument
 from installer.network.interface import read_interface

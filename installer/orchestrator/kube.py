@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from installer.config.document import YamlError, load
 from installer.orchestrator.errors import StageError
 from installer.secretfiles import MemoryFile
+from installer.yamltext import YamlError, load
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 ARBITER_LABEL = "node-role.kubernetes.io/arbiter"

@@ -102,7 +102,8 @@ class Service:
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
         # Callers with a proof (or at what is open to all), by what they proved and their address.
         self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
-        # Callers without one, by address: what a proof's check may cost (docs/rendezvous.md, "Who may come in").
+        # Callers without one, by address: what a proof's check may cost.
+        # docs/rendezvous.md, "Who may come in, and how much"
         self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
         # By (cluster, attempt): what makes its ignition, and what ends that.
         self.preparing: dict[tuple[str, str], tuple[asyncio.Task[None], threading.Event]] = {}

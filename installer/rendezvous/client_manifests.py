@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from installer.config.document import YamlError, load_all
 from installer.rendezvous.errors import ManifestError
+from installer.yamltext import YamlError, load_all
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 ROLES = ("master", "arbiter", "worker")

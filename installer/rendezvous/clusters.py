@@ -276,7 +276,7 @@ def put_manifest(
 
 
 def _check_content(name: str, content: bytes) -> None:
-    from installer.config.document import YamlError, load_all
+    from installer.yamltext import YamlError, load_all
 
     if ".patch" in name:
         return

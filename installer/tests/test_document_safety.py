@@ -10,9 +10,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from installer import composer
 from installer.cli import main
-from installer.config import composer
-from installer.config.document import CORE, YamlError, compose, construct, dump, load, load_all
 from installer.errors import StateError
 from installer.network.document import load as load_network
 from installer.network.errors import UnreadableDocument
@@ -23,6 +22,7 @@ from installer.rendezvous.errors import BadRequest, ManifestError
 from installer.tests.inputs_kit import AGENT, SNO, text
 from installer.waitfor.kube import Kube
 from installer.waitfor.kubeconfig import with_router_ca
+from installer.yamltext import CORE, YamlError, compose, construct, dump, load, load_all
 
 
 def laughs(levels, fanout=10):

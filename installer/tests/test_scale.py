@@ -4,7 +4,6 @@ import time
 
 import yaml
 
-from installer.config.document import load_all
 from installer.config.load import load_inputs
 from installer.create.gather import gather
 from installer.create.hosts import host_files
@@ -12,6 +11,7 @@ from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image import cpio
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.tests.inputs_kit import AGENT, COMPACT, many_hosts, text
+from installer.yamltext import load_all
 
 AREA = 262144
 # That many fit, says the assisted service's documentation.

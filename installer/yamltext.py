@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from installer.config.composer import Composer, YamlError
+from installer.composer import Composer, YamlError
 
 __all__ = ["CORE", "GO", "YamlError", "compose", "compose_all", "construct", "dump", "is_null", "load", "load_all"]
 
