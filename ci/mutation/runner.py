@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
+import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -208,4 +209,9 @@ def _tested(project: Project, tests: list[str], handle: int) -> int:
             if report.outcome == "failed":
                 os.write(handle, report.nodeid.encode())
 
-    return int(pytest.main([*measure.arguments(project), "-x", "--tb=no", *files], plugins=[Choice()]))
+    try:
+        return int(pytest.main([*measure.arguments(project), "-x", "--tb=no", *files], plugins=[Choice()]))
+    except Exception:
+        # What is left behind by a mutant (a socket, a thread) may be an error of pytest's own end.
+        traceback.print_exc()
+        return int(pytest.ExitCode.INTERNAL_ERROR)

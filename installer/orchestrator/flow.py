@@ -20,7 +20,6 @@ from installer.rendezvous.enums import Stage
 from installer.rendezvous.errors import ClientError
 
 log = logging.getLogger("assisted-installer")
-FAILED_TRIES = 3
 REBOOT_SECONDS = 15
 
 
