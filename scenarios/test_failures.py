@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.layout import BRIDGE
+from scenarios import planted
 from scenarios.cluster import WAIT_FOR_FAILED, Deployment, Stopped, said
 from scenarios.page import card, watching
 
@@ -75,6 +76,10 @@ def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secre
     deployment = stopped.deployment
     host = deployment.topology.nodes[0]
     archive = deployment.directory / "gathered.tar.gz"
+    live = stopped.lab.nodes[host.name].ssh()
+    lines = planted.plant(live)
+    there = int(live.check_output("sudo journalctl --no-pager -o cat -t %s | grep -c .", planted.UNIT))
+    assert there >= lines, "the journal has not taken all that was planted"
     with stopped.lab.phase("gather"):
         result = deployment.agent(
             "gather", "--key", str(stopped.lab.ssh_key), "--output", str(archive), timeout=GATHER_SECONDS
@@ -85,7 +90,19 @@ def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secre
         assert not [path for path, content in files.items() if secret in content], f"the {name} is in the archive"
     assert not [path for path, content in files.items() if SECRETS.search(content)], "a token or key is in the archive"
 
+    left = {secret for secret in planted.SECRETS for content in files.values() if secret.encode() in content}
+    assert left == set(), f"planted, and in the archive: {sorted(left)[:5]}"
+
     mine = f"hosts/{host.ip}"
+    assert files[f"{mine}/journal.log"].count(f" {planted.UNIT}[".encode()) > lines / 2, (
+        "secrets went with what is around"
+    )
+    assert planted.SAID.encode() in files[f"{mine}/journal.log"]
+    [config] = [content for path, content in files.items() if path.endswith("planted-install-config.yaml")]
+    assert b"redfish-virtualmedia+https://192.0.2.1" in config
+    assert [item["Name"] for item in json.loads(files[f"{mine}/system/podman-inspect.json"])].count(
+        planted.CONTAINER
+    ) == 1
     journal = files[f"{mine}/journal.log"].decode(errors="replace")
     for source in ("assisted-service.sh", "start-agent.sh", "NetworkManager", "kernel"):
         assert re.search(rf" {re.escape(source)}(\[\d+\])?: ", journal), f"nothing of {source} is in the journal"

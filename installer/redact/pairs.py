@@ -110,7 +110,9 @@ class Pairs:
         if text[match.end() : match.end() + 1] in (":", "=") or text.startswith("//", match.end()):
             return None  # a comparison, a scope, a URL
         # An assignment before others, or before a command, ends with its word.
-        option = option or (match[0].endswith("=") and _FURTHER.search(text, match.end()) is not None)
+        option = option or (
+            match[0].endswith("=") and _FURTHER.search(text, match.end(), match.end() + 2000) is not None
+        )
         return self.value(text, match.end(), kind, start, option=option)
 
     def value(self, text: str, at: int, kind: str, name: int, *, option: bool = False) -> tuple[int, int, str] | None:

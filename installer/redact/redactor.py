@@ -26,6 +26,7 @@ _HEAD = re.compile(
     r"(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?:Z|[+-]\d\d:?\d\d)?+) "
     r"(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?:\[\d++\])?+: )?+){0,3}+"
 )
+_ENCODED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-="
 _DIGITS = re.compile(r"\d+")
 _KEY_LINE = re.compile(r"(?=.*[A-Z0-9+/=])[A-Za-z0-9+/]{1,128}={0,2}|(?:Proc-Type|DEK-Info|Comment|Version): .*")
 _OBJECT = re.compile(
@@ -84,9 +85,15 @@ class Redactor:
 
     def learn(self, document: str) -> None:
         """Know from now on every secret of a document of somebody's own: a pull secret, a config, an environment."""
-        reader = Redactor()
-        reader.text(document)
-        values = set(filter(telling, reader.found))
+        found: set[str] = set()
+        texts = [document]
+        while texts:
+            reader = Redactor()
+            reader.text(texts.pop())
+            # A pull secret is one, and holds others.
+            texts += reader.found - found
+            found |= reader.found
+        values = set(filter(telling, found))
         for value in list(values):
             login = readable(decoded(value)) or ""
             if login.isprintable() and ":" in login:
@@ -110,8 +117,12 @@ class Redactor:
         """What is read from ``source`` without secrets, piece by piece."""
         self._rest = _Rest()
         held = ""
+        endless = False
         for text in _texts(source):
             held += text
+            if endless:
+                held = held.lstrip(_ENCODED)
+                endless = not held
             if len(held) < PIECE:
                 continue
             cut = held.rfind("\n") + 1
@@ -121,6 +132,11 @@ class Redactor:
                 cut = data
             if not cut and len(held) > LONGEST:
                 cut = self._cut(held)
+                if not cut:
+                    # One word of base64, too long to be looked into: nobody knows what is in there.
+                    start = len(held.rstrip(_ENCODED))
+                    endless = len(held) - start > NEAR
+                    held, cut = (held[:start] + MARK, start + len(MARK)) if endless else (held, len(held))
             if cut:
                 yield self._lines(held[:cut]).encode("utf-8", "surrogateescape")
                 held = held[cut:]
@@ -341,7 +357,7 @@ class Redactor:
         return body[: span[0]] + span[2] + body[span[1] :] if span else self._scan(body)
 
     def _cut(self, text: str) -> int:
-        """Where a line that does not end can be cut without cutting a secret: both halves read as the whole does."""
+        """Where a line that does not end can be cut without cutting a secret: both halves read as the whole; or 0."""
         other = Redactor(depth=self._depth)
         other.known = self.known
         at = len(text) - NEAR
@@ -352,7 +368,7 @@ class Redactor:
             near, far = text[at + 1 - NEAR : at + 1], text[at + 1 : at + 1 + NEAR]
             if other.text(near + far) == other.text(near) + other.text(far):
                 return at + 1
-        return len(text)
+        return 0
 
 
 def _is_secret_file(key: str, value: dict[Any, Any]) -> bool:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import base64
 import io
+import json
+import random
 import re
 import string
+import subprocess
+import sys
+import time
 import urllib.parse
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.redact import MARK, Redactor, redact, redactor
+from installer.redact.program import program
 from installer.redact.tests import corpus
 
 VECTORS = {vector.name: vector for vector in corpus.vectors()}
@@ -135,3 +142,180 @@ def test_a_stream_is_read_as_its_text_is(names: list[str], size: int, piece: int
 def test_bytes_that_are_no_text_pass(data: bytes, size: int) -> None:
     assert through(data, size) == through(data)
     assert through(data) in (data, redact(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape"))
+
+
+def test_a_line_that_does_not_end_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As JSON of everything that a cluster holds is: the same as at once, and no more of it in memory than said."""
+    monkeypatch.setattr(redactor, "PIECE", 4 << 10)
+    monkeypatch.setattr(redactor, "LONGEST", 64 << 10)
+    monkeypatch.setattr(redactor, "NEAR", 2 << 10)
+    dice = random.Random(7)
+    secrets = [f"Sy{dice.randrange(10**9)}-w0rd" for _ in range(4000)]
+    items = [
+        {
+            "name": f"host-{n}",
+            "bmc": {"password": s, "address": "x" * dice.randrange(90)},
+            "text": json.dumps({"token": s}),
+        }
+        for n, s in enumerate(secrets)
+    ]
+    line = json.dumps(items)
+    assert len(line) > 8 * redactor.LONGEST
+    pieces = list(Redactor().stream(io.BytesIO(line.encode())))
+    clean = b"".join(pieces).decode()
+    assert [secret for secret in secrets if secret in clean] == []
+    assert max(map(len, pieces)) <= redactor.LONGEST + redactor.PIECE
+    assert len(json.loads(clean)) == len(items)
+    assert clean == redact(line)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_word_that_does_not_end_is_not_let_through(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    monkeypatch.setattr(redactor, "PIECE", 4 << 10)
+    monkeypatch.setattr(redactor, "LONGEST", 64 << 10)
+    monkeypatch.setattr(redactor, "NEAR", 2 << 10)
+    content = random.Random(7).randbytes(300_000) + b"\npassword: hunter2x\n"
+    run = base64.b64encode(zlib.compress(content, wbits=31) if packed else content).decode()
+    clean = b"".join(Redactor().stream(io.BytesIO(f"before {run} after\nnext line\n".encode()))).decode()
+    assert clean == f"before {MARK} after\nnext line\n"
+
+
+NASTY = (
+    *(
+        "a",
+        "\\",
+        '"',
+        '\\"',
+        "'",
+        "eyJ",
+        "eyJ.",
+        "password",
+        "password:",
+        'password:"',
+        "password=[",
+        "token=[{",
+        "token ",
+    ),
+    *("://", "://a:b@", "a:b@", "-----BEGIN PRIVATE KEY-----", "-----BEGIN A ", "data:,", "data:a;b=c;", "[", "{", ")"),
+    *(
+        "\\n",
+        "\\npassword: |",
+        '"name":"password",',
+        "login -p ",
+        "-u a:b ",
+        "Authorization: ",
+        "--password ",
+        "Basic ",
+    ),
+    *(
+        "keyFile{ data:,",
+        "path: data:,a ",
+        "A1b/",
+        "kind: Secret data: ",
+        '"data":{',
+        "$6$",
+        " \t",
+        ', "',
+        "x=y;",
+        "%40",
+    ),
+    *("%3A%2F%2Fa%3A", "password=", "password ='", "token: a b "),
+)
+
+
+@pytest.mark.parametrize("unit", NASTY)
+def test_the_time_grows_as_the_text_does(unit: str) -> None:
+    """Eight times the text: eight times the processor's time, where a square would be 64."""
+
+    def seconds(size: int) -> float:
+        text = (unit * (size // len(unit) + 1))[:size]
+        begin = time.process_time()
+        redact(text)
+        return time.process_time() - begin
+
+    small, large = (min(seconds(size) for _ in range(3)) for size in (16_000, 128_000))
+    assert large < 30 * max(small, 0.002)
+
+
+def test_known_secrets_in_every_form() -> None:
+    secret = "p@ss wörd\"\\&'/+9"
+    clean = Redactor((secret,))
+    for text in (
+        f"say {secret} aloud",
+        json.dumps({"x": f"a {secret}"}),
+        json.dumps({"x": json.dumps([f"a {secret}"])}),
+        repr(["x", f"a {secret}"]),
+        "x/" + urllib.parse.quote(secret, safe="") + "/y",
+        "x?" + urllib.parse.urlencode({"q": secret}),
+        "x: 'it is " + secret.replace("'", "''") + "'",
+        *("b64 " + base64.b64encode(b"x" * n + secret.encode() + b"yy").decode() for n in range(3)),
+    ):
+        assert MARK in clean.text(text), text
+        for form in (secret, secret[3:10], urllib.parse.quote(secret, safe="")):
+            assert form not in opened(clean.text(text))
+
+
+def test_what_a_document_holds_is_known_from_then_on() -> None:
+    clean = Redactor()
+    clean.learn(json.dumps({"*installconfig.InstallConfig": {"pullSecret": corpus.PULL_SECRET, "name": "ostest"}}))
+    clean.learn(
+        "hosts:\n- bmc:\n    username: root\n    password: Rack7-w0rd\n    disableCertificateVerification: true\n"
+    )
+    clean.learn("TOKEN=0pen-Tok3n\nA=1\n")
+    clean.learn("password: password\ntoken: calvin\n")
+    text = f"Rack7-w0rd, 0pen-Tok3n, {corpus.AUTH}, pu11-Secret/Word: as password, calvin and root of ostest, true"
+    assert (
+        clean.text(text)
+        == "[redacted], [redacted], [redacted], [redacted]: as password, calvin and root of ostest, true"
+    )
+
+
+def test_json_values() -> None:
+    value = {
+        "hosts": [{"bmc": {"password": "c4lvin!", "username": "root"}}],
+        "args": ["--token", "abc", "--url", "https://u:p4ss@h/", "--append", "--password=x1y2z3"],
+        "header": ["Authorization", "Basic cm9vdDpjNGx2aW4="],
+        "overrides": json.dumps({"pullSecret": corpus.PULL_SECRET, "id": 7}),
+        "secrets": {"kind": "Secret", "data": {"a": "Yg=="}, "metadata": {"name": "x"}},
+        "env": [{"name": "BMC_PASSWORD", "value": "c4lvin!"}, {"name": "A", "value": "b"}],
+        "pull_secret_set": True,
+        "token": None,
+        "tokens": ["abc", "def"],
+        "password": 8675309,
+        "secretRef": {"name": "pull-secret"},
+    }
+    assert redact(value) == {
+        "hosts": [{"bmc": {"password": MARK, "username": "root"}}],
+        "args": ["--token", MARK, "--url", f"https://u:{MARK}@h/", "--append", f"--password={MARK}"],
+        "header": ["Authorization", MARK],
+        "overrides": json.dumps({"pullSecret": MARK, "id": 7}),
+        "secrets": {"kind": "Secret", "data": {"a": MARK}, "metadata": {"name": "x"}},
+        "env": [{"name": "BMC_PASSWORD", "value": MARK}, {"name": "A", "value": "b"}],
+        "pull_secret_set": True,
+        "token": None,
+        "tokens": [MARK, MARK],
+        "password": MARK,
+        "secretRef": {"name": "pull-secret"},
+    }
+
+
+def test_the_program(tmp_path: Path) -> None:
+    """It runs with a Python alone, and takes secrets out of a stream, or of a tree's files in their place."""
+    path = tmp_path / "agent-redact"
+    path.write_bytes(program())
+    known = tmp_path / "known"
+    known.write_text("PULL_SECRET_TOKEN=0pen-Tok3n\n")
+    command = [sys.executable, "-I", "-S", str(path), "--known", str(known), "--known", "/absent"]
+    text = around("password: hunter2x\nsaid 0pen-Tok3n")
+    done = subprocess.run(command, input=text.encode() + b"\xff\0", capture_output=True, check=True, timeout=60)
+    assert done.stdout == around(f"password: {MARK}\nsaid {MARK}").encode() + b"\xff\0"
+    tree = tmp_path / "tree"
+    (tree / "a").mkdir(parents=True)
+    (tree / "a/file").write_text(text)
+    (tree / "a/file").chmod(0o640)
+    (tree / "link").symlink_to(known)
+    subprocess.run([*command, "--tree", str(tree)], check=True, timeout=60)
+    assert (tree / "a/file").read_text() == around(f"password: {MARK}\nsaid {MARK}")
+    assert (tree / "a/file").stat().st_mode & 0o777 == 0o640
+    assert "0pen-Tok3n" in known.read_text()
+    assert sorted(path.name for path in tree.rglob("*")) == ["a", "file", "link"]

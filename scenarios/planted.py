@@ -1,0 +1,59 @@
+"""Secrets of every kind on a live host, wherever gather collects: what is gathered must have none of them."""
+
+import base64
+from typing import Any
+
+from lab.redact.tests import corpus
+
+VECTORS = corpus.vectors()
+SECRETS = {secret for vector in VECTORS for secret in vector.secrets}
+FOLDER = "/etc/assisted/manifests"
+UNIT = "planted"
+CONTAINER = "planted"
+# Said where nothing but its value tells: this host knows it from its own pull secret's file and environment.
+SAID = "planted: nobody can log in with"
+_CHUNK = 60_000  # characters of one command line
+# Of one file: some vectors are whole documents.
+_BATCH = 60
+
+INSTALL_CONFIG = f"""\
+apiVersion: v1
+platform:
+  baremetal:
+    hosts:
+    - name: master-0
+      bmc:
+        address: redfish-virtualmedia+https://192.0.2.1/redfish/v1/Systems/1
+        username: root
+        password: {corpus.NAMED["BMC password"][1]}
+pullSecret: '{corpus.PULL_SECRET}'
+"""
+
+
+def write(host: Any, path: str, text: str) -> None:
+    """Put a file on the host; `host` is testinfra's."""
+    packed = base64.b64encode(text.encode()).decode()
+    host.check_output("sudo install -D -m 600 /dev/null %s", path)
+    for start in range(0, len(packed), _CHUNK):
+        host.check_output("echo %s | base64 -d | sudo tee -a %s >/dev/null", packed[start : start + _CHUNK], path)
+
+
+def plant(host: Any) -> int:
+    """Plant all; how many lines the journal has of it."""
+    journal = "".join(f"{vector.text}\n" for vector in VECTORS)
+    token = host.check_output("sudo sed -n s/^USER_AUTH_TOKEN=//p /etc/assisted/rendezvous-host.env")
+    journal += f"{SAID} {token}\n"
+    write(host, "/run/planted", journal)
+    # journald drops what comes too fast: in portions that it takes.
+    host.check_output("sudo sh -c 'systemd-cat -t %s cat /run/planted' && sudo journalctl --sync", UNIT)
+    host.check_output("sudo rm /run/planted")
+    for at in range(0, len(VECTORS), _BATCH):
+        text = "\n---\n".join(vector.text for vector in VECTORS[at : at + _BATCH])
+        write(host, f"{FOLDER}/planted-{at:03}.yaml", text)
+    write(host, f"{FOLDER}/planted-install-config.yaml", INSTALL_CONFIG)
+    write(host, "/etc/assisted/hostconfig/planted/fencing.yaml", INSTALL_CONFIG)
+    write(host, "/run/agent-installer/planted.json", corpus.PULL_SECRET)
+    field, value = corpus.NAMED["opaque token"]
+    image = host.check_output("sudo podman images --noheading --format '{{.ID}}' | head -n 1")
+    host.check_output("sudo podman create --name %s --env %s --env KEPT=kept %s", CONTAINER, f"{field}={value}", image)
+    return len([line for line in journal.split("\n") if line])
