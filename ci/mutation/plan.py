@@ -15,7 +15,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         f"installer/rendezvous/{name}.py"
         for name in (
             *("cluster_states", "host_states", "cluster_validations", "host_validations", "checks_*"),
-            *("store", "auth", "signing", "replies"),
+            *("store", "records", "auth", "signing", "replies"),
         )
     ),
     "image": ("installer/image/*.py",),

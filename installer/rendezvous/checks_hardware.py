@@ -131,7 +131,7 @@ def hostname_valid(view: HostView, inventory: Inventory) -> Verdict:
     """Is the name allowed?"""
     if view.hostname in FORBIDDEN_HOSTNAMES:
         return BAD, f"Hostname {view.hostname} is forbidden"
-    if not HOSTNAME.match(view.hostname):
+    if not HOSTNAME.fullmatch(view.hostname):
         return BAD, f"Hostname {view.hostname!r} does not match the required pattern {HOSTNAME.pattern}"
     return OK, f"Hostname {view.hostname} is allowed"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from installer.rendezvous import connectivity, networks, registries
 from installer.rendezvous.enums import ClusterStatus, HostStatus, Result, Role
 from installer.rendezvous.hostview import HostView, load_json
@@ -122,10 +124,11 @@ def images_available(view: HostView) -> Verdict:
 def _l3_check(
     view: HostView, limit: float | None, found: Mapping[str, float], worst: float, what: str, unit: str
 ) -> Verdict:
-    if view.cluster.is_sno or len(view.peers) < 2 or limit is None:
+    if view.cluster.is_sno or len(view.peers) < 2:
         return OK, f"{what} is not checked: no peers"
-    if view.role is Role.AUTO:
-        return PENDING, f"{what} is not checked while the host has no role"
+    # Without a role there is none either.
+    if limit is None:
+        return OK, f"{what} is not checked: role {view.role} has no limit"
     if not found:
         return PENDING, f"{what} is not known: no connectivity report yet"
     bad = []
@@ -253,12 +256,12 @@ def no_iscsi_nic(view: HostView, inventory: Inventory) -> Verdict:
     disk = next((item for item in inventory.disks if item.id == view.host.installation_disk_id), None)
     if disk is None or disk.drive_type != "iSCSI" or disk.iscsi is None:
         return OK, "Network interface is not used for iSCSI"
-    hit = [
-        nic.name
-        for nic in inventory.interfaces
-        if any(text.split("/")[0] == disk.iscsi.host_ip_address for text in (*nic.ipv4_addresses, *nic.ipv6_addresses))
-        and any(networks.in_any(item.ip, view.machine_cidrs) for item in networks.interfaces_of(inventory))
-    ]
+    hit = []
+    for nic in inventory.interfaces:
+        # The NIC's own addresses: that the host has another in the machine network is as it should be.
+        own = [item.ip for item in networks.interfaces_of(msgspec.structs.replace(inventory, interfaces=[nic]))]
+        if disk.iscsi.host_ip_address in map(str, own) and any(networks.in_any(ip, view.machine_cidrs) for ip in own):
+            hit.append(nic.name)
     if hit:
         return BAD, f"Network interface {', '.join(hit)} of the iSCSI installation disk is in the machine network"
     return OK, "Network interface of the iSCSI disk is outside of the machine network"

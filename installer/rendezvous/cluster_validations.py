@@ -171,11 +171,7 @@ def _vips_valid(which: str) -> Callable[[ClusterView], Verdict]:
 
 
 def _all_ready(view: ClusterView) -> Verdict:
-    waiting = [
-        f"{host.requested_hostname or host.id} is {host.status}"
-        for host, _ in view.hosts
-        if host.status not in READY_HOST
-    ]
+    waiting = [f"{_told(host)} is {host.status}" for host, _ in view.hosts if host.status not in READY_HOST]
     if not view.hosts:
         return BAD, "The cluster has no hosts"
     if waiting:

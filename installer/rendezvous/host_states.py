@@ -120,6 +120,7 @@ def _cluster(*statuses: ClusterStatus) -> Callable[[HostFacts], bool]:
 Guard = Callable[[HostFacts], bool]
 GUARDS: Mapping[str, Guard] = {
     "connected": lambda f: f.connected and f.media_connected,
+    "media-lost": lambda f: not f.media_connected,
     "inventory": lambda f: f.has_inventory,
     "hardware-ok": _all_good(MIN_HARDWARE),
     "input-ok": _all_good(("machine-cidr-defined",)),
@@ -309,13 +310,10 @@ TABLE: tuple[Row, ...] = (
         "Host must be booted from the discovery media again to be unbound",
     ),
 )
-_EXTRA: Mapping[str, Guard] = {"media-lost": lambda f: not f.media_connected}
 
 
 def _holds(name: str, facts: HostFacts) -> bool:
-    wanted = not name.startswith("!")
-    guard = GUARDS.get(name.lstrip("!")) or _EXTRA[name.lstrip("!")]
-    return guard(facts) is wanted
+    return GUARDS[name.lstrip("!")](facts) is not name.startswith("!")
 
 
 @dataclass(frozen=True)
@@ -337,7 +335,7 @@ def decide(trigger: Trigger, status: HostStatus, facts: HostFacts) -> Outcome:
         if row.trigger is trigger and status in row.sources and all(_holds(name, facts) for name in row.guards):
             if row.to is None:
                 return Outcome(status, None, row.effects, False)
-            texts = _Blank({"failing": "", "stage": facts.stage or "", "status_age": f"{facts.status_age:.0f}"})
+            texts = _Blank({"stage": facts.stage or "", "status_age": f"{facts.status_age:.0f}"})
             texts.update(facts.texts)
             return Outcome(row.to, row.info.format_map(texts), row.effects, row.to is not status)
     if trigger is Trigger.REGISTER:

@@ -12,7 +12,6 @@ import msgspec
 
 from installer.rendezvous import connectivity, disks, events, host_states, steps
 from installer.rendezvous import inventory as inv
-from installer.rendezvous.checks_network import machine_cidr_defined
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.enums import HostStatus, StepType
 from installer.rendezvous.errors import BadRequest, Conflict
@@ -146,7 +145,8 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
     answer = _object(output, "installation-disk-speed-check")
     path, found = str(answer.get("path", "")), int(answer.get("io_sync_duration", 0))
     needed = engine.view(host).needs().disk_speed_ms
-    if found > needed:
+    # No threshold, as for the check itself, where it is 0.
+    if needed and found > needed:
         engine.store.add_event(
             events.make("disk_speed_slower_than_supported", host=host, disk=path, found=found, needed=needed)
         )
@@ -223,8 +223,6 @@ def _fill_machine_network(engine: Engine, host: Host) -> None:
     """SNO without machine networks: take the network of the host's default route."""
     view = engine.view(host)
     if machine_cidrs(view.cluster) or not view.cluster.is_sno or view.inventory is None:
-        return
-    if machine_cidr_defined(view)[0] == "success":
         return
     for route in view.inventory.routes:
         for item in interfaces_of(view.inventory):

@@ -6,7 +6,6 @@ Within a change clusters and hosts change in memory, and what they came to is wr
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,44 +14,18 @@ from pathlib import Path
 import msgspec
 
 from installer.rendezvous.errors import NotFound, StoreError
-from installer.rendezvous.model import Anchor, Cluster, Event, Host, InfraEnv, Manifest
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS clusters (id TEXT PRIMARY KEY, doc BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS infra_envs (id TEXT PRIMARY KEY, doc BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS hosts (infra_env_id TEXT NOT NULL, id TEXT NOT NULL, seq INTEGER NOT NULL,
-    doc BLOB NOT NULL, PRIMARY KEY (infra_env_id, id));
-CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY AUTOINCREMENT, cluster_id TEXT, host_id TEXT,
-    infra_env_id TEXT, severity TEXT NOT NULL, category TEXT NOT NULL, doc BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS manifests (cluster_id TEXT NOT NULL, folder TEXT NOT NULL, file_name TEXT NOT NULL,
-    doc BLOB NOT NULL, PRIMARY KEY (cluster_id, folder, file_name));
-CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS files (cluster_id TEXT NOT NULL, name TEXT NOT NULL, content BLOB NOT NULL,
-    PRIMARY KEY (cluster_id, name));
-CREATE TABLE IF NOT EXISTS anchor (id INTEGER PRIMARY KEY CHECK (id = 1), doc BLOB NOT NULL);
-"""
+from installer.rendezvous.model import Cluster, Host, InfraEnv
+from installer.rendezvous.records import Records
 
 Key = tuple[str, str]
-# Nobody else writes this file; whoever holds it all the same must not stop the service for long (s).
-BUSY = 1.0
-log = logging.getLogger("assisted-service")
 
 
-class Store:
+class Store(Records):
     """Reads at any time; writes only within :meth:`change`. For one thread (the event loop's)."""
 
     def __init__(self, path: Path) -> None:
         """Raises StoreError when the file cannot be used."""
-        self._path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = self._connect()
-            self._db.executescript(_SCHEMA)
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(path, "opened", str(error)) from error
-        self._depth = 0
-        # The connection was given up; the next change makes one.
-        self._lost = False
+        super().__init__(path)
         # Every change of a cluster and what belongs to it, or of a host, gets the next number; check-ins do not count.
         self._counter = 0
         self._versions: dict[str, int] = {}
@@ -64,31 +37,21 @@ class Store:
         self._touched: set[str] = set()
         self._numbered: set[Key] = set()
         try:
-            self._sequence = int(self._db.execute("SELECT COALESCE(MAX(seq),0) FROM hosts").fetchone()[0])
             self._load()
-        except (sqlite3.Error, msgspec.MsgspecError) as error:
-            self._db.close()
+        except msgspec.MsgspecError as error:
+            self.close()
             raise StoreError(path, "read", str(error)) from error
-
-    def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=BUSY, isolation_level=None, check_same_thread=False)
-        try:
-            self._path.chmod(0o600)
-            db.execute("PRAGMA journal_mode=WAL")
-            db.execute("PRAGMA synchronous=NORMAL")
-            # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only when it does not.
-            db.execute("PRAGMA wal_autocheckpoint=32768")
-        except (sqlite3.Error, OSError):
-            db.close()
+        except StoreError:
+            self.close()
             raise
-        return db
 
     def _load(self) -> None:
-        rows = self._db.execute("SELECT doc FROM clusters ORDER BY rowid")
+        self._sequence = int(self._rows("SELECT COALESCE(MAX(seq),0) FROM hosts")[0][0])
+        rows = self._rows("SELECT doc FROM clusters ORDER BY rowid")
         clusters = {item.id: item for item in (msgspec.json.decode(row[0], type=Cluster) for row in rows)}
-        rows = self._db.execute("SELECT doc FROM infra_envs ORDER BY rowid")
+        rows = self._rows("SELECT doc FROM infra_envs ORDER BY rowid")
         infra_envs = {item.id: item for item in (msgspec.json.decode(row[0], type=InfraEnv) for row in rows)}
-        rows = self._db.execute("SELECT doc FROM hosts ORDER BY seq")
+        rows = self._rows("SELECT doc FROM hosts ORDER BY seq")
         hosts = [msgspec.json.decode(row[0], type=Host) for row in rows]
         self._restore(clusters, infra_envs, {(host.infra_env_id, host.id): host for host in hosts})
         for cluster_id in clusters:
@@ -107,13 +70,13 @@ class Store:
         known = self._hosts.get(key)
         if known is not None and known.cluster_id != host.cluster_id:
             self._of_cluster[known.cluster_id].pop(key, None)
+            # Not at the end: among the others of its new cluster it is where it registered.
+            self._hosts[key] = host
+            mine = {key: other for key, other in self._hosts.items() if other.cluster_id == host.cluster_id}
+            self._of_cluster[host.cluster_id] = mine
         self._hosts[key] = host
         self._of_cluster.setdefault(host.cluster_id, {})[key] = host
         self._of_infra_env.setdefault(host.infra_env_id, {})[key] = host
-
-    def close(self) -> None:
-        """Close the database; the WAL is folded in."""
-        self._db.close()
 
     @contextmanager
     def change(self) -> Iterator[None]:
@@ -121,7 +84,7 @@ class Store:
 
         Raises StoreError when the database does not take them: a full disk, an I/O error, another's lock.
         """
-        if self._depth:
+        if self._changing:
             raise RuntimeError("a change is already under way")
         # Check-ins live in memory only, so what was there before is put back from memory, not read again.
         before = (dict(self._clusters), dict(self._infra_envs), dict(self._hosts))
@@ -129,7 +92,7 @@ class Store:
         kept = False
         try:
             self._begin()
-            self._depth = 1
+            self._changing = True
             yield
             self._flush()
             self._db.execute("COMMIT")
@@ -137,7 +100,7 @@ class Store:
         except sqlite3.Error as error:
             raise StoreError(self._path, "written", str(error)) from error
         finally:
-            self._depth = 0
+            self._changing = False
             if not kept:
                 # Memory first: what follows may fail too, and the database holds nothing of this change either way.
                 self._take_back(*before)
@@ -156,24 +119,6 @@ class Store:
             else:
                 self._host_versions.pop(key, None)
 
-    def _roll_back(self) -> None:
-        """End the transaction, which SQLite itself has ended already after some errors."""
-        if not self._db.in_transaction:
-            return
-        try:
-            self._db.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            # To close a connection ends its transaction; the next change opens another.
-            log.error("%s: a change cannot be rolled back, the database is opened anew: %s", self._path, error)
-            self._db.close()
-            self._lost = True
-
-    def _begin(self) -> None:
-        if self._lost:
-            self._db = self._connect()
-            self._lost = False
-        self._db.execute("BEGIN IMMEDIATE")
-
     def _flush(self) -> None:
         for cluster_id in self._open_clusters:
             self._write(
@@ -189,14 +134,6 @@ class Store:
                 self._sequence,
                 msgspec.json.encode(self._hosts[key]),
             )
-
-    def _check(self) -> None:
-        if not self._depth:
-            raise RuntimeError("a write outside of a change")
-
-    def _write(self, sql: str, *values: object) -> None:
-        self._check()
-        self._db.execute(sql, values)
 
     def _touch(self, cluster_id: str | None) -> None:
         if cluster_id is not None:
@@ -350,95 +287,3 @@ class Store:
         if host is not None:
             self._forget(key, host)
             self._of_infra_env[infra_env_id].pop(key, None)
-
-    # events
-
-    def add_event(self, event: Event) -> None:
-        """Append an event."""
-        self._write(
-            "INSERT INTO events (cluster_id, host_id, infra_env_id, severity, category, doc) VALUES (?,?,?,?,?,?)",
-            event.cluster_id,
-            event.host_id,
-            event.infra_env_id,
-            event.severity,
-            event.category,
-            msgspec.json.encode(event),
-        )
-
-    def events(self) -> list[Event]:
-        """All events, oldest first."""
-        return [
-            msgspec.json.decode(row[0], type=Event) for row in self._db.execute("SELECT doc FROM events ORDER BY seq")
-        ]
-
-    def select_events(self, where: str, values: list[object]) -> list[tuple[int, bytes]]:
-        """(number, JSON as the API shows it) of the events that a condition over the table's columns holds for."""
-        return list(self._db.execute(f"SELECT seq, doc FROM events {where}", values))
-
-    # manifests and files
-
-    def manifests(self, cluster_id: str) -> list[Manifest]:
-        """Manifests of a cluster by folder and name."""
-        rows = self._db.execute(
-            "SELECT doc FROM manifests WHERE cluster_id=? ORDER BY folder, file_name", (cluster_id,)
-        )
-        return [msgspec.msgpack.decode(row[0], type=Manifest) for row in rows]
-
-    def put_manifest(self, cluster_id: str, manifest: Manifest) -> None:
-        """Insert or replace."""
-        self._write(
-            "INSERT OR REPLACE INTO manifests VALUES (?,?,?,?)",
-            cluster_id,
-            manifest.folder,
-            manifest.file_name,
-            msgspec.msgpack.encode(manifest),
-        )
-        self._touch(cluster_id)
-
-    def delete_manifest(self, cluster_id: str, folder: str, file_name: str) -> None:
-        """Remove a manifest."""
-        self._write(
-            "DELETE FROM manifests WHERE cluster_id=? AND folder=? AND file_name=?", cluster_id, folder, file_name
-        )
-        self._touch(cluster_id)
-
-    def secret(self, name: str) -> bytes:
-        """A random secret of this store's own, made when it is asked for the first time. Raises StoreError."""
-        query = "SELECT value FROM secrets WHERE name=?"
-        try:
-            row = self._db.execute(query, (name,)).fetchone()
-            if row is None:
-                self._db.execute("INSERT OR IGNORE INTO secrets VALUES (?, randomblob(32))", (name,))
-                row = self._db.execute(query, (name,)).fetchone()
-        except sqlite3.Error as error:
-            raise StoreError(self._path, "written", str(error)) from error
-        return bytes(row[0])
-
-    def file_names(self, cluster_id: str) -> list[str]:
-        """Names of the generated files of a cluster."""
-        rows = self._db.execute("SELECT name FROM files WHERE cluster_id=? ORDER BY name", (cluster_id,))
-        return [str(row[0]) for row in rows]
-
-    def file(self, cluster_id: str, name: str) -> bytes:
-        """Content of a generated file. Raises NotFound."""
-        row = self._db.execute("SELECT content FROM files WHERE cluster_id=? AND name=?", (cluster_id, name)).fetchone()
-        if row is None:
-            raise NotFound(f"file {name} of cluster {cluster_id} does not exist (yet)")
-        return bytes(row[0])
-
-    def put_file(self, cluster_id: str, name: str, content: bytes) -> None:
-        """Insert or replace a generated file."""
-        self._write("INSERT OR REPLACE INTO files VALUES (?,?,?)", cluster_id, name, content)
-
-    def delete_files(self, cluster_id: str) -> None:
-        """Remove all generated files of a cluster."""
-        self._write("DELETE FROM files WHERE cluster_id=?", cluster_id)
-
-    def anchor(self) -> Anchor | None:
-        """When the service last noted the time; None before it ever did."""
-        row = self._db.execute("SELECT doc FROM anchor").fetchone()
-        return msgspec.json.decode(row[0], type=Anchor) if row else None
-
-    def put_anchor(self, anchor: Anchor) -> None:
-        """Note the time."""
-        self._write("INSERT OR REPLACE INTO anchor VALUES (1, ?)", msgspec.json.encode(anchor))

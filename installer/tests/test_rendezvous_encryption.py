@@ -10,10 +10,12 @@ import msgspec
 import pytest
 import yaml
 
-from installer.rendezvous import diskencryption, prepare
+from installer.rendezvous import checks_hardware, diskencryption, prepare
+from installer.rendezvous.enums import Result, Role
 from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import Cluster, Manifest
 from installer.rendezvous.settings import Settings
+from installer.tests.verdict_kit import host_view
 
 TANG = [{"url": "http://tang.test.node0.example:7500", "thumbprint": "PLjNyRdGw03zlRoGjQYMahSZGu9"}]
 # An installer that shows what it was given beside the install-config.
@@ -122,3 +124,41 @@ def test_a_store_with_servers_that_cannot_be_read_fails_with_the_reason(tmp_path
     wanted = cluster(enable_on="all", mode="tang", tang_servers="nonsense")
     with pytest.raises(PrepareError, match="tang_servers is not JSON"):
         prepare.generate(job(tmp_path, wanted))
+
+
+OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED
+WORKER = {"role": Role.WORKER}
+TPM = {"tpm_version": "2.0"}
+NONE = (OFF, "Disk encryption is not requested for this host")
+TPM_GOOD = (OK, "Disk encryption requirements are satisfied: TPM 2.0 found")
+TANG_BAD = (BAD, "Could not validate that all Tang servers are reachable and working")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "host", "found", "expected"),
+    [
+        ({}, {}, TPM, NONE),
+        ({"enable_on": "none"}, {}, TPM, NONE),
+        ({"enable_on": "workers"}, {}, TPM, NONE),
+        ({"enable_on": "masters"}, WORKER, TPM, NONE),
+        ({"enable_on": "all"}, {}, TPM, TPM_GOOD),
+        ({"enable_on": "masters"}, {}, TPM, TPM_GOOD),
+        ({"enable_on": "workers,masters", "mode": "tpmv2"}, {}, TPM, TPM_GOOD),
+        ({"enable_on": "all"}, {}, {"tpm_version": "1.2"}, (BAD, "Disk encryption needs a TPM 2.0, found 1.2")),
+        ({"enable_on": "all", "mode": "tang"}, {}, TPM, (PENDING, "Tang servers have not been checked yet")),
+        ({"enable_on": "all", "mode": "tang"}, {"tang_connectivity": '{"is_success": false}'}, TPM, TANG_BAD),
+        ({"enable_on": "all", "mode": "tang"}, {"tang_connectivity": "{}"}, TPM, TANG_BAD),
+        (
+            {"enable_on": "all", "mode": "tang"},
+            {"tang_connectivity": '{"is_success": true}'},
+            {},
+            (OK, "All Tang servers answered"),
+        ),
+    ],
+)
+def test_what_a_host_is_told_of_encryption(
+    wanted: dict[str, str], host: dict[str, Any], found: dict[str, Any], expected: tuple[Result, str]
+) -> None:
+    view = host_view(cluster={"disk_encryption": wanted}, host=host, found=found)
+    assert view.inventory is not None
+    assert checks_hardware.disk_encryption(view, view.inventory) == expected

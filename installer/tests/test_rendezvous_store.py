@@ -282,6 +282,9 @@ def test_a_transaction_that_cannot_be_rolled_back_is_given_up_with_its_connectio
 
     abandoned(store, act)
     assert store.clusters() == before[0]
+    # Readers need not wait for the next change.
+    assert picture(store) == before
+    assert store.secret("urls") == store.secret("urls")
     with store.change():
         store.put_cluster(replace(CLUSTER, status_info="after"))
     assert len(store.events()) == len(before[6])
