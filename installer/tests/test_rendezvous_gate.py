@@ -116,7 +116,10 @@ def at(directory: Path, use: Use, **limits: Any) -> None:
     inside.load_cert_chain(directory / "tls/service.crt", directory / "tls/service.key")
     outside = ssl.create_default_context(cafile=str(directory / "tls/ca.crt"))
 
+    problems: list[Any] = []
+
     async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
         runner = await serving.opened(service, "127.0.0.1", 0, inside, Limits(**{"head": 10.0, **limits}))
         place = Place(service, fleet, outside)
         try:
@@ -133,6 +136,8 @@ def at(directory: Path, use: Use, **limits: Any) -> None:
         asyncio.run(run())
     finally:
         world.store.close()
+    # Nothing has gone wrong where nobody looks.
+    assert not problems
 
 
 # deadlines

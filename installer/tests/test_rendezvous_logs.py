@@ -256,7 +256,7 @@ def test_real_room_is_asked_of_the_file_system(tmp_path: Path) -> None:
 def test_all_logs_are_one_tar(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
         assert (await fetch(client, fleet, "")).status == 409
-        sizes = {fleet.machines[0].id: 0, fleet.machines[1].id: 512, fleet.machines[2].id: 3 * logstore.CHUNK + 1}
+        sizes = {fleet.machines[0].id: 3 * logstore.CHUNK + 1, fleet.machines[1].id: 0, fleet.machines[2].id: 512}
         for host, size in sizes.items():
             answer = await send(client, fleet, f"logs_type=host&host_id={host}", form(os.urandom(size)))
             assert answer.status == 204
