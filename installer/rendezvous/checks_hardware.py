@@ -176,8 +176,8 @@ def platform(view: HostView, inventory: Inventory) -> Verdict:
 
 def disk_encryption(view: HostView, inventory: Inventory) -> Verdict:
     """With TPM encryption for this role: is there a TPM 2.0?"""
-    wanted = str(view.cluster.disk_encryption.get("enable_on") or "none")
-    if wanted == "none" or (wanted != "all" and f"{view.role}s" not in wanted.split(",")):
+    wanted = str(view.cluster.disk_encryption.get("enable_on"))
+    if wanted != "all" and f"{view.role}s" not in wanted.split(","):
         return Result.DISABLED, "Disk encryption is not requested for this host"
     if view.cluster.disk_encryption.get("mode", "tpmv2") == "tpmv2":
         if inventory.tpm_version != "2.0":

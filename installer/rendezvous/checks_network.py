@@ -244,8 +244,11 @@ def no_ip_collisions(view: HostView, inventory: Inventory) -> Verdict:
     clashes = []
     for item in networks.interfaces_of(inventory):
         others = [name for name in view.peers.addresses.get(str(item.ip), ()) if name != view.host.id]
-        if others and networks.in_any(item.ip, view.machine_cidrs):
-            clashes += [f"{item.ip} (also host {view.peers.told(name)})" for name in others]
+        clashes += [
+            f"{item.ip} (also host {view.peers.told(name)})"
+            for name in others
+            if networks.in_any(item.ip, view.machine_cidrs)
+        ]
     if clashes:
         return BAD, f"Collisions detected for host addresses: {', '.join(clashes)}"
     return OK, "No IP collisions were detected by host"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from ipaddress import ip_interface
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.host_states import PRE_INSTALL, UNBOUND
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
 from installer.rendezvous.model import Host
-from installer.rendezvous.networks import interfaces_of, machine_cidrs
+from installer.rendezvous.networks import default_routes, interfaces_of, machine_cidrs
 
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
@@ -224,15 +224,15 @@ def _fill_machine_network(engine: Engine, host: Host) -> None:
     view = engine.view(host)
     if machine_cidrs(view.cluster) or not view.cluster.is_sno or view.inventory is None:
         return
-    for route in view.inventory.routes:
+    for route in default_routes(view.inventory):
+        gateway = ip_address(route.gateway)
         for item in interfaces_of(view.inventory):
-            if route.gateway and "." in route.gateway and item.version == 4:
-                gateway = ip_interface(route.gateway).ip
-                if gateway in item.network:
-                    network = {"cidr": str(item.network), "cluster_id": view.cluster.id}
-                    engine.store.put_cluster(replace(view.cluster, machine_networks=[network]))
-                    engine.store.add_event(events.make("cluster_machine_network_set", host=host, cidr=network["cidr"]))
-                    return
+            # IPv6 gateways are link-local, which says nothing of the network.
+            if gateway.version == 4 and gateway in item.network:
+                network = {"cidr": str(item.network), "cluster_id": view.cluster.id}
+                engine.store.put_cluster(replace(view.cluster, machine_networks=[network]))
+                engine.store.add_event(events.make("cluster_machine_network_set", host=host, cidr=network["cidr"]))
+                return
 
 
 def receive(engine: Engine, infra_env_id: str, host_id: str, reply: dict[str, Any]) -> None:

@@ -177,6 +177,12 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         BAD,
         "Host clock is 10.0 minutes behind the service's, at most 4 allowed",
     ),
+    (
+        "time_synced",
+        {"host": {"clock_gap": 60060.0}, "settings": {"max_clock_gap": 36000.0}},
+        BAD,
+        "Host clock is 1001.0 minutes ahead of the service's, at most 600 allowed",
+    ),
     ("images_available", {}, OK, "Images have not been checked yet"),
     (
         "images_available",
@@ -226,6 +232,24 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         f"DNS wildcard configuration was detected for domain *.{DOMAIN}",
     ),
     ("no_iscsi_nic", {}, OK, "Network interface is not used for iSCSI"),
+    (
+        "no_iscsi_nic",
+        {"host": {"installation_disk_id": "gone"}},
+        OK,
+        "Network interface is not used for iSCSI",
+    ),
+    (
+        "no_iscsi_nic",
+        {"host": {"installation_disk_id": "lun"}, "found": {"disks": [{"id": "lun", "drive_type": "iSCSI"}]}},
+        OK,
+        "Network interface is not used for iSCSI",
+    ),
+    (
+        "no_iscsi_nic",
+        iscsi("192.168.111.80", nic("a", "192.168.111.80/24"), nic("b", "192.168.111.80/24")),
+        BAD,
+        "Network interface a, b of the iSCSI installation disk is in the machine network",
+    ),
     (
         "no_iscsi_nic",
         iscsi("192.168.111.80", nic("a", "192.168.111.80/24"), drive_type="HDD"),
