@@ -83,7 +83,8 @@ def content(iso: Path) -> tuple[dict, dict]:
         config = json.loads(embedded_ignition(Iso(file, iso)))
     files = {}
     for entry in config["storage"]["files"]:
-        files[entry["path"]] = base64.b64decode(entry["contents"]["source"].partition("base64,")[2]).decode()
+        raw = base64.b64decode(entry["contents"]["source"].partition("base64,")[2])
+        files[entry["path"]] = raw.decode(errors="surrogateescape")  # agent-redact is a program
     return config, files
 
 
