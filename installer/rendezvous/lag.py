@@ -68,8 +68,10 @@ class Selector(selectors.DefaultSelector):
         """As the selector's own; those that have not been handed out yet come first."""
         self._lag.wall.note(time.monotonic() - self._back)
         self._lag.cpu.note(time.thread_time() - self._cpu)
-        # An event that is over by then does no harm: its handle is cancelled, or finds nothing to read.
-        found = self._left or super().select(timeout)
+        # What was closed since, or is watched otherwise, is out: its number may be another connection's by now, whose
+        # reader the loop would take away. Whatever is still ready is found again.
+        watched = self.get_map()
+        found = [event for event in self._left if watched.get(event[0].fd) is event[0]] or super().select(timeout)
         self._left = found[AT_A_TIME:]
         self._back, self._cpu = time.monotonic(), time.thread_time()
         return found[:AT_A_TIME]

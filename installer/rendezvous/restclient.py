@@ -19,7 +19,9 @@ BASE = "/api/assisted-install/v2"
 CHUNK = 256 * 1024
 Body = bytes | Callable[[], Iterator[bytes]] | None
 Use = Callable[[Any], Any]
-STALE = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)
+# How writing to a service that has closed the connection ends, without TLS and with it.
+CLOSED = (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+STALE = (http.client.RemoteDisconnected, *CLOSED)
 
 
 class RestClient:
@@ -111,7 +113,7 @@ class RestClient:
             try:
                 data = body() if callable(body) else body
                 connection.request(method, path, body=data, headers={**self._headers, **headers})
-            except (BrokenPipeError, ConnectionResetError):
+            except CLOSED:
                 # A service that does not want all of a body answers, and hears no more: its answer says why.
                 response = _early_answer(connection)
                 if response is None:

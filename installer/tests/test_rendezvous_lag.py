@@ -261,16 +261,88 @@ def test_a_busy_turn_is_seen_and_a_waiting_one_is_not() -> None:
     assert in_turns(waiting).cpu.longest < 0.02
 
 
+def ready_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
+    """Connected sockets; the first of each has something to read."""
+    pairs = [socket.socketpair() for _ in range(count)]
+    for _, other in pairs:
+        other.send(b"x")
+    return pairs
+
+
 def test_many_events_are_handed_out_a_few_at_a_time_and_none_is_lost() -> None:
-    key = selectors.SelectorKey(0, 0, 0, None)
-    ready = [(key._replace(fd=number), selectors.EVENT_READ) for number in range(2 * AT_A_TIME + 1)]
-    answers = [list(ready), [], [ready[0]]]
-    with mock.patch.object(selectors.DefaultSelector, "select", side_effect=answers):
-        selector = Selector(Lag())
-        parts = [selector.select(0) for _ in range(5)]
-        selector.close()
-    assert [len(part) for part in parts] == [AT_A_TIME, AT_A_TIME, 1, 0, 1]
-    assert [event for part in parts[:3] for event in part] == ready
+    pairs = ready_pairs(2 * AT_A_TIME + 1)
+    with Selector(Lag()) as selector:
+        keys = [selector.register(mine, selectors.EVENT_READ) for mine, _ in pairs]
+        parts = [selector.select(0) for _ in range(3)]
+        assert [len(part) for part in parts] == [AT_A_TIME, AT_A_TIME, 1]
+        assert {key for part in parts for key, _ in part} == set(keys)
+        for mine, _ in pairs[1:]:
+            mine.recv(1)
+        assert [key for key, _ in selector.select(0)] == [keys[0]]  # found again: it was not read
+    for pair in pairs:
+        for one in pair:
+            one.close()
+
+
+def test_an_event_of_what_is_no_longer_watched_is_not_handed_out() -> None:
+    pairs = ready_pairs(AT_A_TIME + 3)
+    with Selector(Lag()) as selector:
+        for mine, _ in pairs:
+            selector.register(mine, selectors.EVENT_READ)
+        first = {key.fd for key, _ in selector.select(0)}
+        gone, changed, stays = (mine for mine, _ in pairs if mine.fileno() not in first)
+        selector.unregister(gone)
+        key = selector.modify(changed, selectors.EVENT_READ, "another reader")
+        found = selector.select(0)
+        assert [one.fd for one, _ in found] == [stays.fileno()]
+        again = {one.fd: one for part in (selector.select(0), selector.select(0)) for one, _ in part}
+        assert again[changed.fileno()] is key
+        assert gone.fileno() not in again
+    for pair in pairs:
+        for one in pair:
+            one.close()
+
+
+def test_a_connection_with_the_number_of_one_that_was_closed_is_heard() -> None:
+    """Among many that are ready one is closed, and the next to come gets its number, in the same turn."""
+    heard: list[bytes] = []
+
+    async def use() -> None:
+        loop = asyncio.get_running_loop()
+        pairs = ready_pairs(5 * AT_A_TIME)
+        newcomers: list[socket.socket] = []
+        done = loop.create_future()
+
+        def listen(mine: socket.socket) -> None:
+            heard.append(mine.recv(9))
+            loop.remove_reader(mine)
+            done.set_result(None)
+
+        def replace(mine: socket.socket) -> None:
+            mine.recv(1)
+            if newcomers:
+                return
+            victim = pairs[-1][0]
+            number = victim.fileno()
+            loop.remove_reader(victim)
+            victim.close()
+            newcomers.extend(socket.socketpair())
+            newcomers.sort(key=lambda one: one.fileno() != number)
+            assert newcomers[0].fileno() == number
+            loop.add_reader(newcomers[0], listen, newcomers[0])
+            newcomers[1].send(b"hello")
+
+        loop.add_reader(pairs[0][0], replace, pairs[0][0])
+        for mine, _ in pairs[1:]:
+            loop.add_reader(mine, mine.recv, 1)
+        await asyncio.wait_for(done, 30)
+        for mine, _ in pairs[:-1]:
+            loop.remove_reader(mine)
+        for one in (*newcomers, *(one for pair in pairs for one in pair)):
+            one.close()
+
+    in_turns(use)
+    assert heard == [b"hello"]
 
 
 def test_timers_have_their_turn_among_many_connections() -> None:

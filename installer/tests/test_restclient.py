@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ import pytest
 from installer.rendezvous.auth import Scheme
 from installer.rendezvous.errors import ClientError
 from installer.rendezvous.restclient import CHUNK, RestClient
+from installer.tests.rendezvous_kit import make_tls
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 Talk = Callable[[socket.socket, Any], None]
@@ -43,7 +45,13 @@ class Request:
 class Service:
     """A server on a raw socket: connection number n is handled by the n-th function; requests are kept."""
 
-    def __init__(self, *talks: Callable[[Service, socket.socket, Any], None], address: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        *talks: Callable[[Service, socket.socket, Any], None],
+        address: str = "127.0.0.1",
+        tls: Path | None = None,
+    ) -> None:
+        """`tls`: a folder with what `make_tls` makes, to be asked over TLS."""
         self.requests: list[Request] = []
         self.clients: list[RestClient] = []
         self.accepted = 0
@@ -51,7 +59,12 @@ class Service:
         self.hung_up = threading.Event()
         self._talks = talks
         self._socket = socket.create_server((address, 0))
-        self.url = f"http://{address}:{self._socket.getsockname()[1]}"
+        self.ca = tls / "ca.crt" if tls else None
+        self._context: ssl.SSLContext | None = None
+        if tls:
+            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._context.load_cert_chain(tls / "service.crt", tls / "service.key")
+        self.url = f"http{'s' if tls else ''}://{address}:{self._socket.getsockname()[1]}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     def _serve(self) -> None:
@@ -62,6 +75,8 @@ class Service:
                 return
             self.accepted += 1
             connection.settimeout(30)
+            if self._context is not None:
+                connection = self._context.wrap_socket(connection, server_side=True)
             with connection, connection.makefile("rb") as stream:
                 talk(self, connection, stream)
             self.hung_up.set()
@@ -106,7 +121,7 @@ def reset(connection: socket.socket) -> None:
 
 
 def client_of(service: Service, keep_alive: bool = True, timeout: float = 30) -> RestClient:
-    client = RestClient(service.url, "the-token", Scheme.AGENT, keep_alive=keep_alive, timeout=timeout)
+    client = RestClient(service.url, "the-token", Scheme.AGENT, service.ca, keep_alive=keep_alive, timeout=timeout)
     service.clients.append(client)
     return client
 
@@ -125,13 +140,22 @@ assert len(FILE) > 2 * CHUNK
 assert len(FILE) % CHUNK
 
 
+@pytest.fixture(params=["plain", "tls"])
+def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    """A folder with certificates, or None: connections that end are told apart from one another by both."""
+    if request.param == "plain":
+        return None
+    make_tls(tmp_path)
+    return tmp_path
+
+
 def upload(client: RestClient, file: Any) -> None:
     client.upload("/clusters/c/logs", {"logs_type": "host"}, file, "host_h.tar.gz")
 
 
-def test_an_upload_after_the_service_has_closed_the_idle_connection() -> None:
+def test_an_upload_after_the_service_has_closed_the_idle_connection(tls: Path | None) -> None:
     """The first try gets as far as the socket's buffers take it; the second is the whole file again."""
-    with Service(one, one).running() as service:
+    with Service(one, one, tls=tls).running() as service:
         client = client_of(service)
         assert client.call("GET", "/x") == {}
         assert service.hung_up.wait(30)
@@ -223,7 +247,7 @@ def test_an_empty_file_is_sent() -> None:
     assert content(service.requests[0]) == b""
 
 
-def test_a_service_that_refuses_a_body_before_it_has_all_of_it_is_heard() -> None:
+def test_a_service_that_refuses_a_body_before_it_has_all_of_it_is_heard(tls: Path | None) -> None:
     """It answers and hears no more: its words count, not the broken pipe, and nothing is sent a second time."""
     said = json.dumps({"reason": "too large"}).encode()
     text = b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
@@ -235,7 +259,7 @@ def test_a_service_that_refuses_a_body_before_it_has_all_of_it_is_heard() -> Non
         connection.shutdown(socket.SHUT_RDWR)
         # What comes on is answered with a reset.
 
-    with Service(refuses, one).running() as service:
+    with Service(refuses, one, tls=tls).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
         with pytest.raises(ClientError) as caught:
