@@ -22,6 +22,8 @@ log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 # Less than this (s) between two looks is the clock's being drawn to the right time, or a leap second.
 JUMP = 2.0
+# The store's anchor is noted anew after the clock has been drawn by so much: a restart would take the sum for a jump.
+DRAWN = 1.0
 # What a clock may be drawn by while nobody looks, as part of the time that passed: twice what the kernel allows.
 DRIFT = 0.001
 
@@ -56,6 +58,8 @@ class Timekeeper:
 
     def __init__(self, store: Store, clock: SteadyClock) -> None:
         self._store, self._clock = store, clock
+        # By how much the clock was followed in silence since the anchor was noted.
+        self._drawn = 0.0
 
     def resume(self) -> None:
         """What happened to the clock since the store's last service?"""
@@ -87,6 +91,14 @@ class Timekeeper:
         jump = ahead if abs(ahead) >= JUMP else 0.0
         if jump:
             self._move(jump, jump)
+        elif abs(self._drawn + ahead) >= DRAWN:
+            with self._store.change():
+                self._store.put_anchor(self._anchor(ahead))
+        else:
+            self._drawn += ahead
+            self._clock.follow(ahead)
+            return 0.0
+        self._drawn = 0.0
         self._clock.follow(ahead)
         return jump
 

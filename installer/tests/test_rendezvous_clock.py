@@ -224,6 +224,27 @@ def test_how_long_is_standing_still(world: World, late: float, kept: bool) -> No
 # across restarts
 
 
+@pytest.mark.parametrize("rate", [-0.083, 0.083, 0.0])
+def test_a_clock_that_is_drawn_for_long_is_no_jump_after_a_restart(world: World, rate: float) -> None:
+    """chrony draws a clock by up to 83 ms a second, for half an hour when it was some minutes wrong."""
+    cluster_id, infra_env_id = world.known()
+    for _ in range(390):
+        world.clock.go(5)
+        world.clock.jump(5 * rate)
+        world.engine.keep_time()
+        world.poll(infra_env_id)
+    clusters.install(world.engine, cluster_id)
+    for _ in range(66):
+        world.clock.go(5)
+        world.engine.keep_time()
+        world.poll(infra_env_id)
+    before = age(world.host(infra_env_id).status_updated_at, world.clock())
+    assert before == pytest.approx(330, abs=2)
+    restart(world)
+    assert age(world.host(infra_env_id).status_updated_at, world.clock()) == pytest.approx(before, abs=2)
+    assert told(world) == []
+
+
 def restart(world: World, clock: Clock | None = None) -> None:
     settings, needs = world.engine.settings, world.engine.requirements
     world.store.close()
