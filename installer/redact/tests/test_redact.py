@@ -248,7 +248,8 @@ def test_known_secrets_in_every_form() -> None:
         "x/" + urllib.parse.quote(secret, safe="") + "/y",
         "x?" + urllib.parse.urlencode({"q": secret}),
         "x: 'it is " + secret.replace("'", "''") + "'",
-        *("b64 " + base64.b64encode(b"x" * n + secret.encode() + b"yy").decode() for n in range(3)),
+        # Among bytes that are no text, so that nothing tells but its value.
+        *("b64 " + base64.b64encode(b"\xff" * n + secret.encode() + b"\xfe\xff").decode() for n in range(3)),
     ):
         assert MARK in clean.text(text), text
         for form in (secret, secret[3:10], urllib.parse.quote(secret, safe="")):
@@ -319,3 +320,11 @@ def test_the_program(tmp_path: Path) -> None:
     assert (tree / "a/file").stat().st_mode & 0o777 == 0o640
     assert "0pen-Tok3n" in known.read_text()
     assert sorted(path.name for path in tree.rglob("*")) == ["a", "file", "link"]
+
+
+def test_a_secret_object_whose_kind_comes_in_the_next_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redactor, "PIECE", 100)
+    for before in range(60, 140):
+        text = f"{'x' * before}\ndata:\n  opaque: aHVudGVyMng=\n  other: c2Vjb25k\nkind: Secret\n"
+        clean = b"".join(Redactor().stream(io.BytesIO(text.encode()))).decode()
+        assert clean == text.replace("aHVudGVyMng=", MARK).replace("c2Vjb25k", MARK)
