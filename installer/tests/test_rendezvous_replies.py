@@ -342,8 +342,10 @@ def test_media_that_cannot_be_read_any_more_while_installing(world: World) -> No
     assert world.host(infra_env_id).media_status == "disconnected"
 
 
+# Not the default route, without a gateway, of IPv6, nowhere near: the next to last is taken.
 ROUTES = [
-    {"interface": "a", "gateway": gateway} for gateway in ("", "fd00::1", "172.16.0.1", "10.1.0.1", "192.168.5.1")
+    {"interface": "a", "gateway": "192.168.5.9", "destination": "10.7.0.0/16"},
+    *({"interface": "a", "gateway": gateway} for gateway in ("", "fd00::1", "172.16.0.1", "10.1.0.1", "192.168.5.1")),
 ]
 NICS = [
     {"name": "a", "ipv4_addresses": ["192.168.5.2/24"], "ipv6_addresses": ["fd00::2/64"]},
