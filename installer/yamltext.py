@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -183,7 +183,16 @@ def dump(data: Any) -> str:
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """SafeDumper that never writes anchors and shows texts of several lines as blocks."""
+    """SafeDumper that never writes anchors and shows texts of several lines as blocks.
+
+    A text is quoted where any reader would take it for something else: those of YAML 1.1 (PyYAML's own rules), or
+    Go's, to which 0o644 and 12e03 are numbers too.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+        char: [*yaml.SafeDumper.yaml_implicit_resolvers.get(char, []), *GO.yaml_implicit_resolvers.get(char, [])]
+        for char in {*yaml.SafeDumper.yaml_implicit_resolvers, *GO.yaml_implicit_resolvers}
+    }
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

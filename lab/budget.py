@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -68,15 +68,18 @@ class Amount(msgspec.Struct, frozen=True):
         return [name for name, lacks in (*wanted, ("disk", self.disk_gib > free.disk_gib)) if lacks]
 
 
+NotNegative = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Entry(msgspec.Struct, frozen=True):
     """What one lab holds or, while `waiting`, would like to hold."""
 
     lab: str
-    mib: int
+    mib: NotNegative
     pid: int
     started: int
-    vcpu: int = 0
-    disk_gib: int = 0
+    vcpu: NotNegative = 0
+    disk_gib: NotNegative = 0
     waiting: bool = False
     boot: str = ""
 
@@ -132,7 +135,7 @@ def _entry(raw: Any) -> Entry | None:
     """An entry of the file; None when this version cannot read it."""
     try:
         return msgspec.convert(raw, Entry)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):
         return None
 
 
@@ -176,7 +179,7 @@ class Ledger:
             return []
         try:
             found, _ = json.JSONDecoder().raw_decode(data.decode())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             aside = self._path.with_name(f"{self._path.name}.damaged")
             aside.write_bytes(data)
             log.warning("%s is damaged (%s): put aside as %s and started anew", self._path, error, aside.name)

@@ -156,7 +156,7 @@ def look_at(root: Path) -> Found:
         record = msgspec.json.decode((root / _FILE).read_bytes(), type=Record)
     except OSError as error:
         problem = f"its record cannot be read: {error.strerror}"
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         problem = f"its record is not one of this version: {' '.join(str(error).split())}"
     try:
         return Found(root, _state_of(root, record), record, problem)

@@ -42,7 +42,22 @@ def noted(state: Path) -> list[Ended]:
     except OSError:
         return []
     # A line without its end is still being written.
-    return [msgspec.json.decode(line, type=Ended) for line in lines if line.endswith(b"\n")]
+    return [_ended(line) for line in lines if line.endswith(b"\n")]
+
+
+def _ended(line: bytes) -> Ended:
+    try:
+        return msgspec.json.decode(line, type=Ended)
+    except (ValueError, RecursionError):
+        # Another version's: something has ended all the same.
+        return Ended("a daemon", 0, "a time unknown", line.decode(errors="replace").strip()[:200])
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # one of the realtime signals, of which few have names
 
 
 def tail_of(path: Path) -> str:
@@ -53,7 +68,7 @@ def tail_of(path: Path) -> str:
 def described(ended: Ended) -> str:
     """One line: what has ended, how and when."""
     if ended.code < 0:
-        how = f"was killed by {signal.Signals(-ended.code).name}"
+        how = f"was killed by {_signal(-ended.code)}"
     else:
         how = f"ended with exit code {ended.code}" if ended.code else "ended by itself"
     return f"{ended.service} {how} at {ended.time}"

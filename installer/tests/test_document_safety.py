@@ -357,3 +357,24 @@ def test_tags_in_typed_fields(tmp_path, capsys, value, path):
     (tmp_path / "install-config.yaml").write_text(f"apiVersion: v1\n{path}{value}\n")
     assert main(["agent", "create", "image", "--dir", str(tmp_path)]) in (1, 3)
     assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["0o644", "08", "1e3", "12e03", "1e-7", "1E5", "-1e5", "0o7", ".5", "<<", "~", "", "on", "y"]
+)
+def test_a_text_that_looks_like_a_number_stays_a_text(text: str) -> None:
+    """An annotation that is a number is refused by the cluster; a short commit id may look like one."""
+    assert load(dump({"a": text, "b": [text], text: 1})) == {"a": text, "b": [text], text: 1}
+
+
+@given(st.dictionaries(st.text(st.sampled_from("0123456789+-.eExob_infNtruy~<:"), max_size=8), st.text(max_size=8)))
+def test_what_is_written_is_read_again(value: dict[str, str]) -> None:
+    assert load(dump(value)) == value
+    assert load(dump({"texts": list(value)})) == {"texts": list(value)}
+
+
+@pytest.mark.parametrize("value", [0, -5, 1.5, 1e300, True, False, None, 2**63 - 1])
+def test_what_is_no_text_is_written_as_what_it_is(value: object) -> None:
+    text = dump({"a": value})
+    assert "'" not in text
+    assert load(text) == {"a": value}

@@ -117,7 +117,9 @@ def test_the_list_is_never_away_while_it_is_written(path, monkeypatch):
     [
         {"lab": "new", "memory": "4G", "lock": "/run/node0/new.lock"},
         {"lab": "new", "mib": 4, "pid": "x", "started": 1},
+        {"lab": "new", "mib": -(10**9), "pid": 1, "started": 1},
         "a word",
+        "\ud800",
         None,
     ],
 )
@@ -138,6 +140,12 @@ def test_another_versions_ledger_is_not_overwritten(path):
     with pytest.raises(BudgetError, match="is another version's ledger: wait for its labs to end"):
         Ledger(path, Amount(10, 8, 8)).take("a", Amount(1), me(), 0)
     assert path.read_text() == '{"version": 9, "entries": []}'
+
+
+def test_a_ledger_of_endless_depth_is_put_aside(path):
+    path.write_text("[" * 200_000)
+    assert Ledger(path, Amount(10, 8, 8)).entries() == []
+    assert path.with_name(f"{path.name}.damaged").exists()
 
 
 def test_an_entry_of_another_boot_is_nobodys(path):

@@ -69,6 +69,7 @@ def test_a_lab_lives_as_long_as_somebody_has_its_descriptor():
     [
         '{"id": "new-1", "version": 9}',
         '{"id": "new-1", "topology": {"nodes": [{"name": "a", "tpm": true}]}}',
+        '{"x": ' + "[" * 200_000,
         "[]",
         "{",
         "",

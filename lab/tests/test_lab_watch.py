@@ -279,3 +279,18 @@ def test_a_void_run_is_none_that_passed_or_failed(tmp_path):
     page = report.write(tmp_path).read_text()
     assert "registry &lt;was&gt; killed" in page
     assert page.index("is void") < page.index("<h2 id=")
+
+
+@pytest.mark.parametrize("line", ['{"service":"dns","exit":1}', "[" * 5000, "\\", '"x"'])
+def test_what_another_version_noted_is_told_as_it_is(tmp_path, line):
+    watch.note(tmp_path, Ended("x", 1, "01:02:03", "tail"))
+    with (tmp_path / watch.FILE).open("a") as file:
+        file.write(f"{line}\n")
+    first, other = watch.noted(tmp_path)
+    assert first.service == "x"
+    assert other.tail == line[:200]
+    assert watch.described(other).startswith("a daemon ended")
+
+
+def test_a_signal_without_a_name_has_its_number():
+    assert "was killed by signal 35 at" in watch.described(Ended("x", -35, "01:02:03"))
