@@ -96,6 +96,7 @@ KNOWN_SHARED_TESTS = {
     "installer.tests.test_image_embed",
     "installer.tests.test_outputs",
     "installer.tests.test_rendezvous_safety",
+    "installer.tests.test_rendezvous_states",
     "installer.tests.test_rendezvous_store",
     "installer.tests.test_waitfor_files",
     "installer.tests.test_waitfor_live",

@@ -124,6 +124,7 @@ class Running:
     def __init__(self, directory: Path, **env: str) -> None:
         self.directory = directory
         self.keys = make_keys()
+        self._tokens: dict[str, str] = {}
         make_tls(directory / "tls")
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}/"
@@ -178,7 +179,9 @@ class Running:
         from installer.rendezvous.auth import Scheme
         from installer.rendezvous.restclient import RestClient
 
-        return RestClient(self.url, self.keys.token(scheme), Scheme(scheme), self.ca)
+        # One a scheme, as an image brings: a service takes who always comes with another for somebody who guesses.
+        token = self._tokens.setdefault(scheme, self.keys.token(scheme))
+        return RestClient(self.url, token, Scheme(scheme), self.ca)
 
 
 @contextmanager

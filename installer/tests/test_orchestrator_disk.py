@@ -180,7 +180,7 @@ def test_three_tries_and_the_last_words_without_the_progress(site: Site) -> None
     site.programs.add("coreos-installer", f"{words}{BARS}printf '\\n\\377no space' >&2; exit 3\n")
     with pytest.raises(StageError) as caught:
         disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], lambda text: None)
-    lines = " | ".join(f"line {number}" for number in range(5, 15))
+    lines = " | ".join(f"line {number}" for number in range(6, 15))
     wanted = (
         f"failed to write image to disk /dev/vda in 3 tries: exit code 3: {lines} | \N{REPLACEMENT CHARACTER}no space"
     )
