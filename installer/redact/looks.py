@@ -18,17 +18,17 @@ _KEY_OTHER = (
     r"|%[0-9A-Fa-f]{2}|\\{1,16}u00[0-9a-f]{2}"
 )
 _KEY = re.compile(
-    rf"{KEY_BEGIN.pattern}(?:(?:{_KEY_OTHER}|[A-Za-z0-9+/=\s]|{QUOTE}[,+]?(?=\s{{0,8}}{QUOTE}))*+"
-    rf"-----END{_GAP}[A-Z0-9 +%_]{{1,60}}-----(?:{NEWLINE})?|(?:{_KEY_OTHER}|[A-Za-z0-9+/=])*+)"
+    rf"{KEY_BEGIN.pattern}(?:(?>(?:{_KEY_OTHER}|[A-Za-z0-9+/=\s]|{QUOTE}[,+]?(?=\s{{0,8}}{QUOTE}))*)"
+    rf"-----END{_GAP}[A-Z0-9 +%_]{{1,60}}-----(?:{NEWLINE})?|(?>(?:{_KEY_OTHER}|[A-Za-z0-9+/=])*))"
 )
 _TOKEN = re.compile(
     r"eyJ[\w-]*+(?:\.[\w-]++\.[\w-]*+(?:\.[\w-]++\.[\w-]++)?)?"
     r"|sha256~[\w-]{20,}+|(?:gh[posr]|github_pat|glpat|dckr_pat)[-_][\w-]{16,}+|AGE-SECRET-KEY-1[A-Z0-9]{20,}+"
     r"|\$(?:2[abxy]|[1567]|y|gy|sha1|apr1|argon2(?:id?|d))\$[\w./$=,+-]{8,}+"
 )
-_BASIC = re.compile(rf"(\b[Bb]asic[ ,]++(?:{QUOTE})?+)([A-Za-z0-9+/]{{6,}}+={{0,2}})")
-_BEARER = re.compile(rf"(\b[Bb]earer[ ,]++(?:{QUOTE})?+)([\w.~+/-]{{16,}}+=*+)")
-_URL = re.compile(r"://((?:(?!://)[^\s\"'`<>\\])++)")
+_BASIC = re.compile(rf"(\b[Bb]asic[ ,]++(?>(?:{QUOTE})?))([A-Za-z0-9+/]{{6,}}+={{0,2}})")
+_BEARER = re.compile(rf"(\b[Bb]earer[ ,]++(?>(?:{QUOTE})?))([\w.~+/-]{{16,}}+=*+)")
+_URL = re.compile(r"://((?>(?:(?!://)[^\s\"'`<>\\])+))")
 _URL_QUOTED = re.compile(r"(%3[Aa]%2[Ff]%2[Ff][\w.~-]{1,64}%3[Aa])(?:[\w.~!*-]|%(?!40)[0-9A-Fa-f]{2}){1,256}(?=%40)")
 _LOGIN = re.compile(
     r"(?<![\w/@.:%+-])([A-Za-z_][\w.+-]{0,63}):([^\s:@/\"'`<>\\,;()\[\]]{1,128})@"
@@ -37,12 +37,12 @@ _LOGIN = re.compile(
 _NO_LOGIN = re.compile(r"(?i:mailto|from|to|cc|e?mail|by|contact|maintainer|sips?|xmpp|acct)")
 _UNIT = re.compile(r"[\w-]+\.(?:service|timer|socket|slice|scope|mount|target|device|path)\b|sha\d+:")
 _OPTION = re.compile(
-    rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user|--(?:src-|dest-)?creds|--basic-auth)(?:{QUOTE})?+(?:[ \t]++|=|,[ \t]*+)"
-    rf"(?:{QUOTE})?+)([^\s\"'\\:]++):([^\s\"'\\]++)"
+    rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user|--(?:src-|dest-)?creds|--basic-auth)(?>(?:{QUOTE})?)(?:[ \t]++|=|,[ \t]*+)"
+    rf"(?>(?:{QUOTE})?))([^\s\"'\\:]++):([^\s\"'\\]++)"
 )
 _SHORT = re.compile(
-    rf"(\b(?:sshpass|login|mysql\w*|ipmitool|htpasswd|smbclient)\b[^|;\n]{{0,300}}?[\s,\"']-[pP](?:{QUOTE})?+[\s,]*+"
-    rf"(?:{QUOTE})?+)([^\s\"'\\,-][^\s\"'\\,]*+)"
+    rf"(\b(?:sshpass|login|mysql\w*|ipmitool|htpasswd|smbclient)\b[^|;\n]{{0,300}}?[\s,\"']-[pP](?>(?:{QUOTE})?)[\s,]*+"
+    rf"(?>(?:{QUOTE})?))([^\s\"'\\,-][^\s\"'\\,]*+)"
 )
 _NETRC = re.compile(r"(\blogin[ \t]++\S++[ \t]++password[ \t]++)(\S++)")
 _DATA = re.compile(r"data:([\w/+.-]{0,80}(?:;[\w=.\-]{1,80}){0,8}?)(;base64)?,([^\s\"'`<>\\)]++)")

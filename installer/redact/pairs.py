@@ -10,9 +10,9 @@ from .hint import MARK, WORDS
 from .names import harmless, prose, sensitive
 
 _KEY = re.compile(rf"(?i:{WORDS})[\w.\-]*+")
-_SEPARATOR = re.compile(rf"(?:{QUOTE}|%2[27])?+\]?+[ \t]*+(?::=|=>|[:=]|%3[AaDd])[ \t]*+")
+_SEPARATOR = re.compile(rf"(?>(?:{QUOTE}|%2[27])?)\]?+[ \t]*+(?::=|=>|[:=]|%3[AaDd])[ \t]*+")
 _LIST = re.compile(rf"{QUOTE}[ \t]*+,[ \t]*+(?={QUOTE})")
-_OPTION = re.compile(rf"(?:{QUOTE})?+(?:[ \t]*+,[ \t]*+(?={QUOTE})|[ \t]++)(?=[^\s-])")
+_OPTION = re.compile(rf"(?>(?:{QUOTE})?)(?:[ \t]*+,[ \t]*+(?={QUOTE})|[ \t]++)(?=[^\s-])")
 _PREFIX = re.compile(
     r"(?:[bBuUrRfF]{1,2}(?=[\"'])|![\w!]*+[ \t]++|&\w++[ \t]++|(?:\w{1,20}\.)?Secret(?:Str|Bytes)?\((?=[\"']))?"
 )
@@ -22,14 +22,14 @@ _STOP = (
     rf"|{QUOTE}(?=$|[\s,;:}}\])>\\])|</|%(?:2[26C]|0[AaDd]|7D)"
 )
 _WORD = re.compile(
-    rf"(?:(?!{_STOP}|[,;&](?=\s|$|{BS}[\"'][\w.\-]{{1,64}}{BS}[\"'][=:])"
-    rf"|[)}}\]>](?=[)}}\]>,;.]{{0,8}}(?:\s|$|{QUOTE})))\S)++"
+    rf"(?>(?:(?!{_STOP}|[,;&](?=\s|$|{BS}[\"'][\w.\-]{{1,64}}{BS}[\"'][=:])"
+    rf"|[)}}\]>](?=[)}}\]>,;.]{{0,8}}(?:\s|$|{QUOTE})))\S)+)"
 )
 _QUERY = re.compile(r"[^\s&\"'`<>#\\]++")
-_WHOLE = re.compile(rf"(?:(?!{_STOP}|[ \t]#|[ \t\r]{{0,16}}$)[^\n])++")
+_WHOLE = re.compile(rf"(?>(?:(?!{_STOP}|[ \t]#|[ \t\r]{{0,16}}$)[^\n])+)")
 _AT_START = re.compile(rf"(?:^|\\n|%0[Aa])[ \t>]*(?:-[ \t]+)*(?:export[ \t]+|declare -x[ \t]+)?(?:{QUOTE}|%22)?$")
 _BLOCK = re.compile(rf"[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]*)?(?:\r?$|(?={NEWLINE}))")
-_ESCAPED_LINE = re.compile(rf"{NEWLINE}( *+)((?:(?!{NEWLINE}|{QUOTE}(?=[\s,}}\])]|$)).)*+)")
+_ESCAPED_LINE = re.compile(rf"{NEWLINE}( *+)((?>(?:(?!{NEWLINE}|{QUOTE}(?=[\s,}}\])]|$)).)*))")
 _SCHEME = re.compile(r"(?i:basic|bearer|negotiate|digest|token)[ \t]++(?=[^\s=]++=*+(?:[\s\"'\\,\]})]|$))")
 _SENTENCE = re.compile(r"[A-Z]?[a-z]{1,20},? [a-z]{1,20}(?![\w=:])")
 _BLANK = re.compile(r"\s*+$")
@@ -38,8 +38,8 @@ _FURTHER = re.compile(r"[ \t](?:[\w.-]{1,64}=|--?\w|[|;&>])")
 _BASE64 = re.compile(r"(?=.*(?:[A-Z0-9]|=))[\w+/%-]{6,}={0,2}")
 _ESCAPES = re.compile(r"(?i:22|27|7B|2C|0A|26|20|3F)")
 _NAMED = re.compile(
-    rf"(?i:\bname){QUOTE}?[ \t]*+[:=][ \t]*+(?:{QUOTE})?+([\w.\-]++)(?:{QUOTE})?+[ ,\t]*+"
-    rf"(?:{NEWLINE}[ \t]*+)?+(?:(?:{QUOTE})?+(?i:value)(?:{QUOTE})?+[ \t]*+[:=][ \t]*+|(\s*+$))"
+    rf"(?i:\bname){QUOTE}?[ \t]*+[:=][ \t]*+(?>(?:{QUOTE})?)([\w.\-]++)(?>(?:{QUOTE})?)[ ,\t]*+"
+    rf"(?>(?:{NEWLINE}[ \t]*+)?)(?:(?>(?:{QUOTE})?)(?i:value)(?>(?:{QUOTE})?)[ \t]*+[:=][ \t]*+|(\s*+$))"
 )
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _LONGEST_NAME = 64

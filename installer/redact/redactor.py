@@ -23,8 +23,8 @@ ROUNDS = 4  # what a mark leaves behind may be found in its turn
 # Who wrote a line of a journal or of a container's log, which may be in one: what is told over several lines has it on
 # each of them.
 _HEAD = re.compile(
-    r"(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?:Z|[+-]\d\d:?\d\d)?+) "
-    r"(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?:\[\d++\])?+: )?+){0,3}+"
+    r"(?>(?:(?:[A-Z][a-z]{2} [ \d]\d [\d:.]++|\d{4}-\d\d-\d\d[T ][\d:.,]++(?>(?:Z|[+-]\d\d:?\d\d)?)) "
+    r"(?>(?:std(?:out|err) [FP] |[^\s:]++ [^\s:\[]++(?>(?:\[\d++\])?): )?)){0,3})"
 )
 _ENCODED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-="
 _DIGITS = re.compile(r"\d+")
