@@ -77,7 +77,7 @@ def _chosen_disk(view: HostView, inventory: Inventory) -> Verdict | None:
     name = view.host.installation_disk_id
     if not view.host.user_disk:
         return None
-    disk = disks.find(inventory, name)
+    disk = disks.installation(view.host, inventory)
     if disk is None:
         found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
         return BAD, f"The chosen installation disk {name} is not among the host's disks: {found or 'it has none'}"
@@ -209,21 +209,17 @@ def compatible_agent(view: HostView) -> Verdict:
     return OK, "Host agent compatibility checking is satisfied"
 
 
-def _skipped(view: HostView) -> list[str]:
-    return [item for item in view.host.skip_formatting_disks.split(",") if item]
-
-
 def no_skip_installation_disk(view: HostView, inventory: Inventory) -> Verdict:
     """The installation disk must not be on the list of disks to leave alone."""
-    disk = disks.find(inventory, view.host.installation_disk_id)
-    if disk is not None and any(disks.find(inventory, item) == disk for item in _skipped(view)):
+    disk = disks.installation(view.host, inventory)
+    if disk is not None and any(found == disk for _, found in disks.skipped(view.host, inventory)):
         return BAD, f"Disk {disk.path} is both the installation disk and to be skipped in formatting"
     return OK, "No request to skip formatting of the installation disk"
 
 
 def no_skip_missing_disk(view: HostView, inventory: Inventory) -> Verdict:
     """Disks to leave alone must exist."""
-    missing = [item for item in _skipped(view) if disks.find(inventory, item) is None]
+    missing = [name for name, found in disks.skipped(view.host, inventory) if found is None]
     if missing:
         return BAD, f"Disks to be skipped in formatting do not exist: {json.dumps(missing)}"
     return OK, "All disks that have skipped formatting are present in the host inventory"

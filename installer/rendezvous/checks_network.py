@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import connectivity, networks, registries
+from installer.rendezvous import connectivity, disks, networks, registries
 from installer.rendezvous.enums import ClusterStatus, HostStatus, Result, Role
 from installer.rendezvous.hostview import HostView, load_json
 from installer.rendezvous.inventory import Inventory
@@ -256,7 +256,7 @@ def no_ip_collisions(view: HostView, inventory: Inventory) -> Verdict:
 
 def no_iscsi_nic(view: HostView, inventory: Inventory) -> Verdict:
     """An iSCSI installation disk must not hang on a NIC of the machine network."""
-    disk = next((item for item in inventory.disks if item.id == view.host.installation_disk_id), None)
+    disk = disks.installation(view.host, inventory)
     if disk is None or disk.drive_type != "iSCSI" or disk.iscsi is None:
         return OK, "Network interface is not used for iSCSI"
     hit = []

@@ -6,7 +6,9 @@ from ipaddress import ip_address
 
 import msgspec
 
+from installer.rendezvous import diskidentity
 from installer.rendezvous.inventory import Disk, Eligibility, Inventory
+from installer.rendezvous.model import Host
 from installer.rendezvous.networks import in_any
 
 GB = 1000**3
@@ -86,3 +88,56 @@ def find(inventory: Inventory, wanted: str) -> Disk | None:
         if wanted and wanted in (disk.id, disk.path, disk.by_id, disk.by_path):
             return disk
     return None
+
+
+def installation(host: Host, inventory: Inventory) -> Disk | None:
+    """The disk that the host is to be installed on, by what it is; None when the inventory has it no more."""
+    if host.installation_disk is None:
+        return find(inventory, host.installation_disk_id)
+    return diskidentity.find(inventory, host.installation_disk)
+
+
+def skipped(host: Host, inventory: Inventory) -> list[tuple[str, Disk | None]]:
+    """What is not to be formatted: each by the name that it was given last, and the disk, None when it is missing."""
+    known = {item.id: item for item in host.skipped_disks}
+    return [
+        (name, diskidentity.find(inventory, known[name]) if name in known else find(inventory, name))
+        for name in host.skip_formatting_disks.split(",")
+        if name
+    ]
+
+
+def select(host: Host, disk: Disk, inventory: Inventory) -> Host:
+    """The host with this disk to be installed on: its name for the API, and by what it is found again."""
+    before = host.installation_disk if installation(host, inventory) == disk else None
+    identity = diskidentity.identify(disk, inventory, before)
+    return msgspec.structs.replace(
+        host, installation_disk=identity, installation_disk_id=identity.id, installation_disk_path=identity.id
+    )
+
+
+def skip(host: Host, names: list[str], inventory: Inventory | None) -> Host:
+    """The host with these disks not to be formatted, by any of their names."""
+    known = {item.id: item for item in host.skipped_disks}
+    kept = []
+    for name in names:
+        before = known.get(name)
+        disk = None
+        if inventory is not None:
+            disk = diskidentity.find(inventory, before) if before else find(inventory, name)
+        kept.append(
+            diskidentity.identify(disk, inventory, before)
+            if disk is not None and inventory is not None
+            else before or diskidentity.named(name)
+        )
+    kept = list({item.id: item for item in kept}.values())
+    return msgspec.structs.replace(host, skipped_disks=kept, skip_formatting_disks=",".join(item.id for item in kept))
+
+
+def registered_again(host: Host) -> Host:
+    """The host after its agent started anew, perhaps with the machine: kernel names say nothing of disks any more."""
+    return msgspec.structs.replace(
+        host,
+        installation_disk=diskidentity.restarted(host.installation_disk),
+        skipped_disks=[diskidentity.restarted(item) or item for item in host.skipped_disks],
+    )

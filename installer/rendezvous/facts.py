@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from installer.rendezvous import cluster_states, host_states
+from installer.rendezvous import cluster_states, disks, host_states
 from installer.rendezvous import stages as stage_rules
 from installer.rendezvous.clock import age
 from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role
@@ -59,9 +59,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
     stage = host.progress.current_stage
     limit = stage_rules.timeout_of(stage, view.cluster.is_sno, settings.stage_timeouts) if stage else 0.0
     images, disk_speed = _preparation(view, verdicts)
-    disk = view.inventory and next(
-        (item for item in view.inventory.disks if item.id == host.installation_disk_id), None
-    )
+    disk = view.inventory and disks.installation(host, view.inventory)
     disk_text = f"{disk.path} {disk.model} serial {disk.serial or 'unknown'} ({disk.id})" if disk else "unknown"
     open_checks = [name for name, got in (("disk speed", disk_speed), ("images", images)) if got is Result.PENDING]
     return HostFacts(

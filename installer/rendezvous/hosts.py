@@ -50,7 +50,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
                 bootstrap=bool(cluster and cluster.is_sno),
             )
         else:
-            host = known
+            host = disks.registered_again(known)
             if known.status in (HostStatus.UNBINDING, HostStatus.UNBINDING_PENDING_USER_ACTION):
                 host = replace(
                     host, cluster_id=None, role=Role.AUTO, suggested_role=Role.AUTO, bootstrap=False, user_disk=False
@@ -197,7 +197,19 @@ def _select_disk(engine: Engine, host: Host, wanted: list[dict[str, Any]]) -> Ho
     if not disk.installation_eligibility.eligible:
         reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
         raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")
-    return replace(host, installation_disk_id=disk.id, installation_disk_path=disk.id, user_disk=True)
+    return replace(disks.select(host, disk, inventory), user_disk=True)
+
+
+def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
+    """One disk on or off the list of those that stay as they are, by whichever of its names it is called."""
+    known = {item.id: item for item in host.skipped_disks}
+    inventory = inventory_of(host)
+    disk = disks.find(inventory, name) if inventory is not None else None
+    same = {name} | {item.id for item in known.values() if item.called(name)}
+    if inventory is not None and disk is not None:
+        same |= {item for item, found in disks.skipped(host, inventory) if found == disk}
+    names = [item for item in host.skip_formatting_disks.split(",") if item and item not in same]
+    return disks.skip(host, [*names, name] if wanted else names, inventory)
 
 
 def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
@@ -248,10 +260,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any
         if body.get("disks_selected_config") is not None:
             host = _select_disk(engine, host, body["disks_selected_config"])
         for item in body.get("disks_skip_formatting") or []:
-            skipped = [path for path in host.skip_formatting_disks.split(",") if path and path != item["disk_id"]]
-            if item["skip_formatting"]:
-                skipped.append(item["disk_id"])
-            host = replace(host, skip_formatting_disks=",".join(skipped))
+            host = _skip_formatting(host, item["disk_id"], bool(item["skip_formatting"]))
         if body.get("node_labels") is not None:
             labels = {str(item["key"]): str(item["value"]) for item in body["node_labels"]}
             host = replace(host, node_labels=json.dumps(labels))

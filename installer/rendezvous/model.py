@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from installer.rendezvous.diskidentity import DiskIdentity
 from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, Stage
 from installer.rendezvous.shapes import (
     ClusterNetwork,
@@ -88,13 +89,16 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     registered_at: str | None = None
     created_at: str = ""
     updated_at: str = ""
-    # Inside only: when each step was last handed out in this status, what about, the user's own choices, verified VIPs,
+    # Inside only: when each step was last handed out in this status, what about, the user's own choices and by what
+    # their disks are found again, verified VIPs,
     # the clock gap (host minus service, seconds) seen at the last poll, the last failing step's text,
     # the outcome of the check and the question whether the wrong-boot text was given already.
     sent_steps: dict[str, str] = {}
     sent_args: dict[str, str] = {}
     user_hostname: str = ""
     user_disk: bool = False
+    installation_disk: DiskIdentity | None = None
+    skipped_disks: list[DiskIdentity] = []
     verified_vips: str = ""
     clock_gap: float | None = None
     step_errors: dict[str, str] = {}
@@ -241,6 +245,8 @@ _PRIVATE = {
     "sent_args",
     "user_hostname",
     "user_disk",
+    "installation_disk",
+    "skipped_disks",
     "verified_vips",
     "clock_gap",
     "step_errors",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from installer.redact import redact
+from installer.rendezvous import disks
 from installer.rendezvous import inventory as inv
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.facts import role_of
@@ -32,7 +33,7 @@ def _validations(info: str) -> list[dict[str, str]]:
     ]
 
 
-def _disk(disk: inv.Disk, host: Host) -> dict[str, Any]:
+def _disk(disk: inv.Disk, chosen: bool) -> dict[str, Any]:
     return {
         "path": _text(disk.path),
         "size_bytes": disk.size_bytes,
@@ -40,7 +41,7 @@ def _disk(disk: inv.Disk, host: Host) -> dict[str, Any]:
         "model": _text(disk.model),
         "eligible": disk.installation_eligibility.eligible,
         "reasons": [_text(reason) for reason in disk.installation_eligibility.not_eligible_reasons],
-        "chosen": bool(disk.id) and disk.id == host.installation_disk_id,
+        "chosen": chosen,
     }
 
 
@@ -55,7 +56,7 @@ def _nic(nic: inv.Interface) -> dict[str, Any]:
 
 
 def _hardware(found: inv.Inventory, host: Host) -> dict[str, Any]:
-    vendor = found.system_vendor
+    vendor, chosen = found.system_vendor, disks.installation(host, found)
     return {
         "vendor": _text(" ".join(filter(None, (vendor.manufacturer, vendor.product_name)))),
         "serial": _text(vendor.serial_number),
@@ -64,7 +65,7 @@ def _hardware(found: inv.Inventory, host: Host) -> dict[str, Any]:
         "cpu_model": _text(found.cpu.model_name),
         "ram_mib": found.memory.physical_bytes // MIB,
         "boot": _text(found.boot.current_boot_mode),
-        "disks": [_disk(disk, host) for disk in found.disks],
+        "disks": [_disk(disk, disk == chosen) for disk in found.disks],
         "nics": [_nic(nic) for nic in found.interfaces],
     }
 

@@ -59,7 +59,8 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     )
     if own != host.requested_hostname == inventory.hostname != known.requested_hostname:
         engine.store.add_event(events.make("host_name_made", host=host, own=own, made=inventory.hostname))
-    return _installation_disk(engine, host, inventory)
+    names = [name for name in host.skip_formatting_disks.split(",") if name]
+    return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
 
 
 def _made_name(host: Host, inventory: inv.Inventory) -> str:
@@ -77,13 +78,13 @@ def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> 
 
     The service's own choice stays while it can be installed on, and is made anew otherwise, which is told.
     """
+    known = disks.installation(host, inventory)
+    if known is not None and (host.user_disk or known.installation_eligibility.eligible):
+        return disks.select(host, known, inventory)
     if host.user_disk:
         return host
-    known = disks.find(inventory, host.installation_disk_id)
-    if known is not None and known.installation_eligibility.eligible:
-        return host
     chosen = disks.choose(inventory)
-    name = chosen.id if chosen else ""
+    name = (chosen.id or chosen.path) if chosen else ""
     if host.installation_disk_id and name != host.installation_disk_id:
         reasons = known.installation_eligibility.not_eligible_reasons if known else ["it is gone"]
         engine.store.add_event(
@@ -95,7 +96,9 @@ def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> 
                 reason=", ".join(reasons),
             )
         )
-    return replace(host, installation_disk_id=name, installation_disk_path=name)
+    if chosen is None:
+        return replace(host, installation_disk=None, installation_disk_id="", installation_disk_path="")
+    return disks.select(replace(host, installation_disk=None, installation_disk_id=""), chosen, inventory)
 
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:

@@ -158,16 +158,18 @@ def installer_args(view: HostView) -> list[str]:
 
 def _to_format(view: HostView) -> list[str]:
     """The bootable disks but for those that the user wants left alone, by whichever of its names each is called."""
-    skipped = [item for item in view.host.skip_formatting_disks.split(",") if item]
-    left = [disks.find(view.inventory, item) for item in skipped] if view.inventory else []
+    left = disks.skipped(view.host, view.inventory) if view.inventory else []
+    skipped = [name for name in view.host.skip_formatting_disks.split(",") if name]
     paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and path not in skipped]
     if view.inventory is None:
         return paths
-    return [path for path in paths if disks.find(view.inventory, path) not in (None, *left)]
+    return [path for path in paths if disks.find(view.inventory, path) not in (None, *(disk for _, disk in left))]
 
 
 def _install(view: HostView) -> Args | None:
     host, cluster = view.host, view.cluster
+    if view.inventory is not None and disks.installation(host, view.inventory) is None:
+        return None  # rather no installation than one on another disk
     role = Role.BOOTSTRAP if host.bootstrap else view.role
     proxy = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy, "no_proxy": cluster.no_proxy}
     request: dict[str, Any] = {
