@@ -17,8 +17,6 @@ from installer.rendezvous.inventory import Disk, Inventory
 
 # What tells one disk from all others, whatever it is called.
 UNMISTAKABLE = ("wwn", "serial", "by_id")
-# What cannot change on one disk: where both are known and differ, it is another.
-CONSTANT = ("wwn", "serial", "size_bytes", "model")
 
 
 class DiskIdentity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -96,10 +94,17 @@ def restarted(wanted: DiskIdentity | None) -> DiskIdentity | None:
 def _can_be(disk: Disk, wanted: DiskIdentity) -> bool:
     if wanted.by_id and not disk.by_id:
         return False  # udev is not ready: nothing that it tells can be relied on yet
-    return not any(
-        getattr(disk, field) and getattr(wanted, field) and getattr(disk, field) != getattr(wanted, field)
-        for field in CONSTANT
-    )
+    if any(_differs(disk, wanted, field) for field in ("wwn", "serial")):
+        return False
+    # A logical unit may grow; without a mark that says that it is the same, another size is another disk.
+    same = any(getattr(disk, field) == getattr(wanted, field) != "" for field in UNMISTAKABLE)
+    return same or not any(_differs(disk, wanted, field) for field in ("size_bytes", "model"))
+
+
+def _differs(disk: Disk, wanted: DiskIdentity, field: str) -> bool:
+    """Are both known, and not the same?"""
+    here, there = getattr(disk, field), getattr(wanted, field)
+    return bool(here and there and here != there)
 
 
 def _one(disks: Iterable[Disk], narrower: tuple[Callable[[Disk], bool], ...] = ()) -> Disk | None:

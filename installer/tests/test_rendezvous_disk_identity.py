@@ -204,7 +204,7 @@ def test_a_disk_to_be_left_alone_that_is_gone_is_told(world: World) -> None:
 
 
 def _bootable(item: Disk) -> Disk:
-    return Disk(**{**{key: getattr(item, key) for key in item.__struct_fields__}, "bootable": True})
+    return _but(item, bootable=True)
 
 
 # ---- in general
@@ -247,15 +247,30 @@ def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
         assert now[found.path] == whose[chosen.path]
 
 
+def _but(item: Disk, **changes: Any) -> Disk:
+    return Disk(**{**{key: getattr(item, key) for key in item.__struct_fields__}, **changes})
+
+
 @pytest.mark.parametrize(
-    ("field", "value"), [("serial", "OTHER"), ("wwn", "0xdead"), ("size_bytes", 21 * GB), ("model", "OTHER")]
+    ("own", "changes", "same"),
+    [
+        ({}, {"serial": "OTHER"}, False),
+        ({}, {"wwn": "0xdead"}, False),
+        ({}, {"size_bytes": 21 * GB}, True),  # it has grown
+        ({}, {"model": "OTHER"}, True),
+        ({"serial": "", "wwn": ""}, {"size_bytes": 21 * GB}, False),
+        ({"serial": "", "wwn": ""}, {"model": "OTHER"}, False),
+        ({"serial": "", "wwn": ""}, {"model": ""}, True),
+    ],
 )
-def test_what_cannot_change_speaks_against(field: str, value: Any) -> None:
-    own = Disk(path="/dev/sda", id="/dev/sda", serial="S", wwn="0x1", size_bytes=20 * GB, model="M")
-    wanted = diskidentity.identify(own, Inventory(disks=[own]))
-    other = Disk(**{**{key: getattr(own, key) for key in own.__struct_fields__}, field: value})
-    assert diskidentity.find(Inventory(disks=[own]), wanted) == own
-    assert diskidentity.find(Inventory(disks=[other]), wanted) is None
+def test_what_speaks_against_it(own: dict[str, Any], changes: dict[str, Any], same: bool) -> None:
+    known = Disk(
+        **{"path": "/dev/sda", "id": "/dev/sda", "serial": "S", "wwn": "0x1", "size_bytes": GB, "model": "M", **own}
+    )
+    wanted = diskidentity.identify(known, Inventory(disks=[known]))
+    assert diskidentity.find(Inventory(disks=[known]), wanted) == known
+    other = _but(known, **changes)
+    assert diskidentity.find(Inventory(disks=[other]), wanted) == (other if same else None)
 
 
 def test_serial_numbers_that_several_disks_have_tell_nothing() -> None:

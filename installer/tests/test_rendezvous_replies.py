@@ -185,13 +185,13 @@ def test_the_services_own_choice_of_a_disk(world: World) -> None:
 
     _, infra_env_id = world.known(disks=[])
     assert chosen() == ("", "")
-    now(disk("sda"))
+    now(disk("sda", serial="S"))
     assert chosen() == ("sda", "sda")
     # A better one does not move it.
-    now(disk("sda"), disk("sdb", size_bytes=20 * 1000**3))
+    now(disk("sda", serial="S"), disk("sdb", size_bytes=20 * 1000**3))
     assert chosen() == ("sda", "sda")
     assert messages(world, "host_installation_disk_changed") == []
-    now(disk("sda", size_bytes=5 * 1000**3), disk("sdb"))
+    now(disk("sda", serial="S", size_bytes=5 * 1000**3), disk("sdb"))
     assert chosen() == ("sdb", "sdb")
     now(disk("sdc"))
     now()
