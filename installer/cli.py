@@ -203,10 +203,10 @@ def _graph(output_file: str) -> int:
 
 
 def _service(directory: Path, listen: str) -> int:
+    from installer.assisted.errors import ConfigurationError
     from installer.dirlock import locked
     from installer.errors import ConfigError
     from installer.rendezvous import standalone
-    from installer.rendezvous.errors import ConfigurationError
 
     standalone.listening(listen)
     try:

@@ -15,9 +15,9 @@ from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, Refused
 from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import RestClient
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import RestClient
 
 INTERVAL = numbers.real_type(0.1, numbers.DAY, "seconds")
 

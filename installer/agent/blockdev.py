@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from installer.agent.hostsys import HostSystem
-from installer.rendezvous.inventory import Disk, Eligibility
+from installer.assisted.inventory import Disk, Eligibility
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
 KNOWN_TYPES = ("disk", "mpath", "lvm", "dasd")

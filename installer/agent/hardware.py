@@ -7,7 +7,7 @@ import re
 
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
-from installer.rendezvous.inventory import Boot, Cpu, Gpu, Memory, SystemVendor
+from installer.assisted.inventory import Boot, Cpu, Gpu, Memory, SystemVendor
 
 VIRTUAL = ("qemu", "kvm", "vmware", "virtualbox", "virtual machine", "bochs", "xen", "bhyve", "standard pc")
 UNITS = {"kB": 1024, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from installer.agent import blockdev, hardware, network
 from installer.agent.hostsys import HostSystem
-from installer.rendezvous.inventory import Inventory, encode
+from installer.assisted.inventory import Inventory, encode
 
 PLACEHOLDERS = frozenset({"", "localhost", "localhost.localdomain", "localhost4", "localhost6"})
 

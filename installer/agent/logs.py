@@ -13,9 +13,9 @@ from typing import Any
 from installer.agent import commands
 from installer.agent.errors import StepError
 from installer.agent.hostsys import HostSystem
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import RestClient
 from installer.redact import Redactor
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import RestClient
 
 COMMAND_TIMEOUT = 120.0
 LARGEST_OUTPUT = 64 * 1024**2

@@ -12,8 +12,8 @@ from typing import Any
 
 from installer.agent import steps
 from installer.agent.errors import MEDIA_LOST, Refused
-from installer.rendezvous.enums import StepType
-from installer.rendezvous.errors import ClientError
+from installer.assisted.enums import StepType
+from installer.assisted.errors import ClientError
 
 log = logging.getLogger("agent")
 FATAL_AT_REGISTRATION = (401, 403, 404, 409)

@@ -12,7 +12,7 @@ from typing import Any
 from installer.agent import arp, network
 from installer.agent.errors import CommandError, StepError
 from installer.agent.hostsys import HostSystem
-from installer.rendezvous.inventory import Interface
+from installer.assisted.inventory import Interface
 
 # chronyc's marks for the state of a source.
 NTP_STATES = {"*": "synced", "+": "combined", "-": "not_combined", "?": "unreachable", "x": "error", "~": "variable"}

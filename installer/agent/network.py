@@ -6,7 +6,7 @@ from typing import Any
 
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
-from installer.rendezvous.inventory import Interface, Route
+from installer.assisted.inventory import Interface, Route
 
 FLAGS = {"UP": "up", "BROADCAST": "broadcast", "MULTICAST": "multicast", "LOOPBACK": "loopback"}
 # What containers and hypervisors make for themselves is no way to reach a host.

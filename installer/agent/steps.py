@@ -13,7 +13,7 @@ from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, MediaLost, StepError
 from installer.agent.hostsys import HostSystem
 from installer.agent.media import Watch
-from installer.rendezvous.restclient import RestClient
+from installer.assisted.restclient import RestClient
 
 log = logging.getLogger("agent")
 

@@ -18,10 +18,10 @@ from installer import logs
 from installer.agent.swarm_host import API, INGRESS, RESERVED
 from installer.agent.swarm_report import cpu_of, report, told
 from installer.agent.swarm_run import Plan, Swarm
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import RestClient
 from installer.numbers import real_type, whole_type
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import RestClient
 
 MOST_HOSTS, LONGEST = 5000, 24 * 3600.0
 SPAN, RAMP = real_type(0.1, LONGEST, "seconds"), real_type(0, LONGEST, "seconds")

@@ -11,10 +11,10 @@ from typing import Any
 
 from installer.agent.errors import StepError
 from installer.agent.steps import Step, StepContext
-from installer.rendezvous import inventory as inv
-from installer.rendezvous.enums import Role, Stage
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.stages import STAGES
+from installer.assisted import inventory as inv
+from installer.assisted.enums import Role, Stage
+from installer.assisted.errors import ClientError
+from installer.assisted.stages import STAGES
 
 # The network's first addresses are its gateway, the two VIPs and what else a site has there.
 RESERVED = 16

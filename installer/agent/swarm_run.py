@@ -19,9 +19,9 @@ from installer.agent.hostsys import HostSystem
 from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
 from installer.agent.swarm_host import SimulatedHost, Site
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import RestClient
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import RestClient
 
 STACK = 256 * 1024
 LAST_WORDS = 10.0

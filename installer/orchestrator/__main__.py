@@ -9,13 +9,13 @@ from pathlib import Path
 
 from installer import logs, numbers
 from installer.agent import hostsys
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import RestClient
 from installer.orchestrator import disk, flow
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError
 from installer.orchestrator.report import Reporter
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import RestClient
 
 
 def _parse(argv: list[str] | None) -> argparse.Namespace:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from installer.agent.hostsys import HostSystem
+from installer.assisted.enums import Stage
+from installer.assisted.errors import ClientError
 from installer.orchestrator.errors import StageError
 from installer.orchestrator.kube import KubeApi, is_arbiter, is_master, is_ready
 from installer.orchestrator.report import Reporter
-from installer.rendezvous.enums import Stage
-from installer.rendezvous.errors import ClientError
 
 log = logging.getLogger("assisted-installer")
 KUBECONFIG = "/opt/openshift/auth/kubeconfig"

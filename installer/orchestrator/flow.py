@@ -12,12 +12,12 @@ from typing import Any
 from installer.agent import logs
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
+from installer.assisted.enums import Stage
+from installer.assisted.errors import ClientError
 from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError, StageError
 from installer.orchestrator.report import Reporter, parse
-from installer.rendezvous.enums import Stage
-from installer.rendezvous.errors import ClientError
 
 log = logging.getLogger("assisted-installer")
 REBOOT_SECONDS = 15

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from installer.assisted.enums import Stage
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import RestClient
 from installer.orchestrator.errors import StageError
-from installer.rendezvous.enums import Stage
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import RestClient
 
 log = logging.getLogger("assisted-installer")
 RETRY_SECONDS = 120.0

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from installer import logs
+from installer.assisted.errors import ConfigurationError, StoreError
 from installer.rendezvous import hwreqs, settings
-from installer.rendezvous.errors import ConfigurationError, StoreError
 
 if TYPE_CHECKING:
     from installer.rendezvous.app import Service
@@ -40,9 +40,9 @@ def serve(
     """Serve until told to stop; ``attach`` gets the service before its first request. Raises ConfigurationError."""
     import ssl
 
+    from installer.assisted.auth import Authenticator
     from installer.rendezvous import prepare, serving
     from installer.rendezvous.app import Service
-    from installer.rendezvous.auth import Authenticator
     from installer.rendezvous.engine import Engine
     from installer.rendezvous.store import Store
 

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from installer.assisted.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous import clusters, events
 from installer.rendezvous import hosts as hosts_rules
 from installer.rendezvous.app import Service
 from installer.rendezvous.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous.hostview import inventory_of
 from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.params import one_of, require

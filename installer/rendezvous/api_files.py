@@ -11,12 +11,12 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import BadHttpMessage
 
+from installer.assisted.enums import Role
+from installer.assisted.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
 from installer.rendezvous import events
 from installer.rendezvous.app import Service
 from installer.rendezvous.bodies import json_of, steady
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
 from installer.rendezvous.logstore import CHUNK, Upload, tar
 from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.params import REQUIRED, WRONG_TYPE, one_of

@@ -9,11 +9,11 @@ from uuid import UUID
 import msgspec
 from aiohttp import web
 
+from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import hosts, replies
 from installer.rendezvous.app import Service
 from installer.rendezvous.bodies import body_of, encoded, listed, send
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.model import Host
 from installer.rendezvous.params import integer
 from installer.rendezvous.views import reply, tags, unchanged
@@ -164,8 +164,8 @@ async def get_ignition(service: Service, request: web.Request) -> Response:
 
 async def update_ignition(service: Service, request: web.Request) -> Response:
     """PATCH .../ignition"""
+    from installer.assisted.errors import PrepareError
     from installer.rendezvous import hostignition
-    from installer.rendezvous.errors import PrepareError
 
     config = str((await body_of(request)).get("config") or "")
     if config:

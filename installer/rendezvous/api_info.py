@@ -6,9 +6,9 @@ from typing import Any
 
 from aiohttp import web
 
+from installer.assisted.errors import BadRequest, NotFound
 from installer.rendezvous.app import Service
 from installer.rendezvous.checks_hardware import HOSTNAME
-from installer.rendezvous.errors import BadRequest, NotFound
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.hwreqs import Requirements
 from installer.rendezvous.views import reply

@@ -7,10 +7,10 @@ from typing import Any
 
 from aiohttp import web
 
+from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous import infra_envs, signing
 from installer.rendezvous.app import BASE, ImageMaker, Service
 from installer.rendezvous.bodies import body_of
-from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import InfraEnv, to_rest
 from installer.rendezvous.views import reply
 

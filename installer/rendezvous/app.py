@@ -16,11 +16,9 @@ from uuid import uuid4
 from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
-from installer.rendezvous import checkpoint, clusters, prepare, signing
-from installer.rendezvous.auth import Authenticator, Scheme
-from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import HostStatus
-from installer.rendezvous.errors import (
+from installer.assisted.auth import Authenticator, Scheme
+from installer.assisted.enums import HostStatus
+from installer.assisted.errors import (
     BadRequest,
     Invalid,
     NotFound,
@@ -34,6 +32,8 @@ from installer.rendezvous.errors import (
     Unauthorized,
     Unparsable,
 )
+from installer.rendezvous import checkpoint, clusters, prepare, signing
+from installer.rendezvous.engine import Engine
 from installer.rendezvous.lag import Lag
 from installer.rendezvous.limits import Bucket
 from installer.rendezvous.logstore import LogStore

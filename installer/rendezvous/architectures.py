@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from installer.rendezvous.errors import BadRequest
+from installer.assisted.errors import BadRequest
 from installer.rendezvous.settings import Settings
 
 GOARCH = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from installer.rendezvous.errors import TooSlow, Unparsable
+from installer.assisted.errors import TooSlow, Unparsable
 
 # A body must bring so many bytes in every so many seconds, or its rest. Half a kilobyte a second is a bad modem's.
 WINDOW, LEAST = 30.0, 16 * 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
+from installer.assisted.enums import HostStatus, Result, Role
+from installer.assisted.inventory import Inventory
 from installer.rendezvous import disks
-from installer.rendezvous.enums import HostStatus, Result, Role
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, HostView, load_json, same_image
-from installer.rendezvous.inventory import Inventory
 
 Verdict = tuple[Result, str]
 HOSTNAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,62}(?:[.][a-z0-9-]{1,63})*$")

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Result, Role
+from installer.assisted.inventory import Inventory
 from installer.rendezvous import connectivity, disks, networks, registries
-from installer.rendezvous.enums import ClusterStatus, HostStatus, Result, Role
 from installer.rendezvous.hostview import HostView, load_json
-from installer.rendezvous.inventory import Inventory
 
 Verdict = tuple[Result, str]
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from installer import logs
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
+from installer.assisted.restclient import RestClient
 from installer.rendezvous import client_manifests as cm
 from installer.rendezvous import hints as hint_rules
 from installer.rendezvous import settings
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
-from installer.rendezvous.restclient import RestClient
 
 log = logging.getLogger("agent-installer-client")
 FAILURES = Path("/var/run/agent-installer/host-config-failures")

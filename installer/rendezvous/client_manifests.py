@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from installer.rendezvous.errors import ManifestError
+from installer.assisted.errors import ManifestError
 from installer.yamltext import YamlError, load_all
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"

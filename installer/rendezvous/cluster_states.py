@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role
-from installer.rendezvous.errors import Conflict
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role
+from installer.assisted.errors import Conflict
 
 C = ClusterStatus
 H = HostStatus

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
+from installer.assisted.enums import HostStatus, Result, Role
+from installer.assisted.inventory import Inventory
 from installer.rendezvous import networks
-from installer.rendezvous.enums import HostStatus, Result, Role
 from installer.rendezvous.host_states import OPERATORS
 from installer.rendezvous.host_validations import ignored, overridden
 from installer.rendezvous.hostview import load_json
-from installer.rendezvous.inventory import Inventory
 from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.settings import Settings
 

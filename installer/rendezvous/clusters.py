@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted.enums import ClusterStatus, Role
+from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.redact import redact
 from installer.rendezvous import cluster_states, diskencryption, events, hosts, roles
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import ClusterStatus, Role
-from installer.rendezvous.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.model import Cluster, JsonMap, Manifest, Preparation
 
 log = logging.getLogger("assisted-service")

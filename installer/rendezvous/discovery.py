@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from installer.assisted.errors import BadRequest, NotFound, PrepareError
 from installer.create.artifacts import Minimal, write_iso, write_pxe
 from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
@@ -20,7 +21,6 @@ from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_fil
 from installer.image import kargs
 from installer.network import host_network_files
 from installer.rendezvous import payload
-from installer.rendezvous.errors import BadRequest, NotFound, PrepareError
 from installer.rendezvous.hostignition import merge, parse
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from installer.rendezvous.errors import BadRequest
+from installer.assisted.errors import BadRequest
 from installer.rendezvous.model import Cluster, JsonMap, Manifest
 
 ROLES = {"masters": "master", "arbiters": "arbiter", "workers": "worker"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous.inventory import Disk, Inventory
+from installer.assisted.inventory import Disk, Inventory
 
 # What tells one disk from all others, whatever it is called.
 UNMISTAKABLE = ("wwn", "serial", "by_id")

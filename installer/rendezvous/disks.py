@@ -6,8 +6,8 @@ from ipaddress import ip_address
 
 import msgspec
 
+from installer.assisted.inventory import Disk, Eligibility, Inventory
 from installer.rendezvous import diskidentity
-from installer.rendezvous.inventory import Disk, Eligibility, Inventory
 from installer.rendezvous.model import Host
 from installer.rendezvous.networks import in_any
 

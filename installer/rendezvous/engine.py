@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted import stages as stage_rules
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
+from installer.assisted.errors import StoreError
 from installer.redact import redact
 from installer.rendezvous import (
     cluster_states,
@@ -21,10 +24,7 @@ from installer.rendezvous import (
     host_validations,
 )
 from installer.rendezvous import roles as role_rules
-from installer.rendezvous import stages as stage_rules
 from installer.rendezvous.clock import SteadyClock, to_text
-from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
-from installer.rendezvous.errors import StoreError
 from installer.rendezvous.host_states import Effect
 from installer.rendezvous.hostview import HostView, Members, inventory_of, load_json
 from installer.rendezvous.hwreqs import Requirements

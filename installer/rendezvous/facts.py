@@ -7,10 +7,10 @@ from datetime import datetime
 
 import msgspec
 
+from installer.assisted import stages as stage_rules
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role
 from installer.rendezvous import cluster_states, disks, host_states
-from installer.rendezvous import stages as stage_rules
 from installer.rendezvous.clock import age
-from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role
 from installer.rendezvous.host_states import HostFacts
 from installer.rendezvous.hostview import HostView, hostname_of
 from installer.rendezvous.model import Cluster, ClusterProgress, Host

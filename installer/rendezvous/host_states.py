@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
-from installer.rendezvous.errors import Conflict, Forbidden
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
+from installer.assisted.errors import Conflict, Forbidden
 
 H = HostStatus
 C = ClusterStatus

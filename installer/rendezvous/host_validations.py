@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from installer.assisted.enums import GOOD, Result
+from installer.assisted.inventory import Inventory
 from installer.rendezvous import checks_hardware as hw
 from installer.rendezvous import checks_network as net
-from installer.rendezvous.enums import GOOD, Result
 from installer.rendezvous.host_states import OPERATORS
 from installer.rendezvous.hostview import HostView, load_json
-from installer.rendezvous.inventory import Inventory
 
 Verdict = tuple[Result, str]
 # Without these nothing can be installed at all, whatever the user says.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from installer.rendezvous.errors import PrepareError
+from installer.assisted.errors import PrepareError
 from installer.rendezvous.model import Host
 
 

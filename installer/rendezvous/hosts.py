@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import disks, events, hints, host_states, stages, steps
+from installer.assisted import stages
+from installer.assisted.enums import HostStatus, Role, Stage, StepType
+from installer.assisted.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
+from installer.rendezvous import disks, events, hints, host_states, steps
 from installer.rendezvous.checks_hardware import HOSTNAME
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import HostStatus, Role, Stage, StepType
-from installer.rendezvous.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 from installer.rendezvous.model import Host, HostProgress
 from installer.rendezvous.params import one_of

@@ -12,10 +12,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from installer.rendezvous import inventory as inv
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, Role, Stage
 from installer.rendezvous import networks
 from installer.rendezvous.clock import age
-from installer.rendezvous.enums import HostStatus, Role, Stage
 from installer.rendezvous.hwreqs import Requirements, minimum
 from installer.rendezvous.model import Cluster, Host, InfraEnv
 from installer.rendezvous.settings import Settings

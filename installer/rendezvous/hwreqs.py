@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from installer.rendezvous.errors import ConfigurationError
+from installer.assisted.errors import ConfigurationError
 from installer.rendezvous.settings import DEFAULT_HW_FILE, Settings
 
 ROLES = ("master", "arbiter", "worker", "sno", "edge-worker")

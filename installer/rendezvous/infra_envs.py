@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.host_states import ACTIVE_HOST
 from installer.rendezvous.model import InfraEnv, JsonMap
 
@@ -53,8 +53,8 @@ def _fields(body: JsonMap) -> dict[str, Any]:
         fields["kernel_arguments"] = json.dumps(arguments) if arguments else ""
     override = body.get("ignition_config_override")
     if override:
+        from installer.assisted.errors import PrepareError
         from installer.rendezvous import hostignition
-        from installer.rendezvous.errors import PrepareError
 
         try:
             hostignition.parse(str(override), "ignition_config_override")

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import PrepareError
+from installer.assisted.enums import Role
+from installer.assisted.errors import PrepareError
 from installer.rendezvous.hostview import load_json
 from installer.rendezvous.model import Cluster, Host, InfraEnv, JsonMap
 from installer.rendezvous.registries import digest_sources

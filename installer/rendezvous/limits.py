@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from installer.rendezvous.errors import TooMany
+from installer.assisted.errors import TooMany
 
 REMEMBERED = 4096
 

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from installer.rendezvous.errors import Conflict, NoSpace, TooLarge
+from installer.assisted.errors import Conflict, NoSpace, TooLarge
 
 LARGEST = 1024**3
 CHUNK = 256 * 1024

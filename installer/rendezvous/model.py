@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
 from installer.rendezvous.diskidentity import DiskIdentity
-from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, Stage
 from installer.rendezvous.shapes import (
     ClusterNetwork,
     DiskEncryption,

@@ -16,7 +16,7 @@ from ipaddress import (
     ip_network,
 )
 
-from installer.rendezvous.inventory import Inventory, Route
+from installer.assisted.inventory import Inventory, Route
 from installer.rendezvous.model import Cluster
 
 Address = IPv4Address | IPv6Address

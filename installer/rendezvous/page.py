@@ -16,10 +16,10 @@ from importlib import resources
 import msgspec
 from aiohttp import web
 
+from installer.assisted.errors import TooMany
 from installer.rendezvous import pageview
 from installer.rendezvous.app import Service
 from installer.rendezvous.bodies import joined
-from installer.rendezvous.errors import TooMany
 from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.views import BOOT, encode
 

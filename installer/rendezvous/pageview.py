@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from installer.assisted import inventory as inv
 from installer.redact import redact
 from installer.rendezvous import disks
-from installer.rendezvous import inventory as inv
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.facts import role_of
 from installer.rendezvous.hostview import hostname_of, inventory_of, load_json

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from installer.rendezvous.errors import Invalid
+from installer.assisted.errors import Invalid
 
 if TYPE_CHECKING:
     from aiohttp import web

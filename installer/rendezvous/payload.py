@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.create import base_iso
 from installer.create.cache import os_override
 from installer.errors import FileNotInImage, InstallerError, NotPublished
@@ -14,7 +15,6 @@ from installer.ignition.live import IMAGE_VARIABLES
 from installer.release.access import RegistryAccess
 from installer.release.payload import Release
 from installer.rendezvous import architectures, installconfig
-from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings

@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from installer.assisted.enums import Role
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.rendezvous import binaries, diskencryption, hostignition, installconfig
-from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings

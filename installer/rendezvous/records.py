@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous.errors import NotFound, StoreError
+from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous.model import Anchor, Event, Manifest
 
 _SCHEMA = """

@@ -6,7 +6,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 
-from installer.rendezvous.errors import PrepareError
+from installer.assisted.errors import PrepareError
 from installer.rendezvous.model import JsonMap
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import connectivity, disks, events, host_states, steps
-from installer.rendezvous import inventory as inv
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import HostStatus, StepType
-from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.host_states import PRE_INSTALL, UNBOUND
 from installer.rendezvous.hostview import FORBIDDEN_HOSTNAMES, load_json
 from installer.rendezvous.model import Host

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from installer.assisted.enums import Role
+from installer.assisted.inventory import Inventory
 from installer.rendezvous import disks
-from installer.rendezvous.enums import Role
 from installer.rendezvous.hwreqs import Requirements
-from installer.rendezvous.inventory import Inventory
 from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.networks import macs_of
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import BadRequest, Conflict, ServiceError
 from installer.rendezvous import api_clusters as ac
 from installer.rendezvous import api_events as ae
 from installer.rendezvous import api_files as af
@@ -11,8 +13,6 @@ from installer.rendezvous import api_hosts as ah
 from installer.rendezvous import api_info as an
 from installer.rendezvous import api_infra as ai
 from installer.rendezvous.app import AGENT, USER, WATCHER, Handler, Service
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import BadRequest, Conflict, ServiceError
 
 
 def _by(*schemes: Scheme) -> frozenset[Scheme]:

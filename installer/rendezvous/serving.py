@@ -11,9 +11,9 @@ from asyncio import sslproto
 from aiohttp import web, web_fileresponse
 from aiohttp.http_exceptions import HttpProcessingError
 
+from installer.assisted.errors import ConfigurationError
 from installer.rendezvous import heap
 from installer.rendezvous.app import Service, build
-from installer.rendezvous.errors import ConfigurationError
 from installer.rendezvous.gate import Gate, Limits, by_files
 from installer.rendezvous.lag import Selector
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from installer import numbers
-from installer.rendezvous.errors import ConfigurationError
+from installer.assisted.errors import ConfigurationError
 
 DEFAULT_HW_FILE = "/data/default_hw_requirements.json"
 # A payload's image may say here who sees the page; a lab's does.

@@ -13,8 +13,8 @@ import time
 from collections.abc import Mapping
 from urllib.parse import quote, urlencode
 
+from installer.assisted.errors import Unauthorized
 from installer.rendezvous.clock import to_text
-from installer.rendezvous.errors import Unauthorized
 
 # Of an image, which a BMC may begin to fetch late; upstream's IMAGE_EXPIRATION_TIME.
 LIFETIME = 4 * 3600

@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted.enums import HostStatus, Role, StepType
 from installer.rendezvous import disks, networks
 from installer.rendezvous.checks_network import names_to_resolve
 from installer.rendezvous.clock import age
-from installer.rendezvous.enums import HostStatus, Role, StepType
 from installer.rendezvous.hostview import HostView, load_json, same_image
 from installer.rendezvous.model import Cluster, Host
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from installer.rendezvous.errors import NotFound, StoreError
+from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous.model import Cluster, Host, InfraEnv
 from installer.rendezvous.records import Records
 

@@ -12,9 +12,9 @@ import logging
 
 import msgspec
 
+from installer.assisted.errors import StoreError
 from installer.rendezvous import events
 from installer.rendezvous.clock import SteadyClock, age, moved, to_text
-from installer.rendezvous.errors import StoreError
 from installer.rendezvous.model import Anchor, Cluster, Host
 from installer.rendezvous.store import Store
 

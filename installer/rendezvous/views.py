@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from installer.assisted.enums import HostStatus
 from installer.rendezvous.bodies import Encoded, encoded, listed
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import HostStatus
 from installer.rendezvous.facts import role_of
 from installer.rendezvous.model import Cluster, Host, to_rest
 

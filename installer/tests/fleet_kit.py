@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
+from installer.assisted.errors import ServiceError
+from installer.assisted.stages import stages_of
 from installer.rendezvous import clusters, hosts
-from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, StepType
-from installer.rendezvous.errors import ServiceError
 from installer.rendezvous.hostview import load_json
 from installer.rendezvous.model import Cluster, Host
-from installer.rendezvous.stages import stages_of
 from installer.tests.rendezvous_kit import inventory
 
 API_VIP, INGRESS_VIP = "192.168.111.5", "192.168.111.4"

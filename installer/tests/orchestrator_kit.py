@@ -22,11 +22,11 @@ import yaml
 
 from installer.agent import hostsys
 from installer.agent.hostsys import HostSystem
+from installer.assisted.auth import Scheme
+from installer.assisted.restclient import RestClient
 from installer.orchestrator import disk
 from installer.orchestrator.flow import Plan, Run
 from installer.orchestrator.report import Reporter
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.restclient import RestClient
 from installer.tests.rendezvous_kit import make_tls
 
 BASE = "/api/assisted-install/v2"

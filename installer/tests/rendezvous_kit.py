@@ -176,8 +176,8 @@ class Running:
         self.process.wait()
 
     def client(self, scheme: str = "userAuth") -> Any:
-        from installer.rendezvous.auth import Scheme
-        from installer.rendezvous.restclient import RestClient
+        from installer.assisted.auth import Scheme
+        from installer.assisted.restclient import RestClient
 
         # One a scheme, as an image brings: a service takes who always comes with another for somebody who guesses.
         token = self._tokens.setdefault(scheme, self.keys.token(scheme))

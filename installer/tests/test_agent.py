@@ -27,8 +27,8 @@ from installer.agent import inventory as agent_inventory
 from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, StepError
 from installer.agent.hostsys import HostSystem
+from installer.assisted import inventory as inv
 from installer.redact.tests import corpus
-from installer.rendezvous import inventory as inv
 
 HERE = HostSystem(Path("/"))
 

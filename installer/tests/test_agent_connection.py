@@ -11,8 +11,8 @@ from installer.agent import steps
 from installer.agent.containers import AgentContext
 from installer.agent.hostsys import HostSystem
 from installer.agent.loop import Agent
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.restclient import RestClient
+from installer.assisted.auth import Scheme
+from installer.assisted.restclient import RestClient
 
 HERE = HostSystem(Path("/"))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from installer.agent import blockdev
-from installer.rendezvous import inventory as inv
+from installer.assisted import inventory as inv
 from installer.tests.agent_kit import Host, Programs, programs_in
 
 EFI = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"

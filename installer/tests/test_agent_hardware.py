@@ -9,7 +9,7 @@ import pytest
 
 from installer.agent import hardware, hostid, inventory
 from installer.agent.errors import CommandError
-from installer.rendezvous import inventory as inv
+from installer.assisted import inventory as inv
 from installer.tests.agent_kit import Host, Programs, hasten, programs_in
 
 MIB, GIB = 1024**2, 1024**3

@@ -7,7 +7,7 @@ import platform
 import pytest
 
 from installer.agent import hardware
-from installer.rendezvous.inventory import Gpu
+from installer.assisted.inventory import Gpu
 from installer.tests.orchestrator_kit import Site
 
 CPUINFO = """processor\t: 0

@@ -10,7 +10,7 @@ import pytest
 
 from installer.agent import network
 from installer.agent.errors import CommandError
-from installer.rendezvous import inventory as inv
+from installer.assisted import inventory as inv
 from installer.tests.agent_kit import Host, Programs, hasten, programs_in
 
 

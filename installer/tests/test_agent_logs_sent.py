@@ -11,7 +11,7 @@ import pytest
 
 from installer.agent import logs
 from installer.agent.errors import StepError
-from installer.rendezvous.errors import ClientError
+from installer.assisted.errors import ClientError
 from installer.tests.agent_kit import Host, Programs, programs_in
 
 REQUEST = {"cluster_id": "c", "infra_env_id": "i", "host_id": "h"}

@@ -19,11 +19,11 @@ from installer.agent.errors import MediaLost, Refused, StepError
 from installer.agent.hostsys import HostSystem
 from installer.agent.loop import REPEATED, Agent, Deduper
 from installer.agent.swarm_host import SimulatedHost, Site
+from installer.assisted.auth import Scheme
+from installer.assisted.enums import StepType
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import RestClient
 from installer.rendezvous import steps as service_steps
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.enums import StepType
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import RestClient
 from installer.tests.agent_kit import FakeClient
 from installer.tests.rendezvous_kit import Running, running, wait_for
 

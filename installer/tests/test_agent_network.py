@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from installer.agent import webchecks
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.restclient import RestClient
+from installer.assisted.auth import Scheme
+from installer.assisted.restclient import RestClient
 from installer.tests.rendezvous_kit import wait_for
 
 

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from installer import composer
+from installer.assisted.errors import BadRequest, ManifestError
 from installer.cli import main
 from installer.errors import StateError
 from installer.network.document import load as load_network
@@ -18,7 +19,6 @@ from installer.network.errors import UnreadableDocument
 from installer.orchestrator.errors import StageError
 from installer.orchestrator.kube import KubeApi
 from installer.rendezvous import client_manifests, clusters
-from installer.rendezvous.errors import BadRequest, ManifestError
 from installer.tests.inputs_kit import AGENT, SNO, text
 from installer.waitfor.kube import Kube
 from installer.waitfor.kubeconfig import with_router_ca

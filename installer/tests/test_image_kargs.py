@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from installer.assisted.errors import BadRequest
 from installer.create.artifacts import Minimal, write_iso, write_pxe
 from installer.errors import ConfigError, EmbedTooBig
 from installer.image.embed import current_kargs, kargs_area
@@ -18,7 +19,6 @@ from installer.image.iso9660 import Iso
 from installer.image.kargs import edited
 from installer.rendezvous import infra_envs
 from installer.rendezvous.discovery import kernel_arguments
-from installer.rendezvous.errors import BadRequest
 from installer.rendezvous.model import InfraEnv
 from installer.tests.iso_kit import build
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from installer.agent import __main__ as agent
 from installer.agent import swarm
+from installer.assisted.errors import ConfigurationError
 from installer.cli import main
 from installer.errors import ConfigError
 from installer.numbers import real, real_type, whole, whole_type
 from installer.orchestrator import __main__ as orchestrator
 from installer.rendezvous import settings, standalone
-from installer.rendezvous.errors import ConfigurationError
 
 BAD = [
     "", " ", "x", "nan", "NaN", "inf", "-inf", "infinity", "1e400", "1e12", "-1", "-1e9", "9" * 400, "٣", "３",

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from installer.assisted import stages
+from installer.assisted.auth import Scheme
+from installer.assisted.enums import Stage
+from installer.assisted.restclient import RestClient
 from installer.orchestrator import __main__ as program
 from installer.orchestrator import flow, report
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import StageError
-from installer.rendezvous import stages
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.enums import Stage
-from installer.rendezvous.restclient import RestClient
 from installer.tests.orchestrator_kit import Cluster, Site, api_server, data, serving
 
 DONE = "opt/openshift/.bootkube.done"

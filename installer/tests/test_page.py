@@ -19,10 +19,10 @@ import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
+from installer.assisted.auth import Authenticator, Scheme
+from installer.assisted.errors import ConfigurationError
 from installer.rendezvous import page, settings
 from installer.rendezvous.app import Service, build
-from installer.rendezvous.auth import Authenticator, Scheme
-from installer.rendezvous.errors import ConfigurationError
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
 from installer.tests.test_rendezvous_safety import KEYS, header

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.release.access import registries_conf
 from installer.rendezvous import architectures, client_manifests, clusters, infra_envs, payload
 from installer.rendezvous.discovery import DiscoveryImages
-from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import InfraEnv
 from installer.rendezvous.settings import Settings
 from installer.tests.iso_kit import build, needs_xorriso

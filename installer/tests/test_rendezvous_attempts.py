@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from installer.assisted.auth import Authenticator
+from installer.assisted.enums import ClusterStatus, HostStatus, StepType
+from installer.assisted.errors import PrepareError
 from installer.rendezvous import clusters, hosts, prepare
 from installer.rendezvous.app import Service
-from installer.rendezvous.auth import Authenticator
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import ClusterStatus, HostStatus, StepType
-from installer.rendezvous.errors import PrepareError
 from installer.rendezvous.model import to_rest
 from installer.rendezvous.steps import OF_ATTEMPT, step_id
 from installer.rendezvous.store import Store

@@ -17,10 +17,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.rendezvous import auth, limits
+from installer.assisted import auth
+from installer.assisted.auth import HEADERS, Authenticator, Scheme
+from installer.assisted.errors import ConfigurationError, TooMany, Unauthorized
+from installer.rendezvous import limits
 from installer.rendezvous.app import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
-from installer.rendezvous.auth import HEADERS, Authenticator, Scheme
-from installer.rendezvous.errors import ConfigurationError, TooMany, Unauthorized
 from installer.rendezvous.limits import Bucket
 from installer.tests.fleet_kit import Fleet
 from installer.tests.rendezvous_kit import make_keys

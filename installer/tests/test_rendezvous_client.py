@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from installer.assisted.enums import Role
+from installer.assisted.errors import ClientError, ManifestError
 from installer.rendezvous import client_manifests as cm
 from installer.rendezvous import hints, installconfig, settings
 from installer.rendezvous.client import Client
-from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import ClientError, ManifestError
 from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.store import Store
 from installer.tests.rendezvous_kit import PULL_SECRET, Running, inventory, running
@@ -235,8 +235,8 @@ def test_manifest_errors(tmp_path: Path) -> None:
 
 
 def test_a_service_that_is_not_there() -> None:
-    from installer.rendezvous.auth import Scheme
-    from installer.rendezvous.restclient import RestClient
+    from installer.assisted.auth import Scheme
+    from installer.assisted.restclient import RestClient
 
     with pytest.raises(ClientError, match="GET /api/assisted-install/v2/clusters: ConnectionRefused"):
         RestClient("http://127.0.0.1:9/", "", Scheme.USER).call("GET", "/clusters")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
+from installer.assisted.auth import Scheme
 from installer.rendezvous import client_manifests
-from installer.rendezvous.auth import Scheme
 from installer.tests.fleet_kit import Fleet
 from installer.tests.rendezvous_kit import PULL_SECRET
 from installer.tests.test_rendezvous_safety import filled, header, serve

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.inventory import Disk, Eligibility, Inventory
 from installer.rendezvous import diskidentity, disks, hosts, steps
-from installer.rendezvous import inventory as inv
 from installer.rendezvous.diskidentity import DiskIdentity
-from installer.rendezvous.enums import HostStatus, StepType
-from installer.rendezvous.inventory import Disk, Eligibility, Inventory
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.world_kit import HOST_ID, World
 

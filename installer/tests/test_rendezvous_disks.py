@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
+from installer.assisted.errors import BadRequest, ClientError, Conflict, DiskMissing
 from installer.rendezvous import clusters, hosts, steps
 from installer.rendezvous.client import Client
 from installer.rendezvous.client_manifests import HostConfig
-from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, StepType
-from installer.rendezvous.errors import BadRequest, ClientError, Conflict, DiskMissing
 from installer.rendezvous.hostview import load_json
 from installer.rendezvous.model import Event, to_rest
 from installer.tests.fleet_kit import Fleet, Machine, Network

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 import yaml
 
+from installer.assisted.enums import Result, Role
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.rendezvous import checks_hardware, diskencryption, prepare
-from installer.rendezvous.enums import Result, Role
-from installer.rendezvous.errors import BadRequest, PrepareError
 from installer.rendezvous.model import Cluster, Manifest
 from installer.rendezvous.settings import Settings
 from installer.tests.verdict_kit import host_view

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage, StepType
+from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound
 from installer.rendezvous import (
     clusters,
     hosts,
     steps,
 )
 from installer.rendezvous.cluster_states import Trigger
-from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, Stage, StepType
-from installer.rendezvous.errors import BadRequest, Conflict, Forbidden, NotFound
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.world_kit import HOST_ID, World
 

@@ -17,9 +17,9 @@ from unittest import mock
 
 import pytest
 
+from installer.assisted.auth import Authenticator, Scheme
 from installer.rendezvous import bodies, gate, serving
 from installer.rendezvous.app import Service
-from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.gate import Limits
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import make_tls, running, wait_for

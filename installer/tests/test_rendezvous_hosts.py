@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import BadRequest
 from installer.rendezvous import (
     hosts,
 )
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import HostStatus, StepType
-from installer.rendezvous.errors import BadRequest
 from installer.rendezvous.hostview import load_json
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.world_kit import HOST_ID, JSON, World

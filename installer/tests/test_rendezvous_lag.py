@@ -30,9 +30,9 @@ from unittest import mock
 import msgspec
 
 from installer.agent import swarm, swarm_run
+from installer.assisted.auth import Scheme
 from installer.rendezvous import checkpoint, events, heap, lag
 from installer.rendezvous.app import SERVICE
-from installer.rendezvous.auth import Scheme
 from installer.rendezvous.bodies import PIECE, joined
 from installer.rendezvous.lag import AT_A_TIME, Lag, Selector, Sizes
 from installer.rendezvous.slices import SLICE, Slices

@@ -14,14 +14,14 @@ from typing import Any
 import assisted_service_client as public
 import pytest
 
-from installer.rendezvous.errors import ClientError
+from installer.assisted.errors import ClientError
 from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
 
 # This machine has no disk to spare: the real agent's real inventory gets one more, all else is untouched.
 AGENT = """
 import sys
 from installer.agent import blockdev
-from installer.rendezvous.inventory import Disk, Eligibility
+from installer.assisted.inventory import Disk, Eligibility
 real = blockdev.disks
 blockdev.disks = lambda host: [*real(host), Disk(id="/dev/spare", name="spare", path="/dev/spare", drive_type="SSD",
     size_bytes=20 * 1000**3, installation_eligibility=Eligibility(eligible=True))]

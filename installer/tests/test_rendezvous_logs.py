@@ -15,9 +15,9 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
 from msgspec.structs import replace
 
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import Conflict, NoSpace, TooLarge
 from installer.rendezvous import logstore
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import Conflict, NoSpace, TooLarge
 from installer.rendezvous.logstore import LARGEST, LogStore, room
 from installer.tests.fleet_kit import Fleet
 from installer.tests.test_rendezvous_safety import UUID, filled, header, serve

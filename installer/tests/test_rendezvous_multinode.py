@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Role
 from installer.rendezvous import connectivity, hosts
-from installer.rendezvous.enums import ClusterStatus, HostStatus, Role
 from installer.tests.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
 from installer.tests.world_kit import World
 
@@ -308,8 +308,8 @@ ACTIONS = st.lists(
 def test_no_order_of_things_leaves_the_tables(
     tmp_path_factory: Any, actions: list[Any], count: int, started: bool
 ) -> None:
+    from installer.assisted.errors import ServiceError
     from installer.rendezvous import clusters
-    from installer.rendezvous.errors import ServiceError
 
     world = World(tmp_path_factory.mktemp("w"))
     network = Network()

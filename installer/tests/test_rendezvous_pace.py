@@ -15,9 +15,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from installer.agent.swarm_report import cpu_of
+from installer.assisted.enums import ClusterStatus, HostStatus, StepType
+from installer.assisted.errors import ServiceError
 from installer.rendezvous import clusters, host_validations, hosts
-from installer.rendezvous.enums import ClusterStatus, HostStatus, StepType
-from installer.rendezvous.errors import ServiceError
 from installer.rendezvous.pace import AT_ONCE, LONGEST, REST, Pace
 from installer.rendezvous.slices import Slices
 from installer.rendezvous.store import Store

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.errors import PrepareError
 from installer.release.access import registries_conf
 from installer.rendezvous import binaries, prepare
-from installer.rendezvous.errors import PrepareError
 from installer.rendezvous.model import Cluster, InfraEnv
 from installer.rendezvous.settings import Settings
 from installer.tests.registry_kit import MISSING, Registry, registry

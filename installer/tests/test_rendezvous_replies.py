@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import hosts, replies
-from installer.rendezvous import inventory as inv
-from installer.rendezvous.enums import HostStatus, StepType
-from installer.rendezvous.errors import BadRequest, Conflict
 from installer.rendezvous.hostview import load_json
 from installer.rendezvous.model import Event
 from installer.tests.rendezvous_kit import SMALL, inventory

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from installer.assisted import inventory as inv
+from installer.assisted.auth import Authenticator, Scheme
+from installer.assisted.enums import Role
+from installer.assisted.errors import ConfigurationError, Unauthorized
 from installer.rendezvous import (
     clusters,
     disks,
@@ -17,10 +21,6 @@ from installer.rendezvous import (
     roles,
     settings,
 )
-from installer.rendezvous import inventory as inv
-from installer.rendezvous.auth import Authenticator, Scheme
-from installer.rendezvous.enums import Role
-from installer.rendezvous.errors import ConfigurationError, Unauthorized
 from installer.rendezvous.model import Cluster, Host
 from installer.tests.rendezvous_kit import inventory, make_keys
 from installer.tests.world_kit import JSON, World

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.redact import redact
 from installer.rendezvous.app import BASE, MAX_BODY, Service, build
-from installer.rendezvous.auth import HEADERS, Authenticator, Scheme
 from installer.rendezvous.limits import Bucket
 from installer.rendezvous.routes import NOT_OFFERED, OPEN, ROUTES, USER
 from installer.tests.fleet_kit import Fleet, Machine, Network

@@ -12,10 +12,10 @@ from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
 from yarl import URL
 
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import Unauthorized
 from installer.rendezvous import signing
 from installer.rendezvous.app import BASE
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import Unauthorized
 from installer.rendezvous.model import Manifest
 from installer.rendezvous.routes import ROUTES, SIGNED
 from installer.tests.fleet_kit import Fleet

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from installer.assisted.enums import HostStatus
+from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous import events
-from installer.rendezvous.enums import HostStatus
-from installer.rendezvous.errors import NotFound, StoreError
 from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
 from installer.rendezvous.store import Store
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.rendezvous.errors import NotFound, StoreError
+from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
 from installer.rendezvous.store import Store
 from installer.tests.test_rendezvous_store import CLUSTER, ENV, HOST, LONE, abandoned, filled, picture

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from installer.assisted.enums import StepType
+from installer.assisted.errors import Conflict
 from installer.rendezvous import hosts
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import StepType
-from installer.rendezvous.errors import Conflict
 from installer.rendezvous.store import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, inventory, running, wait_for

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from installer.assisted import stages
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
 from installer.rendezvous import cluster_states as cs
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_states as hs
 from installer.rendezvous import host_validations as hv
-from installer.rendezvous import hwreqs, settings, stages, steps
-from installer.rendezvous.enums import ClusterStatus, HostStatus, Role, Stage
+from installer.rendezvous import hwreqs, settings, steps
 from installer.waitfor import decide
 
 STEPS = """

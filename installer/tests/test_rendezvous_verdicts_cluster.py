@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.enums import HostStatus, Result, Role
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
-from installer.rendezvous.enums import HostStatus, Result, Role
 from installer.tests.verdict_kit import cluster_host, cluster_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING

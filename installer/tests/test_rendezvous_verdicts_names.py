@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.enums import Result
 from installer.rendezvous import checks_network as net
-from installer.rendezvous.enums import Result
 from installer.tests.verdict_kit import host_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.enums import Result, Role
 from installer.rendezvous import checks_network as net
-from installer.rendezvous.enums import Result, Role
 from installer.rendezvous.hwreqs import DOCUMENTED, Requirements
 from installer.rendezvous.model import Host
 from installer.tests.verdict_kit import cluster_host, host_view, with_inventory

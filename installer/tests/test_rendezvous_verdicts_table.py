@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.enums import HostStatus, Result
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
-from installer.rendezvous.enums import HostStatus, Result
 from installer.rendezvous.host_states import OPERATORS
 from installer.tests.verdict_kit import cluster_view, host_view
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from installer.rendezvous.auth import Scheme
-from installer.rendezvous.errors import ClientError
-from installer.rendezvous.restclient import CHUNK, RestClient
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import ClientError
+from installer.assisted.restclient import CHUNK, RestClient
 from installer.tests.rendezvous_kit import make_tls
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from installer.agent import steps, swarm, swarm_report, swarm_run
 from installer.agent.swarm_host import SimulatedHost, Site
-from installer.rendezvous.inventory import decode
+from installer.assisted.inventory import decode
 from installer.tests.rendezvous_kit import REPOSITORY, running
 from installer.tests.service_kit import INSTALLER
 

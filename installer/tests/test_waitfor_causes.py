@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from installer.assisted.errors import ServiceError
 from installer.rendezvous import clusters, hints, hosts
-from installer.rendezvous.errors import ServiceError
 from installer.rendezvous.views import Views, encode
 from installer.tests.fleet_kit import API_VIP, Fleet, Machine, Network
 from installer.tests.waitfor_kit import QUICK, Moment, Run

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, Role
 from installer.rendezvous import hwreqs
-from installer.rendezvous import inventory as inv
 from installer.rendezvous.cluster_validations import ClusterView
-from installer.rendezvous.enums import HostStatus, Role
 from installer.rendezvous.hostview import HostView, Members
 from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.settings import Settings

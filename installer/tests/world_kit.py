@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from installer.assisted.enums import StepType
 from installer.rendezvous import (
     clusters,
     hosts,
@@ -20,7 +21,6 @@ from installer.rendezvous import (
 )
 from installer.rendezvous.clock import SteadyClock
 from installer.rendezvous.engine import Engine
-from installer.rendezvous.enums import StepType
 from installer.rendezvous.model import Host
 from installer.rendezvous.store import Store
 from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from installer.rendezvous.errors import ConfigurationError, Unauthorized
+from installer.assisted.errors import ConfigurationError, Unauthorized
 
 
 class Scheme(StrEnum):

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
 
-from installer.rendezvous.auth import HEADERS, Scheme
-from installer.rendezvous.errors import ClientError
+from installer.assisted.auth import HEADERS, Scheme
+from installer.assisted.errors import ClientError
 
 BASE = "/api/assisted-install/v2"
 CHUNK = 256 * 1024

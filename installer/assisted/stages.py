@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from installer.rendezvous.enums import Role, Stage
+from installer.assisted.enums import Role, Stage
 
 S = Stage
 

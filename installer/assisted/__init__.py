@@ -1,0 +1,1 @@
+"""What service, agent, orchestrator and wait-for share: names, inventory, tokens, REST client, errors."""
