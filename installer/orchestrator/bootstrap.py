@@ -13,7 +13,7 @@ from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator import ignfs
 from installer.orchestrator.errors import StageError
-from installer.rendezvous import hostignition
+from installer.rendezvous.prepare import hostignition
 
 log = logging.getLogger("assisted-installer")
 DONE = "/opt/openshift/.bootkube.done"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from installer import logs
 from installer.assisted.errors import ConfigurationError, StoreError
-from installer.rendezvous import hwreqs, settings
+from installer.rendezvous import settings
+from installer.rendezvous.validations import requirements as hwreqs
 
 if TYPE_CHECKING:
-    from installer.rendezvous.app import Service
+    from installer.rendezvous.api.app import Service
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,10 +42,11 @@ def serve(
     import ssl
 
     from installer.assisted.auth import Authenticator
-    from installer.rendezvous import prepare, serving
-    from installer.rendezvous.app import Service
-    from installer.rendezvous.engine import Engine
-    from installer.rendezvous.store import Store
+    from installer.rendezvous.api import serving
+    from installer.rendezvous.api.app import Service
+    from installer.rendezvous.prepare import installer as prepare
+    from installer.rendezvous.reconcile.engine import Engine
+    from installer.rendezvous.store.database import Store
 
     context: ssl.SSLContext | None = None
     if config.cert_file and config.key_file:

@@ -8,7 +8,7 @@ from typing import Any
 
 from installer.redact import redact
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.model import Cluster, Event, Host, InfraEnv
+from installer.rendezvous.store.model import Cluster, Event, Host, InfraEnv
 
 CATALOGUE: Mapping[str, tuple[str, str]] = {
     "cluster_registration_succeeded": ("info", "Successfully registered cluster {name}"),

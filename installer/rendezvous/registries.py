@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from installer.assisted.errors import PrepareError
-from installer.rendezvous.model import JsonMap
+from installer.rendezvous.store.model import JsonMap
 
 
 def digest_sources(registries_conf: Path) -> list[JsonMap]:

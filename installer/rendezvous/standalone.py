@@ -139,9 +139,12 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
 def run(directory: Path, listen: str) -> int:
     """Serve until told to stop. Raises InstallerError, ConfigurationError."""
     from installer.rendezvous import __main__ as service
-    from installer.rendezvous import discovery, hwreqs, payload, signing
-    from installer.rendezvous.app import Service
-    from installer.rendezvous.model import InfraEnv
+    from installer.rendezvous.api import signing
+    from installer.rendezvous.api.app import Service
+    from installer.rendezvous.discovery import images as discovery
+    from installer.rendezvous.discovery import payload
+    from installer.rendezvous.store.model import InfraEnv
+    from installer.rendezvous.validations import requirements as hwreqs
 
     directory = directory.absolute()
     config = settings_of(directory, listen, os.environ)

@@ -11,9 +11,9 @@ import msgspec
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.assisted.errors import ServiceError
 from installer.assisted.stages import stages_of
-from installer.rendezvous import clusters, hosts
-from installer.rendezvous.hostview import load_json
-from installer.rendezvous.model import Cluster, Host
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.validations.hostview import load_json
 from installer.tests.rendezvous_kit import inventory
 
 API_VIP, INGRESS_VIP = "192.168.111.5", "192.168.111.4"

@@ -23,7 +23,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import RestClient
-from installer.rendezvous import steps as service_steps
+from installer.rendezvous.steps import instructions as service_steps
 from installer.tests.agent_kit import FakeClient
 from installer.tests.rendezvous_kit import Running, running, wait_for
 

@@ -18,7 +18,8 @@ from installer.network.document import load as load_network
 from installer.network.errors import UnreadableDocument
 from installer.orchestrator.errors import StageError
 from installer.orchestrator.kube import KubeApi
-from installer.rendezvous import client_manifests, clusters
+from installer.rendezvous.client import manifests as client_manifests
+from installer.rendezvous.resources import clusters
 from installer.tests.inputs_kit import AGENT, SNO, text
 from installer.waitfor.kube import Kube
 from installer.waitfor.kubeconfig import with_router_ca

@@ -17,9 +17,9 @@ from installer.errors import ConfigError, EmbedTooBig
 from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
 from installer.image.kargs import edited
-from installer.rendezvous import infra_envs
-from installer.rendezvous.discovery import kernel_arguments
-from installer.rendezvous.model import InfraEnv
+from installer.rendezvous.discovery.images import kernel_arguments
+from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.store.model import InfraEnv
 from installer.tests.iso_kit import build
 
 TEXT = 'coreos.liveiso=x ignition.firstboot console=tty0 console=ttyS0 quiet name="a b"'

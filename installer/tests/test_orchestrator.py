@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator import bootstrap, disk, ignfs
 from installer.orchestrator.errors import StageError
-from installer.rendezvous import hostignition
+from installer.rendezvous.prepare import hostignition
 
 
 def data(text: str) -> dict[str, str]:

@@ -21,8 +21,9 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from installer.assisted.auth import Authenticator, Scheme
 from installer.assisted.errors import ConfigurationError
-from installer.rendezvous import page, settings
-from installer.rendezvous.app import Service, build
+from installer.rendezvous import settings
+from installer.rendezvous.api.app import Service, build
+from installer.rendezvous.page import feed as page
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
 from installer.tests.test_rendezvous_safety import KEYS, header
@@ -162,7 +163,9 @@ def test_the_page_is_one_file_under_a_strict_policy(tmp_path: Path) -> None:
 
 
 def test_nothing_of_it_is_read_before_somebody_looks() -> None:
-    code = "import installer.rendezvous.routes, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
+    code = (
+        "import installer.rendezvous.api.routes, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
 

@@ -15,10 +15,13 @@ import pytest
 
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.release.access import registries_conf
-from installer.rendezvous import architectures, client_manifests, clusters, infra_envs, payload
-from installer.rendezvous.discovery import DiscoveryImages
-from installer.rendezvous.model import InfraEnv
+from installer.rendezvous import architectures
+from installer.rendezvous.client import manifests as client_manifests
+from installer.rendezvous.discovery import payload
+from installer.rendezvous.discovery.images import DiscoveryImages
+from installer.rendezvous.resources import clusters, infra_envs
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import InfraEnv
 from installer.tests.iso_kit import build, needs_xorriso
 from installer.tests.registry_kit import MISSING, Registry, registry
 from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET

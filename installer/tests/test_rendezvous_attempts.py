@@ -17,12 +17,13 @@ import pytest
 from installer.assisted.auth import Authenticator
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import PrepareError
-from installer.rendezvous import clusters, hosts, prepare
-from installer.rendezvous.app import Service
-from installer.rendezvous.engine import Engine
-from installer.rendezvous.model import to_rest
-from installer.rendezvous.steps import OF_ATTEMPT, step_id
-from installer.rendezvous.store import Store
+from installer.rendezvous.api.app import Service
+from installer.rendezvous.prepare import installer as prepare
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.steps.instructions import OF_ATTEMPT, step_id
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import to_rest
 from installer.tests.rendezvous_kit import inventory, make_keys
 from installer.tests.test_rendezvous_store import no_more_bytes
 from installer.tests.world_kit import HOST_ID, World

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from installer.assisted import auth
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.assisted.errors import ConfigurationError, TooMany, Unauthorized
-from installer.rendezvous import limits
-from installer.rendezvous.app import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
-from installer.rendezvous.limits import Bucket
+from installer.rendezvous.api import limits
+from installer.rendezvous.api.app import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
+from installer.rendezvous.api.limits import Bucket
 from installer.tests.fleet_kit import Fleet
 from installer.tests.rendezvous_kit import make_keys
 from installer.tests.test_rendezvous_safety import KEYS, filled, header, serve

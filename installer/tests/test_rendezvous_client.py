@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import ClientError, ManifestError
-from installer.rendezvous import client_manifests as cm
-from installer.rendezvous import hints, installconfig, settings
-from installer.rendezvous.client import Client
-from installer.rendezvous.model import Cluster, Host
-from installer.rendezvous.store import Store
+from installer.rendezvous import settings
+from installer.rendezvous.client import manifests as cm
+from installer.rendezvous.client.command import Client
+from installer.rendezvous.prepare import installconfig
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.validations import hints
 from installer.tests.rendezvous_kit import PULL_SECRET, Running, inventory, running
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"

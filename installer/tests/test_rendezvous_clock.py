@@ -12,11 +12,11 @@ import pytest
 from installer.assisted.auth import Authenticator
 from installer.assisted.enums import ClusterStatus
 from installer.rendezvous import clock as clocks
-from installer.rendezvous import clusters, hosts
-from installer.rendezvous.app import Service
+from installer.rendezvous.api.app import Service
 from installer.rendezvous.clock import SteadyClock, age, moved, to_text
-from installer.rendezvous.engine import Engine
-from installer.rendezvous.store import Store
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.store.database import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import make_keys
 from installer.tests.test_rendezvous_store import locked

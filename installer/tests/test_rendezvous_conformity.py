@@ -10,7 +10,7 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from installer.assisted.auth import Scheme
-from installer.rendezvous import client_manifests
+from installer.rendezvous.client import manifests as client_manifests
 from installer.tests.fleet_kit import Fleet
 from installer.tests.rendezvous_kit import PULL_SECRET
 from installer.tests.test_rendezvous_safety import filled, header, serve

@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, StepType
 from installer.assisted.inventory import Disk, Eligibility, Inventory
-from installer.rendezvous import diskidentity, disks, hosts, steps
-from installer.rendezvous.diskidentity import DiskIdentity
+from installer.rendezvous.resources import hosts
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store import diskidentity
+from installer.rendezvous.store.diskidentity import DiskIdentity
+from installer.rendezvous.validations import disks
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.world_kit import HOST_ID, World
 

@@ -10,11 +10,12 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.assisted.errors import BadRequest, ClientError, Conflict, DiskMissing
-from installer.rendezvous import clusters, hosts, steps
-from installer.rendezvous.client import Client
-from installer.rendezvous.client_manifests import HostConfig
-from installer.rendezvous.hostview import load_json
-from installer.rendezvous.model import Event, to_rest
+from installer.rendezvous.client.command import Client
+from installer.rendezvous.client.manifests import HostConfig
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.model import Event, to_rest
+from installer.rendezvous.validations.hostview import load_json
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.world_kit import HOST_ID, World

@@ -12,9 +12,11 @@ import yaml
 
 from installer.assisted.enums import Result, Role
 from installer.assisted.errors import BadRequest, PrepareError
-from installer.rendezvous import checks_hardware, diskencryption, prepare
-from installer.rendezvous.model import Cluster, Manifest
+from installer.rendezvous.prepare import diskencryption
+from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, Manifest
+from installer.rendezvous.validations import hardware as checks_hardware
 from installer.tests.verdict_kit import host_view
 
 TANG = [{"url": "http://tang.test.node0.example:7500", "thumbprint": "PLjNyRdGw03zlRoGjQYMahSZGu9"}]

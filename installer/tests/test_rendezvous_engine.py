@@ -9,12 +9,9 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage, StepType
 from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound
-from installer.rendezvous import (
-    clusters,
-    hosts,
-    steps,
-)
-from installer.rendezvous.cluster_states import Trigger
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.states.cluster import Trigger
+from installer.rendezvous.steps import instructions as steps
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.world_kit import HOST_ID, World
 

@@ -18,9 +18,10 @@ from unittest import mock
 import pytest
 
 from installer.assisted.auth import Authenticator, Scheme
-from installer.rendezvous import bodies, gate, serving
-from installer.rendezvous.app import Service
-from installer.rendezvous.gate import Limits
+from installer.rendezvous.api import bodies, serving
+from installer.rendezvous.api.app import Service
+from installer.rendezvous.eventloop import gate
+from installer.rendezvous.eventloop.gate import Limits
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import make_tls, running, wait_for
 from installer.tests.test_rendezvous_safety import KEYS, filled, header
@@ -270,7 +271,7 @@ def test_a_slow_upload_that_goes_on_is_taken(tmp_path: Path) -> None:
 
 def test_a_service_that_reads_slowly_does_not_blame_the_sender(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
-        from installer.rendezvous.logstore import Upload
+        from installer.rendezvous.store.logs import Upload
 
         original = Upload.write
 

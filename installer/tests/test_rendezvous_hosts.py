@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from installer.assisted.enums import HostStatus, StepType
 from installer.assisted.errors import BadRequest
-from installer.rendezvous import (
-    hosts,
-)
-from installer.rendezvous.engine import Engine
-from installer.rendezvous.hostview import load_json
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import hosts
+from installer.rendezvous.validations.hostview import load_json
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.world_kit import HOST_ID, JSON, World
 

@@ -31,12 +31,14 @@ import msgspec
 
 from installer.agent import swarm, swarm_run
 from installer.assisted.auth import Scheme
-from installer.rendezvous import checkpoint, events, heap, lag
-from installer.rendezvous.app import SERVICE
-from installer.rendezvous.bodies import PIECE, joined
-from installer.rendezvous.lag import AT_A_TIME, Lag, Selector, Sizes
-from installer.rendezvous.slices import SLICE, Slices
-from installer.rendezvous.store import Store
+from installer.rendezvous import events
+from installer.rendezvous.api.app import SERVICE
+from installer.rendezvous.api.bodies import PIECE, joined
+from installer.rendezvous.eventloop import heap, lag
+from installer.rendezvous.eventloop.lag import AT_A_TIME, Lag, Selector, Sizes
+from installer.rendezvous.reconcile.slices import SLICE, Slices
+from installer.rendezvous.store import checkpoint
+from installer.rendezvous.store.database import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import Running, running
 from installer.tests.test_rendezvous_safety import filled, header, serve

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import Conflict, NoSpace, TooLarge
-from installer.rendezvous import logstore
-from installer.rendezvous.logstore import LARGEST, LogStore, room
+from installer.rendezvous.store import logs as logstore
+from installer.rendezvous.store.logs import LARGEST, LogStore, room
 from installer.tests.fleet_kit import Fleet
 from installer.tests.test_rendezvous_safety import UUID, filled, header, serve
 
@@ -162,7 +162,7 @@ def test_no_file_and_not_all_together_are_larger_than_there_is_room_for(tmp_path
 
 
 def service_logs(client: TestClient) -> Any:
-    from installer.rendezvous.app import SERVICE
+    from installer.rendezvous.api.app import SERVICE
 
     return client.app[SERVICE].logs
 

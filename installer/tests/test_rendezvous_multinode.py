@@ -15,7 +15,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role
-from installer.rendezvous import connectivity, hosts
+from installer.rendezvous.resources import hosts
+from installer.rendezvous.validations import connectivity
 from installer.tests.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
 from installer.tests.world_kit import World
 
@@ -71,7 +72,8 @@ def test_from_discovery_to_finalizing(make: Make, count: int) -> None:
 def test_install_requests_name_the_roles(make: Make) -> None:
     fleet = make(5)
     fleet.discover()
-    from installer.rendezvous import clusters, steps
+    from installer.rendezvous.resources import clusters
+    from installer.rendezvous.steps import instructions as steps
 
     clusters.install(fleet.world.engine, fleet.cluster_id)
     fleet.go(10)
@@ -309,7 +311,7 @@ def test_no_order_of_things_leaves_the_tables(
     tmp_path_factory: Any, actions: list[Any], count: int, started: bool
 ) -> None:
     from installer.assisted.errors import ServiceError
-    from installer.rendezvous import clusters
+    from installer.rendezvous.resources import clusters
 
     world = World(tmp_path_factory.mktemp("w"))
     network = Network()

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from installer.agent.swarm_report import cpu_of
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import ServiceError
-from installer.rendezvous import clusters, host_validations, hosts
-from installer.rendezvous.pace import AT_ONCE, LONGEST, REST, Pace
-from installer.rendezvous.slices import Slices
-from installer.rendezvous.store import Store
+from installer.rendezvous.reconcile.pace import AT_ONCE, LONGEST, REST, Pace
+from installer.rendezvous.reconcile.slices import Slices
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.validations import host as host_validations
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import running
 from installer.tests.world_kit import World

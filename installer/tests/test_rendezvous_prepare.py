@@ -16,9 +16,10 @@ import pytest
 
 from installer.assisted.errors import PrepareError
 from installer.release.access import registries_conf
-from installer.rendezvous import binaries, prepare
-from installer.rendezvous.model import Cluster, InfraEnv
+from installer.rendezvous.prepare import binaries
+from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, InfraEnv
 from installer.tests.registry_kit import MISSING, Registry, registry
 from installer.tests.rendezvous_kit import PULL_SECRET, wait_for
 

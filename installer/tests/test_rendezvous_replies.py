@@ -12,9 +12,9 @@ import pytest
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, StepType
 from installer.assisted.errors import BadRequest, Conflict
-from installer.rendezvous import hosts, replies
-from installer.rendezvous.hostview import load_json
-from installer.rendezvous.model import Event
+from installer.rendezvous.resources import hosts, replies
+from installer.rendezvous.store.model import Event
+from installer.rendezvous.validations.hostview import load_json
 from installer.tests.rendezvous_kit import SMALL, inventory
 from installer.tests.world_kit import HOST_ID, World
 

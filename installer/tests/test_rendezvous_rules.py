@@ -13,15 +13,13 @@ from installer.assisted import inventory as inv
 from installer.assisted.auth import Authenticator, Scheme
 from installer.assisted.enums import Role
 from installer.assisted.errors import ConfigurationError, Unauthorized
-from installer.rendezvous import (
-    clusters,
-    disks,
-    hwreqs,
-    installconfig,
-    roles,
-    settings,
-)
-from installer.rendezvous.model import Cluster, Host
+from installer.rendezvous import settings
+from installer.rendezvous.prepare import installconfig
+from installer.rendezvous.reconcile import roles
+from installer.rendezvous.resources import clusters
+from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.validations import disks
+from installer.rendezvous.validations import requirements as hwreqs
 from installer.tests.rendezvous_kit import inventory, make_keys
 from installer.tests.world_kit import JSON, World
 

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.redact import redact
-from installer.rendezvous.app import BASE, MAX_BODY, Service, build
-from installer.rendezvous.limits import Bucket
-from installer.rendezvous.routes import NOT_OFFERED, OPEN, ROUTES, USER
+from installer.rendezvous.api.app import BASE, MAX_BODY, Service, build
+from installer.rendezvous.api.limits import Bucket
+from installer.rendezvous.api.routes import NOT_OFFERED, OPEN, ROUTES, USER
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import PULL_SECRET, make_keys
 from installer.tests.world_kit import World

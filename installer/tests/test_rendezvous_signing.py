@@ -14,10 +14,10 @@ from yarl import URL
 
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import Unauthorized
-from installer.rendezvous import signing
-from installer.rendezvous.app import BASE
-from installer.rendezvous.model import Manifest
-from installer.rendezvous.routes import ROUTES, SIGNED
+from installer.rendezvous.api import signing
+from installer.rendezvous.api.app import BASE
+from installer.rendezvous.api.routes import ROUTES, SIGNED
+from installer.rendezvous.store.model import Manifest
 from installer.tests.fleet_kit import Fleet
 from installer.tests.test_rendezvous_safety import EVERY, UUID, filled, header, no_brakes, serve
 

@@ -14,10 +14,10 @@ from installer.assisted.enums import ClusterStatus as C
 from installer.assisted.enums import HostStatus as H
 from installer.assisted.enums import Result, Role, Stage, StepType
 from installer.assisted.errors import Conflict, Forbidden
-from installer.rendezvous import cluster_states as cs
-from installer.rendezvous import cluster_validations as cv
-from installer.rendezvous import host_states as hs
-from installer.rendezvous import host_validations as hv
+from installer.rendezvous.states import cluster as cs
+from installer.rendezvous.states import host as hs
+from installer.rendezvous.validations import cluster as cv
+from installer.rendezvous.validations import host as hv
 
 GOOD = dict.fromkeys((*hs.MIN_HARDWARE, *hs.SUFFICIENT, "machine-cidr-defined"), Result.SUCCESS)
 

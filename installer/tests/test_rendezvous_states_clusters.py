@@ -10,7 +10,7 @@ from installer.assisted.enums import ClusterStatus as C
 from installer.assisted.enums import HostStatus as H
 from installer.assisted.enums import Result, Role
 from installer.assisted.errors import Conflict
-from installer.rendezvous import cluster_states as cs
+from installer.rendezvous.states import cluster as cs
 from installer.tests.test_rendezvous_states import CGOOD, cluster_facts
 
 # Statuses that a trigger takes, "->", where it leads. All others refuse it.

@@ -10,7 +10,7 @@ from installer.assisted.enums import ClusterStatus as C
 from installer.assisted.enums import HostStatus as H
 from installer.assisted.enums import Result, Stage
 from installer.assisted.errors import Conflict, Forbidden
-from installer.rendezvous import host_states as hs
+from installer.rendezvous.states import host as hs
 from installer.tests.test_rendezvous_states import GOOD, host_facts
 
 # Statuses that a trigger takes, "->", where it leads; "=": stays. All others refuse it.

@@ -15,8 +15,8 @@ import pytest
 from installer.assisted.enums import HostStatus
 from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous import events
-from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
-from installer.rendezvous.store import Store
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 
 replace = msgspec.structs.replace
 # More than fits into the pages that a small database has free.

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.assisted.errors import NotFound, StoreError
-from installer.rendezvous.model import Cluster, Host, InfraEnv, Manifest
-from installer.rendezvous.store import Store
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 from installer.tests.test_rendezvous_store import CLUSTER, ENV, HOST, LONE, abandoned, filled, picture
 
 replace = msgspec.structs.replace

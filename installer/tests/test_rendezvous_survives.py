@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 
 from installer.assisted.enums import StepType
 from installer.assisted.errors import Conflict
-from installer.rendezvous import hosts
-from installer.rendezvous.engine import Engine
-from installer.rendezvous.store import Store
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import hosts
+from installer.rendezvous.store.database import Store
 from installer.tests.fleet_kit import Fleet, Machine, Network
 from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, inventory, running, wait_for
 from installer.tests.world_kit import HOST_ID, World
@@ -33,7 +33,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from installer.rendezvous.events import make
-from installer.rendezvous.model import Cluster
+from installer.rendezvous.store.model import Cluster
 from installer.rendezvous.store import Store
 store = Store(Path(sys.argv[1]))
 size = int(sys.argv[2])

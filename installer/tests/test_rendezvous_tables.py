@@ -6,11 +6,13 @@ import pytest
 
 from installer.assisted import stages
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
-from installer.rendezvous import cluster_states as cs
-from installer.rendezvous import cluster_validations as cv
-from installer.rendezvous import host_states as hs
-from installer.rendezvous import host_validations as hv
-from installer.rendezvous import hwreqs, settings, steps
+from installer.rendezvous import settings
+from installer.rendezvous.states import cluster as cs
+from installer.rendezvous.states import host as hs
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.validations import cluster as cv
+from installer.rendezvous.validations import host as hv
+from installer.rendezvous.validations import requirements as hwreqs
 from installer.waitfor import decide
 
 STEPS = """

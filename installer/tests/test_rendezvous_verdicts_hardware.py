@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import HostStatus, Result, Role
-from installer.rendezvous import checks_hardware as hw
-from installer.rendezvous.disks import GB
-from installer.rendezvous.hwreqs import DOCUMENTED, Requirements
+from installer.rendezvous.validations import hardware as hw
+from installer.rendezvous.validations.disks import GB
+from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
 from installer.tests.rendezvous_kit import inventory
 from installer.tests.verdict_kit import HOST, cluster_host, host_view, with_inventory
 

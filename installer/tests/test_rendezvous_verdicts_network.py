@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result
-from installer.rendezvous import checks_network as net
+from installer.rendezvous.validations import network as net
 from installer.tests.verdict_kit import host_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING

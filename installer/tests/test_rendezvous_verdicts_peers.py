@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import Result, Role
-from installer.rendezvous import checks_network as net
-from installer.rendezvous.hwreqs import DOCUMENTED, Requirements
-from installer.rendezvous.model import Host
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations import network as net
+from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
 from installer.tests.verdict_kit import cluster_host, host_view, with_inventory
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING

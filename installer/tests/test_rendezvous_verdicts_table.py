@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import HostStatus, Result
-from installer.rendezvous import cluster_validations as cv
-from installer.rendezvous import host_validations as hv
-from installer.rendezvous.host_states import OPERATORS
+from installer.rendezvous.states.host import OPERATORS
+from installer.rendezvous.validations import cluster as cv
+from installer.rendezvous.validations import host as hv
 from installer.tests.verdict_kit import cluster_view, host_view
 
 OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import Result
-from installer.rendezvous import cluster_validations as cv
+from installer.rendezvous.validations import cluster as cv
 from installer.tests.verdict_kit import cluster_host, cluster_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING

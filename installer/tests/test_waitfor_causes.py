@@ -15,8 +15,9 @@ import msgspec
 import pytest
 
 from installer.assisted.errors import ServiceError
-from installer.rendezvous import clusters, hints, hosts
-from installer.rendezvous.views import Views, encode
+from installer.rendezvous.api.views import Views, encode
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.validations import hints
 from installer.tests.fleet_kit import API_VIP, Fleet, Machine, Network
 from installer.tests.waitfor_kit import QUICK, Moment, Run
 from installer.tests.world_kit import World

@@ -10,11 +10,11 @@ import msgspec
 
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, Role
-from installer.rendezvous import hwreqs
-from installer.rendezvous.cluster_validations import ClusterView
-from installer.rendezvous.hostview import HostView, Members
-from installer.rendezvous.model import Cluster, Host
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.validations import requirements as hwreqs
+from installer.rendezvous.validations.cluster import ClusterView
+from installer.rendezvous.validations.hostview import HostView, Members
 from installer.tests.rendezvous_kit import inventory
 
 replace = msgspec.structs.replace

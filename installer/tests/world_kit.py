@@ -10,19 +10,14 @@ from typing import Any
 from hypothesis import strategies as st
 
 from installer.assisted.enums import StepType
-from installer.rendezvous import (
-    clusters,
-    hosts,
-    hwreqs,
-    infra_envs,
-    replies,
-    settings,
-    steps,
-)
+from installer.rendezvous import settings
 from installer.rendezvous.clock import SteadyClock
-from installer.rendezvous.engine import Engine
-from installer.rendezvous.model import Host
-from installer.rendezvous.store import Store
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import clusters, hosts, infra_envs, replies
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations import requirements as hwreqs
 from installer.tests.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"

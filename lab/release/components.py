@@ -100,7 +100,7 @@ COMPONENTS: tuple[Component, ...] = (
         code=("installer",),
         commands={
             "usr/bin/assisted-service": "installer.rendezvous",
-            "usr/bin/agent-installer-client": "installer.rendezvous.client",
+            "usr/bin/agent-installer-client": "installer.rendezvous.client.command",
         },
         # A lab's page is for everybody who is in the lab; elsewhere it wants a token.
         files={"data/default_hw_requirements.json": hardware_requirements(), "data/page_access": "open\n"},

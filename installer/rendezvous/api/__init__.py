@@ -1,0 +1,1 @@
+"""The REST API: the application, its routes, one module a resource, what a request may be."""

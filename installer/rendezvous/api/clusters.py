@@ -1,0 +1,301 @@
+"""Handlers of clusters and manifests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from installer.assisted.errors import BadRequest, NotFound, Unparsable
+from installer.rendezvous import events
+from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
+from installer.rendezvous.api.views import encode, reply, tags, unchanged
+from installer.rendezvous.clock import now_text
+from installer.rendezvous.resources import clusters
+from installer.rendezvous.resources import hosts as hosts_rules
+from installer.rendezvous.resources.params import one_of, require
+from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.validations.hostview import inventory_of
+
+Response = web.StreamResponse
+LONGEST_SETTINGS = 1 << 20
+FINALIZING_STAGES = (
+    *("Waiting for cluster operators", "Adding router ca", "Applying olm manifests"),
+    *("Waiting for olm operators csv initialization", "Waiting for olm operators csv"),
+    *("Waiting for OLM operator setup jobs", "Done"),
+)
+# What an operator is reported with, all texts.
+REPORTED = ("name", "version", "status", "status_info")
+OPERATOR_STATUSES = ("failed", "progressing", "available")
+replace = msgspec.structs.replace
+
+
+def _cluster(service: Service, request: web.Request) -> Cluster:
+    return service.engine.store.cluster(request.match_info["cluster_id"])
+
+
+def shown(service: Service, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
+    """A cluster as the API shows it."""
+    return service.views.cluster(cluster, with_hosts)
+
+
+async def register(service: Service, request: web.Request) -> Response:
+    """POST /clusters"""
+    return reply(shown(service, clusters.register(service.engine, await body_of(request))), 201)
+
+
+async def list_all(service: Service, request: web.Request) -> Response:
+    """GET /clusters"""
+    with_hosts = request.query.get("with_hosts", "").lower() == "true"
+    parts: list[Encoded] = []
+    for number, cluster in enumerate(service.engine.store.clusters()):
+        if number % AT_A_TIME == AT_A_TIME - 1:
+            await asyncio.sleep(0)
+        parts += [b"," if number else b"[", *await service.views.parts(cluster, with_hosts)]
+    return await send(request, [*(parts or [b"["]), b"]"])
+
+
+async def get(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}: as judged by all that was told until now."""
+    await service.fresh(request.match_info["cluster_id"])
+    cluster = _cluster(service, request)
+    # By the specification a header; a query is taken as well.
+    excluded = request.headers.get("exclude-hosts") or request.query.get("exclude-hosts", "")
+    etag = service.views.etag(cluster.id)
+    with_hosts = excluded.lower() != "true"
+    return unchanged(request, etag) or await send(request, await service.views.parts(cluster, with_hosts), tags(etag))
+
+
+async def update(service: Service, request: web.Request) -> Response:
+    """PATCH /clusters/{id}"""
+    cluster = clusters.update(service.engine, request.match_info["cluster_id"], await body_of(request))
+    return reply(shown(service, cluster), 201)
+
+
+async def delete(service: Service, request: web.Request) -> Response:
+    """DELETE /clusters/{id}"""
+    clusters.delete(service.engine, request.match_info["cluster_id"])
+    await service.logs.forget(request.match_info["cluster_id"])
+    return web.Response(status=204)
+
+
+async def hosts(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/hosts"""
+    await service.fresh(request.match_info["cluster_id"])
+    cluster = _cluster(service, request)
+    hidden = {name for name in ("inventory", "connectivity") if request.query.get(f"with-{name}", "").lower() != "true"}
+    wanted = {name: request.query[name] for name in ("role", "status") if name in request.query}
+    hosts = [
+        host
+        for host in service.engine.store.hosts(cluster_id=cluster.id)
+        if all(getattr(host, name) == value for name, value in wanted.items())
+    ]
+
+    def encode_one(host: Host) -> bytes:
+        return encode({key: value for key, value in service.views.host_map(host).items() if key not in hidden})
+
+    return await send(request, listed(await encoded(hosts, encode_one)))
+
+
+async def finalizing_progress(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/progress"""
+    stage = str((await body_of(request)).get("finalizing_stage", ""))
+    one_of(stage, "finalizing_stage", "body", FINALIZING_STAGES)
+    store = service.engine.store
+    with store.change():
+        cluster = _cluster(service, request)
+        progress = replace(cluster.progress, finalizing_stage=stage, finalizing_stage_started_at=now_text())
+        store.put_cluster(replace(cluster, progress=progress))
+        store.add_event(events.make("cluster_finalizing_stage_updated", cluster=cluster, stage=stage))
+    return web.Response(status=200)
+
+
+async def get_install_config(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/install-config: the document as it would be written, without the pull secret."""
+    from installer.rendezvous.prepare import installconfig
+
+    cluster = _cluster(service, request)
+    store = service.engine.store
+    infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster.id), None)
+    members = store.hosts(cluster_id=cluster.id)
+    if cluster.is_sno and not members:
+        raise NotFound("install-config of a single node cluster needs its host, which has not registered yet")
+    document = installconfig.build(cluster, infra_env, members, service.settings)
+    document["pullSecret"] = ""
+    return reply(await asyncio.to_thread(_as_yaml, document))
+
+
+def _as_yaml(document: dict[str, Any]) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(document, sort_keys=False))
+
+
+async def patch_install_config(service: Service, request: web.Request) -> Response:
+    """PATCH /clusters/{id}/install-config: the body is a JSON string that holds a JSON object."""
+    value = await json_of(request)
+    if not isinstance(value, str):
+        raise Unparsable("body must be a JSON string that holds the overrides")
+    clusters.set_overrides(service.engine, request.match_info["cluster_id"], value)
+    return web.Response(status=201)
+
+
+async def list_manifests(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/manifests"""
+    cluster = _cluster(service, request)
+    system = request.query.get("include_system_generated", "").lower() == "true"
+    found = service.engine.store.manifests(cluster.id)
+    return reply(
+        [
+            {"folder": item.folder, "file_name": item.file_name, "manifest_source": item.manifest_source}
+            for item in found
+            if system or item.manifest_source == "user"
+        ]
+    )
+
+
+async def create_manifest(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/manifests"""
+    return reply(await _put_manifest(service, request, False), 201)
+
+
+async def update_manifest(service: Service, request: web.Request) -> Response:
+    """PATCH /clusters/{id}/manifests"""
+    return reply(await _put_manifest(service, request, True))
+
+
+async def _put_manifest(service: Service, request: web.Request, replacing: bool) -> dict[str, str]:
+    cluster, body = _cluster(service, request), await body_of(request)
+    await asyncio.to_thread(clusters.check_manifest, body, replacing)
+    made = clusters.put_manifest(service.engine, cluster.id, body, replacing, checked=True)
+    return {"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"}
+
+
+async def delete_manifest(service: Service, request: web.Request) -> Response:
+    """DELETE /clusters/{id}/manifests"""
+    cluster = _cluster(service, request)
+    folder, name = request.query.get("folder", "manifests"), request.query.get("file_name", "")
+    with service.engine.store.change():
+        service.engine.store.delete_manifest(cluster.id, folder, name)
+    return web.Response(status=200)
+
+
+async def download_manifest(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/manifests/files"""
+    cluster = _cluster(service, request)
+    folder, name = request.query.get("folder", "manifests"), request.query.get("file_name", "")
+    for item in service.engine.store.manifests(cluster.id):
+        if (item.folder, item.file_name) == (folder, name):
+            return web.Response(body=item.content, content_type="application/octet-stream")
+    raise NotFound(f"manifest {folder}/{name} does not exist")
+
+
+async def install(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/install"""
+    cluster = clusters.install(service.engine, request.match_info["cluster_id"])
+    service.start_preparations()
+    return reply(shown(service, cluster), 202)
+
+
+async def cancel(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/cancel"""
+    return reply(shown(service, clusters.cancel(service.engine, request.match_info["cluster_id"])), 202)
+
+
+async def reset(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/reset"""
+    return reply(shown(service, clusters.reset(service.engine, request.match_info["cluster_id"])), 202)
+
+
+async def complete(service: Service, request: web.Request) -> Response:
+    """POST /clusters/{id}/actions/complete-installation"""
+    body = await body_of(request)
+    require(body, "is_success")
+    if not isinstance(body["is_success"], bool):
+        raise Unparsable("is_success must be true or false")
+    cluster_id = request.match_info["cluster_id"]
+    done = clusters.complete(service.engine, cluster_id, body["is_success"], str(body.get("error_info") or ""))
+    return reply(shown(service, done), 202)
+
+
+async def list_operators(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/monitored-operators"""
+    wanted = request.query.get("operator_name")
+    found = _cluster(service, request).monitored_operators
+    return reply([item for item in found if wanted is None or item.get("name") == wanted])
+
+
+async def put_operator(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/monitored-operators"""
+    body = await body_of(request)
+    given = {key: body[key] for key in REPORTED if body.get(key) is not None}
+    for key, value in given.items():
+        if not isinstance(value, str):
+            raise Unparsable(f"{key} must be a text")
+    if "status" in given:
+        one_of(given["status"], "status", "body", OPERATOR_STATUSES)
+    if not given.get("name"):
+        raise BadRequest("name is required")
+    with service.engine.store.change():
+        cluster = _cluster(service, request)
+        others = [item for item in cluster.monitored_operators if item.get("name") != given["name"]]
+        service.engine.store.put_cluster(
+            replace(cluster, monitored_operators=[*others, {**given, "status_updated_at": now_text()}])
+        )
+    return web.Response(status=200)
+
+
+async def ignored_validations(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/ignored-validations: two JSON lists as texts."""
+    return reply(_ignored(_cluster(service, request)))
+
+
+def _ignored(cluster: Cluster) -> dict[str, str]:
+    return {
+        "host-validation-ids": cluster.ignored_host_validations,
+        "cluster-validation-ids": cluster.ignored_cluster_validations,
+    }
+
+
+async def set_ignored_validations(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/ignored-validations"""
+    body = await body_of(request)
+    return reply(_ignored(clusters.ignore(service.engine, request.match_info["cluster_id"], body)), 201)
+
+
+async def ui_settings(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/ui-settings"""
+    return reply(_cluster(service, request).ui_settings)
+
+
+async def set_ui_settings(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/ui-settings: a text that only the user interface understands."""
+    value = await json_of(request)
+    if not isinstance(value, str) or len(value) > LONGEST_SETTINGS:
+        raise BadRequest(f"body must be a JSON string of at most {LONGEST_SETTINGS} characters")
+    with service.engine.store.change():
+        service.engine.store.put_cluster(replace(_cluster(service, request), ui_settings=value))
+    return reply(value)
+
+
+async def supported_platforms(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/supported-platforms: what the hosts that have registered can all be part of."""
+    cluster = _cluster(service, request)
+    hosts = service.engine.store.hosts(cluster_id=cluster.id)
+    makers = [found.system_vendor.manufacturer.lower() for host in hosts if (found := inventory_of(host))]
+    kinds = ["none", "external"] if cluster.is_sno else ["baremetal", "none", "external"]
+    for kind, maker in (("vsphere", "vmware"), ("nutanix", "nutanix")):
+        if makers and all(maker in name for name in makers):
+            kinds.append(kind)
+    return reply(kinds)
+
+
+async def logs_progress(service: Service, request: web.Request) -> Response:
+    """PUT /clusters/{id}/logs-progress"""
+    state = hosts_rules.logs_state((await body_of(request)).get("logs_state"))
+    with service.engine.store.change():
+        service.engine.store.put_cluster(replace(_cluster(service, request), logs_info=state))
+    return web.Response(status=204)

@@ -1,0 +1,174 @@
+"""Handlers that tell what this service can do: versions, features, requirements, operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from installer.assisted.errors import BadRequest, NotFound
+from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.views import reply
+from installer.rendezvous.validations.hardware import HOSTNAME
+from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
+from installer.rendezvous.validations.requirements import Requirements
+
+Response = web.StreamResponse
+SUPPORTED = frozenset(
+    {
+        *("SNO", "CUSTOM_MANIFEST", "BAREMETAL_PLATFORM", "NONE_PLATFORM", "EXTERNAL_PLATFORM"),
+        *("CLUSTER_MANAGED_NETWORKING", "USER_MANAGED_NETWORKING", "PLATFORM_MANAGED_NETWORKING"),
+        *("MINIMAL_ISO", "FULL_ISO", "OVN_NETWORK_TYPE", "CILIUM_NETWORK_TYPE", "CALICO_NETWORK_TYPE"),
+        *("CISCO_ACI_NETWORK_TYPE", "NONE_NETWORK_TYPE", "USER_MANAGED_LOAD_BALANCER"),
+        *("DUAL_STACK", "DUAL_STACK_VIPS"),
+    }
+)
+FEATURES = (
+    *("SNO", "TNA", "TNF", "VIP_AUTO_ALLOC", "CUSTOM_MANIFEST", "SINGLE_NODE_EXPANSION", "NUTANIX_INTEGRATION"),
+    *("BAREMETAL_PLATFORM", "NONE_PLATFORM", "VSPHERE_INTEGRATION", "DUAL_STACK_VIPS", "CLUSTER_MANAGED_NETWORKING"),
+    *("USER_MANAGED_NETWORKING", "MINIMAL_ISO", "FULL_ISO", "EXTERNAL_PLATFORM_OCI", "DUAL_STACK"),
+    *("PLATFORM_MANAGED_NETWORKING", "EXTERNAL_PLATFORM", "OVN_NETWORK_TYPE", "SDN_NETWORK_TYPE"),
+    *("CILIUM_NETWORK_TYPE", "CALICO_NETWORK_TYPE", "CISCO_ACI_NETWORK_TYPE", "NONE_NETWORK_TYPE"),
+    *("NON_STANDARD_HA_CONTROL_PLANE", "USER_MANAGED_LOAD_BALANCER", "DUAL_STACK_PRIMARY_IPV6"),
+)
+OPERATORS = (
+    *("LVM", "ODF", "LSO", "CNV", "MCE", "MTV", "OSC", "NODE_FEATURE_DISCOVERY", "NVIDIA_GPU", "PIPELINES"),
+    *("SERVICEMESH", "SERVERLESS", "OPENSHIFT_AI", "AUTHORINO", "NMSTATE", "AMD_GPU", "KMM", "NODE_HEALTHCHECK"),
+    *("SELF_NODE_REMEDIATION", "FENCE_AGENTS_REMEDIATION", "NODE_MAINTENANCE", "KUBE_DESCHEDULER"),
+    *("CLUSTER_OBSERVABILITY", "NUMA_RESOURCES", "OADP", "METALLB", "LOKI", "OPENSHIFT_LOGGING"),
+)
+ARCHITECTURES = {
+    "X86_64_ARCHITECTURE": "x86_64",
+    "ARM64_ARCHITECTURE": "arm64",
+    "PPC64LE_ARCHITECTURE": "ppc64le",
+    "S390X_ARCHITECTURE": "s390x",
+}
+CPUS = ("x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi")
+
+
+def _level(name: str) -> str:
+    return "supported" if name in SUPPORTED else "unavailable"
+
+
+def _checked(request: web.Request) -> None:
+    if not request.query.get("openshift_version"):
+        raise BadRequest("openshift_version is required")
+    cpu = request.query.get("cpu_architecture")
+    if cpu is not None and cpu not in CPUS:
+        raise BadRequest(f"cpu_architecture must be one of {', '.join(CPUS)}")
+
+
+async def features(service: Service, request: web.Request) -> Response:
+    """GET /support-levels/features"""
+    _checked(request)
+    return reply({"features": {name: _level(name) for name in (*FEATURES, *OPERATORS)}})
+
+
+async def features_detailed(service: Service, request: web.Request) -> Response:
+    """GET /support-levels/features/detailed"""
+    _checked(request)
+
+    def entry(name: str) -> dict[str, Any]:
+        return {"feature-support-level-id": name, "support_level": _level(name), "incompatibilities": []}
+
+    operators = [{**entry(name), "name": name.lower().replace("_", "-"), "dependencies": []} for name in OPERATORS]
+    return reply({"features": [entry(name) for name in FEATURES], "operators": operators})
+
+
+async def architectures(service: Service, request: web.Request) -> Response:
+    """GET /support-levels/architectures: those that the release is there for."""
+    _checked(request)
+    found = {name: "supported" if cpu == "x86_64" else "unavailable" for name, cpu in ARCHITECTURES.items()}
+    return reply({"architectures": {**found, "MULTIARCH_RELEASE_IMAGE": "unavailable"}})
+
+
+async def openshift_versions(service: Service, request: web.Request) -> Response:
+    """GET /openshift-versions: the one release that this service was set up with."""
+    version = service.settings.openshift_version
+    wanted = request.query.get("version")
+    if not version or (wanted and not version.startswith(wanted)):
+        return reply({})
+    entry = {"display_name": version, "support_level": "production", "default": True, "cpu_architectures": ["x86_64"]}
+    return reply({version: entry})
+
+
+async def release_sources(service: Service, request: web.Request) -> Response:
+    """GET /release-sources: none, releases are not looked up anywhere."""
+    return reply([])
+
+
+async def domains(service: Service, request: web.Request) -> Response:
+    """GET /domains: none, no DNS provider is managed from here."""
+    return reply([])
+
+
+async def operators(service: Service, request: web.Request) -> Response:
+    """GET /supported-operators: none can be installed by this service."""
+    return reply([])
+
+
+async def operator_properties(service: Service, request: web.Request) -> Response:
+    """GET /supported-operators/{name}"""
+    raise NotFound(f"operator {request.match_info['operator_name']} is not supported")
+
+
+async def bundles(service: Service, request: web.Request) -> Response:
+    """GET /operators/bundles: none."""
+    return reply([])
+
+
+async def bundle(service: Service, request: web.Request) -> Response:
+    """GET /operators/bundles/{id}"""
+    raise NotFound(f"bundle {request.match_info['id']} does not exist")
+
+
+def _quantities(need: Requirements) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "cpu_cores": need.cpu_cores,
+        "ram_mib": need.ram_mib,
+        "disk_size_gb": need.disk_size_gb,
+        "installation_disk_speed_threshold_ms": need.disk_speed_ms,
+    }
+    if need.latency_ms is not None:
+        found["network_latency_threshold_ms"] = need.latency_ms
+    if need.packet_loss_percent is not None:
+        found["packet_loss_percentage"] = need.packet_loss_percent
+    return found
+
+
+async def preflight(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/preflight-requirements"""
+    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
+    needs = service.engine.requirements
+    master = needs["sno"] if cluster.is_sno else needs["master"]
+    found = {
+        role: {"quantitative": _quantities(need), "qualitative": []}
+        for role, need in (("master", master), ("worker", needs["worker"]))
+    }
+    return reply({"operators": [], "ocp": found})
+
+
+async def default_config(service: Service, request: web.Request) -> Response:
+    """GET /clusters/default-config"""
+    return reply(
+        {
+            "cluster_network_cidr": "10.128.0.0/14",
+            "cluster_network_host_prefix": 23,
+            "service_network_cidr": "172.30.0.0/16",
+            "ntp_source": "",
+            "forbidden_hostnames": sorted(FORBIDDEN_HOSTNAMES),
+            "inactive_deletion_hours": 0,
+        }
+    )
+
+
+async def component_versions(service: Service, request: web.Request) -> Response:
+    """GET /component-versions"""
+    settings = service.settings
+    images = {
+        "discovery-agent": settings.agent_image,
+        "assisted-installer": settings.installer_image,
+        "assisted-installer-controller": settings.controller_image,
+    }
+    versions = {name: image for name, image in images.items() if image}
+    return reply({"release_tag": settings.openshift_version, "versions": versions, "hostname_rule": HOSTNAME.pattern})

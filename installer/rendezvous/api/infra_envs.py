@@ -1,0 +1,183 @@
+"""Handlers of infra-envs, their images, and URLs that carry their own right to be fetched."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aiohttp import web
+
+from installer.assisted.errors import BadRequest, Conflict, NotFound
+from installer.rendezvous.api import signing
+from installer.rendezvous.api.app import BASE, ImageMaker, Service
+from installer.rendezvous.api.bodies import body_of
+from installer.rendezvous.api.views import reply
+from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.store.model import InfraEnv, to_rest
+
+Response = web.StreamResponse
+FILES = ("discovery.ign", "ipxe-script", "static-network-config")
+KINDS = {"full.iso": "full-iso", "minimal.iso": "minimal-iso"}
+CLUSTER_FILES = (
+    *("bootstrap.ign", "master.ign", "metadata.json", "worker.ign", "install-config.yaml", "logs", "manifests"),
+)
+CREDENTIALS = ("kubeadmin-password", "kubeconfig", "kubeconfig-noingress")
+
+
+def _infra_env(service: Service, request: web.Request) -> InfraEnv:
+    return service.engine.store.infra_env(request.match_info["infra_env_id"])
+
+
+def _full(service: Service, path: str) -> str:
+    return service.settings.base_url.rstrip("/") + path
+
+
+def image_url(service: Service, infra_env: InfraEnv, name: str = "") -> tuple[str, str]:
+    """(URL, its end) of an infra-env's image or of a file that belongs to it."""
+    name = name or {kind: file for file, kind in KINDS.items()}[infra_env.type]
+    path, end = signing.signed(infra_env.image_key.encode(), f"/images/{infra_env.id}/{name}", {})
+    return _full(service, path), end
+
+
+def shown(service: Service, infra_env: InfraEnv) -> dict[str, Any]:
+    """An infra-env as the API shows it, with the URL of its image where images can be made."""
+    data = to_rest(infra_env)
+    if service.images is not None and infra_env.type in KINDS.values():
+        data["download_url"], data["expires_at"] = image_url(service, infra_env)
+    return data
+
+
+async def register(service: Service, request: web.Request) -> Response:
+    """POST /infra-envs"""
+    return reply(shown(service, infra_envs.register(service.engine, await body_of(request))), 201)
+
+
+async def list_all(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs"""
+    wanted = request.query.get("cluster_id")
+    found = service.engine.store.infra_envs()
+    return reply([shown(service, item) for item in found if wanted is None or item.cluster_id == wanted])
+
+
+async def get(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}"""
+    return reply(shown(service, _infra_env(service, request)))
+
+
+async def update(service: Service, request: web.Request) -> Response:
+    """PATCH /infra-envs/{id}"""
+    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], await body_of(request))
+    return reply(shown(service, changed), 201)
+
+
+async def delete(service: Service, request: web.Request) -> Response:
+    """DELETE /infra-envs/{id}"""
+    infra_envs.delete(service.engine, request.match_info["infra_env_id"])
+    return web.Response(status=204)
+
+
+async def download_url(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}/downloads/image-url"""
+    infra_env = _infra_env(service, request)
+    _maker(service)
+    url, end = image_url(service, infra_env)
+    return reply({"url": url, "expires_at": end})
+
+
+async def new_signing_key(service: Service, request: web.Request) -> Response:
+    """POST /infra-envs/{id}/regenerate-signing-key"""
+    infra_envs.new_image_key(service.engine, request.match_info["infra_env_id"])
+    return web.Response(status=204)
+
+
+def _maker(service: Service) -> ImageMaker:
+    if service.images is None:
+        raise BadRequest("this service makes no images: it runs on a host that was booted from one")
+    return service.images
+
+
+async def _content(service: Service, infra_env: InfraEnv, name: str) -> bytes:
+    if name == "static-network-config":
+        return json.dumps(json.loads(infra_env.static_network_config or "[]")).encode()
+    maker = _maker(service)
+    if name == "discovery.ign":
+        return await service.slowly(maker.ignition, infra_env)
+    urls = {part: image_url(service, infra_env, part)[0] for part in ("vmlinuz", "initrd.img", "rootfs.img")}
+    return await service.slowly(maker.ipxe, infra_env, urls)
+
+
+async def file(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}/downloads/files"""
+    name = request.query.get("file_name", "")
+    if name not in FILES:
+        raise BadRequest(f"file_name {name!r} is not one of {', '.join(FILES)}")
+    content = await _content(service, _infra_env(service, request), name)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+
+
+async def minimal_initrd(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}/downloads/minimal-initrd: static networks, which a minimal image needs before Ignition."""
+    content = await service.slowly(_maker(service).minimal_initrd, _infra_env(service, request))
+    if not content:
+        return web.Response(status=204)
+    headers = {"Content-Disposition": 'attachment; filename="minimal-initrd.img"'}
+    return web.Response(body=content, content_type="application/octet-stream", headers=headers)
+
+
+async def file_url(service: Service, request: web.Request) -> Response:
+    """GET /infra-envs/{id}/downloads/files-presigned"""
+    name = request.query.get("file_name", "")
+    if name not in FILES[:2]:
+        raise NotFound(f"file_name {name!r} is not one of {', '.join(FILES[:2])}")
+    url, end = image_url(service, _infra_env(service, request), name)
+    return reply({"url": url, "expires_at": end})
+
+
+def _cluster_url(service: Service, path: str, query: dict[str, str]) -> Response:
+    signed, end = signing.signed(service.url_key, f"{BASE}/v2{path}", query, signing.FILE_LIFETIME)
+    return reply({"url": _full(service, signed), "expires_at": end})
+
+
+async def cluster_file_url(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/downloads/files-presigned"""
+    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
+    name = request.query.get("file_name", "")
+    if name not in CLUSTER_FILES:
+        raise BadRequest(f"file_name {name!r} is not one of {', '.join(CLUSTER_FILES)}")
+    base = f"/clusters/{cluster.id}"
+    if name == "logs":
+        keys = ("logs_type", "host_id")
+        return _cluster_url(service, f"{base}/logs", {key: request.query[key] for key in keys if key in request.query})
+    if name == "manifests":
+        folder, _, file_name = request.query.get("additional_name", "").partition("/")
+        if not any((m.folder, m.file_name) == (folder, file_name) for m in service.engine.store.manifests(cluster.id)):
+            raise NotFound(f"manifest {folder}/{file_name} does not exist")
+        return _cluster_url(service, f"{base}/manifests/files", {"folder": folder, "file_name": file_name})
+    if name not in service.engine.store.file_names(cluster.id):
+        raise Conflict(f"file {name} does not exist yet")
+    return _cluster_url(service, f"{base}/downloads/files", {"file_name": name})
+
+
+async def credentials_url(service: Service, request: web.Request) -> Response:
+    """GET /clusters/{id}/downloads/credentials-presigned"""
+    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
+    name = request.query.get("file_name", "")
+    if name not in CREDENTIALS:
+        raise BadRequest(f"file_name {name!r} is not one of {', '.join(CREDENTIALS)}")
+    if name not in service.engine.store.file_names(cluster.id):
+        raise Conflict(f"file {name} does not exist yet")
+    return _cluster_url(service, f"/clusters/{cluster.id}/downloads/credentials", {"file_name": name})
+
+
+async def image(service: Service, request: web.Request) -> Response:
+    """GET /images/{id}/{name}: an ISO, a boot file, or a text, by a signed URL."""
+    infra_env, name = _infra_env(service, request), request.match_info["name"]
+    signing.check(infra_env.image_key.encode(), request.method, request.raw_path)
+    service.vouch(request)
+    if name in FILES:
+        return web.Response(body=await _content(service, infra_env, name), content_type="application/octet-stream")
+    path = await service.slowly(_maker(service).file, infra_env, name)
+    kind = "application/x-iso9660-image" if name.endswith(".iso") else "application/octet-stream"
+    headers = {"Content-Disposition": f'attachment; filename="{infra_env.id}-{name}"', "Content-Type": kind}
+    return web.FileResponse(path, chunk_size=1 << 20, headers=headers)

@@ -1,0 +1,91 @@
+"""Serves the application until told to stop: sockets, TLS, signals, the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import ssl
+from asyncio import sslproto
+
+from aiohttp import web, web_fileresponse
+from aiohttp.http_exceptions import HttpProcessingError
+
+from installer.assisted.errors import ConfigurationError
+from installer.rendezvous.api.app import Service, build
+from installer.rendezvous.eventloop import heap
+from installer.rendezvous.eventloop.gate import Gate, Limits, by_files
+from installer.rendezvous.eventloop.lag import Selector
+
+TLS_BUFFER = 32 * 1024
+# A request under way may take so long (s) to end when the service stops.
+LAST_WORDS = 60.0
+log = logging.getLogger("assisted-service")
+
+
+def _no_noise(record: logging.LogRecord) -> bool:
+    """Nobody fills the log by sending what is no HTTP."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+def prepare() -> None:
+    """Set up the libraries for many connections that nobody knows."""
+    # Each TLS connection has a read buffer of this size. CPython's 256 KiB would be most of what a host costs; a record
+    # of TLS has at most 16 KiB.
+    sslproto.SSLProtocol.max_size = TLS_BUFFER
+    # sendfile() takes a connection away from its protocol, which then does not see that nobody reads. With TLS it saves
+    # nothing.
+    setattr(web_fileresponse, "NOSENDFILE", True)  # noqa: B010 (a constant to the type checker)
+    quiet = logging.getLogger("aiohttp.server")
+    if _no_noise not in quiet.filters:
+        quiet.addFilter(_no_noise)
+
+
+async def opened(
+    service: Service, host: str, port: int, context: ssl.SSLContext | None, limits: Limits | None = None
+) -> web.AppRunner:
+    """The service, open to all; its gate is ``service.gate``. Raises OSError when it cannot listen."""
+    prepare()
+    # No request's body is taken apart before somebody asks for it: a small one may be large inside.
+    limits = limits or by_files()
+    runner = web.AppRunner(
+        build(service),
+        access_log=None,
+        shutdown_timeout=LAST_WORDS,
+        keepalive_timeout=limits.idle,
+        lingering_time=limits.farewell,
+        auto_decompress=False,
+    )
+    await runner.setup()
+    assert runner.server is not None
+    gate = service.gate = Gate(runner.server, context, limits)
+    try:
+        gate.listen(host, port)
+    except OSError:
+        await runner.cleanup()
+        raise
+    return runner
+
+
+async def _serve(service: Service, context: ssl.SSLContext | None) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    config = service.settings
+    try:
+        runner = await opened(service, config.listen_host, config.port, context)
+    except OSError as error:
+        raise ConfigurationError("LISTEN_HOST, LISTEN_PORT", f"cannot be listened on: {error}") from None
+    tidying = asyncio.create_task(heap.tidy())
+    log.info("listening on port %d%s", config.port, " (TLS)" if context else "")
+    await stop.wait()
+    tidying.cancel()
+    assert service.gate is not None
+    await service.gate.close()
+    await runner.cleanup()
+
+
+def run(service: Service, context: ssl.SSLContext | None) -> None:
+    """Serve until SIGTERM or SIGINT. Raises ConfigurationError."""
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector(service.lag))) as runner:
+        runner.run(_serve(service, context))

@@ -1,0 +1,91 @@
+"""What the API shows of clusters, hosts and events, as JSON that is made once for each state of an object."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from installer.assisted.enums import HostStatus
+from installer.rendezvous.api.bodies import Encoded, encoded, listed
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.reconcile.facts import role_of
+from installer.rendezvous.store.model import Cluster, Host, to_rest
+
+# Part of every ETag: versions start anew with the process.
+BOOT = secrets.token_hex(4)
+REMEMBERED = 4096
+
+
+def encode(value: Any) -> bytes:
+    """JSON; text between objects that are encoded already (msgspec.Raw) included."""
+    return msgspec.json.encode(value)
+
+
+def reply(value: Any, status: int = 200) -> web.Response:
+    """A JSON answer."""
+    return web.Response(body=encode(value), status=status, content_type="application/json")
+
+
+class Views:
+    """Encoded hosts, by (infra-env, id): made again when the host is another object than the last time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._hosts: dict[tuple[str, str], tuple[Host, Cluster | None, msgspec.Raw]] = {}
+
+    def host_map(self, host: Host) -> dict[str, Any]:
+        """A host with its stages."""
+        data = to_rest(host)
+        if host.cluster_id:
+            data["progress_stages"] = list(self._engine.stages(host, self._engine.store.cluster(host.cluster_id)))
+        return data
+
+    def host(self, host: Host) -> msgspec.Raw:
+        """The same, encoded."""
+        key = (host.infra_env_id, host.id)
+        cluster = self._engine.store.cluster(host.cluster_id) if host.cluster_id else None
+        known = self._hosts.get(key)
+        if known is not None and known[0] is host and known[1] is cluster:
+            return known[2]
+        if len(self._hosts) >= REMEMBERED:
+            self._hosts.clear()
+        raw = msgspec.Raw(encode(self.host_map(host)))
+        self._hosts[key] = (host, cluster, raw)
+        return raw
+
+    def cluster(self, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
+        """A cluster with counts and, if asked for, its hosts. Those of a big one take long: see ``parts``."""
+        data = to_rest(cluster)
+        hosts = self._engine.store.hosts(cluster_id=cluster.id)
+        data["total_host_count"] = len(hosts)
+        data["enabled_host_count"] = sum(1 for host in hosts if host.status is not HostStatus.DISABLED)
+        data["ready_host_count"] = sum(1 for host in hosts if host.status is HostStatus.KNOWN)
+        data["schedulable_masters_forced_true"] = sum(1 for host in hosts if role_of(host) == "worker") < 2
+        data["hosts"] = [self.host(host) for host in hosts] if with_hosts else []
+        return data
+
+    async def parts(self, cluster: Cluster, with_hosts: bool = True) -> list[Encoded]:
+        """The same as JSON in parts, others having their turn while it is made."""
+        hosts = self._engine.store.hosts(cluster_id=cluster.id) if with_hosts else []
+        data = self.cluster(cluster, False)
+        del data["hosts"]
+        return [encode(data)[:-1], b',"hosts":', *listed(await encoded(hosts, self.host)), b"}"]
+
+    def etag(self, cluster_id: str | None) -> str:
+        """Names the state of a cluster and all that belongs to it; a host's bare calling in is no new state."""
+        return f'W/"{BOOT}-{self._engine.store.version(cluster_id)}"' if cluster_id else ""
+
+
+def unchanged(request: web.Request, etag: str) -> web.Response | None:
+    """304 when the caller has this state already."""
+    if etag and request.headers.get("If-None-Match") == etag:
+        return web.Response(status=304, headers={"ETag": etag})
+    return None
+
+
+def tags(etag: str) -> dict[str, str]:
+    """The headers that name an answer's state."""
+    return {"ETag": etag} if etag else {}

@@ -1,0 +1,1 @@
+"""agent-installer-client: registers what the live host brought with it."""

@@ -1,0 +1,244 @@
+"""``agent-installer-client``: registerCluster, registerInfraEnv, configure; all can be repeated (installer.md §5.1)."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from installer import logs
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
+from installer.assisted.restclient import RestClient
+from installer.rendezvous import settings
+from installer.rendezvous.client import manifests as cm
+from installer.rendezvous.validations import hints as hint_rules
+
+log = logging.getLogger("agent-installer-client")
+FAILURES = Path("/var/run/agent-installer/host-config-failures")
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
+
+
+class Client:
+    """The three jobs against one service; ``root`` is /etc/assisted."""
+
+    def __init__(
+        self,
+        rest: RestClient,
+        root: Path,
+        failures: Path,
+        env: Mapping[str, str],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.rest = rest
+        self.root = root
+        self.failures = failures
+        self.env = env
+        self.sleep = sleep
+        self._fenced: set[tuple[str, str]] = set()  # the API never shows such credentials
+        # Hosts whose disk was chosen by the hints: it is not chosen a second time.
+        self._chosen: set[str] = set()
+        config = settings.load({key: env[key] for key in ("RELEASE_IMAGES", "OPENSHIFT_VERSION") if key in env})
+        self.release = env.get("OPENSHIFT_INSTALL_RELEASE_IMAGE") or env.get("RELEASE_IMAGE") or config.release_image
+        self.version = config.openshift_version
+
+    def register_cluster(self) -> str:
+        """Register the cluster unless one exists, then bring overrides and extra manifests in line. Its id."""
+        manifests = cm.load(self.root / "manifests")
+        known = self.rest.call("GET", "/clusters") or []
+        if len(known) > 1:
+            raise ClientError("registerCluster", None, f"the service has {len(known)} clusters, expected at most one")
+        if known:
+            cluster = known[0]
+            log.info("cluster %s is registered already", cluster["id"])
+        else:
+            body = cm.cluster_params(manifests, self.release, self.version)
+            cluster = self.rest.call("POST", "/clusters", body)
+            log.info("registered cluster %s", cluster["id"])
+        self._apply_overrides(cluster, cm.overrides(manifests))
+        self._apply_extra(str(cluster["id"]))
+        return str(cluster["id"])
+
+    def _apply_overrides(self, cluster: Mapping[str, Any], wanted: str) -> None:
+        if not wanted:
+            return
+        current = str(cluster.get("install_config_overrides") or "{}")
+        try:
+            if json.loads(current) == json.loads(wanted):
+                return
+        except ValueError as error:
+            raise ManifestError(cm.OVERRIDES, f"is not JSON: {error}") from None
+        self.rest.call("PATCH", f"/clusters/{cluster['id']}/install-config", wanted)
+        log.info("applied install-config overrides")
+
+    def _apply_extra(self, cluster_id: str) -> None:
+        path = f"/clusters/{cluster_id}/manifests"
+        known = {(item["folder"], item["file_name"]) for item in self.rest.call("GET", path) or []}
+        for name, content in cm.extra_manifests(self.root / "extra-manifests"):
+            if ("openshift", name) in known:
+                there = self.rest.download(path + "/files", {"folder": "openshift", "file_name": name})
+                if there != content:
+                    raise ManifestError(name, "is registered already with another content")
+                continue
+            body = {"folder": "openshift", "file_name": name, "content": base64.b64encode(content).decode()}
+            self.rest.call("POST", path, body)
+            log.info("added manifest %s", name)
+
+    def register_infra_env(self) -> str:
+        """Register the infra-env unless one exists. Its id."""
+        manifests = cm.load(self.root / "manifests")
+        known = self.rest.call("GET", "/infra-envs") or []
+        if len(known) > 1:
+            raise ClientError(
+                "registerInfraEnv", None, f"the service has {len(known)} infra-envs, expected at most one"
+            )
+        if known:
+            log.info("infra-env %s is registered already", known[0]["id"])
+            return str(known[0]["id"])
+        clusters = self.rest.call("GET", "/clusters") or []
+        if len(clusters) != 1:
+            raise ClientError("registerInfraEnv", None, f"the service has {len(clusters)} clusters, expected one")
+        kind = self.env.get("IMAGE_TYPE_ISO") or "full-iso"
+        body = cm.infra_env_params(manifests, str(clusters[0]["id"]), kind, self.version)
+        infra_env = self.rest.call("POST", "/infra-envs", body)
+        log.info("registered infra-env %s", infra_env["id"])
+        return str(infra_env["id"])
+
+    def configure(self) -> None:
+        """Apply roles and disk hints to the hosts as they appear, until every expected host has its own."""
+        configs = cm.host_configs(self.root / "hostconfig")
+        pause = FIRST_PAUSE
+        while True:
+            failures = self._configure_once(configs) if configs else {}
+            self._write_failures(failures)
+            if not failures:
+                log.info("all %d host configs are applied", len(configs))
+                return
+            log.info("hosts that are not configured: %s", "; ".join(f"{k}: {v}" for k, v in failures.items()))
+            self.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _configure_once(self, configs: list[cm.HostConfig]) -> dict[str, str]:
+        infra_envs = self.rest.call("GET", "/infra-envs") or []
+        if len(infra_envs) != 1:
+            raise ClientError("configure", None, f"the service has {len(infra_envs)} infra-envs, expected one")
+        base = f"/infra-envs/{infra_envs[0]['id']}/hosts"
+        hosts = self.rest.call("GET", base) or []
+        failures: dict[str, str] = {}
+        for config in configs:
+            found = next((host for host in hosts if _is_meant(host, config)), None)
+            if found is None:
+                which = f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
+                failures[config.name] = f"host with {which} has not registered yet"
+                continue
+            try:
+                changes = _changes(found, config, str(found["id"]) in self._chosen)
+            except DiskMissing as missing:
+                failures[config.name] = str(missing)
+                continue
+            fenced = (config.name, str(found["id"]))
+            if config.fencing and fenced not in self._fenced:
+                changes["fencing_credentials"] = dict(config.fencing)
+            if not changes:
+                continue
+            try:
+                self.rest.call("PATCH", f"{base}/{found['id']}", changes)
+            except ClientError as error:
+                failures[config.name] = _explain(error, changes, config)
+            else:
+                self._fenced.add(fenced)
+                if "disks_selected_config" in changes:
+                    self._chosen.add(str(found["id"]))
+        return failures
+
+    def _write_failures(self, failures: Mapping[str, str]) -> None:
+        self.failures.parent.mkdir(parents=True, exist_ok=True)
+        if not failures:
+            self.failures.unlink(missing_ok=True)
+            return
+        temporary = self.failures.with_suffix(".new")
+        temporary.write_text("".join(f"{name}: {text}\n" for name, text in sorted(failures.items())))
+        temporary.replace(self.failures)
+
+
+def _inventory(host: Mapping[str, Any]) -> dict[str, Any]:
+    value = json.loads(host.get("inventory") or "{}")
+    return value if isinstance(value, dict) else {}
+
+
+def _macs(host: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(str(nic.get("mac_address", "")).lower() for nic in _inventory(host).get("interfaces") or [])
+
+
+def _is_meant(host: Mapping[str, Any], config: cm.HostConfig) -> bool:
+    if config.hostname:
+        return config.hostname in (host.get("requested_hostname"), _inventory(host).get("hostname"))
+    return bool(config.macs & _macs(host))
+
+
+def _changes(host: Mapping[str, Any], config: cm.HostConfig, chosen: bool) -> dict[str, Any]:
+    """What a PATCH has to change; empty for a host that is as it should be. ``chosen``: the hints have had their say.
+
+    Raises DiskMissing when the disk that was chosen for the host is not there: no other takes its place.
+    """
+    changes: dict[str, Any] = {}
+    if config.role and host.get("role") != config.role:
+        changes["host_role"] = config.role
+    if config.hints:
+        disks = _inventory(host).get("disks") or []
+        name = host.get("installation_disk_id")
+        current = next((disk for disk in disks if name and name in _names(disk)), None)
+        # The service itself chooses among what is there only.
+        if name and disks and current is None:
+            raise DiskMissing(str(name), hint_rules.describe(config.hints))
+        if not chosen and (current is None or not hint_rules.matches(current, config.hints)):
+            changes["disks_selected_config"] = [{"id": hint_rules.choose(disks, config.hints), "role": "install"}]
+    return changes
+
+
+def _names(disk: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(disk.get(key) for key in ("id", "path", "by_id", "by_path"))
+
+
+def _explain(error: ClientError, changes: Mapping[str, Any], config: cm.HostConfig) -> str:
+    chosen = changes.get("disks_selected_config")
+    if chosen and chosen[0]["id"] == hint_rules.NOT_FOUND:
+        return f"no eligible disk matches the root device hints ({hint_rules.describe(config.hints)}): {error.detail}"
+    return error.detail
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 1 with one line on any failure: the unit starts it again."""
+    parser = argparse.ArgumentParser(prog="agent-installer-client")
+    parser.add_argument("job", choices=("registerCluster", "registerInfraEnv", "configure"))
+    args = parser.parse_args(argv)
+    logs.to_journal("%(levelname)s %(message)s")
+    env = os.environ
+    try:
+        if not env.get("SERVICE_BASE_URL"):
+            raise ConfigurationError("SERVICE_BASE_URL", "must be set")
+        ca_file = Path(env["SERVICE_CA_CERT_PATH"]) if env.get("SERVICE_CA_CERT_PATH") else None
+        rest = RestClient(env["SERVICE_BASE_URL"], env.get("USER_AUTH_TOKEN", ""), Scheme.USER, ca_file)
+        root = Path(env.get("ASSISTED_DIR", "/etc/assisted"))
+        client = Client(rest, root, Path(env.get("HOST_CONFIG_FAILURES", str(FAILURES))), env)
+        jobs: dict[str, Callable[[], object]] = {
+            "registerCluster": client.register_cluster,
+            "registerInfraEnv": client.register_infra_env,
+            "configure": client.configure,
+        }
+        jobs[args.job]()
+    except (RendezvousError, OSError, KeyError) as error:
+        print(f"agent-installer-client {args.job}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Discovery images and the release that they are made of."""

@@ -1,0 +1,1 @@
+"""The page for a browser and the stream that feeds it."""

@@ -1,0 +1,199 @@
+"""The page to watch an installation on, and the stream of server-sent events that feeds it.
+
+Nothing is read, made or kept before somebody looks: the routes hand over to this module when they are first asked.
+A viewer gets everything once and then what has changed, at most once a second; viewers share what is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+from functools import lru_cache
+from importlib import resources
+
+import msgspec
+from aiohttp import web
+
+from installer.assisted.errors import TooMany
+from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.bodies import joined
+from installer.rendezvous.api.views import BOOT, encode
+from installer.rendezvous.page import view as pageview
+from installer.rendezvous.store.model import Cluster, Host
+
+# Each viewer costs a comparison a second and what has changed; nobody looks at one installation from more places.
+MOST_VIEWERS = 8
+PAUSE = 1.0
+# Proxies and browsers give up on a connection that says nothing.
+HEARTBEAT = 15.0
+# A viewer that takes nothing for this long is gone.
+STALLED = 30.0
+# Hosts or clusters that are shown anew between two requests.
+AT_A_TIME = 8
+FIRST_EVENTS = 200
+MOST_EVENTS = 500
+NEWEST = "WHERE seq > (SELECT COALESCE(MAX(seq), 0) - ? FROM events) ORDER BY seq"
+PRIVATE = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Accel-Buffering": "no",
+}
+
+
+@lru_cache(1)
+def document() -> tuple[bytes, str, str]:
+    """(page, Content-Security-Policy, ETag). The policy names the page's one script and one style by hash."""
+    text = (resources.files("installer.rendezvous") / "data/page.html").read_text(encoding="utf-8")
+
+    def hashed(tag: str) -> str:
+        inside = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digests = [base64.b64encode(hashlib.sha256(part.encode()).digest()).decode() for part in inside]
+        return " ".join(f"'sha256-{digest}'" for digest in digests)
+
+    policy = (
+        f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+    )
+    body = text.encode()
+    return body, policy, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+
+
+async def show(service: Service, request: web.Request) -> web.StreamResponse:
+    """GET /: the page itself, which holds no data."""
+    body, policy, etag = document()
+    headers = {**PRIVATE, "Cache-Control": "no-cache", "Content-Security-Policy": policy, "ETag": etag}
+    if request.headers.get("If-None-Match") == etag:
+        return web.Response(status=304, headers=headers)
+    return web.Response(body=body, content_type="text/html", charset="utf-8", headers=headers)
+
+
+class Picture:
+    """What all viewers see, as encoded messages by name; made again only when the store has changed."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._lock = asyncio.Lock()
+        self._key: object = None
+        self._made: dict[str, bytes] = {}
+        self._hosts: dict[str, tuple[tuple[object, ...], bytes]] = {}
+
+    async def look(self) -> dict[str, bytes]:
+        """Messages by name; one that has not changed is the same object as the last time."""
+        # Viewers share what is made, and requests have their turn while it is.
+        async with self._lock:
+            store = self._service.engine.store
+            clusters = store.clusters()
+            # Hosts of no cluster have no version; they are compared one by one.
+            key = (
+                [(cluster.id, store.version(cluster.id)) for cluster in clusters],
+                [id(h) for h in store.unbound_hosts()],
+            )
+            if key != self._key:
+                self._made = await self._make(clusters, store.hosts())
+                self._key = key
+            return self._made
+
+    async def _make(self, clusters: list[Cluster], hosts: list[Host]) -> dict[str, bytes]:
+        by_id = {cluster.id: cluster for cluster in clusters}
+        made = {f"cluster/{name}": b"" for name in by_id}
+        for number, host in enumerate(hosts):
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            made[f"host/{host.infra_env_id}/{host.id}"] = self._host(host, by_id.get(host.cluster_id or ""))
+        for number, item in enumerate(clusters):
+            if number % AT_A_TIME == 0:
+                await asyncio.sleep(0)
+            name = f"cluster/{item.id}"
+            message = _message("cluster", pageview.cluster_view(self._service.engine, item))
+            before = self._made.get(name)
+            made[name] = before if before == message else message
+        self._hosts = {name: known for name, known in self._hosts.items() if name in made}
+        return made
+
+    def _host(self, host: Host, cluster: Cluster | None) -> bytes:
+        name, traits = f"host/{host.infra_env_id}/{host.id}", pageview.traits(host, cluster)
+        known = self._hosts.get(name)
+        if known is None or known[0] != traits:
+            known = (traits, _message("host", pageview.host_view(self._service.engine, host, cluster)))
+            self._hosts[name] = known
+        return known[1]
+
+
+class Viewers:
+    """Those who look; ``closing`` ends their streams."""
+
+    def __init__(self, service: Service) -> None:
+        self.picture = Picture(service)
+        self.closing = asyncio.Event()
+        self.count = 0
+
+
+def _message(kind: str, value: object) -> bytes:
+    return b"event: " + kind.encode() + b"\ndata: " + encode(value) + b"\n\n"
+
+
+async def stream(service: Service, request: web.Request) -> web.StreamResponse:
+    """GET /page/stream: everything, then what changes, until the viewer or the service goes. Raises TooMany."""
+    if service.viewers is None:
+        service.viewers = Viewers(service)
+    viewers = service.viewers
+    if viewers.count >= MOST_VIEWERS:
+        raise TooMany(f"{MOST_VIEWERS} viewers are looking already")
+    viewers.count += 1
+    answer = web.StreamResponse(headers={**PRIVATE, "Content-Type": "text/event-stream; charset=utf-8"})
+    try:
+        await answer.prepare(request)
+        await _feed(service, viewers, answer)
+    except (ConnectionError, TimeoutError):
+        pass
+    finally:
+        viewers.count -= 1
+    return answer
+
+
+async def _feed(service: Service, viewers: Viewers, answer: web.StreamResponse) -> None:
+    """Write to one viewer until the service closes. Raises ConnectionError, TimeoutError."""
+    seen: dict[str, bytes] = {}
+    about = {
+        "boot": BOOT,
+        "open": service.settings.page_access == "open",
+        "version": service.settings.openshift_version,
+    }
+    parts = [_message("hello", about), *_changes(await viewers.picture.look(), seen)]
+    rows = service.engine.store.select_events(NEWEST, [FIRST_EVENTS])
+    parts += [_event(*row) for row in rows]
+    parts.append(_message("ready", {}))
+    last = rows[-1][0] if rows else 0
+    quiet = 0.0
+    while True:
+        if parts or quiet >= HEARTBEAT:
+            for piece in joined(parts) or [b": still here\n\n"]:
+                await asyncio.wait_for(answer.write(piece), STALLED)
+                await asyncio.sleep(0)
+            quiet = 0.0
+        try:
+            await asyncio.wait_for(viewers.closing.wait(), PAUSE)
+        except TimeoutError:
+            quiet += PAUSE
+        else:
+            return
+        rows = service.engine.store.select_events("WHERE seq > ? ORDER BY seq LIMIT ?", [last, MOST_EVENTS])
+        last = rows[-1][0] if rows else last
+        parts = [*_changes(await viewers.picture.look(), seen), *(_event(*row) for row in rows)]
+
+
+def _changes(made: dict[str, bytes], seen: dict[str, bytes]) -> list[bytes]:
+    """Messages that a viewer has not seen, which are then noted as seen."""
+    parts = [message for name, message in made.items() if seen.get(name) is not message]
+    for name in seen.keys() - made.keys():
+        del seen[name]
+        parts.append(_message("gone", {"id": name.rpartition("/")[2]}))
+    seen.update(made)
+    return parts
+
+
+def _event(number: int, doc: bytes) -> bytes:
+    return _message("event", pageview.event_view(number, msgspec.json.decode(doc)))

@@ -1,0 +1,1 @@
+"""From a cluster to its ignition, by the payload's own installer."""

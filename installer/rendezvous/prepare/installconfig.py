@@ -1,0 +1,156 @@
+"""install-config.yaml as the payload's installer wants it, written from the cluster (installer.md §1.1, §5.1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from installer.assisted.enums import Role
+from installer.assisted.errors import PrepareError
+from installer.rendezvous.registries import digest_sources
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, JsonMap
+from installer.rendezvous.validations.hostview import load_json
+
+
+def trust_bundle(infra_env: InfraEnv | None, settings: Settings, mirrored: bool) -> str:
+    """CAs for additionalTrustBundle: the infra-env's, else with mirrors the one that came on the image."""
+    if infra_env is not None and infra_env.additional_trust_bundle.strip():
+        return infra_env.additional_trust_bundle
+    if mirrored and settings.mirror_ca_file.is_file():
+        return settings.mirror_ca_file.read_text()
+    return ""
+
+
+def merge(base: Any, patch: Any) -> Any:
+    """RFC 7386: objects are merged, null removes, everything else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(base) if isinstance(base, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+def _platform(cluster: Cluster, hosts: Sequence[Host]) -> JsonMap:
+    kind = str(cluster.platform.get("type", "none"))
+    api = [str(item["ip"]) for item in cluster.api_vips]
+    ingress = [str(item["ip"]) for item in cluster.ingress_vips]
+    if kind == "baremetal" and not cluster.is_sno:
+        entries = [
+            {
+                "name": host.requested_hostname,
+                "role": "worker" if Role.WORKER in (host.role, host.suggested_role) else "master",
+                "bootMACAddress": _boot_mac(host),
+                "bootMode": "UEFI",
+            }
+            for host in hosts
+        ]
+        vips: JsonMap = {"apiVIPs": api, "ingressVIPs": ingress, "provisioningNetwork": "Disabled", "hosts": entries}
+        if cluster.load_balancer:
+            vips["loadBalancer"] = cluster.load_balancer
+        return {"baremetal": vips}
+    if kind == "vsphere":
+        return {"vsphere": {key: value for key, value in (("apiVIPs", api), ("ingressVIPs", ingress)) if value}}
+    if kind == "nutanix":
+        return {"nutanix": {"apiVIPs": api, "ingressVIPs": ingress}}
+    if kind == "external":
+        external = cluster.platform.get("external") or {}
+        names = {"platform_name": "platformName", "cloud_controller_manager": "cloudControllerManager"}
+        return {"external": {names[key]: value for key, value in external.items() if key in names and value}}
+    return {"none": {}}
+
+
+def _boot_mac(host: Host) -> str:
+    nics = (load_json(host.inventory) or {}).get("interfaces") or []
+    with_address = [nic for nic in nics if nic.get("ipv4_addresses") or nic.get("ipv6_addresses")]
+    return str((with_address or nics or [{}])[0].get("mac_address", ""))
+
+
+def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], settings: Settings) -> JsonMap:
+    """The whole document. Raises PrepareError when the overrides are not an object."""
+    roles = [host.suggested_role if host.role is Role.AUTO else host.role for host in hosts]
+    sources = digest_sources(settings.registries_conf)
+    hyperthreading = {
+        role: "Enabled" if cluster.hyperthreading == "all" or f"{role}s" in cluster.hyperthreading else "Disabled"
+        for role in ("master", "worker", "arbiter")
+    }
+    machines = [{"cidr": str(item["cidr"])} for item in cluster.machine_networks]
+    clusters = [
+        {"cidr": str(item["cidr"]), "hostPrefix": int(item["host_prefix"])} for item in cluster.cluster_networks
+    ]
+    networking: JsonMap = {
+        "networkType": cluster.network_type,
+        "clusterNetwork": clusters,
+        "serviceNetwork": [str(item["cidr"]) for item in cluster.service_networks],
+    }
+    if machines:
+        networking["machineNetwork"] = machines
+    document: JsonMap = {
+        "apiVersion": "v1",
+        "baseDomain": cluster.base_dns_domain,
+        "metadata": {"name": cluster.name},
+        "networking": networking,
+        "controlPlane": {
+            "name": "master",
+            "replicas": cluster.control_plane_count,
+            "hyperthreading": hyperthreading["master"],
+            "architecture": _architecture(cluster),
+        },
+        "compute": [
+            {
+                "name": "worker",
+                "replicas": roles.count(Role.WORKER),
+                "hyperthreading": hyperthreading["worker"],
+                "architecture": _architecture(cluster),
+            }
+        ],
+        "platform": _platform(cluster, hosts),
+        "pullSecret": cluster.pull_secret,
+        "sshKey": cluster.ssh_public_key,
+    }
+    fencing = _fencing(cluster, hosts, roles)
+    if fencing:
+        document["controlPlane"]["fencing"] = {"credentials": fencing}
+    if Role.ARBITER in roles:
+        document["arbiter"] = {"name": "arbiter", "replicas": roles.count(Role.ARBITER)}
+    if cluster.is_sno:
+        bootstrap = next((host for host in hosts if host.bootstrap), hosts[0])
+        document["bootstrapInPlace"] = {"installationDisk": bootstrap.installation_disk_path}
+    if sources:
+        document["imageDigestSources"] = sources
+    bundle = trust_bundle(infra_env, settings, bool(sources))
+    if bundle:
+        document["additionalTrustBundle"] = bundle
+        document["additionalTrustBundlePolicy"] = "Always"
+    proxy = {"httpProxy": cluster.http_proxy, "httpsProxy": cluster.https_proxy, "noProxy": cluster.no_proxy}
+    if cluster.http_proxy or cluster.https_proxy:
+        document["proxy"] = {key: value for key, value in proxy.items() if value}
+    overrides = load_json(cluster.install_config_overrides) if cluster.install_config_overrides else {}
+    if not isinstance(overrides, dict):
+        raise PrepareError("install-config overrides", "must be a JSON object")
+    result: JsonMap = merge(document, overrides)
+    return result
+
+
+def _fencing(cluster: Cluster, hosts: Sequence[Host], roles: Sequence[Role]) -> list[JsonMap]:
+    """The credentials with which two masters fence each other; none for any other topology."""
+    masters = [host for host, role in zip(hosts, roles, strict=True) if role is Role.MASTER]
+    given = [(host, json.loads(host.fencing_credentials)) for host in masters if host.fencing_credentials]
+    if cluster.control_plane_count != 2 or Role.ARBITER in roles or not len(masters) == len(given) == 2:
+        return []
+    names = {"address": "address", "username": "username", "password": "password"}
+    names |= {"certificate_verification": "certificateVerification", "mac_address": "macAddress"}
+    entries = []
+    for host, found in given:
+        who = {} if found.get("mac_address") else {"hostName": host.requested_hostname}
+        entries.append(who | {names[key]: value for key, value in found.items() if key in names and value})
+    return entries
+
+
+def _architecture(cluster: Cluster) -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(cluster.cpu_architecture, cluster.cpu_architecture)

@@ -1,0 +1,264 @@
+"""From a cluster to its ignition: extract the payload's installer and run it (design.md, decision 1).
+
+Runs in a thread, touches no state of the service: it gets a Job and gives files back.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from installer.assisted.enums import Role
+from installer.assisted.errors import BadRequest, PrepareError
+from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig
+from installer.rendezvous.registries import digest_sources
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
+
+BINARY = "usr/bin/openshift-install"
+COMMAND_TIMEOUT = 540.0
+# How soon a command is ended when its attempt is over (s).
+STOP_SECONDS = 0.2
+SIGNERS = (
+    "admin-kubeconfig-signer",
+    "kube-apiserver-lb-signer",
+    "kube-apiserver-localhost-signer",
+    "kube-apiserver-service-network-signer",
+)
+TLS_FILES = (*(f"{name}.{end}" for name in SIGNERS for end in ("crt", "key")), "kubeadmin-password.hash")
+SNO_IGNITION = "bootstrap-in-place-for-live-iso.ign"
+OUTPUTS: Mapping[str, str] = {
+    "master.ign": "master.ign",
+    "worker.ign": "worker.ign",
+    "arbiter.ign": "arbiter.ign",
+    "metadata.json": "metadata.json",
+    "auth/kubeconfig": "kubeconfig",
+    "auth/kubeadmin-password": "kubeadmin-password",
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that one preparation needs, taken at its start."""
+
+    cluster: Cluster
+    infra_env: InfraEnv | None
+    hosts: Sequence[Host]
+    manifests: Sequence[Manifest]
+    settings: Settings
+    # Set when nobody waits for the result any more: the program is ended then.
+    stop: threading.Event = field(default_factory=threading.Event)
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def work(self) -> Path:
+        """A folder of this job's own: the program of another, even of a service that was killed, may still run."""
+        return _attempts(self.settings) / self.cluster.id / self.name
+
+    @property
+    def release(self) -> str:
+        """Pull spec of the release image."""
+        return self.cluster.ocp_release_image or self.settings.release_image
+
+
+def _attempts(settings: Settings) -> Path:
+    return settings.work_dir / "install" / "attempts"
+
+
+def _programs(settings: Settings) -> Path:
+    return settings.work_dir / "install" / "programs"
+
+
+def sweep(settings: Settings) -> None:
+    """Remove what an earlier process left behind when it was killed: half a program, keys, the pull secret."""
+    programs = _programs(settings)
+    for other in (settings.work_dir / "install").glob("*"):
+        if other.is_dir() and other != programs:
+            shutil.rmtree(other, ignore_errors=True)
+        elif other.is_file():
+            other.unlink(missing_ok=True)
+    binaries.sweep(programs)
+
+
+@contextmanager
+def installer_of(job: Job) -> Iterator[Path]:
+    """The payload's installer as an executable file, for as long as the block runs. Raises PrepareError."""
+    if job.settings.installer_binary is not None:
+        yield job.settings.installer_binary
+        return
+    if not job.release:
+        raise PrepareError("release image", "neither the cluster nor RELEASE_IMAGES names one")
+    from installer.errors import InstallerError
+    from installer.release.access import RegistryAccess
+    from installer.release.payload import Release
+
+    sources = digest_sources(job.settings.registries_conf)
+    conf = job.settings.registries_conf if job.settings.registries_conf.is_file() else None
+    bundle = installconfig.trust_bundle(job.infra_env, job.settings, bool(sources))
+    with ExitStack() as stack:
+        try:
+            access = RegistryAccess(pull_secret=job.cluster.pull_secret, registries_conf_file=conf, trust_bundle=bundle)
+            with access:
+                release = Release(job.release, access)
+                image = release.image_for("installer")
+                binary = stack.enter_context(
+                    binaries.installer(
+                        _programs(job.settings), image, lambda dest: release.extract(image, BINARY, dest)
+                    )
+                )
+        except (InstallerError, OSError) as error:
+            raise PrepareError(f"extract {BINARY} from {job.release}", str(error)) from error
+        yield binary
+
+
+def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
+    for left in (4, 3, 2, 1, 0):
+        try:
+            return subprocess.Popen(
+                command,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+        except OSError as error:
+            # Another thread's child holds the file, which was just written, until it has become its own program.
+            if error.errno != errno.ETXTBSY or not left:
+                raise
+            time.sleep(STOP_SECONDS)
+    raise AssertionError
+
+
+def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) -> None:
+    what = f"openshift-install {' '.join(args)}"
+    try:
+        process = _started([str(binary), *args, "--dir", str(job.work)], env)
+    except OSError as error:
+        raise PrepareError(what, str(error)) from error
+    end = time.monotonic() + COMMAND_TIMEOUT
+    with process:
+        while True:
+            try:
+                output, errors = process.communicate(timeout=STOP_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                over = job.stop.is_set()
+                if not over and time.monotonic() < end:
+                    continue
+                # Its own children hold the pipes too.
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+                why = "was stopped: its attempt is over" if over else f"did not end within {COMMAND_TIMEOUT:.0f} s"
+                raise PrepareError(what, why) from None
+    if process.returncode:
+        last = (errors.strip() or output.strip()).splitlines()[-5:]
+        raise PrepareError(what, f"exit code {process.returncode}: {' | '.join(last)}")
+
+
+def _private(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _copy_tls(source: Path | None, target: Path) -> None:
+    """The signers made at image time, so that the user's kubeconfig works (installer.md §4.2)."""
+    if source is None or not source.is_dir():
+        return
+    for name in TLS_FILES:
+        if (source / name).is_file():
+            _private(target / name, (source / name).read_bytes())
+
+
+def _role_file(host: Host) -> str:
+    role = host.suggested_role if host.role is Role.AUTO else host.role
+    return "worker" if role is Role.WORKER else role.value if role is Role.ARBITER else "master"
+
+
+def generate(job: Job) -> dict[str, bytes]:
+    """Files by name: bootstrap.ign, master.ign, worker.ign, one ign a host, kubeconfig, metadata, install-config.
+
+    Raises PrepareError, which names the step and what it said.
+    """
+    work = job.work
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True, mode=0o700)
+    try:
+        with installer_of(job) as binary:
+            return _generated(job, binary)
+    finally:
+        # Keys and the pull secret stay in the store only.
+        shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):
+            work.parent.rmdir()
+
+
+def _generated(job: Job, binary: Path) -> dict[str, bytes]:
+    import yaml
+
+    work = job.work
+    document = installconfig.build(job.cluster, job.infra_env, job.hosts, job.settings)
+    text = yaml.safe_dump(document, sort_keys=False).encode()
+    _private(work / "install-config.yaml", text)
+    _copy_tls(job.settings.tls_override_dir, work / "tls")
+    env = {
+        **os.environ,
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": job.release,
+        "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
+    }
+    _run(job, binary, ["create", "manifests"], env)
+    # The user's own come last: of two with one name, theirs counts.
+    for manifest in (*_own_manifests(job.cluster), *job.manifests):
+        _private(work / manifest.folder / Path(manifest.file_name).name, manifest.content)
+    sno = job.cluster.is_sno
+    _run(job, binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], env)
+    return _collect(job, work, text)
+
+
+def _own_manifests(cluster: Cluster) -> list[Manifest]:
+    """What the service adds to the user's manifests. Raises PrepareError."""
+    try:
+        return diskencryption.manifests(cluster)
+    except BadRequest as error:
+        raise PrepareError("disk encryption", error.reason) from None
+
+
+def ntp_sources(job: Job) -> list[str]:
+    """The time sources that the user gave, which an installed host needs as much as a live one."""
+    env = job.infra_env.additional_ntp_sources if job.infra_env else ""
+    given = env or job.cluster.additional_ntp_source
+    return [part.strip() for part in given.split(",") if part.strip()]
+
+
+def _collect(job: Job, work: Path, install_config: bytes) -> dict[str, bytes]:
+    bootstrap = work / (SNO_IGNITION if job.cluster.is_sno else "bootstrap.ign")
+    if not bootstrap.is_file():
+        raise PrepareError("openshift-install", f"made no {bootstrap.name}")
+    files = {"bootstrap.ign": bootstrap.read_bytes(), "install-config.yaml": install_config}
+    hostignition.parse(files["bootstrap.ign"], bootstrap.name)
+    for source, name in OUTPUTS.items():
+        if (work / source).is_file():
+            files[name] = (work / source).read_bytes()
+    if "kubeconfig" in files:
+        files["kubeconfig-noingress"] = files["kubeconfig"]
+    for host in job.hosts:
+        role = _role_file(host)
+        pointer = files.get(f"{role}.ign")
+        if pointer is None:
+            raise PrepareError("openshift-install", f"made no {role}.ign")
+        files[f"{role}-{host.id}.ign"] = hostignition.for_host(pointer, host, f"{role}.ign", ntp_sources(job))
+    return files

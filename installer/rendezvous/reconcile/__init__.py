@@ -1,0 +1,1 @@
+"""Applying tables to the store: when, to whom, in which order."""

@@ -1,0 +1,370 @@
+"""Applies the tables: refreshes hosts and clusters, records what changed. All within the caller's store change."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from installer.assisted import stages as stage_rules
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
+from installer.assisted.errors import StoreError
+from installer.redact import redact
+from installer.rendezvous import events
+from installer.rendezvous.clock import SteadyClock, to_text
+from installer.rendezvous.reconcile import facts
+from installer.rendezvous.reconcile import roles as role_rules
+from installer.rendezvous.reconcile.judging import DAY, Ledger, Peers
+from installer.rendezvous.reconcile.pace import Pace
+from installer.rendezvous.reconcile.timekeeping import Timekeeper
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.states import cluster as cluster_states
+from installer.rendezvous.states import host as host_states
+from installer.rendezvous.states.host import Effect
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Cluster, Host, HostProgress, Preparation
+from installer.rendezvous.validations import cluster as cluster_validations
+from installer.rendezvous.validations import host as host_validations
+from installer.rendezvous.validations.hostview import HostView, Members, inventory_of, load_json
+from installer.rendezvous.validations.requirements import Requirements
+
+# A round lets one status change lead to the next; real chains are at most five long.
+MAX_ROUNDS = 8
+# A service that did nothing for so long beyond its time (s) was stopped with its machine, and heard nobody.
+STALL = 30.0
+log = logging.getLogger("assisted-service")
+replace = msgspec.structs.replace
+# Stands in where a host belongs to no cluster; only validations that ask nothing of it are run (UNBOUND).
+NO_CLUSTER = Cluster(id="", name="", control_plane_count=0, platform={"type": "none"})
+
+
+class Engine:
+    """Owner of all state changes. Methods that write must be called within ``store.change()``."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: Settings,
+        requirements: Mapping[str, Requirements],
+        clock: SteadyClock | None = None,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.requirements = requirements
+        self.clock = clock or SteadyClock()
+        self.timekeeper = Timekeeper(store, self.clock)
+        self.timekeeper.resume()
+        # Nobody could call in before this.
+        self.since = self.clock()
+        self._looked = self.clock.monotonic()
+        self.ledger = Ledger(store, requirements)
+        self.pace = Pace()
+        # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.abreast).
+        self.abreast: dict[tuple[str, str], int] = {}
+        # By cluster: the store's version and until when nothing can change by itself.
+        self._calm: dict[str, tuple[int, datetime]] = {}
+
+    def adopt(self, settings: Settings) -> None:
+        """Go on with other settings; all is judged and asked by them."""
+        self.settings = settings
+        self._calm.clear()
+        self.abreast.clear()
+
+    def keep_time(self) -> None:
+        """To be called every Settings.monitor_seconds, before anything is judged by time."""
+        before, self._looked = self._looked, self.clock.monotonic()
+        asleep = self._looked - before - self.settings.monitor_seconds
+        if asleep > STALL:
+            log.warning("the service stood still for %.0f s: silence of hosts counts from now", asleep)
+            self.since = self.clock()
+        try:
+            jump = self.timekeeper.look()
+        except StoreError as error:
+            # Counted on as before until it can be.
+            log.error("the clock was set, which cannot be noted: %s", error)
+            return
+        if jump:
+            # All that is judged by time has changed with it, and is judged anew.
+            self.since += timedelta(seconds=jump)
+
+    # views
+
+    def view(self, host: Host, peers: Members | None = None) -> HostView:
+        """The host among its peers, as of now; ``peers`` when the caller has them at hand."""
+        cluster = self.store.cluster(host.cluster_id) if host.cluster_id else NO_CLUSTER
+        return HostView(
+            host=host,
+            inventory=inventory_of(host),
+            cluster=cluster,
+            infra_env=self.store.infra_env(host.infra_env_id),
+            peers=peers or (self.ledger.members(cluster.id) if host.cluster_id else Members([host])),
+            requirements=self.requirements,
+            settings=self.settings,
+            at=self.clock(),
+            service_since=self.since,
+        )
+
+    def stages(self, host: Host, cluster: Cluster) -> tuple[Stage, ...]:
+        """The ordered stages of this host's installation."""
+        return stage_rules.stages_of(facts.role_of(host), host.bootstrap, cluster.is_sno)
+
+    # one host
+
+    def apply(self, host: Host, outcome: host_states.Outcome, info: str | None = None) -> Host:
+        """The host in its new status, stored, with the event; effects on its data included."""
+        text = outcome.info if info is None else info
+        text = redact(text) if text is not None else None
+        stamp = to_text(self.clock())
+        if Effect.CLEAR_INVENTORY in outcome.effects:
+            host = replace(host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info="")
+        if outcome.changed:
+            self.store.add_event(
+                events.make(
+                    "host_status_updated",
+                    host=host,
+                    severity=events.host_severity(outcome.status),
+                    source=host.status.value,
+                    target=outcome.status.value,
+                    info=text,
+                )
+            )
+            host = replace(host, status=outcome.status, status_updated_at=stamp, sent_steps={}, sent_args={})
+            if outcome.status is HostStatus.PREPARING:
+                host = replace(host, images_status="")
+        if text is not None and text != host.status_info:
+            host = replace(host, status_info=text)
+        host = replace(host, updated_at=stamp)
+        self.store.put_host(host)
+        return host
+
+    def trigger(self, host: Host, what: host_states.Trigger, **texts: str) -> tuple[Host, host_states.Outcome]:
+        """Apply a trigger other than refresh. Raises Conflict or Forbidden when the table does not allow it."""
+        view = self.view(host)
+        known = facts.host_facts(view, host_validations.evaluate(view))
+        outcome = host_states.decide(what, host.status, with_texts(known, {**known.texts, **texts}))
+        return self.apply(host, outcome), outcome
+
+    def refresh_host(self, host: Host, peers: Peers | None = None) -> Host:
+        """Judge the host anew and follow its table by one row; nothing to do when all it was judged by is the same."""
+        at = self.clock()
+        if peers is not None and self.ledger.stands(host, peers, at):
+            return host
+        view = self.view(host, peers.members if peers else None)
+        verdicts = host_validations.evaluate(view)
+        host = self._judged(host, verdicts)
+        known = facts.host_facts(view, verdicts)
+        if known.stage_timed_out and not host.progress.stage_timed_out and host.status in host_states.RUNNING:
+            host = replace(host, progress=replace(host.progress, stage_timed_out=True))
+            self.store.add_event(
+                events.make("host_stage_timed_out", host=host, stage=known.stage, seconds=known.texts["stage_timeout"])
+            )
+            self.store.put_host(host)
+        outcome = host_states.decide(host_states.Trigger.REFRESH, host.status, known)
+        if outcome.changed or (outcome.info is not None and outcome.info != host.status_info):
+            host = self.apply(host, outcome)
+        if peers is not None and not outcome.changed:
+            limit = facts.host_deadline(host, peers.cluster, self.settings, at, self.since)
+            self.ledger.judged(host, peers, at, limit)
+        return host
+
+    def _judged(self, host: Host, verdicts: facts.Verdicts) -> Host:
+        """The host with new verdicts, stored; what turned over is told as events."""
+        info = _info(verdicts)
+        if info == host.validations_info:
+            return host
+        before = _flat(host.validations_info)
+        for name, (_, result, message) in verdicts.items():
+            kind = _turn(before.get(name), result)
+            if kind:
+                self.store.add_event(
+                    events.make(f"host_validation_{kind}", host=host, validation=name, props={"message": message})
+                )
+        host = replace(host, validations_info=info)
+        self.store.put_host(host)
+        return host
+
+    # roles
+
+    def assign_roles(self, cluster: Cluster) -> None:
+        """Suggest roles for hosts that may still change theirs, and mark the bootstrap host."""
+        if cluster.status not in cluster_states.PRE:
+            return
+        members = [(host, inventory_of(host)) for host in self.store.hosts(cluster_id=cluster.id)]
+        known = [(host, inventory) for host, inventory in members if inventory is not None]
+        for host, inventory in known:
+            if role_rules.is_bootstrap(inventory, self.settings.bootstrap_mac) and not host.bootstrap:
+                # A role that the user chose stays; sufficient-masters-count tells what is wrong with another.
+                role: Role = Role.MASTER if host.role is Role.AUTO else host.role
+                self.store.put_host(replace(host, bootstrap=True, role=role, suggested_role=role))
+                self.store.add_event(events.make("host_bootstrap_set", host=host))
+        known = [(self.store.host(host.infra_env_id, host.id), inventory) for host, inventory in known]
+        suggested = role_rules.suggest(cluster, known, self.requirements)
+        for host, _ in known:
+            role = suggested.get(host.id, host.role)
+            if role is not host.suggested_role:
+                self.store.put_host(replace(host, suggested_role=role))
+                self.store.add_event(events.make("host_role_updated", host=host, role=role.value))
+
+    # the cluster
+
+    def refresh_cluster(self, cluster: Cluster) -> Cluster:
+        """Judge the cluster anew and follow its table by one row."""
+        hosts = self.store.hosts(cluster_id=cluster.id)
+        members = [(host, inventory_of(host)) for host in hosts]
+        view = cluster_validations.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
+        verdicts = cluster_validations.evaluate(view)
+        info = _info(verdicts)
+        fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
+        if fresh != cluster:
+            before = _flat(cluster.validations_info)
+            for name, (_, result, message) in verdicts.items():
+                kind = _turn(before.get(name), result)
+                if kind:
+                    self.store.add_event(
+                        events.make(
+                            f"cluster_validation_{kind}", cluster=cluster, validation=name, props={"message": message}
+                        )
+                    )
+            cluster = fresh
+            self.store.put_cluster(cluster)
+        failing = "; ".join(message for _, result, message in verdicts.values() if result not in GOOD)
+        results = {name: result for name, (_, result, _) in verdicts.items()}
+        return self.trigger_cluster(cluster, cluster_states.Trigger.REFRESH, results, failing)
+
+    def trigger_cluster(
+        self,
+        cluster: Cluster,
+        what: cluster_states.Trigger,
+        results: Mapping[str, Result] | None = None,
+        failing: str = "",
+        reason: str | None = None,
+    ) -> Cluster:
+        """Apply a trigger to the cluster. Raises Conflict when the table does not allow it."""
+        hosts = self.store.hosts(cluster_id=cluster.id)
+        known = facts.cluster_facts(cluster, hosts, results or {}, failing, self.settings, self.clock())
+        if reason is not None:
+            known = with_texts(known, {**known.texts, "reason": reason})
+        outcome = cluster_states.decide(what, cluster.status, known)
+        stamp = to_text(self.clock())
+        if outcome.info is None or (not outcome.changed and outcome.info == cluster.status_info):
+            return cluster
+        if outcome.changed:
+            detail = f" ({outcome.info})" if outcome.status is ClusterStatus.ERROR else ""
+            self.store.add_event(
+                events.make(
+                    "cluster_status_updated",
+                    cluster=cluster,
+                    target=outcome.status.value,
+                    info=detail,
+                    severity=events.cluster_severity(outcome.status),
+                )
+            )
+            if cluster.status is ClusterStatus.PREPARING and outcome.status in cluster_states.PRE:
+                self.store.add_event(events.make("prepare_installation_failed", cluster=cluster, reason=outcome.info))
+            cluster = replace(cluster, status_updated_at=stamp)
+            if outcome.status is ClusterStatus.PREPARING:
+                cluster = replace(
+                    cluster,
+                    last_preparation=Preparation(),
+                    attempt=secrets.token_hex(8),
+                    install_started_at=stamp,
+                )
+        cluster = replace(cluster, status=outcome.status, status_info=outcome.info, updated_at=stamp)
+        self.store.put_cluster(cluster)
+        return cluster
+
+    # together
+
+    def is_calm(self, cluster_id: str) -> bool:
+        """Has nothing been stored, and nothing run out of time, since the cluster was settled the last time?"""
+        calm = self._calm.get(cluster_id)
+        return calm is not None and calm[0] == self.store.version(cluster_id) and self.clock() < calm[1]
+
+    def ground(self, cluster_id: str) -> Cluster:
+        """Bring in line what all hosts are judged by: their roles and the majority groups."""
+        cluster = self.store.cluster(cluster_id)
+        self.assign_roles(cluster)
+        groups = self.ledger.groups(cluster, self.store.hosts(cluster_id=cluster_id))
+        if groups != cluster.connectivity_majority_groups:
+            cluster = replace(cluster, connectivity_majority_groups=groups)
+            self.store.put_cluster(cluster)
+        return cluster
+
+    def settle(self, cluster_id: str) -> Cluster:
+        """Refresh the hosts and the cluster until nothing moves any more; at once when nothing can have moved."""
+        cluster = self.store.cluster(cluster_id)
+        if self.is_calm(cluster_id):
+            self.pace.drop(cluster_id)
+            return cluster
+        begin = time.monotonic()
+        for _ in range(MAX_ROUNDS):
+            cluster = self.ground(cluster_id)
+            hosts = self.store.hosts(cluster_id=cluster_id)
+            before = (cluster.status, [host.status for host in hosts])
+            peers = self.ledger.peers(cluster, self.settings)
+            after = [self.refresh_host(host, peers).status for host in hosts]
+            cluster = self.refresh_cluster(cluster)
+            if (cluster.status, after) == before:
+                break
+        self._rest(cluster)
+        self.pace.judged(cluster_id, len(hosts), time.monotonic() - begin)
+        return cluster
+
+    def settle_host(self, host: Host) -> None:
+        """Settle the host's cluster, or the host alone when it belongs to none."""
+        if host.cluster_id is not None:
+            self.settle(host.cluster_id)
+            return
+        for _ in range(MAX_ROUNDS):
+            before, host = host.status, self.refresh_host(host)
+            if host.status is before:
+                return
+
+    def heard(self, host: Host) -> None:
+        """Settle what a host has told: at once, but for big clusters when there is time (pace.py)."""
+        if host.cluster_id is None:
+            self.settle_host(host)
+        else:
+            self.settle_in_time(host.cluster_id)
+
+    def settle_in_time(self, cluster_id: str) -> None:
+        """Settle the cluster now or, if it is big and much is going on, later."""
+        if self.pace.may(cluster_id, len(self.store.hosts(cluster_id=cluster_id))):
+            self.settle(cluster_id)
+
+    def _rest(self, cluster: Cluster) -> None:
+        at = self.clock()
+        ends = [self.ledger.until(host) or at for host in self.store.hosts(cluster_id=cluster.id)]
+        # A millisecond more: the tables ask for "longer than".
+        left = min(facts.cluster_deadline(cluster, self.settings, at), DAY) + 0.001
+        self._calm[cluster.id] = (self.store.version(cluster.id), min([*ends, at + timedelta(seconds=left)]))
+
+
+def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:
+    """A copy of a facts dataclass with other texts."""
+    from dataclasses import replace as dataclass_replace
+
+    return dataclass_replace(facts, texts=texts)
+
+
+def _info(verdicts: facts.Verdicts) -> str:
+    return msgspec.json.encode(host_validations.as_info(verdicts)).decode()
+
+
+def _flat(validations_info: str) -> dict[str, str]:
+    info = load_json(validations_info) or {}
+    return {item["id"]: item["status"] for items in info.values() for item in items}
+
+
+def _turn(before: str | None, after: Result) -> str | None:
+    """``failed`` or ``fixed`` when a result turned over, else None."""
+    if before in GOOD and after in (Result.FAILURE, Result.ERROR):
+        return "failed"
+    if before in (Result.FAILURE, Result.ERROR) and after in GOOD:
+        return "fixed"
+    return None

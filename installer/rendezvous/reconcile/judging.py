@@ -1,0 +1,134 @@
+"""What each host was judged by, so that only those are judged anew for which something has changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+import msgspec
+
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Cluster, ClusterProgress, Host
+from installer.rendezvous.validations import connectivity
+from installer.rendezvous.validations.hostview import Members, load_json
+from installer.rendezvous.validations.networks import machine_cidrs
+from installer.rendezvous.validations.requirements import Requirements
+
+# Enough for nothing to be lost, and a date that can be computed.
+DAY = 86400.0
+replace = msgspec.structs.replace
+Key = tuple[str, str]
+
+
+class Peers(NamedTuple):
+    """What the hosts of a cluster are judged by in one round, besides themselves."""
+
+    cluster: Cluster
+    members: Members
+    # Grows when something of the cluster changes that hosts are judged by, but for the groups.
+    ground: int
+    groups: Mapping[str, Set[str]] | None
+    settings: Settings
+
+
+class _Judgement(NamedTuple):
+    basis: tuple[object, ...]
+    until: datetime
+
+
+class Ledger:
+    """Judgements by host. None is missing by mistake: whatever a check reads is part of its host's basis.
+
+    That is the host's own version, the cluster's ground, its place in the groups, settings, and how many peers there
+    are as far as checks tell small numbers apart. Which peers they are counts only for hosts that share a name or an
+    address, or have slow links (Members.clashing, Findings.worst_*): their verdicts name them.
+    """
+
+    def __init__(self, store: Store, requirements: Mapping[str, Requirements]) -> None:
+        self._store = store
+        # Links that are good enough for every role need not be looked at one by one.
+        self._rtt = min((x.latency_ms for x in requirements.values() if x.latency_ms is not None), default=None)
+        losses = (x.packet_loss_percent for x in requirements.values())
+        self._loss = min((loss for loss in losses if loss is not None), default=None)
+        self._judged: dict[Key, _Judgement] = {}
+        self._grounds: dict[str, tuple[Cluster, int]] = {}
+        self._members: dict[str, tuple[int, Members]] = {}
+        self._groups: dict[str, tuple[tuple[object, ...], str]] = {}
+
+    def forget(self) -> None:
+        """Judge everything anew."""
+        self._judged.clear()
+        self._members.clear()
+        self._groups.clear()
+
+    def members(self, cluster_id: str) -> Members:
+        """The cluster's hosts, as of its last change: later check-ins are not among what peers look at."""
+        version = self._store.version(cluster_id)
+        known = self._members.get(cluster_id)
+        if known is None or known[0] != version:
+            known = (version, Members(self._store.hosts(cluster_id=cluster_id)))
+            self._members[cluster_id] = known
+        return known[1]
+
+    def groups(self, cluster: Cluster, hosts: Sequence[Host]) -> str:
+        """The majority groups as JSON; searched for only when a report, a host or the networks have changed."""
+        basis = (cluster.user_managed_networking, *machine_cidrs(cluster), *((h.id, h.connectivity) for h in hosts))
+        known = self._groups.get(cluster.id)
+        if known is None or known[0] != basis:
+            known = (basis, json.dumps(connectivity.majority_groups(cluster, hosts), sort_keys=True))
+            self._groups[cluster.id] = known
+        return known[1]
+
+    def peers(self, cluster: Cluster, settings: Settings) -> Peers:
+        """What this round's judgements are made by."""
+        # What comes of judging is not what is judged by.
+        plain = replace(
+            cluster,
+            validations_info="",
+            status_info="",
+            connectivity_majority_groups="",
+            progress=ClusterProgress(),
+            updated_at="",
+        )
+        known = self._grounds.get(cluster.id)
+        if known is None or known[0] != plain:
+            known = (plain, known[1] + 1 if known else 0)
+            self._grounds[cluster.id] = known
+        groups = load_json(cluster.connectivity_majority_groups)
+        sets = None if groups is None else {name: frozenset(ids) for name, ids in groups.items()}
+        return Peers(cluster, self.members(cluster.id), known[1], sets, settings)
+
+    def _basis(self, host: Host, peers: Peers) -> tuple[object, ...]:
+        count = len(peers.members)
+        place = None if peers.groups is None else [host.id in ids for ids in peers.groups.values()]
+        return (
+            *(self._store.host_version(host), peers.cluster.id, peers.ground, peers.settings, place),
+            count if place is None else min(count, connectivity.MINIMUM),
+            peers.members if host.id in peers.members.clashing or self._slow(host) else None,
+        )
+
+    def _slow(self, host: Host) -> bool:
+        if not host.connectivity:
+            return False
+        found = connectivity.findings(host)
+        slow = self._rtt is not None and found.worst_rtt > self._rtt
+        return slow or (self._loss is not None and found.worst_loss > self._loss)
+
+    def stands(self, host: Host, peers: Peers, at: datetime) -> bool:
+        """Would judging this host come to what is stored?"""
+        known = self._judged.get((host.infra_env_id, host.id))
+        return known is not None and at < known.until and known.basis == self._basis(host, peers)
+
+    def judged(self, host: Host, peers: Peers, at: datetime, limit: float) -> None:
+        """The host was judged, and changed its state no more; time alone can change that in ``limit`` seconds."""
+        # A millisecond more: the tables ask for "longer than".
+        until = at + timedelta(seconds=min(limit, DAY) + 0.001)
+        self._judged[(host.infra_env_id, host.id)] = _Judgement(self._basis(host, peers), until)
+
+    def until(self, host: Host) -> datetime | None:
+        """When time alone may change this host; None when it was not judged."""
+        known = self._judged.get((host.infra_env_id, host.id))
+        return known.until if known else None

@@ -1,0 +1,121 @@
+"""Time-outs when the wall clock is set: what they are counted from moves along, and it is told.
+
+The store keeps wall-clock times, as the API shows them. In between the service counts by a clock of its own
+(clock.SteadyClock); when the wall clock has been set, all that something is counted from is moved by as much, so that
+every age stays what it was. So it does after a restart, of which the store knows when by the monotonic clock it last
+looked; only after a start of the machine itself there is nothing but the wall clock.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from installer.assisted.errors import StoreError
+from installer.rendezvous import events
+from installer.rendezvous.clock import SteadyClock, age, moved, to_text
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Anchor, Cluster, Host
+
+log = logging.getLogger("assisted-service")
+replace = msgspec.structs.replace
+# Less than this (s) between two looks is the clock's being drawn to the right time, or a leap second.
+JUMP = 2.0
+# The store's anchor is noted anew after the clock has been drawn by so much: a restart would take the sum for a jump.
+DRAWN = 1.0
+# What a clock may be drawn by while nobody looks, as part of the time that passed: twice what the kernel allows.
+DRIFT = 0.001
+
+
+def moved_host(host: Host, seconds: float) -> Host:
+    """The host with all that its time-outs are counted from so much later."""
+    progress = replace(
+        host.progress,
+        stage_started_at=moved(host.progress.stage_started_at, seconds),
+        stage_updated_at=moved(host.progress.stage_updated_at, seconds),
+    )
+    return replace(
+        host,
+        progress=progress,
+        checked_in_at=moved(host.checked_in_at, seconds),
+        status_updated_at=moved(host.status_updated_at, seconds) or "",
+        sent_steps={kind: moved(at, seconds) or "" for kind, at in host.sent_steps.items()},
+    )
+
+
+def moved_cluster(cluster: Cluster, seconds: float) -> Cluster:
+    """The same of a cluster."""
+    return replace(
+        cluster,
+        status_updated_at=moved(cluster.status_updated_at, seconds) or "",
+        install_started_at=moved(cluster.install_started_at, seconds),
+    )
+
+
+class Timekeeper:
+    """Keeps a store's times in step with a clock that follows the wall clock."""
+
+    def __init__(self, store: Store, clock: SteadyClock) -> None:
+        self._store, self._clock = store, clock
+        # By how much the clock was followed in silence since the anchor was noted.
+        self._drawn = 0.0
+
+    def resume(self) -> None:
+        """What happened to the clock since the store's last service?"""
+        try:
+            self._move(self._missed(), 0.0)
+        except StoreError as error:
+            # A full disk, say: whoever asks can still be answered.
+            log.error("the time cannot be noted: %s", error)
+
+    def _missed(self) -> float:
+        now, last = self._clock(), self._store.anchor()
+        passed = self._clock.monotonic() - last.monotonic if last is not None else 0.0
+        if last is not None and last.boot and last.boot == self._clock.boot and passed >= 0:
+            jump = age(last.wall, now) - passed
+            return jump if abs(jump) >= max(JUMP, DRIFT * passed) else 0.0
+        # Of how long the machine was off nothing is known but what the wall clock says: more than nothing.
+        latest = max((at for at in self._known() if at), default="")
+        return min(0.0, age(latest, now)) if latest else 0.0
+
+    def _known(self) -> list[str | None]:
+        found: list[str | None] = [cluster.status_updated_at for cluster in self._store.clusters()]
+        for host in self._store.hosts():
+            found += [host.status_updated_at, host.checked_in_at, host.progress.stage_started_at]
+        return found
+
+    def look(self) -> float:
+        """Follow the wall clock. Seconds by which it was set, else 0. Raises StoreError: then nothing has moved."""
+        ahead = self._clock.ahead()
+        jump = ahead if abs(ahead) >= JUMP else 0.0
+        if jump:
+            self._move(jump, jump)
+        elif abs(self._drawn + ahead) >= DRAWN:
+            with self._store.change():
+                self._store.put_anchor(self._anchor(ahead))
+        else:
+            self._drawn += ahead
+            self._clock.follow(ahead)
+            return 0.0
+        self._drawn = 0.0
+        self._clock.follow(ahead)
+        return jump
+
+    def _move(self, seconds: float, follow: float) -> None:
+        """Move all times by ``seconds``; the clock itself is about to be moved by ``follow``."""
+        store, way, amount = self._store, "forward" if seconds > 0 else "back", f"{abs(seconds):.0f}"
+        with store.change():
+            store.put_anchor(self._anchor(follow))
+            if not seconds:
+                return
+            for cluster in store.clusters():
+                store.put_cluster(moved_cluster(cluster, seconds))
+                store.add_event(events.make("service_clock_set", cluster=cluster, way=way, seconds=amount))
+            for host in store.hosts():
+                store.put_host(moved_host(host, seconds))
+        log.warning("the clock was set %s by %s s: time-outs count on as before", way, amount)
+
+    def _anchor(self, follow: float) -> Anchor:
+        wall = moved(to_text(self._clock()), follow) or ""
+        return Anchor(boot=self._clock.boot, monotonic=self._clock.monotonic(), wall=wall)

@@ -1,0 +1,1 @@
+"""What users and agents do to clusters, hosts and infra-envs."""

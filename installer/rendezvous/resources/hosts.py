@@ -1,0 +1,368 @@
+"""What agents and users do to hosts: register, poll, report progress, change (installer.md §5.1, §5.2, §5.6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from installer.assisted import stages
+from installer.assisted.enums import HostStatus, Role, Stage, StepType
+from installer.assisted.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
+from installer.rendezvous import events
+from installer.rendezvous.clock import now_text, to_text
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources.params import one_of
+from installer.rendezvous.states import host as host_states
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.model import Host, HostProgress
+from installer.rendezvous.validations import disks, hints
+from installer.rendezvous.validations.hardware import HOSTNAME
+from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
+
+replace = msgspec.structs.replace
+T = host_states.Trigger
+EDITABLE = host_states.PRE_INSTALL | host_states.UNBOUND
+IN_INSTALLATION = host_states.INSTALLING
+
+
+def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str) -> Host:
+    """RegisterHost. Raises Forbidden or Conflict when the host must not go on."""
+    store = engine.store
+    infra_env = store.infra_env(infra_env_id)
+    stamp = to_text(engine.clock())
+    refusal: ServiceError | None = None
+    with store.change():
+        known = store.find_host(infra_env_id, host_id)
+        if known is None:
+            cluster = store.cluster(infra_env.cluster_id) if infra_env.cluster_id else None
+            if cluster and cluster.status not in ("insufficient", "ready", "pending-for-input", "adding-hosts"):
+                raise Conflict(f"cluster is in status {cluster.status}: no new host can register")
+            sno = Role.MASTER if cluster and cluster.is_sno else Role.AUTO
+            host = Host(
+                id=host_id,
+                infra_env_id=infra_env_id,
+                cluster_id=infra_env.cluster_id,
+                status=HostStatus.DISCOVERING if cluster else HostStatus.DISCOVERING_UNBOUND,
+                status_info=host_states.INFO_DISCOVERING,
+                status_updated_at=stamp,
+                created_at=stamp,
+                role=sno,
+                suggested_role=sno,
+                bootstrap=bool(cluster and cluster.is_sno),
+            )
+        else:
+            host = disks.registered_again(known)
+            if known.status in (HostStatus.UNBINDING, HostStatus.UNBINDING_PENDING_USER_ACTION):
+                host = replace(
+                    host, cluster_id=None, role=Role.AUTO, suggested_role=Role.AUTO, bootstrap=False, user_disk=False
+                )
+        host = replace(
+            host,
+            discovery_agent_version=agent_version,
+            registered_at=stamp,
+            checked_in_at=stamp,
+            media_status="connected",
+            sent_steps={},
+        )
+        store.put_host(host)
+        if known is not None:
+            try:
+                host, outcome = engine.trigger(host, T.REGISTER)
+            except ServiceError as error:
+                refusal = error
+            else:
+                if host_states.Effect.STOP_AGENT in outcome.effects:
+                    refusal = Forbidden(f"host is in status {host.status} and must not register again")
+        name = "host_registration_failed" if refusal else "host_registration_succeeded"
+        store.add_event(events.make(name, host=host, reason=refusal or ""))
+        engine.heard(store.host(infra_env_id, host_id))
+        if known is not None and known.cluster_id and known.cluster_id != host.cluster_id:
+            engine.settle(known.cluster_id)
+    if refusal is not None:
+        raise refusal
+    return store.host(infra_env_id, host_id)
+
+
+def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: str, timestamp: int) -> dict[str, Any]:
+    """One poll: notes that the agent lives and gives the steps that are due. ``timestamp``: its clock, s, 0 unknown."""
+    store = engine.store
+    at = engine.clock()
+    before = store.host(infra_env_id, host_id)
+    gap = timestamp - at.timestamp() if timestamp else before.clock_gap
+    host = replace(
+        before,
+        checked_in_at=to_text(at),
+        timestamp=timestamp,
+        clock_gap=gap,
+        discovery_agent_version=agent_version or before.discovery_agent_version,
+    )
+    if _matters(engine, before, host):
+        with store.change():
+            store.put_host(host)
+            engine.heard(host)
+        host = store.host(infra_env_id, host_id)
+    else:
+        # Most polls tell only that the host is still there: nothing to write, nothing to judge.
+        store.note_check_in(host)
+    view = engine.view(host)
+    # Until something of the cluster changes, all that a host may be asked about is the same.
+    version = store.version(host.cluster_id) if host.cluster_id else store.host_version(host)
+    key = (infra_env_id, host_id)
+    plan = steps.plan(view, engine.abreast.get(key) == version)
+    if plan.abreast:
+        engine.abreast[key] = version
+    if plan.steps:
+        sent = {kind.value: to_text(at) for kind, _ in plan.steps}
+        args = {kind.value: steps.mark(view, kind, values) for kind, values in plan.steps}
+        with store.change():
+            store.note_steps(
+                replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args})
+            )
+    return steps.encode(plan, host, view.cluster.attempt)
+
+
+def _matters(engine: Engine, before: Host, after: Host) -> bool:
+    """Can this poll change a verdict? It can when the host was silent, or its clock or its agent is another's."""
+    if before.discovery_agent_version != after.discovery_agent_version:
+        return True
+    away = (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
+    if before.status in away or not engine.view(before).connected:
+        return True
+    limit = engine.settings.max_clock_gap
+    gaps = [None if gap is None else round(gap / 6) if abs(gap) > limit / 2 else 0 for gap in _gaps(before, after)]
+    return gaps[0] != gaps[1]
+
+
+def _gaps(*hosts: Host) -> list[float | None]:
+    return [host.clock_gap for host in hosts]
+
+
+def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str) -> None:
+    """PUT progress. Raises Invalid for an unknown stage, Conflict for one that is out of place."""
+    one_of(stage_name, "current_stage", "body", [item.value for item in Stage])
+    stage = Stage(stage_name)
+    store = engine.store
+    with store.change():
+        host = store.host(infra_env_id, host_id)
+        if host.status not in IN_INSTALLATION:
+            raise Conflict(f"host is in status {host.status}: progress cannot be set")
+        old = host.progress
+        if stage is Stage.FAILED:
+            engine.heard(engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed")[0])
+            return
+        if stage is old.current_stage and info == old.progress_info:
+            return
+        cluster = store.cluster(host.cluster_id or "")
+        ordered = engine.stages(host, cluster)
+        if stage not in ordered:
+            raise Conflict(f"stage {stage} is not one of this host's stages")
+        if old.current_stage in ordered and ordered.index(stage) < ordered.index(old.current_stage):
+            raise Conflict(f"stage {stage} comes before {old.current_stage}, which the host has reached")
+        stamp = to_text(engine.clock())
+        moved = stage is not old.current_stage
+        host = replace(
+            host,
+            progress=HostProgress(
+                installation_percentage=stages.percentage(ordered, stage),
+                current_stage=stage,
+                progress_info=info,
+                stage_started_at=stamp if moved else old.stage_started_at,
+                stage_updated_at=stamp,
+                stage_timed_out=False if moved else old.stage_timed_out,
+            ),
+            updated_at=stamp,
+            checked_in_at=stamp,
+        )
+        store.put_host(host)
+        if moved or info:
+            detail = f": {info}" if info else ""
+            store.add_event(events.make("host_install_progress_updated", host=host, stage=stage.value, info=detail))
+        engine.heard(engine.trigger(host, T.PROGRESS)[0])
+
+
+def _select_disk(engine: Engine, host: Host, wanted: list[dict[str, Any]]) -> Host:
+    inventory = inventory_of(host)
+    chosen = [str(item.get("id", "")) for item in wanted if item.get("role", "install") == "install"]
+    if len(chosen) > 1:
+        raise BadRequest(f"only one installation disk can be chosen, not {len(chosen)}")
+    if not chosen:
+        return host
+    if inventory is None:
+        raise Conflict(f"host {host.id} has no inventory yet: its disks are unknown")
+    disk = disks.find(inventory, chosen[0])
+    if disk is None:
+        found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
+        if chosen[0] == hints.NOT_FOUND:
+            raise DiskRefused(f"no disk that can be installed on matches the root device hints: {found or 'no disks'}")
+        raise DiskRefused(f"requested installation disk {chosen[0]} is not part of the host's disks: {found or 'none'}")
+    if not disk.installation_eligibility.eligible:
+        reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
+        raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")
+    return replace(disks.select(host, disk, inventory), user_disk=True)
+
+
+def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
+    """One disk on or off the list of those that stay as they are, by whichever of its names it is called."""
+    known = {item.id: item for item in host.skipped_disks}
+    inventory = inventory_of(host)
+    disk = disks.find(inventory, name) if inventory is not None else None
+    same = {name} | {item.id for item in known.values() if item.called(name)}
+    if inventory is not None and disk is not None:
+        same |= {item for item, found in disks.skipped(host, inventory) if found == disk}
+    names = [item for item in host.skip_formatting_disks.split(",") if item and item not in same]
+    return disks.skip(host, [*names, name] if wanted else names, inventory)
+
+
+def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
+    """PATCH of a host: role, name, disks, labels. Raises BadRequest or Conflict."""
+    try:
+        return _update(engine, infra_env_id, host_id, body)
+    except DiskRefused as error:
+        # Asked for again and again by the script that applies host configs: told once, where all can read it.
+        with engine.store.change():
+            host = engine.store.host(infra_env_id, host_id)
+            if host.step_errors.get("disk") != error.reason:
+                engine.store.add_event(events.make("host_disk_not_found", host=host, reason=error.reason))
+                engine.store.put_host(replace(host, step_errors={**host.step_errors, "disk": error.reason}))
+        raise
+
+
+def _fencing(given: Any) -> str:
+    """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
+    if not isinstance(given, dict):
+        raise BadRequest("fencing_credentials must be an object")
+    for key in ("address", "username", "password"):
+        if not isinstance(given.get(key), str) or not given[key]:
+            raise BadRequest(f"fencing_credentials.{key} is required")
+    if given.get("certificate_verification", "Enabled") not in ("Enabled", "Disabled"):
+        raise BadRequest("fencing_credentials.certificate_verification must be Enabled or Disabled")
+    return json.dumps(given)
+
+
+def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
+    store = engine.store
+    with store.change():
+        host = store.host(infra_env_id, host_id)
+        if host.status not in EDITABLE:
+            raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
+        role = body.get("host_role")
+        if role is not None:
+            if role not in (Role.AUTO, Role.MASTER, Role.ARBITER, Role.WORKER):
+                raise BadRequest(f"host_role {role!r} is not one of auto-assign, master, arbiter, worker")
+            if role != host.role:
+                suggested = Role(role) if role != Role.AUTO else host.suggested_role
+                host = replace(host, role=Role(role), suggested_role=suggested)
+                store.add_event(events.make("host_role_updated", host=host, role=role))
+        name = body.get("host_name")
+        if name is not None:
+            if name in FORBIDDEN_HOSTNAMES or not HOSTNAME.match(name):
+                raise BadRequest(f"host_name {name!r} is not allowed: it must match {HOSTNAME.pattern}")
+            host = replace(host, user_hostname=name, requested_hostname=name)
+        if body.get("disks_selected_config") is not None:
+            host = _select_disk(engine, host, body["disks_selected_config"])
+        for item in body.get("disks_skip_formatting") or []:
+            host = _skip_formatting(host, item["disk_id"], bool(item["skip_formatting"]))
+        if body.get("node_labels") is not None:
+            labels = {str(item["key"]): str(item["value"]) for item in body["node_labels"]}
+            host = replace(host, node_labels=json.dumps(labels))
+        if body.get("fencing_credentials") is not None:
+            host = replace(host, fencing_credentials=_fencing(body["fencing_credentials"]))
+        if body.get("machine_config_pool_name") is not None:
+            host = replace(host, machine_config_pool_name=str(body["machine_config_pool_name"]))
+        store.put_host(replace(host, updated_at=now_text()))
+        engine.settle_host(store.host(infra_env_id, host_id))
+    return store.host(infra_env_id, host_id)
+
+
+def logs_state(state: object) -> str:
+    """The state if it is one. Raises Invalid."""
+    one_of(state, "logs_state", "body", ("requested", "collecting", "completed", "timeout", ""))
+    return str(state)
+
+
+def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) -> None:
+    """PUT logs-progress of a host. Raises Invalid for an unknown state."""
+    logs_state(state)
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        stamp = now_text()
+        started = stamp if state in ("requested", "collecting") else host.logs_started_at
+        collected = stamp if state == "completed" else host.logs_collected_at
+        engine.store.put_host(
+            replace(host, logs_info=state, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
+        )
+
+
+RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
+    "sufficient-installation-disk-speed": lambda host: replace(
+        host,
+        disks_info="",
+        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.DISK_SPEED},
+    ),
+    "container-images-available": lambda host: replace(
+        host,
+        images_status="",
+        sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.IMAGES},
+    ),
+}
+
+
+def reset_validation(engine: Engine, infra_env_id: str, host_id: str, validation: str) -> Host:
+    """Forget what was measured for a validation, so that it is measured again. Raises BadRequest, Conflict."""
+    if validation not in RESETTABLE:
+        raise BadRequest(f"validation {validation!r} cannot be reset, only {', '.join(RESETTABLE)} can")
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        if host.status in host_states.INSTALLING:
+            raise Conflict(f"host is in status {host.status}: nothing is measured any more")
+        engine.store.put_host(RESETTABLE[validation](host))
+        engine.settle_host(host)
+    return engine.store.host(infra_env_id, host_id)
+
+
+def bind(engine: Engine, infra_env_id: str, host_id: str, cluster_id: str) -> Host:
+    """Give a host that belongs to no cluster to one; its agent registers anew. Raises BadRequest, Conflict."""
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        cluster = engine.store.cluster(cluster_id)
+        if engine.store.infra_env(infra_env_id).cluster_id:
+            raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot be bound to another")
+        if host.cluster_id:
+            raise BadRequest(f"host {host_id} belongs to cluster {host.cluster_id} already")
+        host, _ = engine.trigger(host, T.BIND)
+        role = Role.MASTER if cluster.is_sno else Role.AUTO
+        host = replace(host, cluster_id=cluster.id, role=role, suggested_role=role, bootstrap=cluster.is_sno)
+        engine.store.put_host(host)
+        engine.settle(cluster.id)
+    return engine.store.host(infra_env_id, host_id)
+
+
+def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
+    """Take a host out of its cluster; it leaves when its agent registers anew. Raises BadRequest, Conflict."""
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        if not host.cluster_id:
+            raise BadRequest(f"host {host_id} belongs to no cluster")
+        if engine.store.infra_env(infra_env_id).cluster_id:
+            raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot leave it")
+        engine.trigger(host, T.UNBIND)
+        engine.settle(host.cluster_id)
+    return engine.store.host(infra_env_id, host_id)
+
+
+def reset(engine: Engine, host: Host) -> Host:
+    """ResetHost within a change."""
+    return engine.trigger(host, T.RESET)[0]
+
+
+def cancel(engine: Engine, host: Host) -> Host:
+    """CancelInstallation within a change."""
+    return engine.trigger(host, T.CANCEL)[0]
+
+
+def is_preinstall(status: HostStatus) -> bool:
+    """May this host still be changed?"""
+    return status in EDITABLE

@@ -1,0 +1,149 @@
+"""What users do to infra-envs: register, change, remove (installer.md §5.1)."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import uuid
+from typing import Any
+
+import msgspec
+
+from installer.assisted.errors import BadRequest, Conflict
+from installer.rendezvous import architectures, events
+from installer.rendezvous.clock import now_text
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.states.host import ACTIVE_HOST
+from installer.rendezvous.store.model import InfraEnv, JsonMap
+
+replace = msgspec.structs.replace
+PLAIN = (
+    *("openshift_version", "cpu_architecture", "ssh_authorized_key", "pull_secret", "additional_ntp_sources"),
+    *("additional_trust_bundle", "proxy", "ignition_config_override"),
+)
+# As the specification has it.
+KERNEL_ARGUMENT = re.compile(r'(?:[^ \t\n\r"]+|"[^"]*")+')
+IMAGE_TYPES = ("full-iso", "minimal-iso")
+
+
+def _fields(body: JsonMap) -> dict[str, Any]:
+    """Fields of an infra-env from a body. Raises BadRequest."""
+    fields: dict[str, Any] = {key: body[key] for key in PLAIN if body.get(key) is not None}
+    if "cpu_architecture" in fields:
+        given = fields["cpu_architecture"]
+        if not isinstance(given, str) or given not in architectures.NAMES:
+            raise BadRequest(f"cpu_architecture {given!r} is not one of {', '.join(architectures.NAMES)}")
+        fields["cpu_architecture"] = architectures.NAMES[given]
+    kind = body.get("image_type")
+    if kind is not None:
+        if kind not in IMAGE_TYPES:
+            raise BadRequest(f"image_type {kind!r} is not one of {', '.join(IMAGE_TYPES)}")
+        fields["type"] = kind
+    static = body.get("static_network_config")
+    if static is not None:
+        fields["static_network_config"] = _static(static)
+    arguments = body.get("kernel_arguments")
+    if arguments is not None:
+        for item in arguments:
+            if not isinstance(item, dict) or item.get("operation") not in ("append", "replace", "delete"):
+                raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
+            if not isinstance(item.get("value"), str) or not KERNEL_ARGUMENT.fullmatch(item["value"]):
+                raise BadRequest(f"kernel_arguments: {item.get('value')!r} is not one argument; quote its blanks")
+        fields["kernel_arguments"] = json.dumps(arguments) if arguments else ""
+    override = body.get("ignition_config_override")
+    if override:
+        from installer.assisted.errors import PrepareError
+        from installer.rendezvous.prepare import hostignition
+
+        try:
+            hostignition.parse(str(override), "ignition_config_override")
+        except PrepareError as error:
+            raise BadRequest(str(error)) from None
+    return fields
+
+
+def _static(items: Any) -> str:
+    """The static networks as text; each must have its document and the NICs that it is for. Raises BadRequest."""
+    for index, item in enumerate(items):
+        where = f"static_network_config[{index}]"
+        if not isinstance(item.get("network_yaml"), str):
+            raise BadRequest(f"{where}.network_yaml: a text is needed")
+        for nic in item.get("mac_interface_map") or []:
+            if not nic.get("mac_address") or not nic.get("logical_nic_name"):
+                raise BadRequest(f"{where}.mac_interface_map: mac_address and logical_nic_name are needed")
+    return json.dumps(items) if items else ""
+
+
+def _built(fields: dict[str, Any]) -> InfraEnv:
+    try:
+        return msgspec.convert(fields, InfraEnv)
+    except msgspec.ValidationError as error:
+        raise BadRequest(str(error)) from None
+
+
+def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
+    """Is it the cluster's, and does the release offer it? Raises BadRequest."""
+    if infra_env.cluster_id:
+        cluster = engine.store.cluster(infra_env.cluster_id)
+        theirs = architectures.NAMES.get(cluster.cpu_architecture, cluster.cpu_architecture)
+        if theirs not in ("", "multi", infra_env.cpu_architecture):
+            raise BadRequest(
+                f"cpu_architecture {infra_env.cpu_architecture} does not match that of cluster {cluster.name}, {theirs}"
+            )
+    architectures.check_known(engine.settings, infra_env.cpu_architecture)
+
+
+def register(engine: Engine, body: JsonMap) -> InfraEnv:
+    """RegisterInfraEnv. Raises BadRequest or NotFound."""
+    for key in ("name", "pull_secret"):
+        if not body.get(key):
+            raise BadRequest(f"{key} is required")
+    cluster_id = body.get("cluster_id")
+    if cluster_id:
+        engine.store.cluster(cluster_id)
+    stamp = now_text()
+    infra_env = _built(
+        {
+            **_fields(body),
+            "id": str(uuid.uuid4()),
+            "name": body["name"],
+            "cluster_id": cluster_id,
+            "created_at": stamp,
+            "updated_at": stamp,
+        }
+    )
+    _check_architecture(engine, infra_env)
+    with engine.store.change():
+        engine.store.put_infra_env(infra_env)
+        engine.store.add_event(events.make("infra_env_registered", infra_env=infra_env, name=infra_env.name))
+    return infra_env
+
+
+def update(engine: Engine, infra_env_id: str, body: JsonMap) -> InfraEnv:
+    """UpdateInfraEnv: hosts that have booted keep what their image had. Raises BadRequest or NotFound."""
+    with engine.store.change():
+        known = engine.store.infra_env(infra_env_id)
+        infra_env = _built({**msgspec.to_builtins(known), **_fields(body), "updated_at": now_text()})
+        _check_architecture(engine, infra_env)
+        engine.store.put_infra_env(infra_env)
+    return infra_env
+
+
+def new_image_key(engine: Engine, infra_env_id: str) -> None:
+    """URLs of this infra-env's images that were given out before are worth nothing afterwards."""
+    with engine.store.change():
+        infra_env = engine.store.infra_env(infra_env_id)
+        engine.store.put_infra_env(replace(infra_env, image_key=secrets.token_hex(32)))
+
+
+def delete(engine: Engine, infra_env_id: str) -> None:
+    """Remove an infra-env and its hosts. Raises NotFound, or Conflict while one of them is being installed."""
+    with engine.store.change():
+        infra_env = engine.store.infra_env(infra_env_id)
+        busy = [host.id for host in engine.store.hosts(infra_env_id=infra_env_id) if host.status in ACTIVE_HOST]
+        if busy:
+            raise Conflict(f"infra-env {infra_env_id} has hosts that are being installed: {', '.join(busy)}")
+        engine.store.delete_infra_env(infra_env.id)
+        if infra_env.cluster_id:
+            engine.settle(infra_env.cluster_id)

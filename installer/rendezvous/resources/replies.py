@@ -1,0 +1,292 @@
+"""What an agent's answer to each step changes (installer.md §5.5, §6.3): a table of small functions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
+from typing import Any
+
+import msgspec
+
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import BadRequest, Conflict
+from installer.rendezvous import events
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.states import host as host_states
+from installer.rendezvous.states.host import PRE_INSTALL, UNBOUND
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations import connectivity, disks
+from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, load_json
+from installer.rendezvous.validations.networks import default_routes, interfaces_of, machine_cidrs
+
+log = logging.getLogger("assisted-service")
+replace = msgspec.structs.replace
+T = StepType
+MEDIA_DISCONNECTED = 256
+IMAGE_PULL_FAILED = 2
+# Not while preparing: what is installed, and where to, was settled when the installation was asked for.
+ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
+
+
+def _object(output: str, step: str) -> Any:
+    value = load_json(output)
+    if value is None:
+        raise BadRequest(f"the output of step {step} is not JSON")
+    return value
+
+
+def _inventory(engine: Engine, host: Host, output: str) -> Host:
+    try:
+        inventory = inv.decode(output)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"the inventory cannot be read: {error}") from None
+    if host.status not in ACCEPTS_INVENTORY:
+        # Not silently: an agent does not send again what was taken.
+        raise Conflict(f"host is in status {host.status}: its inventory is not taken")
+    own = inventory.hostname
+    if own in FORBIDDEN_HOSTNAMES or not own:
+        inventory = replace(inventory, hostname=_made_name(host, inventory))
+    view = engine.view(replace(host, inventory=inv.encode(inventory)))
+    need = view.needs(None).disk_size_gb
+    inventory = disks.judge(inventory, need, view.machine_cidrs)
+    known = host
+    host = replace(
+        host,
+        inventory=inv.encode(inventory),
+        requested_hostname=host.user_hostname or inventory.hostname,
+        disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
+    )
+    if own != host.requested_hostname == inventory.hostname != known.requested_hostname:
+        engine.store.add_event(events.make("host_name_made", host=host, own=own, made=inventory.hostname))
+    names = [name for name in host.skip_formatting_disks.split(",") if name]
+    return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
+
+
+def _made_name(host: Host, inventory: inv.Inventory) -> str:
+    """A name for a host that calls itself as all do before they have one."""
+    mac = next((nic.mac_address for nic in inventory.interfaces if nic.mac_address), host.id)
+    return mac.lower().replace(":", "-")
+
+
+def _usable(disk: inv.Disk) -> bool:
+    return not disk.is_installation_media and disk.installation_eligibility.eligible
+
+
+def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:
+    """What a user or a hint chose stays, whatever is found: has-min-valid-disks tells when it cannot be installed on.
+
+    The service's own choice stays while it can be installed on, and is made anew otherwise, which is told.
+    """
+    known = disks.installation(host, inventory)
+    if known is not None and (host.user_disk or known.installation_eligibility.eligible):
+        return disks.select(host, known, inventory)
+    if host.user_disk:
+        return host
+    chosen = disks.choose(inventory)
+    name = (chosen.id or chosen.path) if chosen else ""
+    if host.installation_disk_id and name != host.installation_disk_id:
+        reasons = known.installation_eligibility.not_eligible_reasons if known else ["it is gone"]
+        engine.store.add_event(
+            events.make(
+                "host_installation_disk_changed",
+                host=host,
+                before=host.installation_disk_id,
+                after=name or "none",
+                reason=", ".join(reasons),
+            )
+        )
+    if chosen is None:
+        return replace(host, installation_disk=None, installation_disk_id="", installation_disk_path="")
+    return disks.select(replace(host, installation_disk=None, installation_disk_id=""), chosen, inventory)
+
+
+def _connectivity(engine: Engine, host: Host, output: str) -> Host:
+    try:
+        connectivity.receive(host, output)
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"the connectivity report cannot be read: {error}") from None
+    return replace(host, connectivity=output)
+
+
+def _ntp(engine: Engine, host: Host, output: str) -> Host:
+    return replace(host, ntp_sources=json.dumps(_object(output, "ntp-synchronizer").get("ntp_sources") or []))
+
+
+def _domains(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "domain-resolution")
+    return replace(host, domain_name_resolutions=output)
+
+
+def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "free-network-addresses")
+    return replace(host, free_addresses=output)
+
+
+def _vips(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "verify-vips")
+    return replace(host, verified_vips=output)
+
+
+def _tang(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "tang-connectivity-check")
+    return replace(host, tang_connectivity=output)
+
+
+def _api_vip(engine: Engine, host: Host, output: str) -> Host:
+    _object(output, "api-vip-connectivity-check")
+    return replace(host, api_vip_connectivity=output)
+
+
+def _set_speed(engine: Engine, host: Host, path: str, speed: dict[str, Any]) -> Host:
+    known = load_json(host.disks_info) or {}
+    mine = {**known.get(path, {}), "path": path, "disk_speed": speed}
+    return replace(host, disks_info=json.dumps({**known, path: mine}))
+
+
+def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
+    answer = _object(output, "installation-disk-speed-check")
+    path, found = str(answer.get("path", "")), int(answer.get("io_sync_duration", 0))
+    needed = engine.view(host).needs().disk_speed_ms
+    # No threshold, as for the check itself, where it is 0.
+    if needed and found > needed:
+        engine.store.add_event(
+            events.make("disk_speed_slower_than_supported", host=host, disk=path, found=found, needed=needed)
+        )
+    return _set_speed(engine, host, path, {"tested": True, "exit_code": 0, "speed_ms": found})
+
+
+def _images(engine: Engine, host: Host, output: str) -> Host:
+    images = _object(output, "container-image-availability").get("images") or []
+    for image in images:
+        good = image.get("result") == "success"
+        size, seconds = float(image.get("size_bytes") or 0), float(image.get("time") or 0)
+        detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if good else str(image.get("error") or "")
+        engine.store.add_event(
+            events.make(
+                "image_status_updated",
+                host=host,
+                severity="info" if good else "error",
+                image=image.get("name"),
+                result=image.get("result"),
+                detail=detail,
+            )
+        )
+    return replace(host, images_status=json.dumps(images))
+
+
+def _ignore(engine: Engine, host: Host, output: str) -> Host:
+    return host
+
+
+HANDLERS: Mapping[StepType, Callable[[Engine, Host, str], Host]] = {
+    T.INVENTORY: _inventory,
+    T.CONNECTIVITY: _connectivity,
+    T.NTP: _ntp,
+    T.DOMAINS: _domains,
+    T.FREE_ADDRESSES: _free_addresses,
+    T.VERIFY_VIPS: _vips,
+    T.TANG: _tang,
+    T.API_VIP: _api_vip,
+    T.DISK_SPEED: _disk_speed,
+    T.IMAGES: _images,
+}
+
+
+def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, error: str) -> Host:
+    """A step that ended with a non-zero code: what follows depends on the step."""
+    reason = (error or output or f"exit code {code}").strip()[-1000:]
+    if code == MEDIA_DISCONNECTED:
+        engine.store.add_event(events.make("host_media_disconnected", host=host, reason=reason))
+        host = replace(host, media_status="disconnected")
+        engine.store.put_host(host)
+        return engine.trigger(host, host_states.Trigger.MEDIA, media=reason)[0]
+    if host.step_errors.get(kind.value) != reason:
+        engine.store.add_event(events.make("host_step_failed", host=host, step=kind.value, reason=reason))
+        host = replace(host, step_errors={**host.step_errors, kind.value: reason})
+    if kind is T.INSTALL:
+        engine.store.put_host(host)
+        if host.status in host_states.INSTALLING:
+            what = "Failed to pull the installer image" if code == IMAGE_PULL_FAILED else "The installer failed"
+            return engine.trigger(host, host_states.Trigger.FAILED, failure=f"{what}: {reason}")[0]
+        return host
+    if kind is T.DISK_SPEED:
+        path = host.installation_disk_path
+        return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": reason[:300]})
+    if kind is T.IMAGES:
+        images = [
+            {"name": name, "result": "failure", "error": reason[:300]}
+            for name in steps.images_needed(engine.view(host))
+        ]
+        return replace(host, images_status=json.dumps(images))
+    return host
+
+
+def _fill_machine_network(engine: Engine, host: Host) -> None:
+    """SNO without machine networks: take the network of the host's default route."""
+    view = engine.view(host)
+    if machine_cidrs(view.cluster) or not view.cluster.is_sno or view.inventory is None:
+        return
+    for route in default_routes(view.inventory):
+        gateway = ip_address(route.gateway)
+        for item in interfaces_of(view.inventory):
+            # IPv6 gateways are link-local, which says nothing of the network.
+            if gateway.version == 4 and gateway in item.network:
+                network = {"cidr": str(item.network), "cluster_id": view.cluster.id}
+                engine.store.put_cluster(replace(view.cluster, machine_networks=[network]))
+                engine.store.add_event(events.make("cluster_machine_network_set", host=host, cidr=network["cidr"]))
+                return
+
+
+def receive(engine: Engine, infra_env_id: str, host_id: str, reply: dict[str, Any]) -> None:
+    """POST instructions: take one step's answer. Raises BadRequest when it cannot be understood."""
+    try:
+        kind = StepType(str(reply.get("step_type", "")))
+    except ValueError:
+        raise BadRequest(f"{reply.get('step_type')!r} is not a step type") from None
+    code = int(reply.get("exit_code") or 0)
+    output, error = str(reply.get("output") or ""), str(reply.get("error") or "")
+    try:
+        if not _is_late(engine, infra_env_id, host_id, kind, str(reply.get("step_id") or "")):
+            _apply(engine, infra_env_id, host_id, kind, code, output, error)
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        # A shape that nobody expected; the change was undone as a whole, so it cannot poison later judgements.
+        raise BadRequest(f"the output of step {kind} cannot be understood: {problem!r}") from problem
+
+
+def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, step_id: str) -> bool:
+    """Does this answer belong to an attempt before the present one? Then the step is handed out again at once."""
+    if kind not in steps.OF_ATTEMPT:
+        return False
+    store = engine.store
+    host = store.host(infra_env_id, host_id)
+    attempt = store.cluster(host.cluster_id).attempt if host.cluster_id else ""
+    if step_id == steps.step_id(kind, host, attempt):
+        return False
+    log.info("host %s: the answer to step %s is of an earlier attempt and is dropped", host_id, step_id)
+    if kind.value in host.sent_steps:
+        # An agent that was busy with it has not begun anew.
+        sent = {name: at for name, at in host.sent_steps.items() if name != kind.value}
+        with store.change():
+            store.note_steps(replace(host, sent_steps=sent))
+        engine.abreast.pop((infra_env_id, host_id), None)
+    return True
+
+
+def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code: int, output: str, error: str) -> None:
+    store = engine.store
+    with store.change():
+        host = store.host(infra_env_id, host_id)
+        if code:
+            host = _failed(engine, host, kind, code, output, error)
+        else:
+            if host.media_status == "disconnected" and host.status is HostStatus.DISCONNECTED:
+                host = replace(host, media_status="connected")
+            host = HANDLERS.get(kind, _ignore)(engine, host, output)
+        store.put_host(host)
+        if kind is T.INVENTORY and not code and host.cluster_id:
+            _fill_machine_network(engine, host)
+        engine.heard(store.host(infra_env_id, host_id))

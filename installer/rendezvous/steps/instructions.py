@@ -1,0 +1,316 @@
+"""Which steps an agent gets in which state (installer.md §5.5), as a table of types and a maker for each.
+
+The table's seconds say how often a step is repeated. The agent calls in more often than that
+(Settings.poll_seconds), so that a change of state is acted on at once instead of a minute later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from installer.assisted.enums import HostStatus, Role, StepType
+from installer.rendezvous.clock import age
+from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.validations import disks, networks
+from installer.rendezvous.validations.hostview import HostView, load_json, same_image
+from installer.rendezvous.validations.network import names_to_resolve
+
+T = StepType
+H = HostStatus
+
+TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
+    H.DISCOVERING: ((T.INVENTORY,), 60, "continue"),
+    H.KNOWN: (
+        (T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.INVENTORY, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
+        60,
+        "continue",
+    ),
+    H.INSUFFICIENT: (
+        (T.INVENTORY, T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
+        60,
+        "continue",
+    ),
+    H.PENDING_FOR_INPUT: (
+        (T.INVENTORY, T.CONNECTIVITY, T.TANG, T.FREE_ADDRESSES, T.DHCP, T.NTP, T.DOMAINS, T.VERIFY_VIPS),
+        60,
+        "continue",
+    ),
+    H.DISCONNECTED: ((T.INVENTORY,), 120, "continue"),
+    H.PREPARING: ((T.DHCP, T.DISK_SPEED, T.IMAGES), 60, "continue"),
+    H.PREPARING_SUCCESSFUL: ((T.DHCP,), 60, "continue"),
+    H.INSTALLING: ((T.INSTALL, T.DHCP), 60, "continue"),
+    H.INSTALLING_IN_PROGRESS: ((T.DHCP,), 60, "continue"),
+    H.ERROR: ((T.LOGS, T.STOP), 120, "continue"),
+    H.CANCELLED: ((T.LOGS, T.STOP), 120, "continue"),
+    H.DISABLED: ((), 120, "continue"),
+    H.RESETTING: ((), 120, "continue"),
+    H.BINDING: ((), 0, "exit"),
+    H.UNBINDING: ((), 0, "exit"),
+    H.DISCOVERING_UNBOUND: ((T.INVENTORY,), 60, "continue"),
+    H.INSUFFICIENT_UNBOUND: ((T.INVENTORY, T.NTP), 60, "continue"),
+    H.KNOWN_UNBOUND: ((T.INVENTORY, T.NTP), 60, "continue"),
+    H.DISCONNECTED_UNBOUND: ((T.INVENTORY,), 120, "continue"),
+}
+DEFAULT: tuple[tuple[StepType, ...], int, str] = ((), 60, "continue")
+# Steps that are handed out once in a status; the others are repeated.
+ONCE = frozenset({T.INSTALL, T.LOGS, T.STOP, T.DISK_SPEED, T.IMAGES, T.FREE_ADDRESSES})
+# These are asked for again as soon as what they are asked about has changed, though not more often than every few
+# seconds while hosts come in one after the other.
+ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAINS, T.TANG})
+LEAST_PAUSE = 10
+# Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
+HOSTS_PER_PAUSE = 10
+ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
+
+# What these come to belongs to one attempt to install: answers to those of an earlier one are dropped.
+OF_ATTEMPT = frozenset({T.INSTALL, T.DISK_SPEED, T.IMAGES})
+
+Args = list[str]
+Maker = Callable[[HostView], Args | None]
+
+
+def _dump(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _connectivity(view: HostView) -> Args | None:
+    peers = view.peers.peers_of(view.host)
+    return [peers] if peers else None
+
+
+def has_vips(cluster: Cluster) -> bool:
+    """Will the cluster's own hosts hold virtual addresses?"""
+    own = (cluster.load_balancer or {}).get("type") == "user-managed"
+    return not (cluster.is_sno or cluster.user_managed_networking or own)
+
+
+def _free_addresses(view: HostView) -> Args | None:
+    # Asked only where VIPs have to be found free: SNO and user-managed networking have none.
+    if view.inventory is None or not has_vips(view.cluster):
+        return None
+    cidrs = [cidr for cidr in view.machine_cidrs if ":" not in cidr and networks.belongs(view.inventory, cidr)]
+    return [_dump(cidrs)] if cidrs else None
+
+
+def _ntp(view: HostView) -> Args | None:
+    given = [view.cluster.additional_ntp_source, view.infra_env.additional_ntp_sources if view.infra_env else ""]
+    sources = dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip())
+    return [_dump({"ntp_source": ",".join(sources)})]
+
+
+def _domains(view: HostView) -> Args | None:
+    if not view.cluster.name or not view.cluster.base_dns_domain:
+        return None
+    # Each name costs programs on every host every minute: only those that a validation waits for.
+    names = names_to_resolve(view)
+    return [_dump({"domains": [{"domain_name": name} for name in names]})] if names else None
+
+
+def _verify_vips(view: HostView) -> Args | None:
+    if not has_vips(view.cluster):
+        return None
+    vips = [{"vip": item["ip"], "vip_type": "api"} for item in view.cluster.api_vips]
+    vips += [{"vip": item["ip"], "vip_type": "ingress"} for item in view.cluster.ingress_vips]
+    return [_dump(vips)] if vips else None
+
+
+def _tang(view: HostView) -> Args | None:
+    servers = view.cluster.disk_encryption.get("tang_servers")
+    return [_dump({"tang_servers": servers})] if servers else None
+
+
+def _disk_speed(view: HostView) -> Args | None:
+    measured = (load_json(view.host.disks_info) or {}).get(view.host.installation_disk_path, {})
+    persistent = view.inventory is not None and view.inventory.boot.device_type == "persistent"
+    if (measured.get("disk_speed") or {}).get("tested") or persistent or not view.host.installation_disk_path:
+        return None
+    return [_dump({"path": view.host.installation_disk_path})]
+
+
+def images_needed(view: HostView) -> list[str]:
+    """Images that a host pulls before the installation: the orchestrator, and on the bootstrap host the release."""
+    images = [view.settings.installer_image]
+    if view.host.bootstrap:
+        images.append(view.cluster.ocp_release_image or view.settings.release_image)
+    return list(dict.fromkeys(filter(None, images)))
+
+
+def _images(view: HostView) -> Args | None:
+    done = load_json(view.host.images_status)
+    images = images_needed(view)
+    if not images or done is not None:
+        return None
+    return [_dump({"timeout": 16 * 60, "images": images})]
+
+
+def installer_args(view: HostView) -> list[str]:
+    """Extra arguments for coreos-installer: the user's own, and the network's files when it is static."""
+    args: list[str] = list(load_json(view.host.installer_args) or [])
+    if view.infra_env is not None and view.infra_env.static_network_config and "--copy-network" not in args:
+        args.append("--copy-network")
+    return args
+
+
+def _to_format(view: HostView) -> list[str]:
+    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called."""
+    left = disks.skipped(view.host, view.inventory) if view.inventory else []
+    skipped = [name for name in view.host.skip_formatting_disks.split(",") if name]
+    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and path not in skipped]
+    if view.inventory is None:
+        return paths
+    return [path for path in paths if disks.find(view.inventory, path) not in (None, *(disk for _, disk in left))]
+
+
+def _install(view: HostView) -> Args | None:
+    host, cluster = view.host, view.cluster
+    if view.inventory is not None and disks.installation(host, view.inventory) is None:
+        return None  # rather no installation than one on another disk
+    role = Role.BOOTSTRAP if host.bootstrap else view.role
+    proxy = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy, "no_proxy": cluster.no_proxy}
+    request: dict[str, Any] = {
+        "cluster_id": cluster.id,
+        "infra_env_id": host.infra_env_id,
+        "host_id": host.id,
+        "role": role.value,
+        "boot_device": host.installation_disk_path,
+        "controller_image": view.settings.controller_image,
+        "installer_image": view.settings.installer_image,
+        "control_plane_count": cluster.control_plane_count,
+        "check_cvo": True,
+        "disks_to_format": _to_format(view),
+        "openshift_version": cluster.openshift_version,
+        "installer_args": _dump(installer_args(view)),
+        "skip_installation_disk_cleanup": False,
+    }
+    if any(proxy.values()):
+        request["proxy"] = proxy
+    return [_dump(request)]
+
+
+def _logs(view: HostView) -> Args | None:
+    if view.host.logs_info in ("completed", "timeout"):
+        return None
+    ips = [
+        networks.address_in(inventory, view.machine_cidrs)
+        for peer, inventory in view.peers
+        if inventory is not None and peer.role is Role.MASTER and peer.id != view.host.id
+    ]
+    return [
+        _dump(
+            {
+                "cluster_id": view.cluster.id,
+                "infra_env_id": view.host.infra_env_id,
+                "host_id": view.host.id,
+                "bootstrap": view.host.bootstrap,
+                "installer_gather": True,
+                "master_ips": [ip for ip in ips if ip],
+            }
+        )
+    ]
+
+
+MAKERS: Mapping[StepType, Maker] = {
+    T.INVENTORY: lambda view: [view.host.id],
+    T.CONNECTIVITY: _connectivity,
+    T.TANG: _tang,
+    T.FREE_ADDRESSES: _free_addresses,
+    T.DHCP: lambda view: None,
+    T.NTP: _ntp,
+    T.DOMAINS: _domains,
+    T.VERIFY_VIPS: _verify_vips,
+    T.DISK_SPEED: _disk_speed,
+    T.IMAGES: _images,
+    T.INSTALL: _install,
+    T.LOGS: _logs,
+    T.STOP: lambda view: [],
+}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What one poll gets: steps as (type, args), the wait in seconds, what to do afterwards.
+
+    ``abreast``: the host has been asked about everything as it is now; only time makes a step due again.
+    """
+
+    steps: list[tuple[StepType, list[str]]]
+    wait: int
+    post: str
+    abreast: bool = False
+
+
+def mark(view: HostView, kind: StepType, args: Args) -> str:
+    """A short name for a step's arguments."""
+    if kind is T.CONNECTIVITY:
+        return view.peers.network_mark
+    return hashlib.sha256("\0".join(args).encode()).hexdigest()[:12]
+
+
+def _may_differ(view: HostView, kind: StepType) -> bool:
+    """May this step's arguments be others than the last time, as far as can be told without making them?"""
+    return kind is not T.CONNECTIVITY or view.host.sent_args.get(kind.value) != view.peers.network_mark
+
+
+def least_pause(hosts: int) -> float:
+    """Seconds between two askings about what has changed, in a cluster of so many hosts."""
+    return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
+
+
+def plan(view: HostView, abreast: bool = False) -> Plan:
+    """Steps that are due for a host now; ``abreast`` when nothing has changed since a plan that said so."""
+    settings = view.settings
+    types, period, post = TABLE.get(view.host.status, DEFAULT)
+    version = view.host.discovery_agent_version
+    if settings.agent_image and version and not same_image(version, settings.agent_image):
+        return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], period, "continue")
+    due: list[tuple[StepType, list[str]]] = []
+    compared = True
+    for kind in types:
+        if kind.value in settings.disabled_steps:
+            continue
+        wait = ONCE_RETRY.get(kind, 10**9) if kind in ONCE else period
+        sent = view.host.sent_steps.get(kind.value)
+        if abreast and sent is None:
+            continue
+        waited = age(sent, view.at)
+        if waited < wait:
+            # Most polls end here, before arguments are made that nobody gets.
+            if abreast or kind not in ON_CHANGE:
+                continue
+            if waited < least_pause(len(view.peers)):
+                compared = False
+                continue
+            if not _may_differ(view, kind):
+                continue
+        args = MAKERS[kind](view)
+        if args is not None and (waited >= wait or view.host.sent_args.get(kind.value, "") != mark(view, kind, args)):
+            due.append((kind, args))
+    wait = 0 if post == "exit" else min(settings.poll_seconds, period)
+    return Plan(due, wait, post, compared and not due)
+
+
+def step_id(kind: StepType, host: Host, attempt: str) -> str:
+    """``<type>-<8 hex>``; of a step that belongs to an attempt, the same each time that it is handed out in it.
+
+    An agent that is asked again while it still works answers once, to the first of the two.
+    """
+    if kind not in OF_ATTEMPT:
+        return f"{kind.value}-{secrets.token_hex(4)}"
+    basis = "\0".join((attempt, host.id, host.registered_at or "", kind.value))
+    return f"{kind.value}-{hashlib.sha256(basis.encode()).hexdigest()[:8]}"
+
+
+def encode(plan: Plan, host: Host, attempt: str) -> dict[str, Any]:
+    """The plan as the API's ``steps`` object."""
+    return {
+        "next_instruction_seconds": plan.wait,
+        "post_step_action": plan.post,
+        "instructions": [
+            {"step_type": kind.value, "step_id": step_id(kind, host, attempt), "args": args}
+            for kind, args in plan.steps
+        ],
+    }

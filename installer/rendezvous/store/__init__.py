@@ -1,0 +1,1 @@
+"""What is kept: the model and the database."""

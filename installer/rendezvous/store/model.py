@@ -1,0 +1,296 @@
+"""What the service keeps: clusters, infra-envs, hosts and events, as frozen structs.
+
+Field names are those of the REST API (assisted-service.swagger.yaml). Fields named in ``_PRIVATE`` stay inside.
+None of these can be part of a cycle, so the garbage collector leaves them alone (``gc=False``, here as in inventory.py
+and connectivity.py): with 2,000 hosts it would stop the service for tenths of a second to find nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import msgspec
+
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
+from installer.rendezvous.store.diskidentity import DiskIdentity
+from installer.rendezvous.store.shapes import (
+    ClusterNetwork,
+    DiskEncryption,
+    LoadBalancer,
+    Network,
+    Platform,
+    Proxy,
+    Vip,
+)
+
+JsonMap = dict[str, Any]
+
+
+class Private(msgspec.Struct, frozen=True, gc=False):
+    """A record whose text names it and no more: it holds secrets, and texts end in logs."""
+
+    def __repr__(self) -> str:
+        own = getattr(self, "id", None) or getattr(self, "file_name", "")
+        return f"{type(self).__name__}({own!r})"
+
+
+class HostProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Where a host's installation stands; percentage 0 to 100."""
+
+    installation_percentage: int = 0
+    current_stage: Stage | None = None
+    progress_info: str = ""
+    stage_started_at: str | None = None
+    stage_updated_at: str | None = None
+    stage_timed_out: bool = False
+
+
+class Host(Private, frozen=True, gc=False, kw_only=True):
+    """One machine that registered."""
+
+    id: str
+    infra_env_id: str
+    cluster_id: str | None = None
+    status: HostStatus = HostStatus.DISCOVERING
+    status_info: str = ""
+    status_updated_at: str = ""
+    validations_info: str = ""
+    inventory: str = ""
+    connectivity: str = ""
+    api_vip_connectivity: str = ""
+    tang_connectivity: str = ""
+    free_addresses: str = ""
+    ntp_sources: str = ""
+    disks_info: str = ""
+    images_status: str = ""
+    domain_name_resolutions: str = ""
+    role: Role = Role.AUTO
+    suggested_role: Role = Role.AUTO
+    bootstrap: bool = False
+    requested_hostname: str = ""
+    installation_disk_id: str = ""
+    installation_disk_path: str = ""
+    discovery_agent_version: str = ""
+    installer_version: str = ""
+    media_status: str = "connected"
+    ignition_config_overrides: str = ""
+    installer_args: str = ""
+    machine_config_pool_name: str = ""
+    node_labels: str = ""
+    disks_to_be_formatted: str = ""
+    skip_formatting_disks: str = ""
+    timestamp: int = 0
+    progress: HostProgress = HostProgress()
+    logs_info: str = ""
+    logs_collected_at: str | None = None
+    logs_started_at: str | None = None
+    checked_in_at: str | None = None
+    registered_at: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    # Inside only: when each step was last handed out in this status, what about, the user's own choices and by what
+    # their disks are found again, verified VIPs,
+    # the clock gap (host minus service, seconds) seen at the last poll, the last failing step's text,
+    # the outcome of the check and the question whether the wrong-boot text was given already.
+    sent_steps: dict[str, str] = {}
+    sent_args: dict[str, str] = {}
+    user_hostname: str = ""
+    user_disk: bool = False
+    installation_disk: DiskIdentity | None = None
+    skipped_disks: list[DiskIdentity] = []
+    verified_vips: str = ""
+    clock_gap: float | None = None
+    step_errors: dict[str, str] = {}
+    fencing_credentials: str = ""
+
+
+class ClusterProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Percentages of the cluster's installation, 0 to 100."""
+
+    total_percentage: int = 0
+    preparing_for_installation_stage_percentage: int = 0
+    installing_stage_percentage: int = 0
+    finalizing_stage_percentage: int = 0
+    finalizing_stage: str | None = None
+    finalizing_stage_started_at: str | None = None
+
+
+class Preparation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Result of the last generation of ignition: not_started, failed or success."""
+
+    status: str = "not_started"
+    reason: str = ""
+
+
+class Cluster(Private, frozen=True, gc=False, kw_only=True):
+    """The cluster to install."""
+
+    id: str
+    name: str
+    openshift_version: str = ""
+    ocp_release_image: str = ""
+    base_dns_domain: str = ""
+    control_plane_count: int = 3
+    high_availability_mode: str = "Full"
+    platform: Platform = msgspec.field(default_factory=lambda: Platform(type="baremetal"))
+    user_managed_networking: bool = False
+    vip_dhcp_allocation: bool = False
+    network_type: str = "OVNKubernetes"
+    cluster_networks: list[ClusterNetwork] = []
+    service_networks: list[Network] = []
+    machine_networks: list[Network] = []
+    api_vips: list[Vip] = []
+    ingress_vips: list[Vip] = []
+    ssh_public_key: str = ""
+    pull_secret: str = ""
+    http_proxy: str = ""
+    https_proxy: str = ""
+    no_proxy: str = ""
+    additional_ntp_source: str = ""
+    cpu_architecture: str = "x86_64"
+    hyperthreading: str = "all"
+    schedulable_masters: bool = False
+    disk_encryption: DiskEncryption = msgspec.field(default_factory=lambda: DiskEncryption(enable_on="none"))
+    load_balancer: LoadBalancer | None = None
+    tags: str = ""
+    olm_operators: list[JsonMap] = []
+    install_config_overrides: str = ""
+    status: ClusterStatus = ClusterStatus.INSUFFICIENT
+    status_info: str = ""
+    status_updated_at: str = ""
+    validations_info: str = ""
+    progress: ClusterProgress = ClusterProgress()
+    last_preparation: Preparation = Preparation()
+    # Inside only: another with every actions/install; what an earlier attempt still sends is dropped.
+    attempt: str = ""
+    monitored_operators: list[JsonMap] = []
+    connectivity_majority_groups: str = ""
+    ignored_host_validations: str = ""
+    ignored_cluster_validations: str = ""
+    imported: bool = False
+    logs_info: str = ""
+    controller_logs_collected_at: str | None = None
+    controller_logs_started_at: str | None = None
+    install_started_at: str | None = None
+    install_completed_at: str | None = None
+    # Inside only: what the user interface keeps here.
+    ui_settings: str = ""
+    created_at: str = ""
+    updated_at: str = ""
+
+    @property
+    def is_sno(self) -> bool:
+        """One control-plane node and no more."""
+        return self.control_plane_count == 1
+
+
+class InfraEnv(Private, frozen=True, gc=False, kw_only=True):
+    """What the hosts were booted with."""
+
+    id: str
+    name: str
+    cluster_id: str | None = None
+    openshift_version: str = ""
+    type: str = "full-iso"
+    cpu_architecture: str = "x86_64"
+    ssh_authorized_key: str = ""
+    pull_secret: str = ""
+    static_network_config: str = ""
+    additional_ntp_sources: str = ""
+    additional_trust_bundle: str = ""
+    proxy: Proxy = {}
+    kernel_arguments: str = ""
+    ignition_config_override: str = ""
+    # Inside only: signs the URLs of this infra-env's images; a new one makes the old URLs worthless.
+    image_key: str = msgspec.field(default_factory=lambda: secrets.token_hex(32))
+    created_at: str = ""
+    updated_at: str = ""
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """Something that happened; ``props`` is JSON. Stored as the API shows it: what is empty is left out."""
+
+    name: str
+    severity: str
+    message: str
+    event_time: str
+    category: str
+    cluster_id: str | None = None
+    host_id: str | None = None
+    infra_env_id: str | None = None
+    props: str = ""
+
+
+class Anchor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One moment by the monotonic clock (s since the machine's start ``boot``) and by the wall clock (RFC 3339)."""
+
+    boot: str
+    monotonic: float
+    wall: str
+
+
+class Manifest(Private, frozen=True, gc=False, kw_only=True):
+    """A manifest given to or made by the service; folder is ``manifests`` or ``openshift``."""
+
+    folder: str
+    file_name: str
+    content: bytes
+    manifest_source: str = "user"
+
+
+_PRIVATE = {
+    "pull_secret",
+    "sent_steps",
+    "sent_args",
+    "user_hostname",
+    "user_disk",
+    "installation_disk",
+    "skipped_disks",
+    "verified_vips",
+    "clock_gap",
+    "step_errors",
+    "last_preparation",
+    "attempt",
+    "image_key",
+    "ui_settings",
+    "olm_operators",
+    "fencing_credentials",
+}
+
+
+def to_rest(item: Host | Cluster | InfraEnv | Event) -> JsonMap:
+    """The item as the API shows it: no private fields, no nulls; secrets only as ``pull_secret_set``."""
+    data: JsonMap = {
+        key: value
+        for key, value in msgspec.to_builtins(item).items()
+        # A time that is not known is left out: an empty text is none.
+        if key not in _PRIVATE and value is not None and not (value == "" and key.endswith("_at"))
+    }
+    base = "/api/assisted-install/v2"
+    if isinstance(item, Host):
+        data["kind"] = "Host"
+        data["href"] = f"{base}/infra-envs/{item.infra_env_id}/hosts/{item.id}"
+        data["progress"] = {key: value for key, value in data["progress"].items() if value is not None}
+        for key in ("stage_started_at", "stage_updated_at"):
+            if key in data["progress"]:
+                data[key] = data["progress"][key]
+    elif isinstance(item, Cluster):
+        data["kind"] = "Cluster"
+        data["href"] = f"{base}/clusters/{item.id}"
+        data["image_info"] = {}
+        data["pull_secret_set"] = bool(item.pull_secret)
+        data["progress"] = {key: value for key, value in data["progress"].items() if value is not None}
+        data["last-installation-preparation"] = msgspec.to_builtins(item.last_preparation)
+        for plural, key in (("cluster_networks", "cluster_network_cidr"), ("service_networks", "service_network_cidr")):
+            if data[plural]:
+                data[key] = data[plural][0]["cidr"]
+        if data["machine_networks"]:
+            data["machine_network_cidr"] = data["machine_networks"][0]["cidr"]
+        if data["cluster_networks"] and data["cluster_networks"][0].get("host_prefix"):
+            data["cluster_network_host_prefix"] = data["cluster_networks"][0]["host_prefix"]
+    elif isinstance(item, InfraEnv):
+        data["kind"] = "InfraEnv"
+        data["href"] = f"{base}/infra-envs/{item.id}"
+        data["pull_secret_set"] = bool(item.pull_secret)
+    return data

@@ -1,0 +1,1 @@
+"""The validations as tables, and the checks that they are made of."""

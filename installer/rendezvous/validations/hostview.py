@@ -1,0 +1,233 @@
+"""What a host's validations look at: the host, its inventory, its peers, the cluster and the thresholds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, Role, Stage
+from installer.rendezvous.clock import age
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv
+from installer.rendezvous.validations import networks
+from installer.rendezvous.validations.requirements import Requirements, minimum
+
+T = TypeVar("T")
+# Hosts for which something is remembered: more than one service will ever have.
+MOST_SLOTS = 8192
+FORBIDDEN_HOSTNAMES = frozenset(
+    {"localhost", "localhost.localdomain", "localhost4", "localhost4.localdomain4", "localhost6"}
+    | {"localhost6.localdomain6"}
+)
+
+
+@lru_cache(4096)
+def load_json(text: str) -> Any:
+    """Parsed JSON, or None for empty or broken text. The result is shared: it must not be changed."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return None
+
+
+class Slots(Generic[T]):
+    """What was made of one text of each host; made again when the text is another, so that none is kept for long."""
+
+    def __init__(self, make: Callable[[str], T]) -> None:
+        self._make = make
+        self._made: dict[str, tuple[str, T]] = {}
+
+    def get(self, host: Host, text: str) -> T:
+        """What ``text`` of this host means."""
+        known = self._made.get(host.id)
+        # The same object nearly always; Python compares no characters then.
+        if known is not None and known[0] == text:
+            return known[1]
+        value = self._make(text)
+        self.put(host, text, value)
+        return value
+
+    def put(self, host: Host, text: str, value: T) -> None:
+        """Remember what ``text`` of this host means, for whoever knows already."""
+        if len(self._made) >= MOST_SLOTS:
+            self._made.clear()
+        self._made[host.id] = (text, value)
+
+
+def same_image(first: str, second: str) -> bool:
+    """Do two references name the same image? By digest where both have one: mirrors change the name only."""
+    if "@" in first and "@" in second:
+        return first.rsplit("@", 1)[1] == second.rsplit("@", 1)[1]
+    return first == second
+
+
+def inventory_of(host: Host) -> inv.Inventory | None:
+    """The host's inventory, or None when it has none that can be read."""
+    return _INVENTORIES.get(host, host.inventory) if host.inventory else None
+
+
+def _decoded(text: str) -> inv.Inventory | None:
+    try:
+        return inv.decode(text)
+    except msgspec.MsgspecError:
+        return None
+
+
+# An inventory is looked at far more often than it changes.
+_INVENTORIES = Slots(_decoded)
+
+
+def _nics(text: str) -> str:
+    inventory = _decoded(text)
+    nics = [
+        {
+            "name": nic.name,
+            "mac": nic.mac_address,
+            "ip_addresses": [address.split("/")[0] for address in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
+        }
+        for nic in (inventory.interfaces if inventory else ())
+        if nic.ipv4_addresses or nic.ipv6_addresses
+    ]
+    return json.dumps(nics, separators=(",", ":"))
+
+
+_NICS = Slots(_nics)
+
+
+def hostname_of(host: Host, inventory: inv.Inventory | None) -> str:
+    """The name that the host will have: the user's choice, else what it calls itself."""
+    return host.user_hostname or (inventory.hostname if inventory else "") or host.requested_hostname
+
+
+class Members:
+    """All hosts of a cluster with their inventories, and who has which name and address."""
+
+    def __init__(self, hosts: Sequence[Host]) -> None:
+        self._hosts = hosts
+
+    @cached_property
+    def _pairs(self) -> list[tuple[Host, inv.Inventory | None]]:
+        return [(host, inventory_of(host)) for host in self._hosts]
+
+    def __iter__(self) -> Iterator[tuple[Host, inv.Inventory | None]]:
+        return iter(self._pairs)
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Host]:
+        """Hosts by their ids."""
+        return {host.id: host for host, _ in self._pairs}
+
+    @cached_property
+    def names(self) -> Mapping[str, Sequence[str]]:
+        """Ids of the hosts by hostname."""
+        found: dict[str, list[str]] = {}
+        for host, inventory in self._pairs:
+            found.setdefault(hostname_of(host, inventory), []).append(host.id)
+        return found
+
+    @cached_property
+    def addresses(self) -> Mapping[str, Sequence[str]]:
+        """Ids of the hosts by address, link-local ones left out."""
+        found: dict[str, list[str]] = {}
+        for host, inventory in self._pairs:
+            for item in networks.interfaces_of(inventory) if inventory else ():
+                if not item.ip.is_link_local and host.id not in found.setdefault(str(item.ip), []):
+                    found[str(item.ip)].append(host.id)
+        return found
+
+    @cached_property
+    def clashing(self) -> frozenset[str]:
+        """Ids of the hosts that share a name or an address with another."""
+        shared = [*self.names.values(), *self.addresses.values()]
+        return frozenset(host_id for owners in shared if len(owners) > 1 for host_id in owners)
+
+    @cached_property
+    def _reachable(self) -> dict[str, str]:
+        return {
+            host.id: f'{{"host_id":{json.dumps(host.id)},"nics":{_NICS.get(host, host.inventory)}}}'
+            for host, inventory in self._pairs
+            if inventory is not None
+        }
+
+    @cached_property
+    def network_mark(self) -> str:
+        """Short name of all that hosts are to be asked about each other."""
+        return sha256("\0".join(self._reachable.values()).encode()).hexdigest()[:12]
+
+    def peers_of(self, host: Host) -> str | None:
+        """JSON list of the other hosts with their addresses, as connectivity-check takes it; None of nobody."""
+        others = [text for host_id, text in self._reachable.items() if host_id != host.id]
+        return f"[{','.join(others)}]" if others else None
+
+    def told(self, host_id: str) -> str:
+        """A host as a user knows it: its name, and the first MAC to tell two of one name apart."""
+        host = self.by_id.get(host_id)
+        if host is None:
+            return host_id
+        inventory = inventory_of(host)
+        macs = [nic.mac_address for nic in inventory.interfaces if nic.mac_address] if inventory else []
+        return f"{hostname_of(host, inventory) or host_id}" + (f" (MAC {macs[0]})" if macs else "")
+
+
+@dataclass(frozen=True)
+class HostView:
+    """One host among its peers at one moment."""
+
+    host: Host
+    inventory: inv.Inventory | None
+    cluster: Cluster
+    infra_env: InfraEnv | None
+    peers: Members
+    requirements: Mapping[str, Requirements]
+    settings: Settings
+    at: datetime
+    # When this service started: before that nobody could have called in.
+    service_since: datetime
+
+    @property
+    def role(self) -> Role:
+        """The chosen role, else the suggested one."""
+        return self.host.suggested_role if self.host.role is Role.AUTO else self.host.role
+
+    @property
+    def hostname(self) -> str:
+        """The name that the host will have."""
+        return hostname_of(self.host, self.inventory)
+
+    @property
+    def machine_cidrs(self) -> list[str]:
+        """The cluster's machine networks."""
+        return networks.machine_cidrs(self.cluster)
+
+    @property
+    def connected(self) -> bool:
+        """Has the agent called in lately? After Rebooting nobody asks (installer.md §5.4)."""
+        stage = self.host.progress.current_stage
+        if stage in (Stage.REBOOTING, Stage.CONFIGURING, Stage.JOINED, Stage.WAITING_IGNITION, Stage.DONE):
+            return True
+        if self.host.status in (HostStatus.INSTALLED, HostStatus.INSTALLING_PENDING_USER_ACTION):
+            return True
+        limit = self.settings.host_disconnect + (self.settings.bootstrap_grace if self.host.bootstrap else 0)
+        return min(age(self.host.checked_in_at, self.at), (self.at - self.service_since).total_seconds()) <= limit
+
+    def needs(self, role: Role | None = None) -> Requirements:
+        """Thresholds of a role (the view's own by default); the lowest of all while none is known."""
+        role = self.role if role is None else role
+        if self.cluster.is_sno:
+            return self.requirements["sno"]
+        if role in (Role.MASTER, Role.BOOTSTRAP):
+            return self.requirements["master"]
+        if role in (Role.ARBITER, Role.WORKER):
+            return self.requirements[role.value]
+        return minimum(dict(self.requirements), ("master", "worker"))
