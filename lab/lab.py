@@ -26,19 +26,22 @@ import msgspec
 
 from drivers import redfish, ssh
 from drivers.libvirt import Hypervisor
-from lab import budget, control, evidence, preflight, records, services, watch
 from lab.cleanup import Step, afterwards, finish
 from lab.configs import Access
+from lab.daemons import services
 from lab.errors import LabGoneError, LabStartError
+from lab.evidence import bundle as evidence
+from lab.evidence.phases import Phases
 from lab.faults import Fault
+from lab.host import budget, preflight, records
+from lab.host.identity import me, start_time
+from lab.host.namespaces import NamespaceThreads, enter_argv
+from lab.host.paths import budget_file, labs_dir, state_dir
+from lab.host.process import clean_environment, in_background, run_streaming
 from lab.layout import RELEASE_SOURCE, Layout
-from lab.machines import Nodes, connect, define
-from lab.namespaces import NamespaceThreads, enter_argv
-from lab.paths import budget_file, labs_dir, state_dir
-from lab.phases import Phases
-from lab.plan import Ended, Event
-from lab.process import clean_environment, in_background, run_streaming
-from lab.processes import me, start_time
+from lab.machines.factory import Nodes, connect, define
+from lab.supervisor import control, watch
+from lab.supervisor.plan import Ended, Event
 from lab.topology import Topology
 
 log = logging.getLogger(__name__)

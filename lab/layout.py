@@ -104,7 +104,7 @@ class Layout:
         return self.root / "disks" / f"{node.name}-{node.device(which)}.raw"
 
     def fingerprint(self, image: Path) -> Path:
-        """What a disk's image was like before its machine saw it (lab.disks.fingerprint)."""
+        """What a disk's image was like before its machine saw it (lab.machines.disks.fingerprint)."""
         return self.root / "fingerprints" / image.name
 
     def nvram(self, node: NodeSpec) -> Path:

@@ -64,8 +64,9 @@ def _domain(name: str) -> bool:
 
 class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One disk of a machine: `size_gib` in GiB (sparse); `serial`, by which a host can tell it (none: the machine's
-    name and the device's); `root` marks the one to install on. `holds` says what is on it before (lab.disks): nothing,
-    somebody's data (a file system, a volume group, random bytes), or an old system's volume group."""
+    name and the device's); `root` marks the one to install on. `holds` says what is on it before
+    (lab.machines.disks): nothing, somebody's data (a file system, a volume group, random bytes), or an old system's
+    volume group."""
 
     size_gib: int = DISK_GIB
     serial: str = ""

@@ -15,15 +15,15 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
-from lab import budget
 from lab import topology as shapes
 from lab.cleanup import afterwards
 from lab.errors import LabBrokenError
+from lab.evidence.report import TESTS, write
+from lab.host import budget
+from lab.host.paths import cache_dir, labs_dir
 from lab.lab import Lab
-from lab.paths import cache_dir, labs_dir
 from lab.release.build import Release, build_release
-from lab.report import TESTS, write
-from lab.watch import described
+from lab.supervisor.watch import described
 from scenarios.cluster import Deployment, Installation, Stopped
 from scenarios.ids import TOPOLOGIES, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     words = "|".join(TOPOLOGIES)
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
 
-    for name in ("lab.budget", "lab.watch"):
+    for name in ("lab.host.budget", "lab.supervisor.watch"):
         logging.getLogger(name).addHandler(_Aloud(config))
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Results(Path(config.getoption("--artifacts"))))

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from drivers.browser import Page, chromium
+from lab.host.namespaces import enter_argv
 from lab.lab import Lab
-from lab.namespaces import enter_argv
 
 SERVICE_PORT = 8090
 LIVE = "document.getElementById('connection').textContent === 'Live'"

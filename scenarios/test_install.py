@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from lab import disks
 from lab.cleanup import afterwards
+from lab.machines import disks
 from lab.waiting import wait_until
 from scenarios.cluster import Installation
 from scenarios.ids import COMPACT, HA, SNO

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from ci.bench.measure import seconds_of, table
-from lab.paths import cache_dir
+from lab.host.paths import cache_dir
 from lab.release.kubernetes import build_kubernetes
 from lab.release.os import build_machine_os
 

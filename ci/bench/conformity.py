@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ci.bench.measure import timed
 from installer.tests.service_kit import Standalone, standalone
-from lab.paths import cache_dir
+from lab.host.paths import cache_dir
 
 VERSION = "4.32.5"
 SEED = 7

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import budget, numbers
-from lab.cli import main as lab_main
+from lab import numbers
+from lab.commands.cli import main as lab_main
 from lab.errors import LabError
+from lab.host import budget
 from lab.release import __main__ as release
 
 ROOT = Path(__file__).parents[2]

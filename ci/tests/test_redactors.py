@@ -13,7 +13,7 @@ import yaml
 import installer.redact
 import lab.redact
 from installer.redact.tests import corpus
-from lab import evidence
+from lab.evidence import bundle as evidence
 from lab.release.cluster import installconfig
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_what_the_lab_keeps_of_its_daemons(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:'cgi' is deprecated:DeprecationWarning")
 def test_what_the_bmc_logs_of_its_requests(tmp_path):
-    from lab import bmc
+    from lab.daemons import bmc
 
     app = flask.Flask(__name__)
     app.add_url_rule("/x", "x", lambda: (f"refused: {json.dumps({'password': 'c4lvin!Rack7'})}", 400), methods=["POST"])

@@ -17,7 +17,7 @@ NONE = {
     "lab.release.registry.RegistryConfig.htpasswd",
     "installer.create.ahead.HeadStart.credentials",
     "installer.config.types.Fencing.credentials",
-    "lab.services.Prepared.credentials",
+    "lab.daemons.services.Prepared.credentials",
 }
 
 

@@ -70,7 +70,17 @@ def test_fifty_agents_from_the_lab_command(tmp_path: Path) -> None:
     with running(tmp_path) as service:
         for who in ("agent", "user"):
             (tmp_path / who).write_text(service.keys.token(f"{who}Auth"))
-        command = [sys.executable, "-m", "lab.cli", "swarm", str(HOSTS), "--url", service.url, "--ca", str(service.ca)]
+        command = [
+            sys.executable,
+            "-m",
+            "lab.commands.cli",
+            "swarm",
+            str(HOSTS),
+            "--url",
+            service.url,
+            "--ca",
+            str(service.ca),
+        ]
         command += ["--token", str(tmp_path / "agent"), "--user-token", str(tmp_path / "user"), "--json"]
         command += ["--seconds", "8", "--ramp", "1", "--service-pid", str(service.process.pid)]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lab.paths import state_dir
+from lab.host.paths import state_dir
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # sushy-tools' webob imports what Python 3.13 no longer has
     from sushy_tools.error import FishyError
 
-    from lab.bmc import SharedMedia, _store
+    from lab.daemons.bmc import SharedMedia, _store
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import budget
-from lab.budget import Amount, Ledger, capacity, need
 from lab.errors import BudgetError
-from lab.processes import boot_id, me, start_time
+from lab.host import budget
+from lab.host.budget import Amount, Ledger, capacity, need
+from lab.host.identity import boot_id, me, start_time
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def test_an_entry_of_another_boot_is_nobodys(path):
 def test_processes_never_take_more_than_there_is(tmp_path):
     code = (
         "import sys, pathlib, time\n"
-        "from lab.budget import Amount, Ledger\nfrom lab.processes import me\n"
+        "from lab.host.budget import Amount, Ledger\nfrom lab.host.identity import me\n"
         "ledger = Ledger(pathlib.Path(sys.argv[1]), Amount(1000))\n"
         "print(ledger.try_take(sys.argv[2], Amount(300), me()) is None, flush=True)\ninput()\n"
     )

@@ -5,11 +5,15 @@ import logging
 
 import pytest
 
-from lab import budget, cli, evidence, lab, phases, records, topology
+from lab import lab, topology
 from lab.cleanup import afterwards, finish
+from lab.commands import cli
 from lab.errors import CommandTimeoutError, LabError, LabStartError
+from lab.evidence import bundle as evidence
+from lab.evidence import phases
+from lab.host import budget, records
+from lab.host.process import end_group, run_streaming
 from lab.lab import Lab
-from lab.process import end_group, run_streaming
 
 
 class Steps:
@@ -166,7 +170,7 @@ def test_a_fault_that_cannot_be_ended_hides_no_failure(tmp_path):
 
 
 def test_a_command_that_cannot_be_ended_hides_no_interrupt(tmp_path, monkeypatch):
-    monkeypatch.setattr("lab.process.end_group", lambda process, **_: (end_group(process), full_disk()))
+    monkeypatch.setattr("lab.host.process.end_group", lambda process, **_: (end_group(process), full_disk()))
 
     def check():
         raise CommandTimeoutError(["x"], 1, "")

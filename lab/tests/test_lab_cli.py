@@ -15,11 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lab import cli, preflight, topology
+from lab import topology
+from lab.commands import cli
 from lab.configs import Access, write_configs
 from lab.errors import UnknownLabError
-from lab.records import all_labs
-from lab.records import read as read_record
+from lab.host import preflight
+from lab.host.records import all_labs
+from lab.host.records import read as read_record
 from lab.tests.test_lab_live import small, tiny_iso  # noqa: F401
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -66,7 +68,7 @@ class Said:
 def node0_lab(*words, check=True):
     """`node0-lab WORDS`; in this process, unless it is to become another program."""
     if words[0] in ("exec", "ssh"):
-        argv = [sys.executable, "-m", "lab.cli", *words]
+        argv = [sys.executable, "-m", "lab.commands.cli", *words]
         done = subprocess.run(argv, capture_output=True, text=True, check=check, env=ENV, timeout=300)
         return Said(done.returncode, done.stdout, done.stderr)
     out, err = io.StringIO(), io.StringIO()
@@ -86,7 +88,7 @@ def cluster(tmp_path, tiny_iso, monkeypatch):  # noqa: F811
     write_configs(tmp_path / "mine", topology.sno(firmware="bios"), OWN)
     monkeypatch.setattr("lab.release.build.build_release", lambda: Release(tmp_path / "storage"))
     # Nothing in that machine will ever answer.
-    monkeypatch.setattr("lab.evidence._SSH_SECONDS", 0.0)
+    monkeypatch.setattr("lab.evidence.bundle._SSH_SECONDS", 0.0)
     (tmp_path / "storage").mkdir()
     return tmp_path
 
@@ -198,7 +200,9 @@ def test_up_ls_console_shot_exec_down(tmp_path):
 def test_a_reader_that_has_gone_is_no_error():
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([sys.executable, "-m", "lab.cli", "ls"], stdout=write, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "lab.commands.cli", "ls"], stdout=write, stderr=subprocess.PIPE, check=False
+    )
     os.close(write)
     assert (done.returncode, done.stderr) == (1, b"")
 

@@ -9,11 +9,13 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from lab import budget, disks, domain, topology
+from lab import topology
 from lab.configs import agent_config
 from lab.errors import TopologyError
+from lab.host import budget
 from lab.layout import Layout
-from lab.lvm import write_volume_group
+from lab.machines import disks, domain
+from lab.machines.lvm import write_volume_group
 from lab.topology import Disk
 
 MIB = 1 << 20

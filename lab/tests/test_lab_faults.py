@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab import preflight, topology
+from lab import topology
 from lab.errors import LabError
 from lab.faults import Fault, Hang, LinkDown, Outage, Throttle, _taps
+from lab.host import preflight
 from lab.lab import Lab
 from lab.tests.test_lab_live import ask, small
 

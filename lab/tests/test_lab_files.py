@@ -15,15 +15,18 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from lab import dns, domain, kvm, preflight, topology
-from lab.consoleclock import Stamper
+from lab import topology
+from lab.daemons import dns
+from lab.daemons.consoleclock import Stamper
+from lab.daemons.httpd import Handler
 from lab.errors import CommandTimeoutError, PreflightError
-from lab.httpd import Handler
+from lab.evidence.phases import Phases
+from lab.host import kvm, preflight
+from lab.host.identity import alive, me, start_time
+from lab.host.process import run_streaming
 from lab.layout import Layout
-from lab.phases import Phases
+from lab.machines import domain
 from lab.pki import Authority, make_ssh_key
-from lab.process import run_streaming
-from lab.processes import alive, me, start_time
 
 
 @pytest.fixture(autouse=True)

@@ -24,9 +24,10 @@ import pytest
 from drivers.errors import ConnectionFailedError, MediaError
 from drivers.protocols import BootDevice, PowerState
 from drivers.redfish import Service
-from lab import preflight, topology
+from lab import topology
+from lab.host import preflight
+from lab.host.identity import alive, start_time
 from lab.lab import Lab
-from lab.processes import alive, start_time
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 pytestmark = [
@@ -207,7 +208,7 @@ from lab.tests.test_lab_live import small
 from lab import topology
 with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
     lab.nodes["master-0"].power.on()
-    print(lab._record.supervisor[0], lab.init, lab.layout.root, flush=True)
+    print(lab._record.supervisor[0], lab.supervisor.init, lab.layout.root, flush=True)
     lab.run(["sleep", "600"], timeout=600)
 """
 
@@ -261,7 +262,7 @@ def test_a_kept_lab_outlives_its_owner_and_can_be_taken_up(tmp_path):
     started = start_time(int(supervisor))
     with Lab.attach(Path(root).name) as lab:
         assert lab.nodes["master-0"].power.state() is PowerState.ON
-        cli = [sys.executable, "-m", "lab.cli"]
+        cli = [sys.executable, "-m", "lab.commands.cli"]
         listed = subprocess.run([*cli, "ls"], capture_output=True, text=True, check=True, env=ENV).stdout
         assert lab.id in listed
     subprocess.run([*cli, "down", "--lab", lab.id], check=True, capture_output=True, env=ENV)

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from lab.process import clean_environment, in_background
-from lab.processes import alive, start_time
+from lab.host.identity import alive, start_time
+from lab.host.process import clean_environment, in_background
 from lab.waiting import wait_until
 
 SCRIPT = "trap '' TERM; sleep 600 & echo child $!; echo to-stderr >&2; wait; sleep 600"

@@ -12,10 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import cli, records, topology
+from lab import topology
+from lab.commands import cli
 from lab.errors import LabError, UnknownLabError
-from lab.processes import boot_id, me
-from lab.records import State
+from lab.host import records
+from lab.host.identity import boot_id, me
+from lab.host.records import State
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +164,7 @@ def test_a_lab_goes_from_one_moment_to_the_next(monkeypatch):
 CHILD = """
 import os, sys, time
 from lab import records, topology
-from lab.processes import me
+from lab.host.identity import me
 fd = records.create(records.Record("theirs-1", topology.sno(), me(), time.time(), "/"))
 if sys.argv[1] == "supervisor":
     records.claim(fd, "supervisor")

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from lab import report
+from lab.evidence import report
 
 EVIL = "<script>alert('x')</script> & \"quotes\""
 

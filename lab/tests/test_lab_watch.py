@@ -14,12 +14,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lab import cli, preflight, report, topology, watch
+from lab import topology
+from lab.commands import cli
 from lab.errors import DaemonEndedError, LabGoneError
+from lab.evidence import report
 from lab.faults import Outage
+from lab.host import preflight
+from lab.host.records import State, look_at
 from lab.lab import Lab
-from lab.plan import Ended, Plan
-from lab.records import State, look_at
+from lab.supervisor import watch
+from lab.supervisor.plan import Ended, Plan
 from lab.tests.test_lab_live import gone, small
 from lab.waiting import wait_until
 
@@ -57,7 +61,7 @@ def pid_of(lab, name):
 
 
 def said_of(caplog, word):
-    return [r.getMessage() for r in caplog.records if r.name == "lab.watch" and word in r.getMessage()]
+    return [r.getMessage() for r in caplog.records if r.name == "lab.supervisor.watch" and word in r.getMessage()]
 
 
 @on_this_lab

@@ -1,7 +1,7 @@
 """The process that a lab is: `python -m lab.supervisor STATE_DIR STATUS_FD ALIVE_FD`.
 
 Two processes. The outer one stays in the machine's namespaces, watches the lab's owner through a pidfd, and removes
-the lab's directory at the end. The inner one (lab.init) is the first process of new network, mount and PID
+the lab's directory at the end. The inner one (lab.supervisor.init) is the first process of new network, mount and PID
 namespaces and starts everything else. When it ends, the kernel ends all that is in its PID namespace, and with the
 last process the other namespaces, their mounts and their bridge are gone. However the owner dies, nothing is left.
 
@@ -20,8 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from lab import init, namespaces, processes, records, watch
-from lab.plan import Ended, Event, Plan
+from lab.host import identity as processes
+from lab.host import namespaces, records
+from lab.supervisor import init, watch
+from lab.supervisor.plan import Ended, Event, Plan
 
 
 def _owner_fd(plan: Plan) -> int | None:

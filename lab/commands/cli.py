@@ -13,16 +13,19 @@ from pathlib import Path
 
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
-from lab import budget, deploy_command, records, topology, watch
+from lab import topology
 from lab.cleanup import finish
+from lab.commands import deploy as deploy_command
+from lab.commands.terminal import converse, describe
 from lab.errors import LabError, PreflightError, UnknownLabError
+from lab.host import budget, records
+from lab.host.identity import alive
+from lab.host.namespaces import enter_argv
+from lab.host.paths import budget_file, labs_dir
 from lab.lab import HasStorage, Lab
-from lab.namespaces import enter_argv
-from lab.node import Node
+from lab.machines.node import Node
 from lab.numbers import WAIT
-from lab.paths import budget_file, labs_dir
-from lab.processes import alive
-from lab.terminal import converse, describe
+from lab.supervisor import watch
 
 _DOWN_SECONDS = 60.0
 _EPILOG = """\

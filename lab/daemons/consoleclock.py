@@ -1,4 +1,4 @@
-"""Gives serial logs a clock: `python -m lab.consoleclock DIRECTORY`.
+"""Gives serial logs a clock: `python -m lab.daemons.consoleclock DIRECTORY`.
 
 QEMU writes the raw bytes of NAME.log; this writes NAME.timed.log, each line preceded by when it was seen (UTC). The raw
 log stays the truth: nothing is lost if this process is late or dead. Runs until it is killed.

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import LabError, LabGoneError
-from lab.plan import Reply, Request
+from lab.supervisor.plan import Reply, Request
 
 _ANSWER_SECONDS = 90.0
 

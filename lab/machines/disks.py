@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from lab.errors import LabError
 from lab.layout import Layout
-from lab.lvm import write_volume_group
+from lab.machines.lvm import write_volume_group
 from lab.topology import Disk
 
 MIB = 1 << 20
@@ -33,7 +33,6 @@ _FILES = (1, 199)
 _VOLUMES = (200, 200)
 DATA_GROUP = "somebodys-data"
 SYSTEM_GROUP = "old-system"
-PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 

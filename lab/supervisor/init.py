@@ -17,8 +17,9 @@ from typing import NoReturn
 
 import msgspec
 
-from lab import namespaces, watch
-from lab.plan import Ended, Event, Plan, Ready, Reply, Request, Service
+from lab.host import namespaces
+from lab.supervisor import watch
+from lab.supervisor.plan import Ended, Event, Plan, Ready, Reply, Request, Service
 
 _POLL_SECONDS = 0.02
 _BASE_ENV = {

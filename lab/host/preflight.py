@@ -6,9 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from lab import disks
 from lab.errors import PreflightError
-from lab.kvm import OVMF_CODE
+from lab.host.kvm import OVMF_CODE
 from lab.topology import Topology
 
 # What is looked for, and Debian's package that has it.
@@ -22,6 +21,8 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "ssh": "openssh-client",
 }
+# What fills a disk that holds data (lab.machines.disks).
+DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 MIN_FREE_GIB_PER_NODE = 3
 # A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
@@ -38,7 +39,7 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         if shutil.which(program, path=_PATH) is None:
             found.append(f"{program} is not installed: apt-get install {package}")
     if any(disk.holds == "data" for node in topology.nodes for disk in node.disks):
-        for program, package in disks.PROGRAMS.items():
+        for program, package in DISK_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:
                 found.append(f"{program} is not installed, a disk that holds data needs it: apt-get install {package}")
     if any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():

@@ -8,7 +8,7 @@ nodes/NAME/*                journal, containers, addresses, disks: over SSH, whe
 phases.json                 phases with durations
 lab-failed.txt              what of the lab itself has ended, with its last lines: then the run is void
 missing.txt                 what could not be had, and why
-index.html                  all of it on one page (lab.report)
+index.html                  all of it on one page (lab.evidence.report)
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING
 
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
-from lab import report, watch
 from lab.errors import LabError
+from lab.evidence import report
 from lab.redact import Redactor, redact
+from lab.supervisor import watch
 
 if TYPE_CHECKING:
     from lab.lab import Lab
     from lab.layout import Layout
-    from lab.node import Node
-    from lab.plan import Ended
+    from lab.machines.node import Node
+    from lab.supervisor.plan import Ended
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import msgspec
 
-from lab.paths import cache_dir
-from lab.processes import boot_id
+from lab.host.identity import boot_id
+from lab.host.paths import cache_dir
 
 DEADLINE_SECONDS = 2.0
 # Emulated it takes 4 s of a CPU; a KVM that needs longer on a busy machine is no gain.

@@ -10,7 +10,7 @@ import termios
 import tty
 from pathlib import Path
 
-from lab.records import Record
+from lab.host.records import Record
 
 _LEAVE = b"\x1d"
 

@@ -1,4 +1,4 @@
-"""The lab's BMCs: `python -m lab.bmc CONFIG` runs sushy-tools' emulator with three of its habits changed.
+"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with three of its habits changed.
 
 - One image for all: stock, every InsertMedia downloads the ISO in small pieces and copies it again into the pool, twice
   its size for each machine, and leaves the pool's copy behind at the end (reference/lab.md §3.3, B1 and B2). Here an

@@ -1,4 +1,4 @@
-"""A small HTTP server for boot media: `python -m lab.httpd DIRECTORY ADDRESS PORT`.
+"""A small HTTP server for boot media: `python -m lab.daemons.httpd DIRECTORY ADDRESS PORT`.
 
 Answers ranges, as firmware and virtual-media emulators ask for parts of an image. Runs until it is killed.
 """

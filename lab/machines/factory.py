@@ -14,11 +14,12 @@ from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
 from drivers.redfish import Service
-from lab import disks, domain, kvm
 from lab.errors import NodeUnreachableError, UnknownNodeError
+from lab.host import kvm
+from lab.host.namespaces import enter_argv
 from lab.layout import Layout
-from lab.namespaces import enter_argv
-from lab.node import Media, Node
+from lab.machines import disks, domain
+from lab.machines.node import Media, Node
 from lab.topology import NodeSpec
 
 log = logging.getLogger(__name__)

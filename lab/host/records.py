@@ -29,8 +29,8 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import LabError, UnknownLabError, WaitTimeout
-from lab.paths import labs_dir
-from lab.processes import alive, boot_id, me
+from lab.host.identity import alive, boot_id, me
+from lab.host.paths import labs_dir
 from lab.topology import Topology
 
 _FILE = "lab.json"

@@ -6,13 +6,13 @@ import argparse
 import logging
 from pathlib import Path
 
-from lab import records
 from lab.cleanup import afterwards
+from lab.commands.terminal import describe
 from lab.deploy import Deployment, default_installer, read
 from lab.derive import derive
+from lab.host import records
 from lab.lab import Lab
 from lab.numbers import MEMORY, WAIT
-from lab.terminal import describe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,11 +14,11 @@ import bcrypt
 import msgspec
 import yaml
 
-from lab import dns
+from lab.daemons import dns
+from lab.host.paths import cache_dir
 from lab.layout import BMC_PORT, BRIDGE, HTTP_PORT, POOL, REGISTRY_PORT, Layout
-from lab.paths import cache_dir
 from lab.pki import Authority, make_ssh_key, write_secret
-from lab.plan import Plan, Ready, Service
+from lab.supervisor.plan import Plan, Ready, Service
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -72,8 +72,8 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _chronyd(layout),
         _registry(layout, credentials, storage),
         _bmc(layout, credentials),
-        _python(layout, "http", "lab.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], HTTP_PORT),
-        _python(layout, "console-clock", "lab.consoleclock", [str(layout.console)], None),
+        _python(layout, "http", "lab.daemons.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], HTTP_PORT),
+        _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], None),
     )
     plan = Plan(
         id=lab_id,
@@ -200,7 +200,7 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     config = root / "bmc/emulator.conf"
     # Flask executes this file as Python.
     config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
-    return _python(layout, "bmc", "lab.bmc", [str(config)], BMC_PORT, {"TMPDIR": str(root / "bmc/tmp")})
+    return _python(layout, "bmc", "lab.daemons.bmc", [str(config)], BMC_PORT, {"TMPDIR": str(root / "bmc/tmp")})
 
 
 def _python(
@@ -208,5 +208,5 @@ def _python(
 ) -> Service:
     """A service that is a module of this package, run by this interpreter."""
     ready = Ready("tcp", layout.topology.gateway, port) if port else None
-    import_path = {"PYTHONPATH": str(Path(__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
+    import_path = {"PYTHONPATH": str(Path(__file__).parents[2]), "PYTHONUNBUFFERED": "1"}
     return Service(name, (sys.executable, "-m", module, *arguments), ready, import_path | (env or {}))

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from lab.kvm import OVMF_CODE
+from lab.host.kvm import OVMF_CODE
 from lab.layout import BRIDGE, NETWORK, POOL, Layout
 from lab.topology import NodeSpec
 
@@ -45,8 +45,8 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     """The domain of a node, with a new UUID.
 
     The disk to install on stands first in the boot order, wherever it stands among the disks, which firmware leaves
-    alone otherwise; a CD inserted by the BMC comes after it (lab.bmc): an empty disk falls through to the CD, an
-    installed one wins (reference/lab.md §3.4).
+    alone otherwise; a CD inserted by the BMC comes after it (lab.daemons.bmc): an empty disk falls through to the
+    CD, an installed one wins (reference/lab.md §3.4).
     """
     identity = str(uuid.uuid4())
     root = Element("domain", type="kvm" if kvm else "qemu")

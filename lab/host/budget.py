@@ -24,8 +24,8 @@ import msgspec
 
 from lab.cleanup import finish
 from lab.errors import BudgetError, LabError
+from lab.host.identity import alive, boot_id
 from lab.numbers import MEMORY_MIB, whole
-from lab.processes import alive, boot_id
 from lab.topology import Topology
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ GUEST_OVERHEAD_MIB = 384
 VCPUS_PER_CPU = 2
 # Disks are sparse: this is what an installed machine of the lab release has written, with room to spare.
 GUEST_DISK_GIB = 3
-# Likewise one that holds somebody's data (lab.disks).
+# Likewise one that holds somebody's data (lab.machines.disks).
 FULL_DISK_GIB = 2
 _POLL_SECONDS = 1.0
 _REPEAT_SECONDS = 60.0

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from lab.errors import DaemonEndedError
-from lab.plan import Ended
+from lab.supervisor.plan import Ended
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def _now() -> str:
 
 
 class Watch:
-    """Looks after a lab that this process uses: says what fails, at once, by the logger `lab.watch`."""
+    """Looks after a lab that this process uses: says what fails, at once, by the logger `lab.supervisor.watch`."""
 
     def __init__(self, lab_id: str, state: Path, supervisor: int) -> None:
         """`supervisor` is the pid of a process that lives. Raises ProcessLookupError when it does not."""

@@ -1,0 +1,1 @@
+"""The programs within a lab: their configuration, and those of our own."""

@@ -1,0 +1,1 @@
+"""What a run leaves to be looked at: files, phases, one page."""

@@ -1,0 +1,1 @@
+"""A topology's nodes as machines: defined in libvirt, driven through drivers."""

@@ -1,0 +1,1 @@
+"""The process that a lab is, what it is told, and how it is asked."""
