@@ -102,6 +102,30 @@ ALLOWED: dict[str, set[str]] = {
     },
     "lab.release": {"lab.release.os"},
     "lab.release.cluster": set(),  # runs in containers that hold nothing else of the lab
+    "lab.release.cluster.pki": {"lab.release.cluster"},
+    "lab.release.cluster.kube": {"lab.release.cluster", "lab.release.cluster.pki"},
+    "lab.release.cluster.pods": {"lab.release.cluster", "lab.release.cluster.kube", "lab.release.cluster.pki"},
+    "lab.release.cluster.ignition": {"lab.release.cluster", "lab.release.cluster.kube", "lab.release.cluster.pods"},
+    "lab.release.cluster.nodes": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube", "lab.release.cluster.pki",
+        "lab.release.cluster.pods",
+    },
+    "lab.release.cluster.openshift_install": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube", "lab.release.cluster.pki",
+    },
+    "lab.release.cluster.bootkube": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube",
+        "lab.release.cluster.nodes", "lab.release.cluster.pki", "lab.release.cluster.pods",
+    },
+    "lab.release.cluster.version_operator": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube",
+        "lab.release.cluster.nodes",
+    },
+    "lab.release.cluster.controller": {"lab.release.cluster", "lab.release.cluster.kube", "lab.release.cluster.pki"},
+    "lab.release.cluster.machine_config_server": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube",
+    },
+    "lab.release.cluster.console": {"lab.release.cluster", "lab.release.cluster.kube"},
     "lab.release.os": set(),
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},

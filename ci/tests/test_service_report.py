@@ -17,10 +17,11 @@ from installer.orchestrator.controller import Controller
 from installer.tests.fleet_kit import Machine
 from installer.tests.rendezvous_kit import Running, running, wait_for
 from installer.tests.single_kit import World
-from lab.release.cluster import bootkube, servicereport
+from lab.release.cluster.bootkube import command as bootkube
+from lab.release.cluster.controller import servicereport
 from lab.release.cluster.errors import ApiError, ServiceError
 
-MANIFESTS = Path(servicereport.__file__).parent / "manifests"
+MANIFESTS = Path(servicereport.__file__).parents[1] / "manifests"
 CA = "-----BEGIN CERTIFICATE-----\nof the ingress\n-----END CERTIFICATE-----\n"
 KUBECONFIG = {"clusters": [{"name": "c", "cluster": {"certificate-authority-data": base64.b64encode(b"API").decode()}}]}
 INSTALLER = f"""#!/usr/bin/env python3

@@ -83,13 +83,13 @@ _KUBERNETES = {"kubernetes": kubernetes.UPSTREAM}
 _KUBERNETES_NAME = {"kubernetes": "Kubernetes"}
 
 # The module that the installer image's openshift-install, a zipapp, starts.
-INSTALL_MODULE = "lab.release.cluster.install"
+INSTALL_MODULE = "lab.release.cluster.openshift_install.command"
 
 VERSION_OPERATOR = Component(
     "cluster-version-operator",
     entrypoint=("/usr/bin/cluster-version-operator",),
     code=("cluster",),
-    commands={"usr/bin/cluster-version-operator": "lab.release.cluster.cvo"},
+    commands={"usr/bin/cluster-version-operator": "lab.release.cluster.version_operator.command"},
 )
 
 COMPONENTS: tuple[Component, ...] = (
@@ -109,7 +109,7 @@ COMPONENTS: tuple[Component, ...] = (
         "agent-installer-csr-approver",
         entrypoint=("/usr/bin/assisted-installer-controller",),
         code=("cluster",),
-        commands={"usr/bin/assisted-installer-controller": "lab.release.cluster.approver"},
+        commands={"usr/bin/assisted-installer-controller": "lab.release.cluster.controller.command"},
     ),
     Component(
         "agent-installer-node-agent",
@@ -136,7 +136,7 @@ COMPONENTS: tuple[Component, ...] = (
         "console",
         entrypoint=("/usr/bin/console",),
         code=("cluster",),
-        commands={"usr/bin/console": "lab.release.cluster.console"},
+        commands={"usr/bin/console": "lab.release.cluster.console.command"},
     ),
     Component("etcd", entrypoint=("/usr/bin/etcd",), packages=("etcd",)),
     Component("haproxy-router", entrypoint=("/usr/sbin/haproxy",), packages=("haproxy",)),
@@ -151,7 +151,7 @@ COMPONENTS: tuple[Component, ...] = (
         "machine-config-operator",
         entrypoint=("/usr/bin/machine-config-server",),
         code=("cluster",),
-        commands={"usr/bin/machine-config-server": "lab.release.cluster.mcs"},
+        commands={"usr/bin/machine-config-server": "lab.release.cluster.machine_config_server.command"},
     ),
 )
 

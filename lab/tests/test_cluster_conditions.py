@@ -5,8 +5,8 @@ import datetime as dt
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.cluster import conditions
-from lab.release.cluster.conditions import PATIENCE, VERSION_ORDER, Failure, Finding, Work
+from lab.release.cluster.kube import conditions
+from lab.release.cluster.kube.conditions import PATIENCE, VERSION_ORDER, Failure, Finding, Work
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 VERSION = "4.18.0-node0.abcdef12"

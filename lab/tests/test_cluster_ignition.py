@@ -7,9 +7,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.cluster import containerd, ignition, machineconfig, negotiate
-from lab.release.cluster.bootkube import WAL_TAIL, etcd_data
+from lab.release.cluster.bootkube.command import WAL_TAIL, etcd_data
 from lab.release.cluster.errors import ConfigError
+from lab.release.cluster.ignition import containerd, machineconfig, negotiate
+from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.installconfig import Mirror
 
 PATHS = st.sampled_from(["/a", "/b", "/c"])

@@ -11,10 +11,16 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from lab.release.cluster import bootkube, certs, ignition, install, machineconfig, payload, templates, tls
+from lab.release.cluster import templates
+from lab.release.cluster.bootkube import command as bootkube
 from lab.release.cluster.errors import ConfigError, WaitError
+from lab.release.cluster.ignition import document as ignition
+from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import parse
-from lab.release.cluster.pod import RESOURCES
+from lab.release.cluster.kube import payload
+from lab.release.cluster.openshift_install import command as install
+from lab.release.cluster.pki import certs, tls
+from lab.release.cluster.pods.pod import RESOURCES
 
 RELEASE = "release.example/n/r@sha256:" + "0" * 64
 TAGS = (

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.cluster import apply, console, lease, machineconfig, mcs, operators
+from lab.release.cluster.console import command as console
 from lab.release.cluster.errors import ApiError, ClusterError, UnknownKind, WaitError
-from lab.release.cluster.machineconfig import CURRENT, PREFIX, ROLE
+from lab.release.cluster.ignition import machineconfig
+from lab.release.cluster.ignition.machineconfig import CURRENT, PREFIX, ROLE
+from lab.release.cluster.kube import apply, lease
+from lab.release.cluster.machine_config_server import command as mcs
+from lab.release.cluster.version_operator import operators
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 JSON = st.recursive(

@@ -8,11 +8,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.cluster import payload
 from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
+from lab.release.cluster.kube import payload
 
 VERSION = "4.18.0-node0.abcdef12"
-MANIFESTS = Path(payload.__file__).with_name("manifests")
+MANIFESTS = Path(payload.__file__).parents[1] / "manifests"
 
 
 def write_payload(root, manifests=None, version=VERSION, metadata_version=None):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.release.cluster import operators
-from lab.release.cluster.conditions import Finding
-from lab.release.cluster.payload import Images
+from lab.release.cluster.kube.conditions import Finding
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.version_operator import operators
 from lab.tests.test_cluster_scaling import CONFIG
 
 

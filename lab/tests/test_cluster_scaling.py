@@ -10,14 +10,16 @@ import time
 
 import pytest
 
-from lab.release.cluster import assets, certs, etcdapi, installerpod, nodeinstall, scaling, staticpods, tls
 from lab.release.cluster.errors import EtcdError, WaitError
-from lab.release.cluster.etcdapi import Etcd, Member
+from lab.release.cluster.ignition.machineconfig import CURRENT, ROLE
 from lab.release.cluster.installconfig import parse
-from lab.release.cluster.machineconfig import CURRENT, ROLE
-from lab.release.cluster.payload import Images
-from lab.release.cluster.pod import RESOURCES
-from lab.release.cluster.probes import View
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.nodes import etcdapi, scaling
+from lab.release.cluster.nodes.etcdapi import Etcd, Member
+from lab.release.cluster.nodes.probes import View
+from lab.release.cluster.pki import certs, tls
+from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
+from lab.release.cluster.pods.pod import RESOURCES
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 CONFIG = parse(

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.release.cluster import nodeinstall
-from lab.release.cluster.certs import new_ca
+from lab.release.cluster.controller.servicereport import Service, Target
 from lab.release.cluster.errors import ApiError, EtcdError, ServiceError
-from lab.release.cluster.etcdapi import Etcd
-from lab.release.cluster.kube import Kube
-from lab.release.cluster.servicereport import Service, Target
+from lab.release.cluster.kube.client import Kube
+from lab.release.cluster.nodes.etcdapi import Etcd
+from lab.release.cluster.pki.certs import new_ca
+from lab.release.cluster.pods import nodeinstall
 
 TOKEN = "an-agents-token"
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from lab import deploy, topology
 from lab.errors import TopologyError
-from lab.release.cluster import installconfig, payload, yamltext
+from lab.release.cluster import installconfig, yamltext
 from lab.release.cluster.errors import ConfigError, ManifestError
-from lab.release.cluster.kube import split_kubeconfig
+from lab.release.cluster.kube import payload
+from lab.release.cluster.kube.client import split_kubeconfig
 
 
 def laughs(levels, fanout=10):

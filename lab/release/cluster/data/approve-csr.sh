@@ -9,5 +9,5 @@ until podman image exists "$$image"; do
 done
 exec podman run --rm --replace --detach --sdnotify=conmon --cgroups=no-conmon --log-driver passthrough \
     --name approve-csr --net host --authfile /root/.docker/config.json \
-    --volume /opt/openshift:/opt/openshift:ro --entrypoint python3 "$$image" -u -m lab.release.cluster.approver \
+    --volume /opt/openshift:/opt/openshift:ro --entrypoint python3 "$$image" -u -m lab.release.cluster.controller.command \
     --kubeconfig /opt/openshift/auth/kubeconfig-loopback --until /opt/openshift/.bootkube.done

@@ -1,0 +1,1 @@
+"""bootkube, on the bootstrap host."""

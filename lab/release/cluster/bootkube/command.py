@@ -1,0 +1,284 @@
+"""The worker of bootkube.sh: renders, fills the temporary API, and writes master.ign (reference/cluster.md §2).
+
+It runs in one container and takes turns with the script by files in a directory, one a word. In place: it says
+`rendered` when the temporary control plane can be started, `applied` when it can be stopped, is told `stopped`, and
+says `written`. For others: `rendered`, `serving` when the controller manager has an API to talk to (the nodes' first
+certificates wait for it), `applied` when the version operator can start too, `joined` when two nodes carry the control
+plane, is told `operators-stopped`, and says `released` when the API server can stop too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.release.cluster import templates
+from lab.release.cluster.errors import ClusterError, WaitError
+from lab.release.cluster.ignition import document as ignition
+from lab.release.cluster.ignition import keepalived, machineconfig
+from lab.release.cluster.ignition.document import Config, file, unit
+from lab.release.cluster.kube import apply, lease, payload
+from lab.release.cluster.kube.client import Kube, Object
+from lab.release.cluster.nodes import scaling
+from lab.release.cluster.pki import tls
+from lab.release.cluster.pods import staticpods
+from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
+from lab.release.cluster.pods.pod import RESOURCES, Stage, StaticPod
+
+log = logging.getLogger(__name__)
+
+#: Directory of the files by which the script and this program take turns.
+TURNS = "turns"
+TURN_SECONDS = 20 * 60.0
+API_SECONDS = 20 * 60.0  # §2.8
+JOIN_SECONDS = 60 * 60.0
+ASSETS_SECONDS = 60 * 60.0
+#: Spare zero bytes kept behind the last record of a write-ahead log, well over what a record's padding needs.
+WAL_TAIL = 4096
+
+
+def stages(cluster: Cluster, host: Host) -> list[Stage]:
+    """The node's static pods."""
+    return staticpods.control_plane(cluster.config, cluster.release_image, host.node_ip, host.node_name)
+
+
+def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
+    """The bootstrap host's own control plane, in the order in which it starts."""
+    config = cluster.config
+    if config.single_node:
+        return [staticpods.etcd(host.node_ip, host.node_name), staticpods.kube_apiserver(config, host.node_ip)]
+    return [
+        *([staticpods.keepalived()] if config.api_vips else []),
+        staticpods.etcd(host.node_ip, scaling.BOOTSTRAP_MEMBER),
+        staticpods.kube_apiserver(config, host.node_ip),
+        staticpods.kube_controller_manager(config),
+        staticpods.machine_config_server(bootstrap=True),
+        staticpods.cluster_version_operator(cluster.release_image),
+    ]
+
+
+def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -> dict[str, str]:
+    """What the temporary control plane reads, by path under static-pod-resources; in place, the node's pods as well."""
+    config = cluster.config
+    signer = cluster.pairs["etcd-signer"]
+    files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, [host.node_ip])}
+    if config.single_node:
+        return {**files, **ingress_files(cluster)}
+    files["machine-config-server/master.json"] = json.dumps(served_config(cluster, host, machines, "master"))
+    if config.api_vips:
+        files["keepalived/keepalived.conf"] = keepalived.bootstrap(config).replace(keepalived.INTERFACE, host.interface)
+    return files
+
+
+def render(cluster: Cluster, host: Host, machines: Sequence[Object]) -> None:
+    """Write the static pods' files and the commands that start the temporary control plane."""
+    for name, text in static_pod_files(cluster, host, machines).items():
+        tls.write_private(host.kubernetes / "static-pod-resources" / name, text)
+    for pod in temporary_pods(cluster, host):
+        script = host.assets / "bootstrap-manifests" / f"{pod.name}.sh"
+        tls.write_private(script, pod.podman(cluster.images) + "\n")
+
+
+def user_objects(cluster: Cluster, assets: Path) -> list[Object]:
+    """The objects of /opt/openshift/{manifests,openshift}. Raises ManifestError."""
+    found: list[Object] = []
+    for folder in ("manifests", "openshift"):
+        for path in sorted((assets / folder).glob("*")):
+            if path.suffix in (".yaml", ".yml", ".json"):
+                text = path.read_text().replace(payload.SNAPSHOT, cluster.images.version)
+                found += payload.read_objects(text, path.name)
+    return found
+
+
+def machine_configs(cluster: Cluster, given: list[Object]) -> list[Object]:
+    """MachineConfigs (ours and the user's), rendered ones and pools, for both roles; rendered ones directly behind."""
+    own = [c for role in ("master", "worker") for c in machineconfig.standard(cluster.config, cluster.images, role)]
+    configs = [*own, *(obj for obj in given if obj["kind"] == "MachineConfig")]
+    found = list(own)
+    for pool in ("master", "worker"):
+        done = machineconfig.rendered(pool, configs)
+        sources = [c["metadata"]["name"] for c in configs if c["metadata"]["labels"].get(machineconfig.ROLE) == pool]
+        found += [done, machineconfig.machine_config_pool(pool, done["metadata"]["name"], sorted(sources))]
+    return found
+
+
+def bootstrap_objects(root: Path, release_image: str) -> list[Object]:
+    """The payload's manifests that the installer's own need: definitions, namespaces, bindings."""
+    return [m.object for m in payload.load_manifests(root, release_image) if m.annotated(payload.BOOTSTRAP)]
+
+
+def event(name: str) -> Object:
+    """One of cluster-bootstrap's two events (§2.3)."""
+    now = dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "involvedObject": {"namespace": "kube-system"},
+        "message": "Required control plane pods have been created",
+        "source": {"component": "cluster-bootstrap"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "type": "Normal",
+    }
+
+
+def etcd_data(data: Path) -> tuple[list[Config], list[Config]]:
+    """Ignition files and directories of a cleanly stopped etcd's data, small.
+
+    etcd fills each write-ahead log up to 64 MB with zeros in advance and reads one that ends early just as well, so the
+    zeros are cut off; and what it has only as a spare (*.tmp) is left out.
+    """
+    files = []
+    for path in sorted((data / "member").rglob("*")):
+        if not path.is_file() or path.suffix == ".tmp":
+            continue
+        raw = path.read_bytes()
+        if path.suffix == ".wal":
+            used = len(raw.rstrip(b"\0"))
+            raw = raw[: (used // WAL_TAIL + 2) * WAL_TAIL]
+        target = f"{staticpods.ETCD_DATA}/{path.relative_to(data)}"
+        files.append(file(target, raw, 0o600, compress=True))
+    names = ("", "/member", "/member/snap", "/member/wal")
+    return files, [{"path": staticpods.ETCD_DATA + name, "mode": 0o700, "overwrite": False} for name in names]
+
+
+def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Config:
+    """The config of the node after its reboot: its pool's, and all that makes it a control plane (§2.6)."""
+    served = served_config(cluster, host, objects, "master")
+    files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
+    for stage in stages(cluster, host):
+        # The script after the reboot moves these in place once there is an API for them to talk to.
+        folder = "manifests-operators" if stage.name == "operators" else "manifests"
+        files += [
+            file(f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml", pod.manifest(cluster.images), 0o600)
+            for pod in stage.pods
+        ]
+    loopback = (host.assets / "auth" / "kubeconfig-loopback").read_text()
+    admin = cluster.pairs["admin-kubeconfig-client"]
+    secrets = {
+        "kubeconfig": loopback,
+        "ca.crt": cluster.pairs["kube-apiserver-localhost-signer"].cert,
+        "admin.crt": admin.cert,
+        "admin.key": admin.key,
+    }
+    files += [file(f"/etc/kubernetes/bootstrap-secrets/{name}", text, 0o600) for name, text in secrets.items()]
+    script = templates.text("bootstrap-in-place-post-reboot.sh")
+    files.append(file("/usr/local/bin/bootstrap-in-place-post-reboot.sh", script, 0o555))
+    files += [
+        file(f"/usr/local/bin/{name}", templates.text(name), 0o555)
+        for name in ("api-call.sh", "pause.sh", "installer-gather.sh")
+    ]
+    data, directories = etcd_data(host.etcd_data)
+    units = [unit("bootkube.service", templates.text("bootstrap-in-place-post-reboot.service"))]
+    return ignition.merge(served, ignition.config([*files, *data], units, directories))
+
+
+def served_config(cluster: Cluster, host: Host, objects: Sequence[Object], pool: str) -> Config:
+    """What the machine-config server gives a node of a pool during the bootstrap (§3.2)."""
+    current = next(
+        o for o in objects if o["kind"] == "MachineConfig" and o["metadata"]["name"].startswith(f"rendered-{pool}-")
+    )
+    return machineconfig.served(
+        pool,
+        current,
+        cluster.kubeconfig("kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"),
+        tls.bundle(cluster.pairs, ["kube-apiserver-to-kubelet-signer"]),
+        host.os_id,
+    )
+
+
+def say(host: Host, word: str) -> None:
+    """Tell bootkube.sh that a step is done."""
+    (host.assets / TURNS).mkdir(exist_ok=True)
+    (host.assets / TURNS / f"said-{word}").touch()
+
+
+def expect(host: Host, word: str) -> None:
+    """Wait for bootkube.sh's word, which follows when containers have stopped. Raises WaitError."""
+    deadline = time.monotonic() + TURN_SECONDS
+    while not (host.assets / TURNS / f"told-{word}").exists():
+        if time.monotonic() > deadline:
+            raise WaitError(f"the word {word!r} of bootkube.sh", TURN_SECONDS, "nothing")
+        time.sleep(1.0)
+
+
+def fill_api(host: Host, objects: list[Object]) -> Kube:
+    """Wait for the temporary API, say that it is there, and create everything in it (§2.3)."""
+    kube = Kube.from_kubeconfig(host.assets / "auth" / "kubeconfig-loopback")
+    apply.wait_ready(kube, API_SECONDS)
+    say(host, "serving")
+    log.info("The temporary API is ready; creating %d manifests", len(objects))
+    apply.create_all(kube, [event("bootstrap-success"), *objects], ASSETS_SECONDS)
+    kube.create(event("bootstrap-finished"))
+    return kube
+
+
+def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
+    """One node: its API's content goes with it onto its disk."""
+    fill_api(host, objects)
+    say(host, "applied")
+    expect(host, "stopped")
+    text = json.dumps(master_ignition(cluster, host, machines))
+    fresh = host.assets / ".master.ign.new"
+    tls.write_private(fresh, text)
+    fresh.rename(host.assets / "master.ign")
+    log.info("Wrote master.ign, %d bytes", len(text))
+    say(host, "written")
+
+
+def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
+    """Several nodes: serve the control plane nodes until two of them run the control plane, then let go."""
+    kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
+    say(host, "applied")
+    scaling.wait_for_control_plane(kube, JOIN_SECONDS)
+    say(host, "joined")
+    expect(host, "operators-stopped")
+    # Who comes next need not wait until the leases of those who were stopped run out.
+    for namespace, name in (("openshift-cluster-version", "version"), ("kube-system", "kube-controller-manager")):
+        kube.delete(lease.API, "Lease", name, namespace)
+    say(host, "released")
+
+
+def run(host: Host, root: Path = Path("/")) -> None:
+    """The whole bootstrap, in step with bootkube.sh. Raises ClusterError."""
+    cluster = load(host.assets, root)
+    given = user_objects(cluster, host.assets)
+    machines = machine_configs(cluster, given)
+    objects = [*bootstrap_objects(root, cluster.release_image), *given, *machines]
+    render(cluster, host, machines)
+    say(host, "rendered")
+    way = run_in_place if cluster.config.single_node else run_for_others
+    way(cluster, host, machines, objects)
+
+
+def main() -> int:
+    """Entry point inside the container; the host comes from NODE_IP, NODE_NAME and OS_ID."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+    try:
+        run(
+            Host(
+                assets=Path("/opt/openshift"),
+                kubernetes=Path("/etc/kubernetes"),
+                etcd_data=Path(staticpods.ETCD_DATA),
+                node_ip=os.environ["NODE_IP"],
+                node_name=os.environ["NODE_NAME"],
+                os_id=os.environ.get("OS_ID", "debian"),
+                interface=os.environ.get("NODE_INTERFACE", ""),
+            )
+        )
+    except ClusterError as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

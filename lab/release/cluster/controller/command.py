@@ -1,0 +1,245 @@
+"""The assisted-installer-controller of the lab release: approves the CSRs of nodes that belong here, and reports to the
+service that installs the cluster (servicereport.py).
+
+OpenShift's approves everything that is pending; this one looks first (the rules of cluster-machine-approver as far as
+they can be kept without Machine objects, reference/cluster.md §4): the exact requester, subject and usages of a
+kubelet; no more nodes than the install-config asked for; and for a serving certificate only names and addresses that
+the Node object has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import datetime as dt
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from lab.release.cluster.controller import servicereport
+from lab.release.cluster.errors import ApiError, ClusterError
+from lab.release.cluster.kube.client import Kube, Object
+from lab.release.cluster.kube.conditions import stamp
+from lab.release.cluster.kube.resources import read_config
+from lab.release.cluster.pki.tls import BOOTSTRAPPER, BOOTSTRAPPER_GROUPS
+
+log = logging.getLogger(__name__)
+
+API = "certificates.k8s.io/v1"
+CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
+SERVING = "kubernetes.io/kubelet-serving"
+#: The real one looks every 30 s; a look is one cheap list, and a node waits for it.
+POLL_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A CSR, its PEM request decoded."""
+
+    name: str
+    signer: str
+    user: str
+    groups: frozenset[str]
+    usages: frozenset[str]
+    common_name: str
+    organizations: tuple[str, ...]
+    names: frozenset[str]
+    other_names: int
+
+
+def read_request(csr: Object) -> Request:
+    """Decode a CertificateSigningRequest. Raises ValueError when its request is not one."""
+    spec = csr["spec"]
+    decoded = x509.load_pem_x509_csr(base64.b64decode(spec["request"]))
+    if not decoded.is_signature_valid:
+        raise ValueError("its signature does not fit its key")
+    subject = decoded.subject
+    common = [str(a.value) for a in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    names: list[str] = []
+    others = 0
+    try:
+        san = decoded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = [*san.get_values_for_type(x509.DNSName), *(str(ip) for ip in san.get_values_for_type(x509.IPAddress))]
+        others = len(list(san)) - len(names)
+    except x509.ExtensionNotFound:
+        pass
+    return Request(
+        name=csr["metadata"]["name"],
+        signer=spec["signerName"],
+        user=spec.get("username", ""),
+        groups=frozenset(spec.get("groups") or []),
+        usages=frozenset(spec.get("usages") or []),
+        common_name=common[0] if len(common) == 1 else "",
+        organizations=tuple(str(a.value) for a in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)),
+        names=frozenset(names),
+        other_names=others,
+    )
+
+
+def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) -> str:
+    """Why this request is not ours to approve; empty when it is."""
+    node = request.common_name.removeprefix("system:node:")
+    if not request.common_name.startswith("system:node:") or not node:
+        return f"its common name is {request.common_name!r}, not system:node:<name>"
+    if request.organizations != ("system:nodes",):
+        return f"its organization is {request.organizations!r}, not system:nodes alone"
+    if request.other_names:
+        return "it asks for names that are neither DNS names nor addresses"
+    allowed = {"digital signature", "key encipherment"}
+    if request.signer == CLIENT:
+        if request.user != BOOTSTRAPPER or not request.groups >= set(BOOTSTRAPPER_GROUPS):
+            return f"{request.user!r} is not the node bootstrapper"
+        if not {"client auth"} <= request.usages <= allowed | {"client auth"}:
+            return f"its usages are {sorted(request.usages)}"
+        if request.names:
+            return "a client certificate carries no names"
+        if node in nodes:
+            return f"node {node} has joined already"
+        if len(nodes) >= expected_nodes:
+            return f"all {expected_nodes} nodes that were asked for have joined"
+        return ""
+    if request.signer == SERVING:
+        if request.user != request.common_name or "system:nodes" not in request.groups:
+            return f"{request.user!r} asks for {request.common_name!r}"
+        if not {"server auth"} <= request.usages <= allowed | {"server auth"}:
+            return f"its usages are {sorted(request.usages)}"
+        if node not in nodes:
+            return f"node {node} is not there yet"
+        known = {a["address"] for a in (nodes[node].get("status") or {}).get("addresses") or []} | {node}
+        if not request.names or not request.names <= known:
+            return f"names {sorted(request.names - known)} are not the node's"
+        return ""
+    return f"signer {request.signer} is not a kubelet's"
+
+
+def approval(csr: Object, now: dt.datetime) -> Object:
+    """The CSR with the condition Approved."""
+    condition = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "NodeCSRApprove",
+        "message": "This CSR was approved by the assisted-installer-controller",
+        "lastUpdateTime": stamp(now),
+    }
+    return {"apiVersion": API, "kind": "CertificateSigningRequest", **csr, "status": {"conditions": [condition]}}
+
+
+class Approver:
+    """The loop over pending CSRs."""
+
+    def __init__(self, kube: Kube, expected_nodes: int) -> None:
+        self._kube = kube
+        self._expected = expected_nodes
+        self._refused: dict[str, str] = {}
+
+    def step(self) -> int:
+        """Look at every pending CSR once; how many were approved. Raises ApiError."""
+        listed = self._kube.list(API, "CertificateSigningRequest")
+        pending = [c for c in listed if not (c.get("status") or {}).get("conditions")]
+        if not pending:
+            return 0
+        nodes = {n["metadata"]["name"]: n for n in self._kube.list("v1", "Node")}
+        approved = 0
+        for csr in pending:
+            name = csr["metadata"]["name"]
+            try:
+                why = refusal(read_request(csr), nodes, self._expected)
+            except (ValueError, KeyError) as error:
+                why = f"it cannot be read: {error}"
+            if why:
+                if self._refused.get(name) != why:
+                    log.warning("CSR %s is not approved: %s", name, why)
+                    self._refused[name] = why
+                continue
+            try:
+                self._kube.replace(approval(csr, dt.datetime.now(dt.UTC)), "approval")
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+                continue  # the approver of another node was first
+            log.info("CSR %s of %s (%s) is approved", name, csr["spec"]["username"], csr["spec"]["signerName"])
+            approved += 1
+        return approved
+
+
+def expected_nodes(kube: Kube) -> int | None:
+    """How many nodes the install-config asked for; None while it is not in the cluster."""
+    config = read_config(kube)
+    return config.nodes if config else None
+
+
+def ready_event(kube: Kube) -> None:
+    """The event by which the bootstrap host knows that this controller runs (§8.2)."""
+    now = stamp(dt.datetime.now(dt.UTC))
+    kube.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": "AssistedControllerIsReady", "namespace": "assisted-installer"},
+            "involvedObject": {"kind": "Namespace", "name": "assisted-installer", "namespace": "assisted-installer"},
+            "reason": "AssistedControllerIsReady",
+            "message": "The assisted-installer-controller is ready",
+            "source": {"component": "assisted-installer-controller"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "type": "Normal",
+        }
+    )
+
+
+def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path | None = None) -> None:
+    """Approve until ``stop`` is set or the file ``until`` exists; an API that is away is waited for."""
+    approver: Approver | None = None
+    seen = ""
+    while not stop.is_set() and not (until and until.exists()):
+        try:
+            if approver is None:
+                count = expected_nodes(kube)
+                if count is not None:
+                    if announce:
+                        ready_event(kube)
+                    log.info("Approving the CSRs of up to %d nodes", count)
+                    approver = Approver(kube, count)
+            if approver is not None:
+                approver.step()
+        except (ClusterError, OSError) as error:
+            if str(error) != seen:
+                log.warning("%s", error)
+                seen = str(error)
+        stop.wait(POLL_SECONDS)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="assisted-installer-controller")
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    parser.add_argument(
+        "--until", type=Path, help="the bootstrap host's: end when this file is there, and do not announce"
+    )
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        kube = Kube.from_kubeconfig(arguments.kubeconfig)
+        if arguments.until is None:
+            # Beside the approver: a service that is slow or away holds up no node.
+            threading.Thread(target=servicereport.run, args=(kube, stop), name="service", daemon=True).start()
+        run(kube, stop, announce=arguments.until is None, until=arguments.until)
+    except ClusterError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Ignition configs and what MachineConfigs are made of."""

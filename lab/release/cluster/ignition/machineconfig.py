@@ -1,0 +1,158 @@
+"""MachineConfigs: what a node's disk is told at first boot, rendered for each pool (reference/cluster.md §3, §4)."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+from collections.abc import Iterable, Sequence
+
+from lab.release.cluster import templates
+from lab.release.cluster.ignition import containerd, keepalived
+from lab.release.cluster.ignition import document as ignition
+from lab.release.cluster.ignition.document import Config, file, unit
+from lab.release.cluster.installconfig import InstallConfig
+from lab.release.cluster.kube.client import Object
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.pods import staticpods
+from lab.release.cluster.pods.pod import RESOURCES
+
+API = "machineconfiguration.openshift.io/v1"
+PREFIX = "machineconfiguration.openshift.io"
+ROLE = f"{PREFIX}/role"
+#: Node labels by which a kubelet says what it booted with; node-role.kubernetes.io/* it may not set itself (§4).
+CURRENT = f"{PREFIX}/booted-config"
+
+
+def machine_address(config: InstallConfig) -> str:
+    """An address in the machine network, to ask the kernel by which of its own it would go there."""
+    return str(ipaddress.ip_network(config.machine_networks[0])[1])
+
+
+def node_ip_script(config: InstallConfig) -> Config:
+    """The file of the script that finds a host's own address."""
+    content = templates.fill("node-ip.sh", machine_address=machine_address(config))
+    return file("/usr/local/bin/node-ip.sh", content, 0o755)
+
+
+def machine_config(name: str, role: str, config: Config) -> Object:
+    """A MachineConfig object."""
+    return {
+        "apiVersion": API,
+        "kind": "MachineConfig",
+        "metadata": {"name": name, "labels": {ROLE: role}},
+        "spec": {"config": config},
+    }
+
+
+def registry_files(config: InstallConfig) -> list[Config]:
+    """Mirrors, CA and credentials for containerd and podman on a node."""
+    files = containerd.hosts_files(config.mirrors, config.trust_bundle)
+    files.append(file("/root/.docker/config.json", config.pull_secret, 0o600))
+    if config.mirrors:
+        files.append(file("/etc/containers/registries.conf", containerd.registries_conf(config)))
+    if config.trust_bundle:
+        files.append(file(containerd.TRUST_ANCHOR, config.trust_bundle))
+    return files
+
+
+def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
+    """The MachineConfigs that every node of a role has."""
+    containerd_toml = templates.fill(
+        "containerd.toml", pod_image=images["pod"], registry_auth=containerd.registry_auth(config.pull_secret)
+    )
+    base = ignition.config(files=registry_files(config), ssh_key=config.ssh_key)
+    runtime = ignition.config(
+        files=[
+            file("/etc/containerd/config.toml", containerd_toml, 0o600),
+            file("/etc/containerd/cni.conflist.tmpl", templates.text("cni.conflist.tmpl")),
+        ],
+        units=[unit("containerd.service")],
+    )
+    kubelet = ignition.config(
+        files=[
+            file("/etc/kubernetes/kubelet.conf", templates.fill("kubelet.conf", dns_ip=config.dns_ip)),
+            file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
+            node_ip_script(config),
+            # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
+            file("/etc/sysctl.d/99-kubernetes.conf", "net.ipv4.ip_forward=1\nvm.overcommit_memory=1\n"),
+        ],
+        units=[
+            unit("nodeip-configuration.service", templates.text("nodeip-configuration.service")),
+            unit("kubelet.service", templates.text("kubelet.service")),
+        ],
+    )
+    found = [
+        machine_config(f"00-{role}", role, base),
+        machine_config(f"01-{role}-container-runtime", role, runtime),
+        machine_config(f"01-{role}-kubelet", role, kubelet),
+    ]
+    if config.api_vips:
+        found.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
+    return found
+
+
+def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
+    """keepalived as a static pod, its configuration but for the interface, which the host fills in at each start."""
+    template = f"{RESOURCES}/keepalived/keepalived.conf.tmpl"
+    manifest = staticpods.keepalived().manifest(images)
+    return ignition.config(
+        files=[
+            file(template, keepalived.node(config, role), 0o600),
+            file("/etc/kubernetes/manifests/keepalived.yaml", manifest, 0o600),
+        ]
+    )
+
+
+def rendered(pool: str, configs: Iterable[Object]) -> Object:
+    """All MachineConfigs of a pool in one, the later name winning; its name carries the hash of its content."""
+    merged: Config = ignition.config()
+    mine = [c for c in configs if (c["metadata"].get("labels") or {}).get(ROLE) == pool]
+    for entry in sorted(mine, key=lambda c: str(c["metadata"]["name"])):
+        merged = ignition.merge(merged, entry["spec"].get("config") or {})
+    digest = hashlib.md5(json.dumps(merged, sort_keys=True).encode(), usedforsecurity=False).hexdigest()
+    return machine_config(f"rendered-{pool}-{digest}", pool, merged)
+
+
+def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -> Object:
+    """The pool's object, without status."""
+    return {
+        "apiVersion": API,
+        "kind": "MachineConfigPool",
+        "metadata": {"name": pool},
+        "spec": {
+            "machineConfigSelector": {"matchLabels": {ROLE: pool}},
+            "nodeSelector": {"matchLabels": {f"node-role.kubernetes.io/{pool}": ""}},
+            "configuration": {
+                "name": rendered_name,
+                "source": [{"apiVersion": API, "kind": "MachineConfig", "name": name} for name in sources],
+            },
+            "paused": False,
+        },
+    }
+
+
+def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, os_id: str = "node0") -> Config:
+    """What a node of the pool is given: the rendered config and what only the server adds (§3.2)."""
+    name = current["metadata"]["name"]
+    annotations = {
+        f"{PREFIX}/currentConfig": name,
+        f"{PREFIX}/desiredConfig": name,
+        f"{PREFIX}/firstPivotConfig": name,
+        f"{PREFIX}/state": "Done",
+    }
+    labels = {"node.openshift.io/os_id": os_id, ROLE: pool, CURRENT: name}
+    text = ",".join(f"{key}={value}" for key, value in labels.items())
+    added = [
+        file("/etc/machine-config-daemon/node-annotations.json", json.dumps(annotations)),
+        file("/etc/kubernetes/kubeconfig", bootstrap_kubeconfig, 0o600),
+        file("/etc/kubernetes/kubelet-ca.crt", kubelet_ca),
+        file("/etc/kubernetes/kubelet-labels.env", f"KUBELET_NODE_LABELS={text}\n"),
+        file("/etc/mcs-machine-config-content.json", json.dumps(current), 0o600, compress=True),
+    ]
+    return ignition.merge(current["spec"]["config"], ignition.config(files=added))
+
+
+def role_of(node: Object) -> str:
+    """The pool that a node says it booted from; empty when it says none."""
+    return str((node["metadata"].get("labels") or {}).get(ROLE, ""))

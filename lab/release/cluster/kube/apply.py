@@ -1,0 +1,126 @@
+"""Putting manifests into a cluster: create-only for the bootstrap, merge for the version operator."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from lab.release.cluster.errors import ApiError, UnknownKind, WaitError
+from lab.release.cluster.kube.client import Kube, Object
+
+log = logging.getLogger(__name__)
+
+#: Kinds that others need to exist first.
+_FIRST = ("CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "Role")
+#: What only the server writes.
+_SERVER_FIELDS = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
+
+
+def ordered(objects: Iterable[Object]) -> list[Object]:
+    """Definitions and namespaces before what lives in them; otherwise the order stays."""
+    return sorted(objects, key=lambda o: _FIRST.index(o["kind"]) if o["kind"] in _FIRST else len(_FIRST))
+
+
+def ensure(existing: Any, required: Any) -> Any:
+    """``required`` merged into ``existing``: mappings key by key, everything else replaced; inputs stay untouched."""
+    if isinstance(existing, dict) and isinstance(required, dict):
+        merged = dict(existing)
+        for key, value in required.items():
+            merged[key] = ensure(existing.get(key), value)
+        return merged
+    return copy.deepcopy(required)
+
+
+def apply(kube: Kube, obj: Object) -> bool:
+    """Make the object as required: create it, or merge and replace when something differs. True when it was changed.
+
+    The status is left alone, and a CRD's is not required. Raises ApiError, UnknownKind.
+    """
+    required = {key: value for key, value in obj.items() if key != "status"}
+    meta = obj["metadata"]
+    kube.resource(obj["apiVersion"], obj["kind"])
+    existing = kube.get(obj["apiVersion"], obj["kind"], meta["name"], meta.get("namespace") or "default")
+    if existing is None:
+        return kube.create(required) is not None
+    wanted = ensure(existing, _as_stored(required))
+    if wanted == existing:
+        return False
+    kube.replace(wanted)
+    return True
+
+
+def _as_stored(required: Object) -> Object:
+    if required["kind"] != "Secret" or "stringData" not in required:
+        return required
+    import base64
+
+    rest = {key: value for key, value in required.items() if key != "stringData"}
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in required["stringData"].items()}
+    return {**rest, "data": {**rest.get("data", {}), **data}}
+
+
+def create_with_status(kube: Kube, obj: Object) -> bool:
+    """Create, and write its status too when it has one; an existing object is left as it is. True when created."""
+    made = kube.create({key: value for key, value in obj.items() if key != "status"})
+    if made is None:
+        return False
+    if obj.get("status"):
+        kube.replace({**made, "status": obj["status"]}, "status")
+    return True
+
+
+def create_all(
+    kube: Kube,
+    objects: Sequence[Object],
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> int:
+    """Create every object, retrying what the API does not take yet (reference/cluster.md §2.3); how many were new.
+
+    A kind may be unknown until its definition is established, and a namespace unknown until it is created.
+    Raises WaitError after ``seconds``, naming what is left and why.
+    """
+    deadline = clock() + seconds
+    pending = ordered(objects)
+    made = 0
+    while pending:
+        failed: list[Object] = []
+        reason = ""
+        for obj in pending:
+            try:
+                made += create_with_status(kube, obj)
+            except (ApiError, UnknownKind) as error:
+                failed.append(obj)
+                reason = f"{obj['kind']} {obj['metadata']['name']}: {error}"
+        if not failed:
+            break
+        if clock() > deadline:
+            raise WaitError(f"creating {len(failed)} of {len(objects)} manifests", seconds, reason)
+        log.info("%d of %d manifests not created yet: %s", len(failed), len(objects), reason)
+        progressed = len(failed) < len(pending)
+        pending = failed
+        pause(0.5 if progressed else 2.0)
+    return made
+
+
+def wait_ready(
+    kube: Kube,
+    seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Wait until /readyz says ok. Raises WaitError with its last answer."""
+    deadline = clock() + seconds
+    while True:
+        ready, seen = kube.ready()
+        if ready:
+            return
+        if clock() > deadline:
+            raise WaitError(f"{kube.server}/readyz", seconds, seen)
+        pause(1.0)

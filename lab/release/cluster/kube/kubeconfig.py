@@ -1,0 +1,29 @@
+"""Kubeconfig files, with inline data (reference/cluster.md §7.1)."""
+
+from __future__ import annotations
+
+import base64
+
+import yaml
+
+from lab.release.cluster.pki.certs import KeyPair
+
+
+def _b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def render(*, cluster: str, server: str, ca: str, user: str, client: KeyPair) -> str:
+    """A kubeconfig with one context; ``ca`` is a PEM bundle. Context and user share a name, as OpenShift's do."""
+    document = {
+        "clusters": [{"name": cluster, "cluster": {"server": server, "certificate-authority-data": _b64(ca)}}],
+        "contexts": [{"name": user, "context": {"cluster": cluster, "user": user}}],
+        "current-context": user,
+        "users": [
+            {
+                "name": user,
+                "user": {"client-certificate-data": _b64(client.cert), "client-key-data": _b64(client.key)},
+            }
+        ],
+    }
+    return yaml.safe_dump(document, sort_keys=True)

@@ -1,0 +1,75 @@
+"""One instance at a time: a coordination Lease, as Kubernetes' own components use it.
+
+Nodes' clocks differ, and are set while the cluster is young: another's lease is over when this instance has seen it
+unchanged for its duration, by its own monotonic clock, whatever time it bears (as client-go's leader election does).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+
+from lab.release.cluster.errors import ApiError
+from lab.release.cluster.kube.client import Kube
+
+API = "coordination.k8s.io/v1"
+DURATION_SECONDS = 120
+
+
+def _micro(now: dt.datetime) -> str:
+    return now.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> dt.datetime:
+    """A time of the API, with or without fractions."""
+    return dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+@dataclass
+class Observed:
+    """The state in which a lease was seen last, and since when (monotonic seconds)."""
+
+    state: tuple[str, str] = ("", "")
+    since: float = 0.0
+
+    def age(self, holder: str, renewed: str) -> float:
+        """For how many seconds it has been seen in this state."""
+        now = time.monotonic()
+        if (holder, renewed) != self.state:
+            self.state, self.since = (holder, renewed), now
+        return now - self.since
+
+
+def _host(holder: str) -> str:
+    return holder.rpartition("_")[0]
+
+
+def acquire(kube: Kube, namespace: str, name: str, holder: str, now: dt.datetime, observed: Observed) -> bool:
+    """Take or renew the lease; False while somebody else holds it. Raises ApiError when the API does not answer.
+
+    ``holder`` is HOST_PROCESS: an earlier process of the same host went by the same clock, so after a reboot nobody
+    waits for what it left behind.
+    """
+    lease = kube.get(API, "Lease", name, namespace)
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": _micro(now)}
+    if lease is None:
+        meta = {"name": name, "namespace": namespace}
+        fresh = {"apiVersion": API, "kind": "Lease", "metadata": meta, "spec": {**spec, "acquireTime": _micro(now)}}
+        return kube.create(fresh) is not None
+    old = lease["spec"]
+    held_by_other = bool(old.get("holderIdentity")) and old["holderIdentity"] != holder
+    if held_by_other:
+        age = observed.age(old["holderIdentity"], old.get("renewTime") or "")
+        if _host(old["holderIdentity"]) == _host(holder) and old.get("renewTime"):
+            age = max(age, (now - parse_time(old["renewTime"])).total_seconds())
+        if age < old.get("leaseDurationSeconds", DURATION_SECONDS):
+            return False
+        spec["acquireTime"] = _micro(now)
+    try:
+        kube.replace({**lease, "spec": {**old, **spec}})
+    except ApiError as error:
+        if error.status == 409:
+            return False
+        raise
+    return True

@@ -1,0 +1,160 @@
+"""Reading a release payload's manifests and image-references (reference/cluster.md §1)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from lab.release.cluster import yamltext
+from lab.release.cluster.errors import ManifestError, PayloadError, UnknownTag
+from lab.release.cluster.kube.client import Object
+
+PROFILE = "include.release.openshift.io/self-managed-high-availability"
+CAPABILITY = "capability.openshift.io/name"
+FEATURE_SET = "release.openshift.io/feature-set"
+FEATURE_SETS = frozenset({"Default", "OKD", "TechPreviewNoUpgrade", "DevPreviewNoUpgrade", "CustomNoUpgrade"})
+BOOTSTRAP = "release.openshift.io/bootstrap-required"
+SNAPSHOT = "0.0.1-snapshot"
+CAPABILITIES = ("Console", "Ingress")
+
+_FILE = re.compile(r"^0000_(\d\d)_([a-z0-9]+(?:-[a-z0-9]+)*)_")
+_TEMPLATE = re.compile(r"\{\{\s*\.(\w+)(?:\.(\S+?))?\s*\}\}")
+_SEMVER = re.compile(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$")
+
+
+@dataclass(frozen=True)
+class Images:
+    """image-references: the release's version and its component images by tag."""
+
+    version: str
+    tags: Mapping[str, str]
+
+    def __getitem__(self, tag: str) -> str:
+        try:
+            return self.tags[tag]
+        except KeyError:
+            raise UnknownTag(tag, self.version) from None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One object of the payload and where it comes from; ``level`` and ``component`` order it."""
+
+    source: str
+    level: int
+    component: str
+    object: Object
+
+    @property
+    def name(self) -> str:
+        """``<kind> "<namespace>/<name>"``, as messages say it."""
+        meta = self.object["metadata"]
+        where = f"{meta['namespace']}/" if meta.get("namespace") else ""
+        return f'{self.object["kind"].lower()} "{where}{meta["name"]}"'
+
+    def annotated(self, key: str) -> bool:
+        """Whether an annotation says "true"."""
+        return (self.object["metadata"].get("annotations") or {}).get(key) == "true"
+
+
+def parse_images(text: str) -> Images:
+    """Read image-references. Raises PayloadError."""
+    try:
+        stream = json.loads(text)
+        if (stream["kind"], stream["apiVersion"]) != ("ImageStream", "image.openshift.io/v1"):
+            raise PayloadError(f"image-references is a {stream['apiVersion']} {stream['kind']}, not an ImageStream")
+        tags = {t["name"]: t["from"]["name"] for t in stream["spec"]["tags"] if t["from"]["kind"] == "DockerImage"}
+        return Images(str(stream["metadata"]["name"]), tags)
+    except (ValueError, KeyError, TypeError) as error:
+        raise PayloadError(f"image-references is malformed ({type(error).__name__}: {error})") from error
+
+
+def load_images(root: Path) -> Images:
+    """image-references and release-metadata of the payload at ``root``, checked against each other."""
+    directory = root / "release-manifests"
+    for name in ("image-references", "release-metadata"):
+        if not (directory / name).is_file():
+            raise PayloadError(f"{directory} did not contain a {name} file")
+    images = parse_images((directory / "image-references").read_text())
+    try:
+        metadata = json.loads((directory / "release-metadata").read_text())
+        kind, version = metadata["kind"], str(metadata["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise PayloadError(f"release-metadata is malformed ({error})") from error
+    if kind != "cincinnati-metadata-v0":
+        raise PayloadError(f"release-metadata has the kind {kind!r}")
+    if not _SEMVER.match(version) or version != images.version:
+        raise PayloadError(f"release-metadata says version {version!r}, image-references {images.version!r}")
+    return images
+
+
+def included(obj: Object, capabilities: Iterable[str] = CAPABILITIES) -> bool:
+    """Whether the annotations admit this manifest on this cluster (§1.3)."""
+    notes = obj["metadata"].get("annotations") or {}
+    if notes.get(PROFILE) != "true":
+        return False
+    if FEATURE_SET in notes:
+        sets = set(str(notes[FEATURE_SET]).split(","))
+        if "Default" not in sets or not sets <= FEATURE_SETS:
+            return False
+    enabled = set(capabilities)
+    return all(name in enabled for name in str(notes.get(CAPABILITY, "")).split("+") if name)
+
+
+def read_objects(text: str, source: str) -> list[Object]:
+    """The objects of a YAML (or JSON) file; a List is unpacked. Raises ManifestError."""
+    try:
+        documents = [d for d in yamltext.load_all(text) if d]
+    except yaml.YAMLError as error:
+        raise ManifestError(f"{source}: not YAML ({error})") from error
+    found: list[Object] = []
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") == "List":
+            found += document.get("items") or []
+        else:
+            found.append(document)
+    for obj in found:
+        meta = obj.get("metadata") if isinstance(obj, dict) else None
+        if not isinstance(meta, dict) or not meta.get("name") or not obj.get("kind") or not obj.get("apiVersion"):
+            raise ManifestError(f"{source}: an object without apiVersion, kind or metadata.name")
+    return found
+
+
+def fill(text: str, images: Images, release_image: str) -> str:
+    """Replace {{.ReleaseImage}}, {{.ClusterProfile}}, {{.Images.<tag>}} and the snapshot version."""
+
+    def value(match: re.Match[str]) -> str:
+        key, tag = match.group(1), match.group(2)
+        if key == "Images" and tag:
+            return images[tag]
+        known = {"ReleaseImage": release_image, "ClusterProfile": "self-managed-high-availability"}
+        if key not in known:
+            raise ManifestError(f"unknown placeholder {match.group(0)}")
+        return known[key]
+
+    return _TEMPLATE.sub(value, text).replace(SNAPSHOT, images.version)
+
+
+def load_manifests(root: Path, release_image: str) -> list[Manifest]:
+    """All admitted manifests of the payload, in the order in which they are applied (§1.3).
+
+    Raises PayloadError or ManifestError.
+    """
+    images = load_images(root)
+    found: list[Manifest] = []
+    for directory in (root / "manifests", root / "release-manifests"):
+        if not directory.is_dir():
+            raise PayloadError(f"the payload has no directory {directory}")
+        for path in directory.iterdir():
+            if path.suffix not in (".yaml", ".yml", ".json"):
+                continue
+            match = _FILE.match(path.name)
+            level, component = (int(match.group(1)), match.group(2)) if match else (50, path.stem)
+            objects = read_objects(fill(path.read_text(), images, release_image), path.name)
+            found += [Manifest(path.name, level, component, obj) for obj in objects if included(obj)]
+    return sorted(found, key=lambda m: (m.level, m.component, m.source))

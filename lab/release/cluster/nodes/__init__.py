@@ -1,0 +1,1 @@
+"""What nodes have and lack: probes, etcd's members, scaling."""

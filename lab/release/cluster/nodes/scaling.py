@@ -1,0 +1,229 @@
+"""Static pods onto nodes, and etcd's members with them: the part of OpenShift's etcd and static pod operators that the
+lab needs (reference/cluster.md §2.3, §2.5).
+
+A control plane node that has joined is given, one node after the other: an etcd member that does not vote yet, then its
+own files (a Secret and a ConfigMap), then an installer pod, which writes them onto the node and starts them stage by
+stage. As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two
+other members vote, the bootstrap host's member is removed. Workers need no member; they get router and console.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.release.cluster.errors import ApiError, ClusterError, EtcdError, UnknownKind, WaitError
+from lab.release.cluster.installconfig import InstallConfig
+from lab.release.cluster.kube.client import Kube, Object
+from lab.release.cluster.kube.conditions import is_status, put
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.kube.resources import config_map, secret
+from lab.release.cluster.nodes.etcdapi import Etcd, Member
+from lab.release.cluster.nodes.probes import View, address
+from lab.release.cluster.pki.certs import KeyPair
+from lab.release.cluster.pods import assets, staticpods
+from lab.release.cluster.pods.assets import Cluster
+from lab.release.cluster.pods.installerpod import NAMESPACE, installer_pod, resource_secret, static_pods_map
+from lab.release.cluster.pods.pod import Stage
+
+log = logging.getLogger(__name__)
+
+BOOTSTRAP_MEMBER = "etcd-bootstrap"
+BOOTSTRAP_NOTE = "alpha.installer.openshift.io/etcd-bootstrap"
+#: Members that must vote before the bootstrap host may go: itself and two more (§2.5, delayed HA).
+ENOUGH_MEMBERS = 3
+CONTROL_PLANE = "control-plane-resources"
+INGRESS = "ingress-resources"
+SIGNER = "etcd-signer"
+OPERATOR = "operator.openshift.io/v1"
+
+
+def bootstrap_objects(cluster: Cluster, bootstrap_ip: str) -> list[Object]:
+    """What the bootstrap host leaves in the API for the operator: common files, the etcd CA, its own address."""
+    signer = cluster.pairs["etcd-signer"]
+    endpoints = config_map(NAMESPACE, "etcd-endpoints", {})
+    endpoints["metadata"]["annotations"] = {BOOTSTRAP_NOTE: bootstrap_ip}
+    return [
+        resource_secret(CONTROL_PLANE, assets.control_plane_files(cluster)),
+        resource_secret(INGRESS, assets.ingress_files(cluster)),
+        secret(NAMESPACE, SIGNER, {"tls.crt": signer.cert, "tls.key": signer.key}, "kubernetes.io/tls"),
+        endpoints,
+    ]
+
+
+def running_nodes(kube: Kube, kind: str) -> int:
+    """How many nodes an operator.openshift.io object says run revision 1 or later."""
+    obj = kube.get(OPERATOR, kind, "cluster")
+    statuses = ((obj or {}).get("status") or {}).get("nodeStatuses") or []
+    return sum(1 for status in statuses if status.get("currentRevision", 0) >= 1)
+
+
+def wait_for_control_plane(
+    kube: Kube, seconds: float, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+) -> None:
+    """Until etcd says that it runs in the cluster and two nodes have an API server (§2.3, §2.2 step 18b).
+
+    Raises WaitError with what was seen last.
+    """
+    deadline, said = clock() + seconds, ""
+    while True:
+        try:
+            etcd = kube.get(OPERATOR, "Etcd", "cluster")
+            conditions = ((etcd or {}).get("status") or {}).get("conditions") or []
+            servers = running_nodes(kube, "KubeAPIServer")
+            if is_status(conditions, "EtcdRunningInCluster") and servers >= 2:
+                return
+            found = [c for c in conditions if c["type"] == "EtcdRunningInCluster"]
+            seen = f"{servers} of 2 nodes have an API server; etcd: {found[0]['message'] if found else 'no word yet'}"
+        except (ApiError, UnknownKind) as error:
+            seen = str(error)
+        if seen != said:
+            log.info("Waiting for the control plane: %s", seen)
+            said = seen
+        if clock() > deadline:
+            raise WaitError("two nodes with a control plane", seconds, seen)
+        pause(5.0)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the cluster is to become."""
+
+    config: InstallConfig
+    images: Images
+    release_image: str
+
+
+def member_of(node: Object, members: list[Member]) -> Member | None:
+    """The etcd member whose peer address is the node's."""
+    url = f"https://{address(node)}:2380"
+    return next((m for m in members if url in m.peer_urls), None)
+
+
+def peers_for(node_name: str, node_url: str, members: list[Member]) -> str:
+    """etcd's --initial-cluster for a member that was just added and has no name yet."""
+    entries = [f"{m.name}={url}" for m in members for url in m.peer_urls if m.name and url != node_url]
+    return ",".join([*sorted(entries), f"{node_name}={node_url}"])
+
+
+class Scaling:
+    """The operator's work; `step` does what can be done now."""
+
+    def __init__(self, kube: Kube, files: Path, wanted: Wanted) -> None:
+        self._kube = kube
+        self._files = files
+        self._wanted = wanted
+        self._client: Etcd | None = None
+
+    def _etcd(self, view: View) -> Etcd:
+        others = [f"https://{address(node)}:2379" for node in view.masters if address(node)]
+        endpoints = ("https://localhost:2379", *others)
+        if self._client is None or self._client.endpoints != endpoints:
+            cert = (str(self._files / "etcd-client.crt"), str(self._files / "etcd-client.key"))
+            self._client = Etcd(endpoints, str(self._files / "etcd-ca.crt"), cert)
+        return self._client
+
+    def step(self, view: View) -> bool:
+        """One look; True while there is work left that only needs time. Raises ApiError, EtcdError."""
+        etcd = self._etcd(view)
+        members = etcd.members()
+        for learner in (m for m in members if m.learner and m.name):
+            try:
+                etcd.promote(learner)
+                log.info("etcd member %s votes now", learner.name)
+                members = etcd.members()
+            except EtcdError as error:
+                log.info("etcd member %s does not vote yet: %s", learner.name, error.seen)
+        members = self._remove_bootstrap(etcd, members)
+        self._report(members, view.now)
+        installed = {p["spec"].get("nodeName") for p in view.pods if _is_installer(p)}
+        pending = [n for n in view.nodes if address(n) and n["metadata"]["name"] not in installed]
+        for node in (n for n in pending if n not in view.masters):
+            self._install(node, {}, staticpods.worker(), [INGRESS])
+        joining = sorted((n for n in pending if n in view.masters), key=lambda n: str(n["metadata"]["name"]))
+        # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
+        busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
+        if joining and not busy:
+            self._add_control_plane(etcd, members, joining)
+        return bool(pending) or any(not m.votes for m in members) or self._nodes_missing(view)
+
+    def _nodes_missing(self, view: View) -> bool:
+        return len(view.nodes) < self._wanted.config.nodes
+
+    def _add_control_plane(self, etcd: Etcd, members: list[Member], joining: list[Object]) -> None:
+        """Begin with the first node that may; one member at a time becomes a voter."""
+        started = [n for n in joining if (m := member_of(n, members)) is not None and m.name != BOOTSTRAP_MEMBER]
+        node = (started or joining)[0]
+        url = f"https://{address(node)}:2380"
+        if not started:
+            if any(not m.votes for m in members) or member_of(node, members) is not None:
+                return  # another member is still on its way, or the bootstrap host's has this address
+            etcd.add_learner(url)
+            members = etcd.members()
+            log.info("etcd has a new member at %s", url)
+        name, ip = node["metadata"]["name"], address(node).strip("[]")
+        found = self._kube.get("v1", "Secret", SIGNER, NAMESPACE)
+        if found is None:
+            raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
+        data = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+        own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, [ip])
+        wanted = self._wanted
+        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers_for(name, url, members))
+        self._install(node, own, stages, [CONTROL_PLANE, *([INGRESS] if wanted.config.schedulable_masters else [])])
+
+    def _install(self, node: Object, own: Mapping[str, str], stages: list[Stage], common: list[str]) -> None:
+        name = node["metadata"]["name"]
+        sources: list[Object] = []
+        for secret_name in common:
+            found = self._kube.get("v1", "Secret", secret_name, NAMESPACE)
+            if found is None:
+                raise ClusterError(f"Secret {NAMESPACE}/{secret_name} is not there: node {name} cannot be installed")
+            sources.append(found)
+        if own:
+            personal = resource_secret(f"node-resources-{name}", own)
+            self._kube.create(personal)
+            sources.append(personal)
+        self._kube.create(static_pods_map(name, stages, self._wanted.images))
+        if self._kube.create(installer_pod(name, self._wanted.release_image, sources)) is not None:
+            log.info("Node %s gets its static pods: %s", name, ", ".join(p.name for s in stages for p in s.pods))
+
+    def _remove_bootstrap(self, etcd: Etcd, members: list[Member]) -> list[Member]:
+        bootstrap = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
+        if bootstrap is None or sum(1 for m in members if m.votes) < ENOUGH_MEMBERS:
+            return members
+        found = self._kube.get("v1", "ConfigMap", "bootstrap", "kube-system")
+        if ((found or {}).get("data") or {}).get("status") != "complete":
+            return members
+        etcd.remove(bootstrap)
+        log.info("etcd member %s is removed", BOOTSTRAP_MEMBER)
+        return etcd.members()
+
+    def _report(self, members: list[Member], now: dt.datetime) -> None:
+        """etcds/cluster: whether etcd runs in the cluster, and whether the bootstrap member is gone (§2.5)."""
+        obj = self._kube.get(OPERATOR, "Etcd", "cluster")
+        if obj is None:
+            return
+        voters = [m.name for m in members if m.votes]
+        gone = BOOTSTRAP_MEMBER not in [m.name for m in members]
+        if gone:
+            enough, reason = True, "BootstrapAlreadyRemoved"
+        else:
+            enough = len(voters) >= ENOUGH_MEMBERS
+            reason = "EnoughEtcdMembers" if enough else "NotEnoughEtcdMembers"
+        text = f"{len(voters)} members vote: {', '.join(sorted(voters))}"
+        status = dict(obj.get("status") or {})
+        conditions = list(status.get("conditions") or [])
+        conditions = put(conditions, "EtcdRunningInCluster", "True" if enough else "False", now, reason, text)
+        if gone:
+            conditions = put(conditions, "EtcdBootstrapMemberRemoved", "True", now, "BootstrapMemberRemoved", text)
+        if conditions != (status.get("conditions") or []):
+            self._kube.replace({**obj, "status": {**status, "conditions": conditions}}, "status")
+
+
+def _is_installer(pod: Object) -> bool:
+    return bool(pod["metadata"]["namespace"] == NAMESPACE and pod["metadata"]["name"].startswith("installer-"))

@@ -1,0 +1,1 @@
+"""`openshift-install` of the lab release."""

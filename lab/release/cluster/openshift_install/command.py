@@ -1,0 +1,220 @@
+"""`openshift-install` of the lab release: renders manifests and Ignition configs (reference/cluster.md §3.1, §7).
+
+    openshift-install create manifests|ignition-configs|single-node-ignition-config --dir D
+
+The release image comes from OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE. What is in D/tls beforehand is used, the rest
+is made. Files that are in D/manifests and D/openshift when Ignition configs are made become part of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import uuid
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from lab.release.cluster.errors import ClusterError, ConfigError
+from lab.release.cluster.ignition import document as ignition
+from lab.release.cluster.installconfig import InstallConfig, parse
+from lab.release.cluster.kube import kubeconfig, payload, resources
+from lab.release.cluster.openshift_install import bootstrap
+from lab.release.cluster.pki import tls
+from lab.release.cluster.pki.certs import KeyPair
+
+RELEASE_ENV = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
+STATE = ".openshift_install_state.json"
+_ALPHABET = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23456789"
+
+
+@dataclass(frozen=True)
+class Assets:
+    """Everything that was decided once for one cluster."""
+
+    config: InstallConfig
+    pairs: Mapping[str, KeyPair]
+    infra_id: str
+    cluster_id: str
+    kubeadmin_hash: str = field(repr=False)
+    release_image: str
+
+
+def new_password() -> str:
+    """A kubeadmin password: four groups of five (§7.3)."""
+    return "-".join("".join(secrets.choice(_ALPHABET) for _ in range(5)) for _ in range(4))
+
+
+def _bcrypt(password: str) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # crypt leaves with Python 3.13; the images have 3.11
+        import crypt
+
+    return crypt.crypt(password, crypt.mksalt(crypt.METHOD_BLOWFISH, rounds=1024))
+
+
+def _load_state(directory: Path) -> dict[str, str]:
+    path = directory / STATE
+    if not path.exists():
+        return {}
+    try:
+        state = json.loads(path.read_text())
+    except ValueError as error:
+        raise ConfigError(str(path), "", f"not JSON ({error})") from error
+    return {str(key): str(value) for key, value in state.items()}
+
+
+def load_assets(directory: Path, release_image: str) -> Assets:
+    """Read the inputs in ``directory``, make what is missing, remember it there. Raises ConfigError."""
+    if not release_image:
+        raise ConfigError(RELEASE_ENV, "", "must name the release image")
+    state = _load_state(directory)
+    source = directory / "install-config.yaml"
+    if source.exists():
+        text = source.read_text()
+    elif "install-config" in state:
+        text = state["install-config"]
+    else:
+        raise ConfigError(str(source), "", "no such file")
+    config = parse(text, source.name)
+    pairs = tls.complete(config, tls.load(directory / "tls"))
+    tls.save(pairs, directory / "tls")
+    hash_file = directory / "tls" / "kubeadmin-password.hash"
+    password = ""
+    if hash_file.exists():
+        kubeadmin_hash = hash_file.read_text().strip()
+    else:
+        password = new_password()
+        kubeadmin_hash = _bcrypt(password)
+        tls.write_private(hash_file, kubeadmin_hash)
+    if not (directory / "auth" / "kubeadmin-password").exists():
+        tls.write_private(directory / "auth" / "kubeadmin-password", password)
+    assets = Assets(
+        config=config,
+        pairs=pairs,
+        infra_id=state.get("infraID", f"{config.name[:21]}-{secrets.token_hex(3)[:5]}"),
+        cluster_id=state.get("clusterID", str(uuid.uuid4())),
+        kubeadmin_hash=kubeadmin_hash,
+        release_image=release_image,
+    )
+    state = {"install-config": text, "infraID": assets.infra_id, "clusterID": assets.cluster_id}
+    tls.write_private(directory / STATE, json.dumps(state, indent=1))
+    return assets
+
+
+def kubeconfigs(assets: Assets) -> dict[str, str]:
+    """The four kubeconfigs by file name (§7.1)."""
+    domain, pairs = assets.config.domain, assets.pairs
+    servers = tls.bundle(pairs, tls.SERVER_CAS)
+    admin = pairs["admin-kubeconfig-client"]
+
+    def render(host: str, ca: str, user: str, client: KeyPair) -> str:
+        name = assets.config.name
+        return kubeconfig.render(cluster=name, server=f"https://{host}:6443", ca=ca, user=user, client=client)
+
+    return {
+        "kubeconfig": render(f"api.{domain}", servers, "admin", admin),
+        "kubeconfig-internal": render(f"api-int.{domain}", servers, "admin", admin),
+        "kubeconfig-loopback": render("localhost", pairs["kube-apiserver-localhost-signer"].cert, "loopback", admin),
+        "kubeconfig-kubelet": render(f"api-int.{domain}", servers, "kubelet", pairs["kubelet-client"]),
+    }
+
+
+def create_manifests(directory: Path, assets: Assets) -> None:
+    """Write manifests/ and openshift/, anew."""
+    made = resources.manifests(
+        assets.config,
+        assets.pairs,
+        cluster_id=assets.cluster_id,
+        infra_id=assets.infra_id,
+        invoker=os.environ.get("OPENSHIFT_INSTALL_INVOKER", "user"),
+        version=payload.SNAPSHOT,  # the bootstrap host reads the release's version out of the release itself
+        kubeadmin_hash=assets.kubeadmin_hash,
+    )
+    (directory / "openshift").mkdir(parents=True, exist_ok=True)
+    for name, objects in made.items():
+        # OpenShift keeps what starts with 99_ in openshift/
+        target = directory / ("openshift" if name.startswith("99_") else "manifests") / name
+        tls.write_private(target, yaml.safe_dump_all(objects, sort_keys=False))
+
+
+def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> None:
+    """Write the Ignition configs, kubeconfig and metadata.json."""
+    config = assets.config
+    if single_node and not config.single_node:
+        raise ConfigError(
+            "install-config.yaml", "controlPlane.replicas", "must be 1, and no workers, for a single node"
+        )
+    if not single_node and config.control_plane_replicas < 3:
+        # The bootstrap host becomes a control plane node itself, and leaves two behind while it does.
+        rule = "must be 3 or more; use create single-node-ignition-config for a single node"
+        raise ConfigError("install-config.yaml", "controlPlane.replicas", rule)
+    if not (directory / "manifests" / "cluster-config.yaml").exists():
+        create_manifests(directory, assets)
+    files = kubeconfigs(assets)
+    live = bootstrap.render(
+        bootstrap.Inputs(
+            config=config,
+            pairs=assets.pairs,
+            kubeconfigs=files,
+            release_image=assets.release_image,
+            infra_id=assets.infra_id,
+            cluster_id=assets.cluster_id,
+            manifests=bootstrap.read_tree(directory / "manifests"),
+            openshift=bootstrap.read_tree(directory / "openshift"),
+            in_place=single_node,
+        )
+    )
+    name = "bootstrap-in-place-for-live-iso.ign" if single_node else "bootstrap.ign"
+    outputs = {name: live}
+    for role in ("master", "worker"):
+        url = f"https://{config.api_host}:22623/config/{role}"
+        outputs[f"{role}.ign"] = ignition.pointer(url, assets.pairs["root-ca"].cert)
+    for output, content in outputs.items():
+        tls.write_private(directory / output, json.dumps(content))
+    tls.write_private(directory / "auth" / "kubeconfig", files["kubeconfig"])
+    metadata = {"clusterName": config.name, "clusterID": assets.cluster_id, "infraID": assets.infra_id}
+    (directory / "metadata.json").write_text(json.dumps(metadata))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line; 0 when all was written, 1 with one line on stderr otherwise."""
+    parser = argparse.ArgumentParser(prog="openshift-install")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("version")
+    create = verbs.add_parser("create")
+    create.add_argument("target", choices=("manifests", "ignition-configs", "single-node-ignition-config"))
+    for sub in (parser, create):
+        sub.add_argument("--dir", type=Path, default=argparse.SUPPRESS)
+        sub.add_argument("--log-level", default="info", choices=("debug", "info", "warn", "error"))
+    arguments = parser.parse_args(argv)
+    release = os.environ.get(RELEASE_ENV, "")
+    if arguments.verb == "version":
+        print(f"openshift-install lab release\nrelease image {release or 'unknown'}")
+        return 0
+    directory: Path = getattr(arguments, "dir", Path())
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        assets = load_assets(directory, release)
+        if arguments.target == "manifests":
+            create_manifests(directory, assets)
+            print(
+                f"level=info msg=Manifests created in: {directory}/manifests and {directory}/openshift", file=sys.stderr
+            )
+        else:
+            create_ignition(directory, assets, single_node=arguments.target == "single-node-ignition-config")
+            print(f"level=info msg=Ignition-Configs created in: {directory} and {directory}/auth", file=sys.stderr)
+    except (ClusterError, OSError) as error:
+        print(f"level=error msg={error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""The set of certificates of one cluster, by their asset names (reference/cluster.md §7.2)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+
+from lab.release.cluster.installconfig import InstallConfig
+from lab.release.cluster.pki import certs
+from lab.release.cluster.pki.certs import BOTH, CLIENT, SERVER, SHORT, TEN_YEARS, YEAR, KeyPair
+
+#: CAs: asset name (their CN too) and lifetime.
+SIGNERS = {
+    "root-ca": TEN_YEARS,
+    "admin-kubeconfig-signer": TEN_YEARS,
+    "kube-apiserver-localhost-signer": TEN_YEARS,
+    "kube-apiserver-service-network-signer": TEN_YEARS,
+    "kube-apiserver-lb-signer": TEN_YEARS,
+    "aggregator-signer": SHORT,
+    "kube-apiserver-to-kubelet-signer": YEAR,
+    "kube-control-plane-signer": YEAR,
+    "kubelet-signer": YEAR,
+    "kubelet-bootstrap-kubeconfig-signer": TEN_YEARS,
+    "etcd-signer": TEN_YEARS,
+    "router-ca": TEN_YEARS,
+}
+#: CAs whose client certificates the API server accepts.
+CLIENT_CAS = (
+    "admin-kubeconfig-signer",
+    "kubelet-signer",
+    "kube-control-plane-signer",
+    "kube-apiserver-to-kubelet-signer",
+    "kubelet-bootstrap-kubeconfig-signer",
+)
+#: CAs that an API client outside must trust.
+SERVER_CAS = ("kube-apiserver-localhost-signer", "kube-apiserver-service-network-signer", "kube-apiserver-lb-signer")
+BOOTSTRAPPER = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper"
+BOOTSTRAPPER_GROUPS = ("system:serviceaccounts:openshift-machine-config-operator", "system:serviceaccounts")
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What one certificate says and who signs it."""
+
+    signer: str
+    common_name: str
+    organizations: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    usages: tuple[x509.ObjectIdentifier, ...] = CLIENT
+    lifetime_days: int = SHORT.days
+
+
+def service_account(namespace: str, name: str) -> tuple[str, tuple[str, ...]]:
+    """User name and groups by which RBAC knows a service account; a certificate may carry them too."""
+    groups = (f"system:serviceaccounts:{namespace}", "system:serviceaccounts")
+    return f"system:serviceaccount:{namespace}:{name}", groups
+
+
+def leaves(config: InstallConfig) -> dict[str, Leaf]:
+    """Every leaf certificate that does not depend on a host."""
+    server = "system:kube-apiserver"
+    group = ("kube-master",)
+    service = [
+        f"{name}{suffix}"
+        for name in ("kubernetes", "openshift")
+        for suffix in ("", ".default", ".default.svc", ".default.svc.cluster.local")
+    ]
+    internal = (f"api-int.{config.domain}", *config.api_vips)
+    found = {
+        "admin-kubeconfig-client": Leaf(
+            "admin-kubeconfig-signer", "system:admin", ("system:masters",), (), BOTH, TEN_YEARS.days
+        ),
+        "kube-apiserver-localhost-server": Leaf(
+            "kube-apiserver-localhost-signer", server, group, ("localhost", "127.0.0.1", "::1"), SERVER
+        ),
+        "kube-apiserver-service-network-server": Leaf(
+            "kube-apiserver-service-network-signer", server, group, (*service, config.service_ip), SERVER
+        ),
+        "kube-apiserver-lb-server": Leaf(
+            "kube-apiserver-lb-signer", server, group, (f"api.{config.domain}", *config.api_vips), SERVER
+        ),
+        "kube-apiserver-internal-lb-server": Leaf("kube-apiserver-lb-signer", server, group, internal, SERVER),
+        "aggregator-client": Leaf("aggregator-signer", "system:kube-apiserver-proxy", group),
+        "kube-apiserver-to-kubelet-client": Leaf("kube-apiserver-to-kubelet-signer", server, group),
+        "kube-controller-manager-client": Leaf("kube-control-plane-signer", "system:admin", ("system:masters",)),
+        "kubelet-client": Leaf(
+            "kubelet-bootstrap-kubeconfig-signer", BOOTSTRAPPER, BOOTSTRAPPER_GROUPS, (), CLIENT, TEN_YEARS.days
+        ),
+        "machine-config-server": Leaf(
+            "root-ca", "system:machine-config-server", (), (*internal, "localhost"), SERVER, TEN_YEARS.days
+        ),
+        "etcd-client": Leaf("etcd-signer", "etcd-client"),
+        "router-certs": Leaf("router-ca", f"*.apps.{config.domain}", (), (f"*.apps.{config.domain}",), SERVER),
+    }
+    for asset, namespace, name in (
+        ("cluster-version-operator-client", "openshift-cluster-version", "default"),
+        ("machine-config-server-client", "openshift-machine-config-operator", "machine-config-server"),
+        ("assisted-installer-controller-client", "assisted-installer", "assisted-installer-controller"),
+        ("console-client", "openshift-console", "console"),
+    ):
+        user, groups = service_account(namespace, name)
+        found[asset] = Leaf("kube-control-plane-signer", user, groups)
+    return found
+
+
+def make(leaf: Leaf, signer: KeyPair) -> KeyPair:
+    """Issue one leaf."""
+    return certs.issue(
+        signer,
+        leaf.common_name,
+        organizations=leaf.organizations,
+        names=leaf.names,
+        usages=leaf.usages,
+        lifetime=leaf.lifetime_days * certs.DAY,
+    )
+
+
+def load(directory: Path) -> dict[str, KeyPair]:
+    """Every pair `<name>.crt` + `<name>.key` in a directory."""
+    return {
+        path.stem: KeyPair(path.read_text(), path.with_suffix(".key").read_text())
+        for path in sorted(directory.glob("*.crt"))
+        if path.with_suffix(".key").exists()
+    }
+
+
+def complete(config: InstallConfig, given: Mapping[str, KeyPair]) -> dict[str, KeyPair]:
+    """The whole set: what was given, and the rest made new (leaves signed by given signers where there are some)."""
+    pairs = dict(given)
+    for name, lifetime in SIGNERS.items():
+        if name not in pairs:
+            pairs[name] = certs.new_ca(name, lifetime)
+    for name, leaf in leaves(config).items():
+        if name not in pairs:
+            pairs[name] = make(leaf, pairs[leaf.signer])
+    if "service-account" not in pairs:
+        pairs["service-account"] = certs.new_service_account_keys()
+    return pairs
+
+
+def etcd_server(signer: KeyPair, addresses: Sequence[str], hostname: str) -> KeyPair:
+    """One host's etcd certificate, for clients and peers alike."""
+    names = ("localhost", "127.0.0.1", "::1", hostname, *addresses)
+    return make(Leaf("etcd-signer", f"etcd-{hostname}", ("system:etcd-servers",), names, BOTH), signer)
+
+
+def bundle(pairs: Mapping[str, KeyPair], names: Sequence[str]) -> str:
+    """The certificates of several CAs, one PEM text."""
+    return "".join(pairs[name].cert for name in names)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
+        stream.write(text)
+
+
+def save(pairs: Mapping[str, KeyPair], directory: Path) -> None:
+    """Write all pairs, keys and certificates 0600."""
+    for name, pair in pairs.items():
+        write_private(directory / f"{name}.crt", pair.cert)
+        write_private(directory / f"{name}.key", pair.key)

@@ -1,0 +1,1 @@
+"""Static pods: as data, as manifests, and how they come onto nodes."""

@@ -1,0 +1,131 @@
+"""What the installer left on the bootstrap host, and the files that static pods read, made of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.release.cluster import templates
+from lab.release.cluster.installconfig import InstallConfig, parse
+from lab.release.cluster.kube import kubeconfig, payload
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.pki import tls
+from lab.release.cluster.pki.certs import KeyPair
+from lab.release.cluster.pods.pod import RESOURCES
+
+
+@dataclass(frozen=True)
+class Host:
+    """The bootstrap host: where its assets are, how the node is called, and its interface in the machine network."""
+
+    assets: Path
+    kubernetes: Path
+    etcd_data: Path
+    node_ip: str
+    node_name: str
+    os_id: str
+    interface: str = ""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the installer left in /opt/openshift."""
+
+    config: InstallConfig
+    pairs: Mapping[str, KeyPair]
+    release_image: str
+    images: Images
+
+    @property
+    def server_ca(self) -> str:
+        """What a client of the API must trust."""
+        return tls.bundle(self.pairs, tls.SERVER_CAS)
+
+    def kubeconfig(self, user: str, client: str, host: str = "localhost") -> str:
+        """A kubeconfig of one of our clients."""
+        return kubeconfig.render(
+            cluster=self.config.name,
+            server=f"https://{host}:6443",
+            ca=self.server_ca,
+            user=user,
+            client=self.pairs[client],
+        )
+
+
+def load(assets: Path, root: Path = Path("/")) -> Cluster:
+    """Read the assets and, under ``root``, the payload. Raises ConfigError, PayloadError."""
+    facts = json.loads((assets / "cluster.json").read_text())
+    images = payload.load_images(root)
+    release = str(facts["releaseImage"])
+    known = Images(images.version, {**images.tags, "cluster-version-operator": release})
+    return Cluster(parse((assets / "install-config.yaml").read_text()), tls.load(assets / "tls"), release, known)
+
+
+def ingress_files(cluster: Cluster) -> dict[str, str]:
+    """What router and console read, by path under static-pod-resources."""
+    router = cluster.pairs["router-certs"]
+    domain = cluster.config.domain
+    api = "localhost" if cluster.config.schedulable_masters else f"api-int.{domain}"
+    return {
+        "console/kubeconfig": cluster.kubeconfig("console", "console-client", api),
+        "router/default.pem": router.cert + router.key,
+        "router/haproxy.cfg": templates.fill(
+            "haproxy.cfg",
+            secrets=f"{RESOURCES}/router",
+            console_host=f"console-openshift-console.apps.{domain}",
+        ),
+    }
+
+
+def control_plane_files(cluster: Cluster) -> dict[str, str]:
+    """What the static pods of every control plane node read, by path under static-pod-resources."""
+    pairs = cluster.pairs
+    found = {
+        "etcd-certs/ca.crt": pairs["etcd-signer"].cert,
+        "kube-apiserver-certs/client-ca.crt": tls.bundle(pairs, tls.CLIENT_CAS),
+        "kube-apiserver-certs/etcd-ca.crt": pairs["etcd-signer"].cert,
+        "kube-apiserver-certs/kubelet-ca.crt": pairs["kubelet-signer"].cert,
+        "kube-apiserver-certs/aggregator-ca.crt": pairs["aggregator-signer"].cert,
+        "kube-controller-manager-certs/csr-signer.crt": pairs["kubelet-signer"].cert,
+        "kube-controller-manager-certs/csr-signer.key": pairs["kubelet-signer"].key,
+        "kube-controller-manager-certs/service-account.key": pairs["service-account"].key,
+        "kube-controller-manager-certs/service-ca-bundle.crt": cluster.server_ca,
+        "machine-config-server/kubelet-ca.crt": tls.bundle(pairs, ["kube-apiserver-to-kubelet-signer"]),
+        "machine-config-server/kubeconfig-kubelet": cluster.kubeconfig(
+            "kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"
+        ),
+        "cluster-version-operator/router-ca.crt": pairs["router-ca"].cert,
+        "cluster-version-operator/root-ca.crt": pairs["root-ca"].cert,
+        "cluster-version-operator/etcd-ca.crt": pairs["etcd-signer"].cert,
+        "cluster-version-operator/etcd-client.crt": pairs["etcd-client"].cert,
+        "cluster-version-operator/etcd-client.key": pairs["etcd-client"].key,
+    }
+    for target, asset in (
+        ("kube-apiserver-certs/service-network-server", "kube-apiserver-service-network-server"),
+        ("kube-apiserver-certs/localhost-server", "kube-apiserver-localhost-server"),
+        ("kube-apiserver-certs/lb-server", "kube-apiserver-lb-server"),
+        ("kube-apiserver-certs/internal-lb-server", "kube-apiserver-internal-lb-server"),
+        ("kube-apiserver-certs/etcd-client", "etcd-client"),
+        ("kube-apiserver-certs/kubelet-client", "kube-apiserver-to-kubelet-client"),
+        ("kube-apiserver-certs/aggregator-client", "aggregator-client"),
+        ("kube-apiserver-certs/service-account", "service-account"),
+        ("machine-config-server/tls", "machine-config-server"),
+    ):
+        found[f"{target}.crt"] = pairs[asset].cert
+        found[f"{target}.key"] = pairs[asset].key
+    for component, client in (
+        ("kube-controller-manager-certs", "kube-controller-manager-client"),
+        ("machine-config-server", "machine-config-server-client"),
+        ("cluster-version-operator", "cluster-version-operator-client"),
+        ("assisted-installer-controller", "assisted-installer-controller-client"),
+    ):
+        found[f"{component}/kubeconfig"] = cluster.kubeconfig(client.removesuffix("-client"), client)
+    return found
+
+
+def etcd_files(signer: KeyPair, node_name: str, addresses: Sequence[str]) -> dict[str, str]:
+    """One host's own etcd certificate, by path under static-pod-resources."""
+    pair = tls.etcd_server(signer, addresses, node_name)
+    return {"etcd-certs/server.crt": pair.cert, "etcd-certs/server.key": pair.key}

@@ -1,0 +1,142 @@
+"""Inside an installer pod: puts files and static pods onto the node, a stage at a time.
+
+A stage's pods are handed to the kubelet when the stage before answers: an API server that starts together with its etcd
+and five Python programs takes twice as long on an emulated CPU. Every step may be run again.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from lab.release.cluster.errors import ClusterError, WaitError
+from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, PODS
+
+log = logging.getLogger(__name__)
+
+STAGE_SECONDS = 20 * 60.0
+
+
+def copy_files(source: Path, target: Path) -> int:
+    """Copy a projected volume's files, 0600 in directories 0700; how many. What is the same is left alone."""
+    count = 0
+    data = source / "..data"  # where the kubelet keeps what the names beside it link to
+    base = data.resolve() if data.exists() else source
+    for path in sorted(base.rglob("*")):
+        if not path.is_file():
+            continue
+        place = target / path.relative_to(base)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        fresh = place.with_name(f".{place.name}.new")
+        fresh.touch(mode=0o600)
+        shutil.copyfile(path, fresh)
+        fresh.rename(place)
+        count += 1
+    return count
+
+
+def stages(pods: Path) -> list[tuple[str, list[Path]]]:
+    """The manifests by stage, in order; a file is called `<number>-<stage>_<pod>.yaml`."""
+    files = sorted(path for path in pods.iterdir() if path.suffix == ".yaml")
+    return [(key.partition("-")[2], list(group)) for key, group in groupby(files, lambda p: p.name.partition("_")[0])]
+
+
+def place(manifest: Path, directory: Path) -> None:
+    """Hand one static pod to the kubelet, which ignores names that begin with a dot."""
+    directory.mkdir(parents=True, exist_ok=True)
+    name = f"{manifest.stem.partition('_')[2]}-pod.yaml"
+    fresh = directory / f".{name}.new"
+    fresh.touch(mode=0o600)
+    shutil.copyfile(manifest, fresh)
+    fresh.rename(directory / name)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        """Only this node is asked: an answer from elsewhere counts as none."""
+
+
+def _answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None) -> str:
+    """Empty when a GET answers 200, else what it said."""
+    context = ssl.create_default_context(cafile=str(ca))
+    if cert is not None:
+        context.load_cert_chain(*cert)
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect())
+    opener = urllib.request.build_opener(*handlers)
+    try:
+        with opener.open(url, timeout=15) as answer:
+            return "" if answer.status == 200 else f"{url}: {answer.status}"
+    except (OSError, urllib.error.URLError) as error:
+        return f"{url}: {error}"
+
+
+def etcd_ready(resources: Path) -> str:
+    """Empty when the member on this node answers as a voter (a learner's /health is not true)."""
+    certs = resources / "etcd-certs"
+    return _answers("https://localhost:2379/health", certs / "ca.crt", (certs / "server.crt", certs / "server.key"))
+
+
+def api_ready(resources: Path) -> str:
+    """Empty when the API server on this node is ready."""
+    return _answers(
+        "https://localhost:6443/readyz", resources / "kube-controller-manager-certs" / "service-ca-bundle.crt"
+    )
+
+
+CHECKS: dict[str, Callable[[Path], str]] = {"etcd": etcd_ready, "kube-apiserver": api_ready}
+
+
+def wait(
+    stage: str,
+    resources: Path,
+    seconds: float = STAGE_SECONDS,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> None:
+    """Until the stage answers; one without a check need not. Raises WaitError."""
+    check = CHECKS.get(stage)
+    deadline, said = clock() + seconds, ""
+    while check is not None and (seen := check(resources)):
+        if seen != said:
+            log.info("Waiting for %s: %s", stage, seen)
+            said = seen
+        if clock() > deadline:
+            raise WaitError(f"stage {stage}", seconds, seen)
+        pause(2.0)
+
+
+def run(files: Path, pods: Path, kubernetes: Path, etcd_data: Path) -> None:
+    """The whole installation. Raises WaitError, OSError."""
+    resources = kubernetes / "static-pod-resources"
+    log.info("Copied %d files", copy_files(files, resources))
+    etcd_data.chmod(0o700)  # etcd warns about a data directory that others may read
+    for stage, manifests in stages(pods):
+        for manifest in manifests:
+            place(manifest, kubernetes / "manifests")
+        log.info("Placed %s: %s", stage, ", ".join(m.stem.partition("_")[2] for m in manifests))
+        wait(stage, resources)
+    log.info("All static pods are in place")
+
+
+def main() -> int:
+    """Entry point of the installer pod."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
+    try:
+        run(Path(FILES), Path(PODS), Path(KUBERNETES), Path(ETCD_DATA))
+    except (ClusterError, OSError) as error:
+        log.error("%s", error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,348 @@
+"""The static pods of the cluster's nodes, as data."""
+
+from __future__ import annotations
+
+from lab.release.cluster.installconfig import InstallConfig
+from lab.release.cluster.pods.pod import RESOURCES, Probe, Stage, StaticPod
+
+ETCD_DATA = "/var/lib/etcd"
+#: OpenShift's own requests, which the kernel turns into shares of a busy CPU: with little of it, etcd missed its
+#: heartbeats while an API server started beside it, and the whole cluster had no leader for minutes.
+ETCD_CPU = "300m"
+API_CPU = "265m"
+#: What wakes one of Go's schedulers wakes the others, which look in vain for work. Side by side on two emulated CPUs an
+#: API server with one took 0.89 of the CPU time until it was ready and 0.81 of it at rest, etcd 0.84 and 0.88.
+ONE_SCHEDULER = {"GOMAXPROCS": "1"}
+
+
+def _pair(option: str, secrets: str, name: str) -> tuple[str, str]:
+    return f"--{option}-cert-file={secrets}/{name}.crt", f"--{option}-private-key-file={secrets}/{name}.key"
+
+
+def url_host(ip: str) -> str:
+    """An address as a URL has it."""
+    return f"[{ip}]" if ":" in ip else ip
+
+
+def peer_url(node_ip: str) -> str:
+    """Where an etcd member listens for its peers."""
+    return f"https://{url_host(node_ip)}:2380"
+
+
+def etcd(node_ip: str, member: str, peers: str = "") -> StaticPod:
+    """One etcd member; with ``peers`` (``name=url,...``, itself included) it joins those, else it begins a cluster.
+
+    Heartbeats are stretched: under software emulation a member may stall for a second.
+    """
+    secrets = f"{RESOURCES}/etcd-certs"
+    host = url_host(node_ip)
+    tls = [f"--{kind}client-cert-auth=true" for kind in ("", "peer-")]
+    tls += [f"--{kind}trusted-ca-file={secrets}/ca.crt" for kind in ("", "peer-")]
+    tls += [f"--{kind}cert-file={secrets}/server.crt" for kind in ("", "peer-")]
+    tls += [f"--{kind}key-file={secrets}/server.key" for kind in ("", "peer-")]
+    return StaticPod(
+        name="etcd",
+        namespace="openshift-etcd",
+        tag="etcd",
+        command=(
+            "etcd",
+            f"--name={member}",
+            f"--data-dir={ETCD_DATA}",
+            "--listen-client-urls=https://0.0.0.0:2379",
+            f"--advertise-client-urls=https://{host}:2379",
+            "--listen-peer-urls=https://0.0.0.0:2380",
+            f"--initial-advertise-peer-urls={peer_url(node_ip)}",
+            f"--initial-cluster={peers or f'{member}={peer_url(node_ip)}'}",
+            f"--initial-cluster-state={'existing' if peers else 'new'}",
+            "--listen-metrics-urls=http://127.0.0.1:2381",
+            "--heartbeat-interval=750",
+            "--election-timeout=7500",
+            # A look each 100 ms whether there is something to commit, and a commit for each write, cost a quarter of an
+            # idle member's CPU; what the database has not yet is in the log.
+            "--backend-batch-interval=1s",
+            "--auto-compaction-retention=30m",
+            "--logger=zap",
+            "--log-level=warn",
+            *tls,
+        ),
+        labels={"app": "etcd", "k8s-app": "etcd", "etcd": "true"},
+        secrets="etcd-certs",
+        mounts={ETCD_DATA: False},
+        env=ONE_SCHEDULER,
+        readiness=Probe("/health", 2381),
+        cpu=ETCD_CPU,
+        memory="100Mi",
+    )
+
+
+#: Beta APIs with a final version in 1.20, or that nobody here uses. Without them the API server starts a quarter sooner
+#: (2.4 instead of 3.2 CPU seconds natively, ten times that emulated, twice in an installation) and is 90 MB smaller.
+RETIRED_APIS = (
+    "admissionregistration.k8s.io/v1beta1",
+    "apiextensions.k8s.io/v1beta1",
+    "authentication.k8s.io/v1beta1",
+    "authorization.k8s.io/v1beta1",
+    "autoscaling/v2beta1",
+    "autoscaling/v2beta2",
+    "batch/v1beta1",
+    "certificates.k8s.io/v1beta1",
+    "coordination.k8s.io/v1beta1",
+    "events.k8s.io/v1beta1",
+    "extensions/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1beta1",
+    "networking.k8s.io/v1beta1",
+    "node.k8s.io/v1beta1",
+    "rbac.authorization.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1beta1",
+    "storage.k8s.io/v1beta1",
+)
+
+
+def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
+    """The API server, with a serving certificate for each name by which it is reached."""
+    secrets = f"{RESOURCES}/kube-apiserver-certs"
+    sni = [
+        f"--tls-sni-cert-key={secrets}/{name}.crt,{secrets}/{name}.key"
+        for name in ("localhost-server", "lb-server", "internal-lb-server")
+    ]
+    return StaticPod(
+        name="kube-apiserver",
+        namespace="openshift-kube-apiserver",
+        tag="hyperkube",
+        command=(
+            "kube-apiserver",
+            f"--advertise-address={node_ip}",
+            "--allow-privileged=true",
+            "--authorization-mode=Node,RBAC",
+            "--bind-address=0.0.0.0",
+            f"--client-ca-file={secrets}/client-ca.crt",
+            "--enable-admission-plugins=NodeRestriction",
+            # Its queues are for hundreds of clients; its book-keeping took 40 % of an idle server's CPU.
+            "--enable-priority-and-fairness=false",
+            f"--etcd-cafile={secrets}/etcd-ca.crt",
+            f"--etcd-certfile={secrets}/etcd-client.crt",
+            f"--etcd-keyfile={secrets}/etcd-client.key",
+            "--etcd-servers=https://localhost:2379",
+            "--insecure-port=0",
+            f"--kubelet-certificate-authority={secrets}/kubelet-ca.crt",
+            f"--kubelet-client-certificate={secrets}/kubelet-client.crt",
+            f"--kubelet-client-key={secrets}/kubelet-client.key",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--profiling=false",
+            f"--proxy-client-cert-file={secrets}/aggregator-client.crt",
+            f"--proxy-client-key-file={secrets}/aggregator-client.key",
+            "--requestheader-allowed-names=system:kube-apiserver-proxy",
+            f"--requestheader-client-ca-file={secrets}/aggregator-ca.crt",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-username-headers=X-Remote-User",
+            f"--runtime-config={','.join(f'{api}=false' for api in RETIRED_APIS)}",
+            "--secure-port=6443",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={secrets}/service-account.crt",
+            f"--service-account-signing-key-file={secrets}/service-account.key",
+            f"--service-cluster-ip-range={','.join(config.service_networks)}",
+            "--storage-backend=etcd3",
+            # The few clients of a small cluster watch etcd more cheaply than a cache of every kind watches it for them:
+            # an idle server takes half the CPU.
+            "--watch-cache=false",
+            *_pair("tls", secrets, "service-network-server"),
+            *sni,
+        ),
+        labels={"app": "openshift-kube-apiserver", "apiserver": "true"},
+        secrets="kube-apiserver-certs",
+        env=ONE_SCHEDULER,
+        readiness=Probe("/readyz", 6443, "HTTPS"),
+        cpu=API_CPU,
+        memory="400Mi",
+        grace_seconds=60,
+    )
+
+
+#: What the lab needs of the controller manager: signing, node life cycle and addresses, service accounts, clean-up.
+CONTROLLERS = (
+    "clusterrole-aggregation",
+    "csrapproving",
+    "csrcleaner",
+    "csrsigning",
+    "namespace",
+    "nodeipam",
+    "nodelifecycle",
+    "podgc",
+    "root-ca-cert-publisher",
+    "serviceaccount",
+    "serviceaccount-token",
+)
+
+
+def kube_controller_manager(config: InstallConfig) -> StaticPod:
+    """The controller manager with the controllers of CONTROLLERS; it signs the nodes' CSRs."""
+    secrets = f"{RESOURCES}/kube-controller-manager-certs"
+    family = [c for c in config.cluster_networks if ":" not in c[0]] or list(config.cluster_networks)
+    kubeconfig = f"{secrets}/kubeconfig"
+    return StaticPod(
+        name="kube-controller-manager",
+        namespace="openshift-kube-controller-manager",
+        tag="hyperkube",
+        command=(
+            "kube-controller-manager",
+            "--allocate-node-cidrs=true",
+            f"--authentication-kubeconfig={kubeconfig}",
+            # Else it watches kube-system/extension-apiserver-authentication three times over, each for 10 s at a time
+            # (it limits those requests as if they were no watches): a request a second of three instances, all of it
+            # for clients with certificates, which it has not.
+            "--authentication-skip-lookup=true",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            "--cert-dir=/tmp",
+            f"--cluster-cidr={family[0][0]}",
+            f"--cluster-signing-cert-file={secrets}/csr-signer.crt",
+            f"--cluster-signing-key-file={secrets}/csr-signer.key",
+            "--cluster-signing-duration=720h",
+            f"--controllers={','.join(CONTROLLERS)}",
+            "--configure-cloud-routes=false",
+            f"--kubeconfig={kubeconfig}",
+            "--leader-elect=true",
+            "--leader-elect-lease-duration=60s",
+            "--leader-elect-renew-deadline=45s",
+            "--leader-elect-retry-period=10s",
+            f"--node-cidr-mask-size={family[0][1]}",
+            "--node-monitor-grace-period=120s",
+            "--node-monitor-period=15s",
+            "--port=0",
+            f"--root-ca-file={secrets}/service-ca-bundle.crt",
+            "--secure-port=10257",
+            f"--service-account-private-key-file={secrets}/service-account.key",
+            f"--service-cluster-ip-range={config.service_networks[0]}",
+            "--use-service-account-credentials=false",
+        ),
+        labels={"app": "kube-controller-manager", "kube-controller-manager": "true"},
+        secrets="kube-controller-manager-certs",
+        env=ONE_SCHEDULER,
+        readiness=Probe("/healthz", 10257, "HTTPS"),
+        memory="100Mi",
+    )
+
+
+def machine_config_server(bootstrap: bool = False) -> StaticPod:
+    """Serves machine configs on 22623 and 22624: from the API, or, on the bootstrap host, from files."""
+    secrets = f"{RESOURCES}/machine-config-server"
+    verb = "bootstrap" if bootstrap else "start"
+    source = () if bootstrap else (f"--kubeconfig={secrets}/kubeconfig",)
+    return StaticPod(
+        name="machine-config-server",
+        namespace="openshift-machine-config-operator",
+        tag="machine-config-operator",
+        command=("/usr/bin/machine-config-server", verb, f"--dir={secrets}", *source),
+        labels={"k8s-app": "machine-config-server"},
+        secrets="machine-config-server",
+        readiness=Probe("/healthz", 22624),
+    )
+
+
+def cluster_version_operator(release_image: str) -> StaticPod:
+    """Applies the payload and reports on the cluster; sees its own node's names and the lab operators' inputs."""
+    secrets = f"{RESOURCES}/cluster-version-operator"
+    return StaticPod(
+        name="cluster-version-operator",
+        namespace="openshift-cluster-version",
+        tag="cluster-version-operator",
+        command=(
+            "/usr/bin/cluster-version-operator",
+            "start",
+            f"--release-image={release_image}",
+            f"--kubeconfig={secrets}/kubeconfig",
+            f"--dir={secrets}",
+        ),
+        labels={"k8s-app": "cluster-version-operator"},
+        secrets="cluster-version-operator",
+    )
+
+
+def assisted_installer_controller() -> StaticPod:
+    """Approves the nodes' CSRs."""
+    secrets = f"{RESOURCES}/assisted-installer-controller"
+    return StaticPod(
+        name="assisted-installer-controller",
+        namespace="assisted-installer",
+        tag="agent-installer-csr-approver",
+        command=("/usr/bin/assisted-installer-controller", f"--kubeconfig={secrets}/kubeconfig"),
+        labels={"app": "assisted-installer-controller", "job-name": "assisted-installer-controller"},
+        secrets="assisted-installer-controller",
+    )
+
+
+def router() -> StaticPod:
+    """The ingress: haproxy on 80, 443 and 1936."""
+    secrets = f"{RESOURCES}/router"
+    return StaticPod(
+        name="router-default",
+        namespace="openshift-ingress",
+        tag="haproxy-router",
+        command=("haproxy", "-W", "-db", "-f", f"{secrets}/haproxy.cfg"),
+        labels={"ingresscontroller.operator.openshift.io/deployment-ingresscontroller": "default"},
+        secrets="router",
+        readiness=Probe("/healthz/ready", 1936),
+    )
+
+
+def console() -> StaticPod:
+    """The console's page, behind the router."""
+    secrets = f"{RESOURCES}/console"
+    return StaticPod(
+        name="console",
+        namespace="openshift-console",
+        tag="console",
+        command=("/usr/bin/console", f"--kubeconfig={secrets}/kubeconfig"),
+        labels={"app": "console", "component": "ui"},
+        secrets="console",
+        readiness=Probe("/health", 9980),
+    )
+
+
+def keepalived() -> StaticPod:
+    """Holds the virtual IPs; its configuration was filled in on the host (reference/cluster.md §6.1)."""
+    config = f"{RESOURCES}/keepalived"
+    return StaticPod(
+        name="keepalived",
+        namespace="openshift-kni-infra",
+        tag="keepalived-ipfailover",
+        command=(
+            "/usr/sbin/keepalived",
+            "-n",
+            "-l",
+            "-P",
+            "-f",
+            f"{config}/keepalived.conf",
+            "-p",
+            "/tmp/keepalived.pid",
+        ),
+        labels={"app": "kni-infra-vrrp"},
+        secrets="keepalived",
+        privileged=True,
+    )
+
+
+def control_plane(config: InstallConfig, release_image: str, node_ip: str, member: str, peers: str = "") -> list[Stage]:
+    """Every static pod of a control plane node, by stages: who needs an API server starts when there is one."""
+    rest = [
+        kube_controller_manager(config),
+        machine_config_server(),
+        cluster_version_operator(release_image),
+        assisted_installer_controller(),
+    ]
+    return [
+        Stage("etcd", [etcd(node_ip, member, peers)]),
+        Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
+        Stage("operators", [*rest, *(ingress() if config.schedulable_masters else [])]),
+    ]
+
+
+def worker() -> list[Stage]:
+    """Every static pod of a worker besides what its MachineConfig brings."""
+    return [Stage("operators", ingress())]
+
+
+def ingress() -> list[StaticPod]:
+    """What answers for *.apps: on workers, or on control plane nodes that are workers too."""
+    return [router(), console()]

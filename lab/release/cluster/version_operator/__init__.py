@@ -1,0 +1,1 @@
+"""The cluster-version-operator and the operators that it stands for."""

@@ -1,0 +1,270 @@
+"""The lab's operators: one loop that probes the cluster and writes what it sees (reference/cluster.md §5.3, §9.4)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lab.release.cluster.errors import ClusterError
+from lab.release.cluster.ignition import machineconfig
+from lab.release.cluster.ignition.machineconfig import PREFIX
+from lab.release.cluster.kube.apply import apply
+from lab.release.cluster.kube.client import Kube, Object
+from lab.release.cluster.kube.conditions import Finding, is_status, operator_status, put, stamp
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.kube.resources import CONFIG, config_map, read_config
+from lab.release.cluster.nodes import probes
+from lab.release.cluster.nodes.probes import View
+from lab.release.cluster.nodes.scaling import Scaling, Wanted
+
+log = logging.getLogger(__name__)
+
+#: Seconds between rounds: while nodes are being given their parts, while something is not good, and when all is.
+SCALING_SECONDS = 4.0
+BUSY_SECONDS = 5.0
+CALM_SECONDS = 60.0
+#: Between two looks at everything while nodes are being given their parts: each read asks all etcd members, which are
+#: starting meanwhile.
+LOOK_SECONDS = 30.0
+OPERATOR = "operator.openshift.io/v1"
+
+
+def view(kube: Kube, files: Path, before: View | None = None) -> View:
+    """Read the cluster once; names and configuration, which stay, only where `before` lacks them. Raises ApiError."""
+    nodes, pods, now = kube.list("v1", "Node"), kube.list("v1", "Pod"), dt.datetime.now(dt.UTC)
+    if before is not None and before.domain and before.apps_domain and before.config is not None:
+        return replace(before, nodes=nodes, pods=pods, now=now)
+    dns = kube.get(CONFIG, "DNS", "cluster") or {"spec": {}}
+    ingress = kube.get(CONFIG, "Ingress", "cluster") or {"spec": {}}
+    return View(
+        kube=kube,
+        files=files,
+        now=now,
+        nodes=nodes,
+        pods=pods,
+        config=read_config(kube),
+        domain=str(dns["spec"].get("baseDomain", "")),
+        apps_domain=str(ingress["spec"].get("domain", "")),
+    )
+
+
+def node_patch(node: Object, schedulable_masters: bool) -> Object:
+    """What a node lacks of its role: labels, MachineConfig annotations, the taint; {} when nothing (§4).
+
+    The kubelet may not give itself roles, but says with which rendered config it booted.
+    """
+    labels = node["metadata"].get("labels") or {}
+    role, current = machineconfig.role_of(node), labels.get(machineconfig.CURRENT)
+    if not role or not current:
+        return {}
+    roles = {"master": ["master", "control-plane"]}.get(role, [role])
+    if role == "master" and schedulable_masters:
+        roles.append("worker")
+    want = {f"node-role.kubernetes.io/{name}": "" for name in roles}
+    notes = {f"{PREFIX}/currentConfig": current, f"{PREFIX}/desiredConfig": current, f"{PREFIX}/state": "Done"}
+    patch: Object = {}
+    meta: Object = {}
+    if missing := {k: v for k, v in want.items() if k not in labels}:
+        meta["labels"] = missing
+    if stale := {k: v for k, v in notes.items() if (node["metadata"].get("annotations") or {}).get(k) != v}:
+        meta["annotations"] = stale
+    if meta:
+        patch["metadata"] = meta
+    taint = {"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}
+    taints = node["spec"].get("taints") or []
+    if role == "master" and not schedulable_masters and not any(t["key"] == taint["key"] for t in taints):
+        patch["spec"] = {"taints": [*taints, taint]}
+    return patch
+
+
+def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
+    """The status of a MachineConfigPool from its nodes' annotations."""
+    name, wanted = pool["metadata"]["name"], pool["spec"]["configuration"]["name"]
+    mine = [n for n in nodes if machineconfig.role_of(n) == name]
+    current = [n for n in mine if (n["metadata"].get("annotations") or {}).get(f"{PREFIX}/currentConfig") == wanted]
+    ready = [n for n in current if probes.node_ready(n)]
+    updated = len(current) == len(mine)
+    conditions = list((pool.get("status") or {}).get("conditions") or [])
+    text = f"All nodes are updated with MachineConfig {wanted}" if updated else ""
+    conditions = put(conditions, "Updated", "True" if updated else "False", now, "", text)
+    conditions = put(conditions, "Updating", "False" if updated else "True", now)
+    for kind in ("Degraded", "NodeDegraded", "RenderDegraded"):
+        conditions = put(conditions, kind, "False", now)
+    return {
+        **(pool.get("status") or {}),
+        "conditions": conditions,
+        "configuration": pool["spec"]["configuration"],
+        "machineCount": len(mine),
+        "updatedMachineCount": len(current),
+        "readyMachineCount": len(ready),
+        "unavailableMachineCount": len(mine) - len(ready),
+        "degradedMachineCount": 0,
+    }
+
+
+def console_objects(host: str) -> list[Object]:
+    """The console's route and where its address is published."""
+    route = {
+        "apiVersion": "route.openshift.io/v1",
+        "kind": "Route",
+        "metadata": {"name": "console", "namespace": "openshift-console", "labels": {"app": "console"}},
+        "spec": {
+            "host": host,
+            "to": {"kind": "Service", "name": "console", "weight": 100},
+            "tls": {"termination": "reencrypt", "insecureEdgeTerminationPolicy": "Redirect"},
+            "wildcardPolicy": "None",
+        },
+    }
+    return [route, config_map("openshift-config-managed", "console-public", {"consoleURL": f"https://{host}"})]
+
+
+class Operators:
+    """The loop; `step` is one round, `run` repeats it."""
+
+    def __init__(self, kube: Kube, files: Path, images: Images, release_image: str) -> None:
+        self._kube = kube
+        self._files = files
+        self._images = images
+        self._release_image = release_image
+        self._versions = [{"name": "operator", "version": images.version}]
+        self._failures: dict[str, int] = {}
+        self._findings: dict[str, Finding] = {}
+        self._looked = -LOOK_SECONDS
+        self._seen: View | None = None
+        self._scaling: Scaling | None = None
+        self.good = False
+        self.scaling = False
+
+    def _write_status(self, obj: Object, status: Mapping[str, Any]) -> None:
+        if (obj.get("status") or {}) != status:
+            self._kube.replace({**obj, "status": dict(status)}, "status")
+
+    def _nodes(self, seen: View) -> None:
+        scheduler = self._kube.get(CONFIG, "Scheduler", "cluster") or {"spec": {}}
+        schedulable = bool(scheduler["spec"].get("mastersSchedulable"))
+        for node in seen.nodes:
+            if patch := node_patch(node, schedulable):
+                self._kube.merge_patch({"apiVersion": "v1", "kind": "Node", "metadata": node["metadata"]}, patch)
+                log.info("Node %s was given its role: %s", node["metadata"]["name"], sorted(patch))
+        for pool in self._kube.list(machineconfig.API, "MachineConfigPool"):
+            full = {"apiVersion": machineconfig.API, "kind": "MachineConfigPool", **pool}
+            self._write_status(full, pool_status(pool, seen.nodes, seen.now))
+
+    def _route(self, seen: View, ingress_good: bool) -> None:
+        for obj in console_objects(seen.console_host):
+            apply(self._kube, obj)
+        route = self._kube.get("route.openshift.io/v1", "Route", "console", "openshift-console")
+        old = ((route or {}).get("status") or {}).get("ingress") or []
+        # An admitted route stays admitted when its router stalls: admission is about the route, not its health.
+        if route is None or not ingress_good or (old and is_status(old[0]["conditions"], "Admitted")):
+            return
+        admitted = {"type": "Admitted", "status": "True", "lastTransitionTime": stamp(seen.now)}
+        entry = {
+            "host": seen.console_host,
+            "routerName": "default",
+            "routerCanonicalHostname": f"router-default.{seen.apps_domain}",
+            "conditions": [admitted],
+            "wildcardPolicy": "None",
+        }
+        self._write_status(route, {"ingress": [entry]})
+
+    def _scale(self, seen: View) -> bool:
+        """Control plane and ingress onto nodes that joined; True while that goes on. A cluster of one needs none."""
+        if seen.config is None or seen.config.single_node:
+            return False
+        if self._scaling is None:
+            self._scaling = Scaling(self._kube, self._files, Wanted(seen.config, self._images, self._release_image))
+        try:
+            return self._scaling.step(seen)
+        except (ClusterError, OSError) as error:
+            log.warning("scaling: %s", error)
+            return True
+
+    def _static_pod_operators(self, seen: View) -> None:
+        """etcds/cluster and kubeapiservers/cluster: which nodes run revision 1 (§2.3, §2.5)."""
+        for kind, name in (("Etcd", "etcd"), ("KubeAPIServer", "kube-apiserver")):
+            obj = self._kube.get(OPERATOR, kind, "cluster")
+            if obj is None:
+                continue
+            running = sorted(
+                str(p["spec"]["nodeName"])
+                for p in seen.pods
+                if p["metadata"]["namespace"] == f"openshift-{name}"
+                and p["metadata"]["name"].startswith(f"{name}-")  # not what installs it
+                and probes.pod_ready(p)
+                and p["spec"].get("nodeName")
+            )
+            status = dict(obj.get("status") or {})
+            status["nodeStatuses"] = [{"nodeName": node, "currentRevision": 1} for node in running]
+            if kind == "Etcd" and self._scaling is None:
+                enough = "True" if running else "False"
+                reason = "EnoughEtcdMembers" if running else "NotEnoughEtcdMembers"
+                status["conditions"] = put(
+                    status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason
+                )
+            self._write_status(obj, status)
+
+    def step(self) -> dict[str, Finding]:
+        """One round: scaling, then nodes, pools and every operator that exists; the last findings.
+
+        While nodes are being given their parts only each LOOK_SECONDS more than these. Raises ApiError when the API is
+        away.
+        """
+        seen = self._seen = view(self._kube, self._files, self._seen)
+        self.scaling = self._scale(seen)
+        self._static_pod_operators(seen)
+        now = time.monotonic()
+        if not self.scaling or now - self._looked >= LOOK_SECONDS:
+            self._looked = now
+            self._findings = self._look(seen)
+        return self._findings
+
+    def _look(self, seen: View) -> dict[str, Finding]:
+        self._nodes(seen)
+        findings: dict[str, Finding] = {}
+        for listed in self._kube.list(CONFIG, "ClusterOperator"):
+            name = listed["metadata"]["name"]
+            probe = probes.PROBES.get(name)
+            if probe is None:
+                continue
+            finding = probe(seen)
+            findings[name] = finding
+            self._failures[name] = 0 if finding.good else self._failures.get(name, 0) + 1
+            if self._failures[name] == 1:
+                log.info("%s: %s", name, finding.message)
+            if name == "ingress":
+                self._ingress(seen, finding.good)
+            full = {"apiVersion": CONFIG, "kind": "ClusterOperator", **listed}
+            status = operator_status(
+                listed.get("status") or {}, finding, self._failures[name], seen.now, self._versions
+            )
+            self._write_status(full, status)
+        self.good = len(findings) == len(probes.PROBES) and all(f.good for f in findings.values())
+        return findings
+
+    def _ingress(self, seen: View, good: bool) -> None:
+        if good:
+            # before the operator is Available: installers read it right after (§5.4)
+            ca = (self._files / "router-ca.crt").read_text()
+            apply(self._kube, config_map("openshift-config-managed", "default-ingress-cert", {"ca-bundle.crt": ca}))
+        self._route(seen, good)
+
+    def run(self, stop: threading.Event) -> None:
+        """Rounds until ``stop``; the API's absence is logged and waited out."""
+        while not stop.is_set():
+            started = time.monotonic()
+            try:
+                self.step()
+            except ClusterError as error:
+                log.warning("operators: %s", error)
+            except (KeyError, TypeError, ValueError, OSError):
+                # an object of a shape nobody expected must not end the loop that reports on the whole cluster
+                log.exception("operators: this round failed")
+            pause = SCALING_SECONDS if self.scaling else CALM_SECONDS if self.good else BUSY_SECONDS
+            stop.wait(max(pause - (time.monotonic() - started), 2.0))
