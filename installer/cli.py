@@ -172,7 +172,7 @@ def _create(target: str, directory: Path) -> int:
 
 def _make(target: str, directory: Path) -> None:
     if target == "image":
-        from installer.create.ahead import head_start
+        from installer.create.prefetch import head_start
 
         with head_start(directory) as begun:
             from installer.create.image import create_image
@@ -223,8 +223,8 @@ def _service(directory: Path, listen: str) -> int:
 def _version() -> int:
     from importlib.metadata import version
 
-    from installer.create.cache import RELEASE_OVERRIDE
     from installer.create.payload import DEFAULT_RELEASE
+    from installer.release.cache import RELEASE_OVERRIDE
 
     print(f"node0 {version('node0')}")
     print(f"release image {os.environ.get(RELEASE_OVERRIDE) or DEFAULT_RELEASE}")

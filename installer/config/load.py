@@ -10,11 +10,13 @@ from typing import TypeVar
 
 import yaml
 
-from installer.config import defaults, notes, prerelease, rules, rules_agent
+from installer.config import defaults, notes, prerelease
 from installer.config.agent_types import AgentConfig, Host
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, invalid, raise_if_any, required
 from installer.config.rendezvous import choose
+from installer.config.rules import agent as rules_agent
+from installer.config.rules import catalogue as rules
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
 from installer.config.types import InstallConfig
 from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from installer.config.agent_types import AgentConfig, Host
-from installer.config.rules_agent import static_addresses
+from installer.config.rules.agent import static_addresses
 from installer.errors import ConfigError
 
 

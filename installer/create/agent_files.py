@@ -15,10 +15,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from installer.create import cache
 from installer.errors import ReleaseError
 from installer.image import cpio
-from installer.release import Release
+from installer.release import Release, cache
 
 log = logging.getLogger(__name__)
 

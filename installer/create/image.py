@@ -8,13 +8,13 @@ from pathlib import Path
 from installer.config.load import Inputs
 from installer.config.state import State
 from installer.create import payload, secrets
-from installer.create.ahead import HeadStart
 from installer.create.artifacts import Minimal, log_iso, minimal_iso, write_iso
-from installer.create.gather import gather
 from installer.create.hosts import host_files
+from installer.create.inputs import gather
 from installer.create.live import kernel_arguments, live_inputs, with_rendezvous_in_no_proxy
 from installer.create.outputs import Outputs
 from installer.create.persist import persist
+from installer.create.prefetch import HeadStart
 from installer.errors import AssetError, EmbedTooBig, IsoError
 from installer.ignition.early import network_archive
 from installer.ignition.live import IMAGE_VARIABLES, host_config_files, live_config

@@ -9,7 +9,7 @@ from typing import Any
 
 from installer.config.types import InstallConfig
 from installer.create import payload
-from installer.create.gather import Gathered
+from installer.create.inputs import Gathered
 from installer.create.secrets import Secrets
 from installer.ignition.live import HostFiles, LiveInputs
 from installer.manifests import cluster

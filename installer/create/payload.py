@@ -10,12 +10,12 @@ from pathlib import Path
 
 from installer.config.fielderror import aggregate, forbidden, required
 from installer.config.types import InstallConfig
-from installer.create import agent_files, base_iso
-from installer.create.cache import RELEASE_OVERRIDE, os_override
-from installer.create.known import KnownReleases
+from installer.create import agent_files
 from installer.errors import AssetError, ConfigError, FileNotInImage, NotPublished, ReleaseError, ReleaseNotByDigest
-from installer.release import DigestSource, RegistryAccess, Release
+from installer.release import DigestSource, RegistryAccess, Release, base_iso
 from installer.release.access import NEVER_CONTACT
+from installer.release.cache import RELEASE_OVERRIDE, os_override
+from installer.release.known import KnownReleases
 
 log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from installer.config.state import FILE as STATE_FILE
 from installer.config.state import OWN, State
 from installer.create import secrets
-from installer.create.gather import Gathered
+from installer.create.inputs import Gathered
 from installer.create.live import own_state
 from installer.create.outputs import Outputs
 from installer.create.secrets import Secrets

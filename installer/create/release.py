@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from installer.config.types import InstallConfig
 from installer.create import payload
-from installer.create.cache import RELEASE_OVERRIDE
-from installer.create.known import KnownReleases
 from installer.errors import AssetError, ReleaseError
 from installer.release import Release
+from installer.release.cache import RELEASE_OVERRIDE
+from installer.release.known import KnownReleases
 
 
 def expected_release() -> str:

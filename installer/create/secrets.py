@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.config.state import AUTH, CREDENTIALS, State
-from installer.credentials import access, begun, certificates, tokens
-from installer.credentials.begun import Begun
+from installer.credentials import access, certificates, tokens
+from installer.credentials import background as begun
+from installer.credentials.background import Begun
 from installer.credentials.certificates import Pair
 from installer.credentials.tokens import Tokens
 from installer.errors import StateError

@@ -9,13 +9,13 @@ from pathlib import Path
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import CREDENTIALS, State
 from installer.create import artifacts, payload, secrets
-from installer.create.gather import MANIFESTS, MIRROR, gather
 from installer.create.hosts import host_files
+from installer.create.inputs import MANIFESTS, MIRROR, gather
 from installer.create.live import kernel_arguments, live_inputs, manifest_files, with_rendezvous_in_no_proxy
 from installer.create.outputs import Outputs
 from installer.create.persist import persist, save
 from installer.create.release import read_release
-from installer.credentials import begun
+from installer.credentials import background as begun
 from installer.errors import StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.manifests import files as names

@@ -14,8 +14,8 @@ from installer.config import load
 from installer.config.state import State
 from installer.config.types import InstallConfig
 from installer.create.config_image import belongs
-from installer.create.gather import MANIFESTS, MIRROR
 from installer.create.hosts import host_files
+from installer.create.inputs import MANIFESTS, MIRROR
 from installer.create.live import proxy_environment
 from installer.create.release import expected_release, read_release
 from installer.errors import AssetError, ConfigError

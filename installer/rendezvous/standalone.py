@@ -100,7 +100,7 @@ def prepare_tokens(directory: Path) -> str:
 
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
     """Settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
-    from installer.create.cache import RELEASE_OVERRIDE
+    from installer.release.cache import RELEASE_OVERRIDE
 
     address, port = listening(listen)
     try:

@@ -5,8 +5,9 @@ import logging
 
 import pytest
 
-from installer.config import notes, rules
+from installer.config import notes
 from installer.config.load import parse_install_config
+from installer.config.rules import catalogue as rules
 from installer.errors import ConfigError
 from installer.tests.inputs_kit import (
     ARBITER,
@@ -181,7 +182,7 @@ def test_every_rule_of_the_table_is_broken_by_a_row(monkeypatch):
 
 
 def test_fips_needs_a_host_in_fips_mode(monkeypatch, tmp_path, caplog):
-    from installer.config import rules_general
+    from installer.config.rules import general as rules_general
 
     monkeypatch.setattr(rules_general, "FIPS_STATE", tmp_path / "state")
     monkeypatch.delenv(rules_general.SKIP_FIPS_CHECK, raising=False)

@@ -16,7 +16,7 @@ import yaml
 from cryptography import x509
 
 from installer.cli import main
-from installer.config.rules_general import SKIP_FIPS_CHECK
+from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.credentials.certificates import SIGNERS
 from installer.image.embed import current_kargs, embedded_ignition, kargs_area
 from installer.image.iso9660 import Iso

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from installer.create.known import KnownReleases
 from installer.errors import PullSecretRejected, RegistryUnreachable
 from installer.release import RegistryAccess, Release
+from installer.release.known import KnownReleases
 from installer.tests.registry_kit import MISSING, registry
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")

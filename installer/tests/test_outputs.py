@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from installer.cli import main
-from installer.config.rules_general import SKIP_FIPS_CHECK
+from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.create.config_image import PATHS
 from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in

@@ -5,8 +5,8 @@ import time
 import yaml
 
 from installer.config.load import load_inputs
-from installer.create.gather import gather
 from installer.create.hosts import host_files
+from installer.create.inputs import gather
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image import cpio
 from installer.manifests.cluster import Inputs, cluster_manifests

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from installer.cli import main
-from installer.create.download import TRIES, DownloadError, download
-from installer.create.stream import Artifact
 from installer.image.iso9660 import Iso
+from installer.release.download import TRIES, DownloadError, download
+from installer.release.stream import Artifact
 from installer.tests.inputs_kit import AGENT, SNO, text
 from installer.tests.iso_kit import build
 from installer.tests.registry_kit import MISSING, registry

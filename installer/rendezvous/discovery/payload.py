@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from installer.assisted.errors import BadRequest, PrepareError
-from installer.create import base_iso
-from installer.create.cache import os_override
 from installer.errors import FileNotInImage, InstallerError, NotPublished
 from installer.ignition.live import IMAGE_VARIABLES
+from installer.release import base_iso
 from installer.release.access import RegistryAccess
+from installer.release.cache import os_override
 from installer.release.payload import Release
 from installer.rendezvous import architectures
 from installer.rendezvous.prepare import installconfig

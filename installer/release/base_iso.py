@@ -10,10 +10,9 @@ import logging
 import os
 from pathlib import Path
 
-from installer.create import cache, stream
 from installer.errors import FileNotInImage, NotPublished, ReleaseError
 from installer.progress import Progress
-from installer.release import Release
+from installer.release import Release, cache, stream
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +96,7 @@ def _published(release: Release, image: str, architecture: str) -> Path:
     iso = cache.cache_dir() / found.sha256[:16] / f"coreos-{architecture}.iso"
     with cache.locked_folder(iso.parent):
         if not cache.is_whole(iso):
-            from installer.create.download import DownloadError, download
+            from installer.release.download import DownloadError, download
 
             log.info("Downloading base ISO")
             try:

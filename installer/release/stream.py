@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from installer import jsontext
-from installer.create import cache
 from installer.errors import NotPublished
-from installer.release import Release
+from installer.release import Release, cache
 
 PATH = "coreos/coreos-stream.json"
 _URL = re.compile(r"https?://[^\s/]+/\S+")

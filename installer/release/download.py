@@ -14,8 +14,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from installer.create.stream import Artifact
 from installer.progress import Progress
+from installer.release.stream import Artifact
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, too_many
 from installer.config.platform_types import VipPlatform
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig
 
 

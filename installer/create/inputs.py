@@ -10,11 +10,12 @@ import logging
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from installer.config import load, rules_agent
+from installer.config import load
 from installer.config.agent_types import AgentConfig
 from installer.config.fielderror import raise_if_any
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE, Inputs
 from installer.config.rendezvous import choose
+from installer.config.rules import agent as rules_agent
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
 from installer.create.release import expected_release
 from installer.errors import AssetError, ConfigError, InstallerError

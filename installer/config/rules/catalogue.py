@@ -67,7 +67,7 @@ def rule(number: str, path: str) -> Callable[[Check], Check]:
 def table() -> list[Rule]:
     """The whole table."""
     for module in _MODULES:
-        importlib.import_module(f"installer.config.{module}")
+        importlib.import_module(f"installer.config.rules.{module.removeprefix('rules_')}")
     return TABLE
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from installer.config.state import FILE as STATE_FILE
 from installer.config.state import State
-from installer.create import cache
 from installer.errors import StateError
 from installer.image.copy import Ahead
+from installer.release import cache
 
 if TYPE_CHECKING:
-    from installer.credentials.begun import Begun
+    from installer.credentials.background import Begun
 
 _INPUTS = ("install-config.yaml", "cluster-manifests", STATE_FILE)
 
@@ -45,7 +45,7 @@ def head_start(directory: Path) -> Iterator[HeadStart]:
                 copy = stack.enter_context(Ahead(base, directory / "agent.iso"))
         # Only now, since this imports much.
         from installer.create.secrets import known
-        from installer.credentials.begun import Begun
+        from installer.credentials.background import Begun
 
         try:
             has_secrets = known(State.load(directory))

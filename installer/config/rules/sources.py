@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, unsupported
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import ImageSource, InstallConfig
 
 POLICIES = ("AllowContactingSource", "NeverContactSource")

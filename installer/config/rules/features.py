@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from installer.config import gates
 from installer.config.fielderror import FieldError, forbidden, invalid, unsupported
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import DiskSetup, InstallConfig
 
 # Which capabilities a set has, by what each release added to the one before (openshift/api, ClusterVersion).

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from installer.config.fielderror import FieldError, invalid, unsupported
 from installer.config.platform_types import AGENT_PLATFORMS
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig
 
 BALANCERS = ("", "OpenShiftManagedDefault", "UserManaged")

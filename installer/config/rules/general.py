@@ -9,7 +9,7 @@ from pathlib import Path
 
 from installer.config import check
 from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from installer.config import check, gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, too_many
 from installer.config.platform_types import VSphereFailureDomain, VSphereNetworking, VSpherePlatform
-from installer.config.rules import rule
-from installer.config.rules_platform import balancer_and_dns
+from installer.config.rules.catalogue import rule
+from installer.config.rules.platform import balancer_and_dns
 from installer.config.types import InstallConfig
 from installer.config.vsphere import GENERATED
 

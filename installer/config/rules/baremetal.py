@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from installer.config import check
 from installer.config.fielderror import FieldError, duplicate, invalid, required, unsupported
 from installer.config.platform_types import BareMetalPlatform
-from installer.config.rules import rule
-from installer.config.rules_platform import balancer_and_dns
+from installer.config.rules.catalogue import rule
+from installer.config.rules.platform import balancer_and_dns
 from installer.config.types import InstallConfig
 
 PROVISIONING_NETWORKS = ("Disabled", "Managed", "Unmanaged")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, too_many
 from installer.config.platform_types import NutanixFailureDomain, PrismEndpoint
-from installer.config.rules import rule
-from installer.config.rules_platform import balancer_and_dns
+from installer.config.rules.catalogue import rule
+from installer.config.rules.platform import balancer_and_dns
 from installer.config.types import InstallConfig
 
 _PATH = "platform.nutanix"

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from installer.config import check, gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import FencingCredential, InstallConfig
 
 _PATH = "controlPlane.fencing"

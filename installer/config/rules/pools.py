@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, unsupported
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig, MachinePool
 
 ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from installer import jsontext
 from installer.config.state import write_private
-from installer.create import cache
 from installer.errors import StateError
-from installer.release import Content, RegistryAccess, registries_conf
+from installer.release import Content, RegistryAccess, cache, registries_conf
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from installer.config import check
 from installer.config.check import Network
 from installer.config.fielderror import FieldError, invalid
-from installer.config.rules import rule
+from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig, Networking
 
 # What OVN-Kubernetes uses inside the cluster unless told otherwise (rule 11).

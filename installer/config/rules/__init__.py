@@ -1,0 +1,1 @@
+"""The rules of install-config.yaml and agent-config.yaml, as one table."""
