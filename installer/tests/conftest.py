@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from installer.tests.world_kit import World
+from installer.testing.world_kit import World
 
 if TYPE_CHECKING:
-    from installer.tests.orchestrator_kit import Site
-    from installer.tests.waitfor_kit import Run
+    from installer.testing.orchestrator_kit import Site
+    from installer.testing.waitfor_kit import Run
 
 
 @pytest.fixture
 def run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Run:
     """wait-for in a world that a test describes."""
-    from installer.tests.waitfor_kit import Run  # with all of wait-for, which few modules need
+    from installer.testing.waitfor_kit import Run  # with all of wait-for, which few modules need
 
     return Run(tmp_path, caplog)
 
@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A host to install, with programs of its own, and a service on HTTP."""
-    from installer.tests.orchestrator_kit import Service, Site, Timeline, serving
+    from installer.testing.orchestrator_kit import Service, Site, Timeline, serving
 
     with serving(Service(Timeline(tmp_path / "timeline"))) as service:
         yield Site(tmp_path, service, monkeypatch)

@@ -16,7 +16,7 @@ from installer import dirlock
 from installer.cli import main
 from installer.dirlock import locked
 from installer.errors import DirectoryBusy, StateError
-from installer.tests.test_create_image import NEEDED, content, directory, lab  # noqa: F401 - fixtures
+from installer.tests.create.test_image import NEEDED, content, directory, lab  # noqa: F401 - fixtures
 
 NODE0 = [sys.executable, "-m", "installer"]
 real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")

@@ -33,7 +33,7 @@ def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str,
             found["/".join([*parents[: depth + 1], "__init__.py"])] = None
         for path in sorted((checkout / part).rglob("*")):
             relative = path.relative_to(checkout)
-            if path.is_file() and not {"tests", "__pycache__"} & set(relative.parts):
+            if path.is_file() and not {"tests", "testing", "__pycache__"} & set(relative.parts):
                 found[relative.as_posix()] = path
     return found
 

@@ -1,0 +1,1 @@
+"""What the tests of installer/ share: fixtures, stand-ins for what is outside."""

@@ -1,0 +1,195 @@
+"""Hosts that exist only as data, each answering the steps it gets as a real agent on a described network would."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
+from installer.assisted.errors import ServiceError
+from installer.assisted.stages import stages_of
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.validations.hostview import load_json
+from installer.testing.rendezvous_kit import inventory
+
+API_VIP, INGRESS_VIP = "192.168.111.5", "192.168.111.4"
+BAREMETAL: dict[str, Any] = {
+    "control_plane_count": 3,
+    "platform": {"type": "baremetal"},
+    "api_vips": [{"ip": API_VIP}],
+    "ingress_vips": [{"ip": INGRESS_VIP}],
+}
+
+
+@dataclass
+class Network:
+    """What is true of the network: pairs that do not reach each other, addresses that somebody else holds."""
+
+    broken: set[frozenset[str]] = field(default_factory=set)
+    taken: set[str] = field(default_factory=set)
+    rtt_ms: float = 1.0
+    loss_percent: float = 0.0
+
+
+class Machine:
+    """One host; ``number`` gives its MAC, address and name."""
+
+    def __init__(self, number: int, network: Network, **changes: Any) -> None:
+        self.number, self.network = number, network
+        self.id = f"00000000-0000-4000-8000-{number:012d}"
+        self.mac, self.ip = f"52:54:00:00:01:{number:02x}", f"192.168.111.{80 + number}"
+        name = changes.pop("hostname", f"host-{number}")
+        address = changes.pop("ip", f"{self.ip}/24")
+        self.ip = address.split("/")[0]
+        self.inventory = inventory(name, self.mac, address, **changes)
+        self.images = "success"
+        self.speed_ms = 3
+        self.clock_offset = 0
+
+    def answer(self, kind: str, args: list[str]) -> Any:
+        """Output of a step, None for one that has no immediate end."""
+        if kind == StepType.INVENTORY:
+            return self.inventory
+        if kind == StepType.CONNECTIVITY:
+            return {"remote_hosts": [self._peer(peer) for peer in json.loads(args[0])]}
+        if kind == StepType.FREE_ADDRESSES:
+            every = [f"192.168.111.{last}" for last in range(1, 255)]
+            free = [address for address in every if address not in self.network.taken]
+            return [{"network": cidr, "free_addresses": free} for cidr in json.loads(args[0])]
+        if kind == StepType.VERIFY_VIPS:
+            return [
+                {**item, "verification": "failed" if item["vip"] in self.network.taken else "succeeded"}
+                for item in json.loads(args[0])
+            ]
+        if kind == StepType.NTP:
+            return {"ntp_sources": [{"source_name": "192.168.111.1", "source_state": "synced"}]}
+        if kind == StepType.DOMAINS:
+            names = [item["domain_name"] for item in json.loads(args[0])["domains"]]
+            answers = {name: [] if "validateNoWildcardDNS" in name else ["192.168.111.5"] for name in names}
+            return {
+                "resolutions": [
+                    {"domain_name": k, "ipv4_addresses": v, "ipv6_addresses": []} for k, v in answers.items()
+                ]
+            }
+        if kind == StepType.DISK_SPEED:
+            return {"path": json.loads(args[0])["path"], "io_sync_duration": self.speed_ms}
+        if kind == StepType.IMAGES:
+            names = json.loads(args[0])["images"]
+            return {"images": [{"name": n, "result": self.images, "size_bytes": 9, "time": 1.0} for n in names]}
+        return None
+
+    def _peer(self, peer: dict[str, Any]) -> dict[str, Any]:
+        good = frozenset((self.id, peer["host_id"])) not in self.network.broken
+        l2, l3 = [], []
+        for nic in peer["nics"]:
+            for address in nic["ip_addresses"]:
+                near = good and address.startswith("192.168.111.") and self.ip.startswith("192.168.111.")
+                l2 += [{"remote_ip_address": address, "remote_mac": nic["mac"], "successful": near}]
+                link = {"average_rtt_ms": self.network.rtt_ms, "packet_loss_percentage": self.network.loss_percent}
+                l3 += [{"remote_ip_address": address, "successful": good, **link}]
+        return {"host_id": peer["host_id"], "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": []}
+
+
+class Fleet:
+    """Machines against one service's engine (a World of world_kit)."""
+
+    def __init__(self, world: Any, machines: list[Machine], **cluster: Any) -> None:
+        self.world, self.machines = world, machines
+        self.cluster_id, self.infra_env_id = world.cluster(**{**BAREMETAL, **cluster})
+        self.asked: dict[str, list[str]] = {machine.id: [] for machine in machines}
+
+    @property
+    def cluster(self) -> Cluster:
+        found: Cluster = self.world.store.cluster(self.cluster_id)
+        return found
+
+    def status(self) -> ClusterStatus:
+        return self.cluster.status
+
+    def host(self, machine: Machine) -> Host:
+        found: Host = self.world.store.host(self.infra_env_id, machine.id)
+        return found
+
+    def statuses(self) -> list[str]:
+        return [self.host(machine).status.value for machine in self.machines]
+
+    def register(self, machine: Machine) -> None:
+        hosts.register(self.world.engine, self.infra_env_id, machine.id, "")
+
+    def poll(self, machine: Machine) -> list[str]:
+        """One poll of one machine, each step answered at once; the types of the steps."""
+        now = int(self.world.clock().timestamp()) + machine.clock_offset
+        found = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", now)
+        kinds = []
+        for step in found["instructions"]:
+            kinds.append(step["step_type"])
+            output = machine.answer(step["step_type"], step["args"])
+            if output is not None:
+                self.world.reply(self.infra_env_id, StepType(step["step_type"]), output, host_id=machine.id)
+        self.asked[machine.id] += kinds
+        return kinds
+
+    def go(self, seconds: float, every: float = 5.0) -> None:
+        """Time passes, everybody polls."""
+        left = seconds
+        while left > 0:
+            self.world.clock.go(every)
+            left -= every
+            for machine in self.machines:
+                self.poll(machine)
+            self.tick()
+
+    def tick(self) -> None:
+        with self.world.store.change():
+            self.world.engine.settle(self.cluster_id)
+
+    def discover(self) -> None:
+        """All register and answer until nothing more is asked for at once."""
+        for machine in self.machines:
+            self.register(machine)
+            self.poll(machine)
+        self.go(30)
+
+    def prepare(self) -> None:
+        """actions/install, the payload's part, and the hosts' own: ends with all hosts in ``installing``."""
+        clusters.install(self.world.engine, self.cluster_id)
+        self.go(10)
+        self.world.prepared(self.cluster_id, {"bootstrap.ign": b"{}"})
+        self.go(5)
+
+    def forget_disk_speed(self) -> None:
+        """As if no disk had been measured yet."""
+        with self.world.store.change():
+            for machine in self.machines:
+                self.world.store.put_host(msgspec.structs.replace(self.host(machine), disks_info=""))
+
+    def judgements(self) -> Any:
+        """Everything that the service thinks of the hosts and the cluster."""
+        hosts = self.world.store.hosts(infra_env_id=self.infra_env_id)
+        found = [load_json(host.validations_info) for host in hosts]
+        return (
+            [host.status.value for host in hosts],
+            self.cluster.status,
+            load_json(self.cluster.validations_info),
+            found,
+        )
+
+    def stages(self, machine: Machine) -> list[str]:
+        host = self.host(machine)
+        role = host.suggested_role if host.role is Role.AUTO else host.role
+        return [stage.value for stage in stages_of(role, host.bootstrap, self.cluster.is_sno)]
+
+    def progress(self, machine: Machine, stage: str, info: str = "") -> bool:
+        """False when the service refused it."""
+        try:
+            hosts.progress(self.world.engine, self.infra_env_id, machine.id, stage, info)
+        except ServiceError:
+            return False
+        return True
+
+    def known(self) -> bool:
+        return all(self.host(machine).status is HostStatus.KNOWN for machine in self.machines)

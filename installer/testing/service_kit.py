@@ -1,0 +1,156 @@
+"""`node0 service` in its own process, over a release in a real registry, with the public client's APIs towards it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import assisted_service_client as public
+
+from installer.release.access import registries_conf
+from installer.testing.iso_kit import build
+from installer.testing.registry_kit import registry
+from installer.testing.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
+from installer.tests.create.test_image import COMPONENTS
+
+APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
+HEADERS = {"user": "Authorization", "agent": "X-Secret-Key", "watcher": "Watcher-Authorization"}
+INSTALLER = """#!/usr/bin/env python3
+import json, pathlib, sys
+work = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
+assert (work / "install-config.yaml").is_file()
+if sys.argv[2] == "manifests":
+    (work / "manifests").mkdir(); (work / "openshift").mkdir()
+else:
+    empty = json.dumps({"ignition": {"version": "3.2.0"}})
+    for name in ("bootstrap-in-place-for-live-iso.ign", "bootstrap.ign", "master.ign", "worker.ign", "metadata.json"):
+        (work / name).write_text(empty)
+    (work / "auth").mkdir()
+    (work / "auth/kubeconfig").write_text("clusters: []")
+    (work / "auth/kubeadmin-password").write_text("aaaaa-bbbbb-ccccc-ddddd")
+"""
+
+
+class Standalone:
+    """One folder of a service; ``start`` again goes on from it."""
+
+    def __init__(self, directory: Path, release: str, pull_secret: str, **env: str) -> None:
+        self.dir, self.pull_secret = directory, pull_secret
+        self.port = free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.env = {
+            **{key: value for key, value in os.environ.items() if key in ("PATH", "HOME")},
+            "PYTHONPATH": str(REPOSITORY),
+            "XDG_CACHE_HOME": str(directory.parent / "cache"),
+            "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": release,
+            "HW_VALIDATOR_REQUIREMENTS": SMALL,
+            "MONITOR_INTERVAL": "500ms",
+            **env,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def ca(self) -> Path:
+        return self.dir / "tls/ca.crt"
+
+    def token(self, who: str) -> str:
+        return (self.dir / f"auth/{who}-token").read_text().strip()
+
+    def start(self) -> float:
+        """Seconds until it was ready."""
+        begin = time.monotonic()
+        command = [sys.executable, "-m", "installer", "service", "--dir", str(self.dir)]
+        with (self.dir.parent / "service.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*command, "--listen", f"127.0.0.1:{self.port}"], env=self.env, cwd=self.dir, stderr=log
+            )
+        wait_for("the service to be ready", self._ready, 300)
+        return time.monotonic() - begin
+
+    def _ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.dir.parent / "service.log").read_text()[-2000:]
+        try:
+            with self.fetch("/ready") as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def fetch(self, path: str, **headers: str) -> Any:
+        """A GET with the folder's CA and nothing else."""
+        url = path if path.startswith("https:") else self.url + path
+        context = ssl.create_default_context(cafile=str(self.ca))
+        return urllib.request.urlopen(urllib.request.Request(url, headers=headers), context=context, timeout=60)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(30)
+
+    def api(self, who: str) -> Any:
+        """Every operation of the public client, unmodified, with one of the tokens; which ones worked is noted."""
+        config = public.Configuration()
+        config.host = f"{self.url}/api/assisted-install"
+        config.ssl_ca_cert = str(self.ca)
+        config.api_key[HEADERS[who]] = self.token(who)
+        client = public.ApiClient(configuration=config)
+        client.set_default_header(HEADERS[who], self.token(who))
+        return Recorded([getattr(public, name)(api_client=client) for name in APIS])
+
+
+class Recorded:
+    """Passes calls on; ``done`` has the names of those that were answered with what the specification promises."""
+
+    done: set[str]
+
+    def __init__(self, apis: list[Any]) -> None:
+        self._apis = apis
+        self.done = set()
+
+    def __getattr__(self, name: str) -> Any:
+        owner = next(api for api in self._apis if hasattr(api, name))
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found = getattr(owner, name)(*args, **kwargs)
+            self.done.add(name)
+            return found
+
+        return call
+
+
+@contextmanager
+def standalone(folder: Path) -> Iterator[Standalone]:
+    """A service over a lab-like release: base ISO by xorriso, components that are only names."""
+    iso = build(folder, "2023-07.x86_64")
+    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
+    with registry(folder / "registry") as server:
+        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
+        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        images["installer"] = server.push([{"usr/bin/openshift-install": INSTALLER.encode()}], "installer")
+        images["machine-os-images"] = server.push([files], "mos", "zstd")
+        release = server.push_release(images)
+        directory = folder / "service"
+        (directory / "mirror").mkdir(parents=True)
+        (directory / "mirror/registries.conf").write_text(registries_conf(server.sources))
+        (directory / "mirror/ca-bundle.crt").write_text(server.ca_pem)
+        made = Standalone(directory, release, server.pull_secret)
+        made.start()
+        try:
+            yield made
+        finally:
+            made.stop()

@@ -1,0 +1,43 @@
+"""A running service with clusters of one node, for tests that drive it from outside."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from installer.testing.fleet_kit import Machine, Network
+from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, Running
+
+
+class World:
+    """Clusters of single nodes on a running service; hosts answer as described."""
+
+    def __init__(self, service: Running) -> None:
+        self.service = service
+        self.network = Network()
+
+    def cluster(self, name: str) -> tuple[str, str]:
+        user = self.service.client()
+        made = user.call("POST", "/clusters", {**CLUSTER, "name": name, "install_config_overrides": '{"a": "b"}'})
+        body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": made["id"]}
+        return made["id"], user.call("POST", "/infra-envs", body)["id"]
+
+    def register(self, infra_env: str, machine: Machine) -> None:
+        self.service.client("agentAuth").call("POST", f"/infra-envs/{infra_env}/hosts", {"host_id": machine.id})
+
+    def poll(self, infra_env: str, machine: Machine) -> None:
+        agent = self.service.client("agentAuth")
+        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/instructions"
+        found = agent.call("GET", path, query={"timestamp": str(int(time.time()))})
+        for step in found["instructions"]:
+            output = machine.answer(step["step_type"], step["args"])
+            if output is not None:
+                body = {"step_type": step["step_type"], "step_id": step["step_id"], "exit_code": 0}
+                agent.call("POST", path, {**body, "output": json.dumps(output), "error": ""})
+
+    def progress(self, infra_env: str, machine: Machine, stage: str, info: str = "") -> None:
+        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/progress"
+        self.service.client("agentAuth").call("PUT", path, {"current_stage": stage, "progress_info": info})
+
+    def status(self, cluster: str) -> str:
+        return str(self.service.client().call("GET", f"/clusters/{cluster}")["status"])

@@ -1,0 +1,288 @@
+"""What wait-for's tests share: real HTTPS servers in this process for the service's API and the cluster's API.
+
+Both are driven by a scenario: a list of moments, each with how the world looks; a test moves from one to the next
+when wait-for has looked at the present one often enough.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+from installer.credentials.certificates import Pair, authority, leaf
+from installer.waitfor import Target
+from installer.waitfor.command import execute
+from installer.waitfor.settings import Settings
+
+TOKEN = "watcher-token-of-the-test"
+PASSWORD = "aaaaa-bbbbb-ccccc-ddddd"
+
+
+@dataclass
+class Moment:
+    """How the world looks. None for ``cluster``/``kube``: that API is down."""
+
+    cluster: dict[str, Any] | None = None
+    hosts: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    kube: dict[str, Any] | None = None
+    evaluations: int = 2
+
+
+class World:
+    """The scenario; moves on each time the REST API or the kube API has been asked for life often enough."""
+
+    def __init__(self, moments: list[Moment]) -> None:
+        self.moments = moments
+        self.index = 0
+        self.looks = 0
+        self.archive = b""
+        self.lock = threading.Lock()
+        self.refused: list[str] = []
+
+    def look(self) -> None:
+        with self.lock:
+            self.looks += 1
+            if self.looks > self.now.evaluations and self.index + 1 < len(self.moments):
+                self.index += 1
+                self.looks = 0
+
+    @property
+    def now(self) -> Moment:
+        return self.moments[self.index]
+
+    def log(self) -> list[dict[str, Any]]:
+        """All events up to now, each once: a log only grows."""
+        found: list[dict[str, Any]] = []
+        for moment in self.moments[: self.index + 1]:
+            found += [item for item in moment.events if item not in found]
+        return found
+
+    def rest(self, path: str, headers: Any) -> tuple[int, Any]:
+        if headers.get("Watcher-Authorization") != TOKEN:
+            self.refused.append(path)
+            return 401, {"code": 401, "message": "token is unknown"}
+        path, _, query = path.removeprefix("/api/assisted-install/v2").partition("?")
+        offset = int(parse_qs(query).get("offset", ["0"])[0])
+        moment = self.now
+        if moment.cluster is None:
+            return 0, None
+        return {
+            "/infra-envs": (200, [{"id": "ie"}]),
+            "/clusters": (200, [{"id": "c"}]),
+            "/clusters/c": (200, {"id": "c", "pull_secret": "very secret", **moment.cluster}),
+            "/infra-envs/ie/hosts": (200, moment.hosts),
+            "/events": (200, self.log()[offset:]),
+            "/clusters/c/logs": (200, self.archive) if self.archive else (404, {"reason": "no logs"}),
+        }.get(path, (404, {"code": "404", "reason": f"no {path}"}))
+
+    def kube(self, path: str, headers: Any) -> tuple[int, Any]:
+        if path == "/version":
+            # Asked first in each evaluation, whether or not it answers.
+            self.look()
+        state = self.now.kube
+        if state is None:
+            return 0, None
+        if path == "/version":
+            version = dict.fromkeys(
+                ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler",
+                 "platform"), "1",
+            )  # fmt: skip
+            return 200, version
+        if path.endswith("/clusterversions/version"):
+            self.look()
+        if path in state:
+            return 200, state[path]
+        return 404, {"kind": "Status", "code": 404}
+
+
+def server(
+    ask: Any, pair: Pair, folder: Any, client_ca: str = "", dated: Callable[[], str] | None = None
+) -> ThreadingHTTPServer:
+    """``dated`` makes the answers' Date, none if it is empty; by default it is the present."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            found = urlsplit(self.path)
+            status, body = ask(
+                f"{found.path.rstrip('/')}?{found.query}" if found.query else found.path.rstrip("/"), self.headers
+            )
+            if status == 0:
+                self.close_connection = True
+                return
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response_only(status)
+            told = self.date_time_string() if dated is None else dated()
+            if told:
+                self.send_header("Date", told)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    (folder / "c.pem").write_bytes(pair.certificate + pair.key)
+    context.load_cert_chain(folder / "c.pem")
+    if client_ca:
+        context.load_verify_locations(cadata=client_ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    made = Server(("127.0.0.1", 0), Handler)
+    made.socket = context.wrap_socket(made.socket, server_side=True, do_handshake_on_connect=False)
+    return made
+
+
+@contextmanager
+def serving(*servers: ThreadingHTTPServer) -> Iterator[None]:
+    threads = [threading.Thread(target=one.serve_forever, args=(0.02,)) for one in servers]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        for one in servers:
+            one.shutdown()
+            one.server_close()
+        for thread in threads:
+            thread.join()
+
+
+SERVICE_CA, KUBE_CA, ROUTER_CA, OTHER_CA = (authority(f"{name}-ca") for name in ("service", "kube", "router", "other"))
+QUICK = Settings(
+    interval=0.03, connect_timeout=2, read_timeout=2, bootstrap=60, initialize=60, operators=60, stable_for=0.2,
+    operators_interval=0.05, console=1, settle=0.1, settle_remeasured=0.4, ready_limit=1.5, notice_every=0.1,
+    unreachable_after=0.1, lost_after=0.1, logs_wait=1, ssh_port=1,
+)  # fmt: skip
+
+
+def _serving(signer: Pair) -> Pair:
+    return leaf(signer, "server", addresses=("127.0.0.1",), server=True)
+
+
+class Run:
+    """One call of wait-for in a scenario."""
+
+    def __init__(self, tmp_path: Any, caplog: pytest.LogCaptureFixture) -> None:
+        self.dir = tmp_path / "assets"
+        self.tmp, self.caplog = tmp_path, caplog
+        caplog.set_level(logging.DEBUG, "installer.waitfor")
+
+    def __call__(
+        self,
+        moments: list[Moment],
+        *,
+        names: Sequence[str] = ("master-0",),
+        target: Target = "bootstrap-complete",
+        settings: Settings = QUICK,
+        archive: bytes = b"",
+        ca: Pair = SERVICE_CA,
+        token: str = TOKEN,
+        timeout: float | None = None,
+        dated: Callable[[], str] | None = None,
+    ) -> int:
+        self.world = world = World(moments)
+        world.archive = archive
+        folders = [self.tmp / name for name in ("rest", "kube")]
+        for folder in folders:
+            folder.mkdir()
+        rest = server(world.rest, _serving(SERVICE_CA), folders[0])
+        kube = server(world.kube, _serving(KUBE_CA), folders[1], KUBE_CA.certificate.decode(), dated)
+        (self.dir / "auth").mkdir(parents=True)
+        part = {
+            "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate.decode(), "watcherToken": token,
+            "clusterName": "ostest", "baseDomain": "x.example", "platform": "none",
+            "expectedHosts": {"names": list(names), "controlPlane": len(names), "arbiters": 0, "workers": 0},
+        }  # fmt: skip
+        (self.dir / ".openshift_install_state.json").write_text(json.dumps({"node0": part}))
+        admin = leaf(KUBE_CA, "system:admin", client=True)
+        parts = {"ca": KUBE_CA.certificate, "c": admin.certificate, "k": admin.key}
+        coded = {name: base64.b64encode(data).decode() for name, data in parts.items()}
+        (self.dir / "auth" / "kubeconfig").write_text(yaml.safe_dump({
+            "clusters": [{"name": "ostest", "cluster": {
+                "server": f"https://127.0.0.1:{kube.server_port}", "certificate-authority-data": coded["ca"]}}],
+            "contexts": [{"name": "admin", "context": {"cluster": "ostest", "user": "admin"}}],
+            "current-context": "admin",
+            "users": [{"name": "admin", "user": {
+                "client-certificate-data": coded["c"], "client-key-data": coded["k"]}}],
+        }))  # fmt: skip
+        (self.dir / "auth" / "kubeadmin-password").write_text(PASSWORD)
+        with serving(rest, kube):
+            return execute(target, self.dir, timeout, replace(settings, rest_port=rest.server_port))
+
+    def lines(self, level: str = "") -> list[str]:
+        return [r.message for r in self.caplog.records if r.name == "installer.waitfor" and level in ("", r.levelname)]
+
+
+def host(name: str, status: str, stage: str = "", info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
+    found = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
+    found.append({"id": "has-inventory", "status": "success", "message": "Valid inventory exists for the host"})
+    return {
+        "id": f"id-{name}", "requested_hostname": name, "status": status, "status_info": info or status,
+        "progress": {"current_stage": stage} if stage else {},
+        "validations_info": json.dumps({"hardware": found}), "installer_args": json.dumps(["--token", TOKEN]),
+    }  # fmt: skip
+
+
+def event(message: str, severity: str = "info") -> dict[str, Any]:
+    return {"event_time": "2024-01-01T00:00:00Z", "name": "n", "severity": severity, "message": message}
+
+
+def cluster(status: str, info: str = "", **checks: tuple[str, str]) -> dict[str, Any]:
+    found = [{"id": k.replace("_", "-"), "status": s, "message": m} for k, (s, m) in checks.items()]
+    return {"status": status, "status_info": info or status, "validations_info": json.dumps({"configuration": found})}
+
+
+BOOTSTRAP_CM = "/api/v1/namespaces/kube-system/configmaps/bootstrap"
+INGRESS_CM = "/api/v1/namespaces/openshift-config-managed/configmaps/default-ingress-cert"
+VERSION = "/apis/config.openshift.io/v1/clusterversions/version"
+OPERATORS = "/apis/config.openshift.io/v1/clusteroperators"
+ROUTE = "/apis/route.openshift.io/v1/namespaces/openshift-console/routes/console"
+TOO_SMALL = ("failure", "Too little memory for any role: found 2048 MiB, at least 4096 MiB needed")
+
+
+def config_map(**data: str) -> dict[str, Any]:
+    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "data": data}
+
+
+def conditions(**states: tuple[str, str]) -> dict[str, Any]:
+    since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {"conditions": [
+        {"type": kind, "status": status, "message": message, "reason": "R", "lastTransitionTime": since}
+        for kind, (status, message) in states.items()
+    ]}  # fmt: skip
+
+
+def version(available: str, progressing: str, message: str) -> dict[str, Any]:
+    return {"metadata": {"name": "version"}, "status": conditions(
+        Available=(available, "m"), Failing=("False", ""), Progressing=(progressing, message))}  # fmt: skip
+
+
+def operator(name: str, progressing: str = "False", available: str = "True") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "status": conditions(
+        Available=(available, "it is"), Progressing=(progressing, "p"), Degraded=("False", ""))}  # fmt: skip
+
+
+DONE = {BOOTSTRAP_CM: config_map(status="complete")}

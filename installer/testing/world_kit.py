@@ -1,0 +1,126 @@
+"""A service's engine over a store of its own, with a clock that tests turn, and without a network."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from installer.assisted.enums import StepType
+from installer.rendezvous import settings
+from installer.rendezvous.clock import SteadyClock
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import clusters, hosts, infra_envs, replies
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations import requirements as hwreqs
+from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
+
+HOST_ID = "00000000-0000-4000-8000-000000000001"
+
+
+class Clock(SteadyClock):
+    """Wall and monotonic clock as tests turn them; called, it is the service's own time."""
+
+    def __init__(self) -> None:
+        self.at, self.passed = datetime.now(UTC), 1000.0
+        super().__init__(lambda: self.at, lambda: self.passed)
+
+    def go(self, seconds: float) -> None:
+        """Time passes."""
+        self.at += timedelta(seconds=seconds)
+        self.passed += seconds
+
+    def jump(self, seconds: float) -> None:
+        """Somebody sets the wall clock."""
+        self.at += timedelta(seconds=seconds)
+
+
+class World:
+    def __init__(self, directory: Path, **env: str) -> None:
+        self.clock = Clock()
+        config = settings.load(
+            {
+                "WORK_DIR": str(directory),
+                "HW_VALIDATOR_REQUIREMENTS": SMALL,
+                "REGISTRIES_CONF": str(directory / "registries.conf"),
+                "INSTALLER_IMAGE": "r.example/installer@sha256:1",
+                **env,
+            }
+        )
+        store = Store(config.db_path)
+        self.engine = Engine(store, config, hwreqs.load(config), self.clock)
+        self.store = store
+
+    def cluster(self, **changes: Any) -> tuple[str, str]:
+        cluster = clusters.register(self.engine, {**CLUSTER, **changes})
+        body = {"name": "ostest", "pull_secret": PULL_SECRET, "cluster_id": cluster.id}
+        return cluster.id, infra_envs.register(self.engine, body).id
+
+    def step_id(self, infra_env_id: str, kind: StepType, host_id: str = HOST_ID) -> str:
+        """The id under which a host is asked now."""
+        host = self.store.host(infra_env_id, host_id)
+        attempt = self.store.cluster(host.cluster_id).attempt if host.cluster_id else ""
+        return steps.step_id(kind, host, attempt)
+
+    def reply(
+        self,
+        infra_env_id: str,
+        kind: StepType,
+        output: Any,
+        code: int = 0,
+        host_id: str = HOST_ID,
+        step_id: str | None = None,
+    ) -> None:
+        """An answer of the host; to what it is asked now if no step is named."""
+        text = output if isinstance(output, str) else json.dumps(output)
+        body = {
+            "step_type": kind.value,
+            "step_id": self.step_id(infra_env_id, kind, host_id) if step_id is None else step_id,
+            "exit_code": code,
+            "output": text,
+            "error": "" if not code else text,
+        }
+        replies.receive(self.engine, infra_env_id, host_id, body)
+
+    def known(self, **changes: Any) -> tuple[str, str]:
+        cluster_id, infra_env_id = self.cluster()
+        hosts.register(self.engine, infra_env_id, HOST_ID, "")
+        self.poll(infra_env_id)
+        self.reply(infra_env_id, StepType.INVENTORY, inventory(**changes))
+        return cluster_id, infra_env_id
+
+    def poll(self, infra_env_id: str, host_id: str = HOST_ID) -> list[str]:
+        now = int(self.clock().timestamp())
+        found = hosts.next_steps(self.engine, infra_env_id, host_id, "", now)
+        return [item["step_type"] for item in found["instructions"]]
+
+    def host(self, infra_env_id: str, host_id: str = HOST_ID) -> Host:
+        return self.store.host(infra_env_id, host_id)
+
+    def prepared(self, cluster_id: str, files: dict[str, bytes] | None, reason: str = "") -> bool:
+        """What the generator made for the attempt that is under way."""
+        attempt = self.store.cluster(cluster_id).attempt
+        return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason)
+
+    def installing(self) -> tuple[str, str]:
+        cluster_id, infra_env_id = self.known()
+        clusters.install(self.engine, cluster_id)
+        self.prepared(cluster_id, {"bootstrap.ign": b"{}"})
+        self.reply(
+            infra_env_id, StepType.DISK_SPEED, {"path": "/dev/disk/by-path/pci-0000:04:00.0", "io_sync_duration": 5}
+        )
+        images = [{"name": "r.example/installer@sha256:1", "result": "success", "size_bytes": 1, "time": 1.0}]
+        self.reply(infra_env_id, StepType.IMAGES, {"images": images})
+        return cluster_id, infra_env_id
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=8), children, max_size=3),
+    max_leaves=8,
+)

@@ -1,0 +1,348 @@
+"""Steps that use podman, with a podman that is a process: slow, refusing, missing; and the disk's speed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installer.agent import containers, diskspeed
+from installer.agent.containers import AgentContext
+from installer.agent.errors import StepError
+from installer.testing.agent_kit import Host, Programs, hasten, programs_in
+
+IMAGE = "r.example/i@sha256:1"
+AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "T0KEN", "/opt/ca.crt", False, "agent@sha256:1")
+REQUEST: dict[str, Any] = {
+    "cluster_id": "c",
+    "infra_env_id": "i",
+    "host_id": "h",
+    "role": "bootstrap",
+    "boot_device": "/dev/vda",
+    "installer_image": IMAGE,
+    "control_plane_count": 1,
+}
+# podman as far as the agent asks it: $state says what there is.
+PODMAN = """
+case "$1 $2" in
+"image exists") exit $(cat {state}/exists) ;;
+"image inspect") cat {state}/size ;;
+"pull -q") echo "${{@: -1}}" >> $log; [ -e {state}/refuse ] && {{ echo "manifest unknown" >&2; exit 125; }}; echo id ;;
+"rm -f") [ -e {state}/held ] && exit 1; true ;;
+"run --detach")
+    [ -e {state}/nostart ] && {{ echo a >&2; echo b >&2; exit 126; }}
+    echo "token=$PULL_SECRET_TOKEN" >> $log ;;
+"wait --interval") cat {state}/code ;;
+"logs --tail") echo "last words"; echo "more" >&2 ;;
+"stop -i") cat {state}/stop && exit $(cat {state}/code) ;;
+*) exit 99 ;;
+esac
+"""
+
+
+class Podman:
+    """The program, and what it is to say."""
+
+    def __init__(self, programs: Programs, state: Path) -> None:
+        self.programs, self.state = programs, state
+        state.mkdir()
+        programs.put("podman", PODMAN.format(state=state))
+        self.set(exists="0", size="5000000", code="0", stop="assisted-installer\n")
+
+    def set(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.state / name).write_text(text)
+
+    def calls(self, start: str) -> list[str]:
+        return [line for line in self.programs.calls("podman") if line.startswith(start)]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.fixture
+def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Podman:
+    return Podman(programs_in(tmp_path / "bin", monkeypatch), tmp_path / "state")
+
+
+def images(host: Host, *names: str, **args: Any) -> list[dict[str, Any]]:
+    found = json.loads(containers.availability(host, {"images": list(names), **args}))
+    return list(found["images"])
+
+
+def test_an_image_that_is_there_is_not_pulled(host: Host, podman: Podman) -> None:
+    [found] = images(host, IMAGE)
+    assert (found["name"], found["result"], found["size_bytes"]) == (IMAGE, "success", 5_000_000)
+    assert found["download_rate"] == pytest.approx(5 / found["time"], rel=0.2, abs=1)
+    assert podman.calls("pull") == []
+
+
+def test_an_image_that_is_not_there_is_pulled(host: Host, podman: Podman) -> None:
+    podman.set(exists="1", size="no number")
+    [found] = images(host, IMAGE)
+    assert (found["result"], found["size_bytes"]) == ("success", 0)
+    assert podman.calls("pull") == [f"pull -q {IMAGE}"]
+    host.write("/root/.docker/config.json", "{}")
+    images(host, IMAGE)
+    assert podman.calls("pull")[1:] == [f"pull -q --authfile /root/.docker/config.json {IMAGE}"]
+
+
+def test_one_image_that_cannot_be_had_is_told_and_the_next_is_asked_for(host: Host, podman: Podman) -> None:
+    podman.set(exists="1", refuse="")
+    found = images(host, "a", "b")
+    assert [(item["name"], item["result"]) for item in found] == [("a", "failure"), ("b", "failure")]
+    assert found[0]["error"] == "manifest unknown"
+    assert "time" not in found[0]
+    assert podman.programs.log("podman") == "a\nb\n"
+
+
+def test_a_podman_that_is_broken_is_a_failure_of_the_image(host: Host, podman: Podman) -> None:
+    podman.set(exists="125")
+    assert images(host, IMAGE)[0]["result"] == "failure"
+    assert podman.calls("pull") == []
+
+
+def test_an_image_of_which_podman_is_too_slow_to_say_is_pulled(
+    host: Host, podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    podman.programs.put("podman", PODMAN.format(state=podman.state).replace("exit $(cat", "sleep 1000; exit $(cat", 1))
+    hasten(monkeypatch, podman=60.0)
+    assert images(host, IMAGE)[0]["result"] == "success"
+    assert podman.calls("pull") == [f"pull -q {IMAGE}"]
+
+
+def test_all_images_share_the_time_that_is_given(host: Host, podman: Podman) -> None:
+    podman.programs.put("podman", 'case "$1" in image) exit 1;; *) sleep 1000;; esac')
+    found = images(host, "a", "b", timeout=0.5)
+    assert [item["error"] for item in found] == ["did not end within 1 s"] * 2
+
+
+def test_the_installation_ends_with_the_installers_words(host: Host, podman: Podman) -> None:
+    assert containers.install(host, REQUEST, AGENT) == "last words\nmore\n"
+    assert podman.programs.log("podman") == "token=T0KEN\n"
+    [run] = podman.calls("run")
+    assert "T0KEN" not in run
+    assert "--env PULL_SECRET_TOKEN" in run
+    assert "-v /opt/ca.crt:/opt/ca.crt:ro" in run
+    assert podman.calls("rm") == ["rm -f -i assisted-installer"]
+    assert podman.calls("wait") == ["wait --interval 3s assisted-installer"]
+
+
+def test_an_installer_that_fails(host: Host, podman: Podman) -> None:
+    podman.set(code="3")
+    with pytest.raises(StepError) as caught:
+        containers.install(host, REQUEST, AGENT)
+    assert caught.value.exit_code == 3
+    assert caught.value.reason == "the installer ended with code 3: last words | more"
+
+
+def test_an_installer_that_does_not_start(host: Host, podman: Podman) -> None:
+    podman.set(nostart="")
+    with pytest.raises(StepError) as caught:
+        containers.install(host, REQUEST, AGENT)
+    assert (caught.value.exit_code, caught.value.reason) == (126, "the installer did not start: a | b")
+
+
+def test_an_installer_that_takes_for_ever_to_start(host: Host, podman: Podman, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "START_TIMEOUT", 0.5)
+    podman.programs.put("podman", 'case "$1" in run) sleep 1000;; esac')
+    with pytest.raises(StepError) as caught:
+        containers.install(host, REQUEST, AGENT)
+    assert (caught.value.exit_code, caught.value.reason) == (
+        -1,
+        "the installer did not start: did not end within 0.5 s",
+    )
+
+
+def test_a_container_that_cannot_be_removed_does_not_stop_the_installation(host: Host, podman: Podman) -> None:
+    podman.set(held="")
+    assert containers.install(host, REQUEST, AGENT) == "last words\nmore\n"
+
+
+def test_an_installer_image_that_cannot_be_had_is_tried_three_times(host: Host, podman: Podman) -> None:
+    podman.set(exists="1", refuse="")
+    with pytest.raises(StepError) as caught:
+        containers.install(host, REQUEST, AGENT)
+    assert caught.value.exit_code == containers.PULL_FAILED == 2
+    assert caught.value.reason.startswith(f"cannot pull {IMAGE}: podman pull -q: exit code 125: manifest unknown")
+    assert len(podman.calls("pull")) == 3
+    assert podman.calls("run") == []
+
+
+@pytest.mark.parametrize("missing", ["role", "infra_env_id", "cluster_id", "host_id", "boot_device", "installer_image"])
+def test_a_request_that_lacks_something(host: Host, podman: Podman, missing: str) -> None:
+    for value in ({}, {missing: ""}):
+        request = {key: given for key, given in REQUEST.items() if key != missing}
+        with pytest.raises(StepError, match=f"install request has no {missing}"):
+            containers.install(host, {**request, **value}, AGENT)
+    assert podman.calls("") == []
+
+
+def test_stopping(host: Host, podman: Podman) -> None:
+    assert containers.stop_installation(host) == "assisted-installer\n"
+    assert podman.calls("stop") == ["stop -i -t 5 assisted-installer"]
+    podman.set(code="125")
+    with pytest.raises(StepError) as caught:
+        containers.stop_installation(host)
+    assert caught.value.exit_code == 125
+
+
+def flags(request: dict[str, Any], agent: AgentContext = AGENT) -> dict[str, list[str]]:
+    """The orchestrator's arguments by name."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for item in containers.orchestrator_args({**REQUEST, **request}, agent):
+        if item.startswith("--"):
+            name, _, value = item.partition("=")
+            found.setdefault(name, [])
+            if value:
+                found[name].append(value)
+        else:
+            found[name].append(item)
+    return found
+
+
+def test_the_orchestrators_arguments() -> None:
+    plain = flags({})
+    assert plain["--control-plane-count"] == ["1"]
+    assert plain["--check-cluster-version"] == ["false"]
+    assert plain["--cacert"] == ["/opt/ca.crt"]
+    assert set(plain) & {"--insecure", "--format-disk", "--service-ips", "--installer-args", "--http-proxy"} == set()
+    assert set(plain) & {"--mco-image", "--skip-installation-disk-cleanup", "--notify-num-reboots"} == set()
+    assert flags({"control_plane_count": None})["--control-plane-count"] == ["3"]
+    full = flags(
+        {
+            "disks_to_format": ["/dev/a", "/dev/b"],
+            "check_cvo": True,
+            "mco_image": "m",
+            "must_gather_image": "g",
+            "coreos_image": "o",
+            "service_ips": ["1", "2"],
+            "installer_args": "[]",
+            "proxy": {"http_proxy": "p", "https_proxy": "", "no_proxy": "n"},
+            "skip_installation_disk_cleanup": True,
+            "enable_skip_mco_reboot": True,
+            "notify_num_reboots": True,
+            "controller_image": "k",
+            "openshift_version": "4.18.0",
+        }
+    )
+    assert full["--format-disk"] == ["/dev/a", "/dev/b"]
+    assert full["--check-cluster-version"] == ["true"]
+    assert [full[f"--{name}-image"] for name in ("mco", "must-gather", "coreos", "controller")] == [
+        ["m"], ["g"], ["o"], ["k"]
+    ]  # fmt: skip
+    assert (full["--service-ips"], full["--installer-args"]) == (["1,2"], ["[]"])
+    assert (full["--http-proxy"], full["--no-proxy"], "--https-proxy" in full) == (["p"], ["n"], False)
+    assert (full["--openshift-version"], full["--agent-image"]) == (["4.18.0"], ["agent@sha256:1"])
+    for name in ("--skip-installation-disk-cleanup", "--enable-skip-mco-reboot", "--notify-num-reboots"):
+        assert full[name] == []
+    trusting = flags({}, AgentContext("u", "i", "h", "t", "/opt/ca.crt", True, ""))
+    assert ("--insecure" in trusting, "--cacert" in trusting) == (True, False)
+    bare = flags({}, AgentContext("u", "i", "h", "t", "", False, ""))
+    assert "--cacert" not in bare
+    assert "-v" not in containers.run_command(REQUEST, AgentContext("u", "i", "h", "t", "", False, ""))[13:]
+
+
+DISK = bytes(range(256)) * 40_000
+
+
+@pytest.fixture
+def disk(host: Host) -> Path:
+    path = host.write("/dev/vda", DISK)
+    link = host.path("/dev/disk/by-id/ata-x")
+    link.parent.mkdir(parents=True)
+    link.symlink_to("../../vda")
+    return path
+
+
+def test_the_speed_of_a_disk_that_nobody_uses(
+    host: Host, podman: Podman, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    podman.programs.put("lsblk", "")
+    written: list[tuple[int, int]] = []
+    pwrite = os.pwrite
+
+    def noted(descriptor: int, data: bytes, at: int) -> int:
+        written.append((at, len(data)))
+        return pwrite(descriptor, data, at)
+
+    monkeypatch.setattr(diskspeed.os, "pwrite", noted)
+    found = json.loads(diskspeed.disk_speed(host, {"path": "/dev/disk/by-id/ata-x"}))
+    assert (found["path"], found["io_sync_duration"] >= 1) == ("/dev/disk/by-id/ata-x", True)
+    assert disk.read_bytes() == DISK
+    assert podman.programs.calls("lsblk") == ["-n -o MOUNTPOINTS /dev/disk/by-id/ata-x"]
+    assert written == [(diskspeed.OFFSET + n * 2300, 2300) for n in range(len(written))]
+    assert 20 <= len(written) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo; echo /var", "/dev/vda is in use, mounted on /var"),
+        ("echo 'not a block device' >&2; exit 32", "exit code 32: not a block device"),
+        ("sleep 1000", "did not end within 1 s"),
+    ],
+)
+def test_a_disk_that_is_in_use_or_may_be_is_not_written_to(
+    host: Host, podman: Podman, disk: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+) -> None:
+    podman.programs.put("lsblk", script)
+    hasten(monkeypatch, lsblk=60.0)
+    monkeypatch.setattr(diskspeed, "measure", lambda path: pytest.fail(f"{path} is written to"))
+    with pytest.raises(StepError) as caught:
+        diskspeed.disk_speed(host, {"path": "/dev/vda"})
+    assert words in caught.value.reason
+
+
+def test_a_disk_that_is_not_there(host: Host, podman: Podman) -> None:
+    with pytest.raises(StepError, match="/dev/none does not exist"):
+        diskspeed.disk_speed(host, {"path": "/dev/none"})
+    with pytest.raises(StepError, match="'/etc/passwd' is not a device"):
+        diskspeed.disk_speed(host, {"path": "/etc/passwd"})
+    with pytest.raises(StepError, match="/dev/none cannot be opened"):
+        diskspeed.measure("/dev/none")
+
+
+def test_the_measure_of_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "disk"
+    needed = diskspeed.OFFSET + 30 * diskspeed.BLOCK
+    file.write_bytes(bytes(needed - 1))
+    with pytest.raises(StepError, match=f"too small to measure: {needed - 1} bytes"):
+        diskspeed.measure(str(file), samples=30)
+    file.write_bytes(bytes(needed))
+    now = [0.0]
+    synced: list[int] = []
+
+    def sync(descriptor: int) -> None:
+        # Each takes as many milliseconds as its number.
+        synced.append(descriptor)
+        now[0] += len(synced) / 1000
+
+    monkeypatch.setattr(diskspeed.os, "fdatasync", sync)
+    monkeypatch.setattr(diskspeed.time, "monotonic", lambda: now[0])
+    assert diskspeed.measure(str(file), samples=30) == 30
+    assert len(synced) == 30
+    # A slow disk is measured no longer than it has to be.
+    synced.clear()
+    assert diskspeed.measure(str(file), samples=30, budget=0.0) == 20
+    assert len(synced) == diskspeed.LEAST_SAMPLES == 20
+
+    def broken(descriptor: int) -> None:
+        raise OSError("I/O error")
+
+    monkeypatch.setattr(diskspeed.os, "fdatasync", broken)
+    with pytest.raises(StepError, match="cannot be measured: I/O error"):
+        diskspeed.measure(str(file), samples=30)
+
+
+def test_percentiles_by_nearest_rank() -> None:
+    values = [float(n) for n in range(100, 0, -1)]
+    assert [diskspeed.percentile(values, share) for share in (0.99, 0.5, 0.01, 1.0)] == [99.0, 50.0, 1.0, 100.0]
+    assert diskspeed.percentile([], 0.99) == 0.0
+    assert diskspeed.percentile([3.0], 0.99) == 3.0

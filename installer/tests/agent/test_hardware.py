@@ -1,0 +1,206 @@
+"""What the agent tells of a host's hardware, from files and programs as they are on machines of many kinds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from installer.agent import hardware, hostid, inventory
+from installer.agent.errors import CommandError
+from installer.assisted import inventory as inv
+from installer.testing.agent_kit import Host, Programs, hasten, programs_in
+
+MIB, GIB = 1024**2, 1024**3
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    return programs_in(tmp_path / "bin", monkeypatch)
+
+
+CPU = "processor\t: {}\nmodel name\t: A CPU\ncpu MHz\t\t: 2400.500\nflags\t\t: fpu vmx\n\n"
+
+
+def test_processors(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hardware.platform, "machine", lambda: "x86_64")
+    assert hardware.cpu(host) == inv.Cpu(count=0, frequency=0.0, flags=[], model_name="", architecture="x86_64")
+    host.write("/proc/cpuinfo", CPU.format(0) + CPU.format(1).replace("A CPU", "Another"))
+    found = hardware.cpu(host)
+    assert (found.count, found.frequency, found.flags, found.model_name) == (2, 2400.5, ["fpu", "vmx"], "A CPU")
+    host.write("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3100000\n")
+    assert hardware.cpu(host).frequency == 3100.0
+    host.write("/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\ncpu MHz\t: unknown\n")
+    host.write("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "")
+    for machine, name in (("arm64", "aarch64"), ("amd64", "x86_64"), ("s390x", "s390x")):
+        monkeypatch.setattr(hardware.platform, "machine", lambda machine=machine: machine)
+        found = hardware.cpu(host)
+        assert (found.architecture, found.flags, found.frequency) == (name, ["fp", "asimd"], 0.0)
+
+
+DMI = "Memory Device\n\tSize: {}\n\tVolatile Size: 8 GB\nMemory Device\n\tSize: No Module Installed\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "physical", "method"),
+    [
+        ("8 GB", 8 * GIB, "dmidecode"),
+        ("2048 MB", 2 * GIB, "dmidecode"),
+        ("1048576 kB", GIB, "meminfo"),
+        ("1 TB", 1024 * GIB, "dmidecode"),
+        ("Unknown", 0, "meminfo"),
+    ],
+)
+def test_memory(host: Host, programs: Programs, said: str, physical: int, method: str) -> None:
+    usable = 1_500_000 * 1024
+    host.write("/proc/meminfo", "MemTotal:        1500000 kB\nMemFree: 1 kB\n")
+    programs.put("dmidecode", f"cat <<'END'\n{DMI.format(said)}END")
+    found = hardware.memory(host)
+    assert (found.physical_bytes, found.usable_bytes) == (physical if method == "dmidecode" else usable, usable)
+    assert found.physical_bytes_method == method
+    assert programs.calls("dmidecode") == ["-t 17"]
+
+
+@pytest.mark.parametrize("script", ["exit 1", "sleep 1000"])
+def test_memory_without_smbios(host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    hasten(monkeypatch, dmidecode=120.0)
+    host.write("/proc/meminfo", "MemTotal: 2048 kB\n")
+    programs.put("dmidecode", script)
+    assert hardware.memory(host) == inv.Memory(
+        physical_bytes=2 * MIB, usable_bytes=2 * MIB, physical_bytes_method="meminfo"
+    )
+    host.write("/proc/meminfo", "")
+    assert hardware.memory(host).usable_bytes == 0
+
+
+def test_modules_of_memory_are_added_up() -> None:
+    assert hardware.parse_dmidecode("\tSize: 4 GB\n\tSize: 512 MB\n\tSize: 16 KB\n") == 4 * GIB + 512 * MIB + 16384
+    assert hardware.parse_dmidecode("\tMaximum Size: 4 GB\n\tSize: 4 PB\n\tSize: x GB\n") == 0
+
+
+def test_how_a_host_was_booted(host: Host) -> None:
+    found = hardware.boot(host)
+    assert (found.current_boot_mode, found.secure_boot_state, found.device_type) == (
+        "bios",
+        "NotSupported",
+        "persistent",
+    )
+    assert found.pxe_interface == ""
+    host.write("/proc/cmdline", "a coreos.liveiso=x BOOTIF=01-52-54-00-aa-bb-cc b\n")
+    found = hardware.boot(host)
+    assert (found.device_type, found.pxe_interface) == ("ephemeral", "01-52-54-00-aa-bb-cc")
+    assert found.command_line == "a coreos.liveiso=x BOOTIF=01-52-54-00-aa-bb-cc b"
+    host.write("/proc/cmdline", "BOOTIF=52:54 coreos.live.rootfs_url=http://x NOBOOTIF=1")
+    found = hardware.boot(host)
+    assert (found.device_type, found.pxe_interface) == ("ephemeral", "52:54")
+    host.write("/proc/cmdline", "NOBOOTIF=52")
+    assert hardware.boot(host).pxe_interface == ""
+    host.write("/run/ostree-live", "")
+    assert hardware.boot(host).device_type == "ephemeral"
+
+
+@pytest.mark.parametrize(("value", "state"), [(b"\x01", "Enabled"), (b"\x00", "Disabled"), (b"", "Disabled")])
+def test_secure_boot(host: Host, value: bytes, state: str) -> None:
+    host.path("/sys/firmware/efi").mkdir(parents=True)
+    found = hardware.boot(host)
+    assert (found.current_boot_mode, found.secure_boot_state) == ("uefi", "Unknown")
+    host.write(hardware.SECURE_BOOT, b"\x06\0\0\0" + value)
+    assert hardware.boot(host).secure_boot_state == state
+
+
+@pytest.mark.parametrize(
+    ("maker", "product", "virtual"),
+    [
+        ("QEMU", "Standard PC (Q35 + ICH9, 2009)", True),
+        ("Red Hat", "KVM", True),
+        ("VMware, Inc.", "VMware7,1", True),
+        ("Dell Inc.", "PowerEdge R650", False),
+        ("", "", False),
+    ],
+)
+def test_the_maker(host: Host, maker: str, product: str, virtual: bool) -> None:
+    host.write("/sys/class/dmi/id/sys_vendor", maker)
+    host.write("/sys/class/dmi/id/product_name", product)
+    host.write("/sys/class/dmi/id/product_serial", "S1\n")
+    wanted = inv.SystemVendor(manufacturer=maker, product_name=product, serial_number="S1", virtual=virtual)
+    assert hardware.vendor(host) == wanted
+
+
+def test_display_controllers(host: Host) -> None:
+    assert hardware.gpus(host) == []
+    for name, kind in (("0000:02:00.0", "0x030200"), ("0000:01:00.0", "0x030000"), ("0000:00:1f.0", "0x010601")):
+        base = f"/sys/bus/pci/devices/{name}"
+        host.write(f"{base}/class", kind)
+        host.write(f"{base}/vendor", "0x10de")
+        host.write(f"{base}/device", "0x20b0")
+    assert hardware.gpus(host) == [
+        inv.Gpu(vendor_id="10de", device_id="20b0", address=f"0000:0{number}:00.0") for number in (1, 2)
+    ]
+
+
+def test_the_tpm(host: Host) -> None:
+    assert hardware.tpm(host) == "none"
+    host.path("/sys/class/tpm/tpm0").mkdir(parents=True)
+    assert hardware.tpm(host) == "1.2"
+    for version, name in (("1", "1.2"), ("2", "2.0")):
+        host.write("/sys/class/tpm/tpm0/tpm_version_major", f"{version}\n")
+        assert hardware.tpm(host) == name
+
+
+def test_the_hosts_name(host: Host, programs: Programs) -> None:
+    macs = ["52:54:00:00:00:01", "52:54:00:00:00:02"]
+    for name in ("localhost", "localhost.localdomain", "localhost6", "", "localhost-live"):
+        programs.put("cat", f"echo '{name}'")
+        assert inventory.hostname(host, macs) == "52-54-00-00-00-01"
+        assert inventory.hostname(host, []) == name
+    programs.put("cat", "echo master-0.example")
+    assert inventory.hostname(host, macs) == "master-0.example"
+    assert programs.calls("cat")[0] == "/proc/sys/kernel/hostname"
+    # A host that cannot say its name for a moment is not called otherwise.
+    programs.put("cat", "exit 1")
+    with pytest.raises(CommandError):
+        inventory.hostname(host, macs)
+
+
+def test_the_identity_from_the_lowest_mac_of_a_device(host: Host) -> None:
+    for name, mac, device in (
+        ("a", "52:54:00:00:00:02", True),
+        ("b", "52:54:00:00:00:01", True),
+        ("c", "00:00", False),
+    ):
+        host.write(f"/sys/class/net/{name}/address", mac)
+        if device:
+            host.path(f"/sys/class/net/{name}/device").mkdir()
+    assert hostid.host_id(host) == hostid.md5_uuid("52:54:00:00:00:01")
+    for bad in (str(hostid.KNOWN_BAD), str(hostid.ZERO), "no uuid"):
+        host.write("/sys/class/dmi/id/product_uuid", bad)
+        assert hostid.host_id(host) == hostid.md5_uuid("52:54:00:00:00:01")
+    host.write("/sys/class/dmi/id/product_uuid", "12345678-0000-4000-8000-000000000001")
+    for bad in ("", "Unspecified Base Board Serial Number", "UNSPECIFIED something", "To be filled by O.E.M.", "0"):
+        host.write("/sys/class/dmi/id/board_serial", bad)
+        assert hostid.host_id(host) == "12345678-0000-4000-8000-000000000001"
+    host.write("/sys/class/dmi/id/board_serial", "B1")
+    assert hostid.host_id(host) == "c9512565-ef61-94ca-664d-c41ec0de7a53"  # the MD5 of the serial number
+
+
+LINK = {"ifname": "ens3", "link_type": "ether", "address": "52:54:00:AA:00:01", "mtu": 1500}
+DISK = {"name": "vda", "kname": "vda", "path": "/dev/vda", "type": "disk", "size": 100}
+
+
+def test_the_whole_inventory(host: Host, programs: Programs) -> None:
+    programs.put("ip", "case \"$2\" in -d) cat <<'END'\n" + json.dumps([LINK]) + "\nEND\n;; *) echo '[]' ;; esac")
+    programs.put("lsblk", f"echo '{json.dumps({'blockdevices': [DISK]})}'")
+    programs.put("cat", '[ "$1" = /proc/sys/kernel/hostname ] && echo localhost || exec /bin/cat "$@"')
+    programs.put("dmidecode", "exit 1")
+    host.path("/sys/class/net/ens3/device").mkdir(parents=True)
+    found = inv.decode(inventory.collect_json(host))
+    assert found.hostname == "52-54-00-aa-00-01"
+    assert [nic.name for nic in found.interfaces] == ["ens3"]
+    assert [each.path for each in found.disks] == ["/dev/vda"]
+    assert (found.boot.current_boot_mode, found.tpm_version, found.gpus, found.routes) == ("bios", "none", [], [])

@@ -1,0 +1,123 @@
+"""The step that sends logs: what the service is told on the way, and programs that do not end well."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installer.agent import logs
+from installer.agent.errors import StepError
+from installer.assisted.errors import ClientError
+from installer.testing.agent_kit import Host, Programs, programs_in
+
+REQUEST = {"cluster_id": "c", "infra_env_id": "i", "host_id": "h"}
+PROGRESS = "/infra-envs/i/hosts/h/logs-progress"
+NAMES = ("journalctl", "dmesg", "mount", "ip", "lsblk", "podman", "systemctl")
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    made = programs_in(tmp_path / "bin", monkeypatch)
+    monkeypatch.setenv("PATH", f"{made.folder}:/usr/bin:/bin")
+    for name in NAMES:
+        made.put(name, f'echo "{name} $*"')
+    return made
+
+
+class Client:
+    """Takes what it is sent; ``refuse`` names a state, or the upload, that it does not take."""
+
+    def __init__(self, refuse: str = "") -> None:
+        self.refuse = refuse
+        self.told: list[tuple[str, str, str]] = []
+        self.uploads: list[tuple[str, dict[str, str], str, bytes]] = []
+
+    def call(self, method: str, path: str, body: Any) -> None:
+        self.told.append((method, path, body["logs_state"]))
+        if body["logs_state"] == self.refuse:
+            raise ClientError("PUT", 503, "away")
+
+    def upload(self, path: str, query: dict[str, str], file: Any, name: str) -> None:
+        if self.refuse == "upload":
+            raise ClientError("POST", 413, "too large")
+        file.seek(0)
+        self.uploads.append((path, query, name, file.read()))
+
+    def states(self) -> list[str]:
+        assert {(method, path) for method, path, _ in self.told} <= {("PUT", PROGRESS)}
+        return [state for _, _, state in self.told]
+
+
+def unpack(data: bytes) -> dict[str, str]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert {member.mode for member in tar} == {0o600}
+        return {member.name: tar.extractfile(member).read().decode() for member in tar}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("bootstrap", [False, True])
+def test_logs_are_collected_and_sent(host: Host, programs: Programs, bootstrap: bool) -> None:
+    host.write("/etc/resolv.conf", "nameserver 192.0.2.1\n")
+    client = Client()
+    assert logs.gather(host, {**REQUEST, "bootstrap": bootstrap}, client) == ""  # type: ignore[arg-type]
+    assert client.states() == ["collecting", "completed"]
+    [(path, query, name, data)] = client.uploads
+    assert (path, name) == ("/clusters/c/logs", "host_h.tar.gz")
+    assert query == {"logs_type": "host", "infra_env_id": "i", "host_id": "h"}
+    files = unpack(data)
+    assert files["host_h/agent.service.logs"] == "journalctl -o short-iso-precise --no-pager -u agent.service\n"
+    assert files["host_h/journal.logs"] == "journalctl -b -o short-iso-precise --no-pager\n"
+    assert files["host_h/ip-route.txt"] == "ip route show table all\n"
+    assert files["host_h/files/etc/resolv.conf"] == "nameserver 192.0.2.1"
+    assert ("host_h/bootkube.service.logs" in files) is bootstrap
+    units = len(logs.UNITS) + (len(logs.BOOTSTRAP_UNITS) if bootstrap else 0)
+    assert len(files) == units + 1 + len(logs.COMMANDS) + 1
+
+
+def test_programs_that_do_not_end_well_are_told_in_their_place(
+    host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "COMMAND_TIMEOUT", 1.0)
+    monkeypatch.setattr(logs, "LARGEST_OUTPUT", 2000)
+    programs.put("dmesg", "echo first words; sleep 1000")
+    programs.put("mount", "echo half; echo 'it broke' >&2; exit 3")
+    programs.put("lsblk", "head -c 5000 /dev/zero | tr '\\0' x")
+    programs.put("ip", "printf 'a\\377b'")
+    monkeypatch.setattr(logs, "COMMANDS", {**logs.COMMANDS, "none.txt": ("no-such-program", "-x")})
+    file = io.BytesIO()
+    logs.write_archive(host, "h", False, file)
+    files = unpack(file.getvalue())
+    assert files["host_h/dmesg.logs"] == "first words\n\n(dmesg: did not end within 1 s)\n"
+    assert files["host_h/mount.txt"] == "half\nit broke\n"
+    assert files["host_h/lsblk.txt"] == "x" * 2000 + "\n(lsblk -f: printed more than 2000 bytes)\n"
+    assert files["host_h/ip-address.txt"] == "a�b"
+    assert files["host_h/none.txt"] == "(no-such-program -x: [Errno 2] No such file or directory: 'no-such-program')\n"
+
+
+@pytest.mark.parametrize(
+    ("refuse", "states"), [("upload", ["collecting", "timeout"]), ("collecting", ["collecting", "timeout"])]
+)
+def test_logs_that_are_not_taken(host: Host, programs: Programs, refuse: str, states: list[str]) -> None:
+    client = Client(refuse)
+    with pytest.raises(StepError, match="logs were not uploaded: "):
+        logs.gather(host, REQUEST, client)  # type: ignore[arg-type]
+    assert client.states() == states
+
+
+def test_logs_that_cannot_be_written_are_told_as_well(
+    host: Host, programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The live system's disk is its memory, and may be full: the service does not wait for what will not come."""
+    monkeypatch.setenv("TMPDIR", "/no/such/folder")
+    client = Client()
+    with pytest.raises(StepError, match=r"logs were not uploaded: .*No such file"):
+        logs.gather(host, REQUEST, client)  # type: ignore[arg-type]
+    assert client.states() == ["collecting", "timeout"]

@@ -1,0 +1,165 @@
+"""The agent on a network: the real steps between namespaces, web servers that it asks, connections that it keeps."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import select
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from installer.agent import webchecks
+from installer.assisted.auth import Scheme
+from installer.assisted.restclient import RestClient
+from installer.testing.rendezvous_kit import wait_for
+
+
+class _Web(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        found = self.server.pages.get(self.path)
+        token = self.headers.get("Authorization", "")
+        self.send_response(302 if self.path == "/moved" else 404 if found is None else 200)
+        self.send_header("Location", "/config")
+        self.end_headers()
+        self.wfile.write((found or "").replace("TOKEN", token).encode())
+
+    def log_message(self, *args: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def web() -> Iterator[Any]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Web)
+    server.pages = {  # type: ignore[attr-defined]
+        "/adv/THUMB": json.dumps({"payload": "p", "protected": "x", "signature": "y"}),
+        "/config": '{"ignition": {"version": "3.2.0"}, "seen": "TOKEN"}',
+        "/other": "[]",
+    }
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_tang(web: str) -> None:
+    good = {"url": web, "thumbprint": "THUMB"}
+    assert json.loads(webchecks.tang({"tang_servers": json.dumps([good])}))["is_success"] is True
+    found = json.loads(webchecks.tang({"tang_servers": [good, {"url": web, "thumbprint": "no"}]}))
+    assert found["is_success"] is False
+    assert "HTTP 404" in found["tang_server_response"][1]["error"]
+
+
+def test_ignition_of_a_later_host(web: str) -> None:
+    found = json.loads(webchecks.ignition({"url": f"{web}/config", "ignition_endpoint_token": "t0k"}))
+    assert found["is_success"] is True
+    assert json.loads(found["ignition"])["seen"] == "Bearer t0k"
+    for path, words in (("/other", "not an Ignition config"), ("/none", "HTTP 404"), ("/moved", "HTTP 302")):
+        found = json.loads(webchecks.ignition({"url": web + path}))
+        assert found["is_success"] is False
+        assert words in found["download_error"]
+    assert "not an http" in json.loads(webchecks.ignition({"url": "file:///etc/passwd"}))["download_error"]
+
+
+def test_connections_are_kept_and_made_anew_when_the_service_closed_them() -> None:
+    """Against a real socket: two calls on one connection, then one after the other side has hung up."""
+    accepted = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        timeout = 0.3
+
+        def setup(self) -> None:
+            accepted.append(self.client_address)
+            super().setup()
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *args: object) -> None:
+            """Silent."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    client = RestClient(f"http://127.0.0.1:{server.server_port}", "t", Scheme.AGENT, keep_alive=True)
+    try:
+        for _ in range(3):
+            assert client.call("GET", "/x") == {}
+        assert len(accepted) == 1
+        idle = client._idle
+        assert idle is not None
+        # The server hangs up an idle connection after 0.3 s: seen as the end of the stream.
+        wait_for("the server to hang up", lambda: select.select([idle.sock], [], [], 0)[0], 10)
+        assert client.call("GET", "/x") == {}
+        assert len(accepted) == 2
+    finally:
+        client.close()
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+
+
+def test_connectivity_between_network_namespaces() -> None:
+    """The real step over a veth pair: the peer is reached on both layers, a stranger's MAC and a free address not."""
+    script = """
+    set -e
+    unshare -n sleep 60 & peer=$!
+    trap 'kill $peer' EXIT
+    until [ "$(readlink /proc/$peer/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do :; done
+    ip link add here type bridge
+    ip link add port type veth peer name there
+    ip link set there netns $peer
+    nsenter -t $peer -n ip link set there address 52:54:00:00:00:02 up
+    nsenter -t $peer -n ip address add 192.0.2.2/29 dev there
+    ip link set port master here up
+    ip address add 192.0.2.1/29 dev here
+    ip link set here up
+    "$0" -c '
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from installer.agent import netchecks
+from installer.agent.hostsys import HostSystem
+host = HostSystem(Path("/"))
+nics = [{"mac": "52:54:00:00:00:02", "ip_addresses": ["192.0.2.2"]}, {"mac": "", "ip_addresses": ["192.0.2.3"]}]
+vips = [{"vip": f"192.0.2.{n}", "vip_type": "api"} for n in (1, 2, 3)] + [{"vip": "10.0.0.1", "vip_type": "api"}]
+# Each is mostly waiting for those who do not answer.
+with ThreadPoolExecutor() as pool:
+    for made in [
+        pool.submit(netchecks.connectivity, host, [{"host_id": "p", "nics": nics}]),
+        pool.submit(netchecks.free_addresses, host, ["192.0.2.0/29"]),
+        pool.submit(netchecks.verify_vips, host, vips),
+    ]:
+        print(made.result())'
+    """
+    done = subprocess.run(
+        ["unshare", "-n", "bash", "-c", textwrap.dedent(script), sys.executable],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 3, done.stderr
+    peer = lines[0]["remote_hosts"][0]
+    assert [(x["remote_ip_address"], x["successful"]) for x in peer["l2_connectivity"]] == [
+        ("192.0.2.2", True),
+        ("192.0.2.3", False),
+    ]
+    reached, silent = peer["l3_connectivity"]
+    assert (reached["successful"], reached["packet_loss_percentage"]) == (True, 0)
+    assert silent["successful"] is False
+    assert [item["mtu_successful"] for item in peer["mtu_report"]] == [True, False]
+    assert lines[1][0]["free_addresses"] == ["192.0.2.3", "192.0.2.4", "192.0.2.5", "192.0.2.6"]
+    assert [item["verification"] for item in lines[2]] == ["failed", "failed", "succeeded", "unverified"]

@@ -1,0 +1,227 @@
+"""Rules of agent-config.yaml and hosts, rendezvous IP, loading of directories."""
+
+import json
+import logging
+
+import pytest
+
+from installer.config.load import load_inputs, parse_agent_config
+from installer.config.state import INSTALL_CONFIG, State
+from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
+from installer.testing.inputs_kit import AGENT, COMPACT, SNO, changed, text
+
+TARGET = "Agent Installer ISO"
+
+
+def write(directory, install=SNO, agent=AGENT):
+    (directory / "install-config.yaml").write_text(text(install))
+    if agent is not None:
+        (directory / "agent-config.yaml").write_text(text(agent))
+    return directory
+
+
+ROWS = [
+    ("apiVersion", "", "Agent Config", "apiVersion: Required value"),
+    ("apiVersion", "v7", "Agent Config", 'apiVersion: Invalid value: "v7": cannot upconvert from version v7'),
+    ("rendezvousIP", "1.2.3", "Agent Config", 'rendezvousIP: Invalid value: "1.2.3"'),
+    ("additionalNTPSources", ["a_b"], "Agent Config", 'additionalNTPSources: Invalid value: "a_b"'),
+    ("bootArtifactsBaseURL", "a/b", "Agent Config", 'bootArtifactsBaseURL: Invalid value: "a/b"'),
+    ("hosts.0.interfaces", [], "Hosts", "hosts[0].interfaces: Required value"),
+    ("hosts.0.interfaces.0.macAddress", "", "Hosts", "hosts[0].interfaces[0].macAddress: Required value"),
+    ("hosts.0.interfaces.0.macAddress", "x", "Hosts", 'hosts[0].interfaces[0].macAddress: Invalid value: "x"'),
+    ("hosts.0.interfaces.0.macAddress", "00:11:22:33:44", "Hosts", "hosts[0].interfaces[0].macAddress: Invalid value"),
+    (
+        "hosts.0.interfaces.0.macAddress",
+        "01:11:22:33:44:55",
+        "Hosts",
+        "hosts[0].interfaces[0].macAddress: Invalid value",
+    ),
+    ("hosts.0.interfaces.0.name", "eth7", "Hosts", 'hosts[0].interfaces[0].name: Invalid value: "eth7"'),
+    ("hosts.0.rootDeviceHints.deviceName", "vda", "Hosts", 'hosts[0].rootDeviceHints.deviceName: Invalid value: "vda"'),
+    (
+        "hosts.0.rootDeviceHints.deviceName",
+        "/dev/disk/by-id/x",
+        "Hosts",
+        "hosts[0].rootDeviceHints.deviceName: Invalid",
+    ),
+    ("hosts.0.rootDeviceHints.wwnWithExtension", "x", "Hosts", "hosts[0].rootDeviceHints.wwnWithExtension: Forbidden"),
+    (
+        "hosts.0.rootDeviceHints.wwnVendorExtension",
+        "x",
+        "Hosts",
+        "hosts[0].rootDeviceHints.wwnVendorExtension: Forbidden",
+    ),
+    (
+        "hosts.0.role",
+        "boss",
+        "Hosts",
+        'hosts[0].role: Unsupported value: "boss": supported values: "master", "worker", ',
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "wrap", "expected"), ROWS, ids=[f"{row[0]}={row[1]}" for row in ROWS])
+def test_rule(tmp_path, path, value, wrap, expected):
+    with pytest.raises(InstallerError) as caught:
+        load_inputs(write(tmp_path, agent=changed(AGENT, path, value)), TARGET)
+    assert f"invalid {wrap} configuration: {expected}" in str(caught.value)
+    assert caught.value.exit_code == EXIT_FATAL
+
+
+def test_worker_cannot_be_the_rendezvous_host(tmp_path):
+    agent = changed(AGENT, "hosts.0.role", "worker")
+    with pytest.raises(InstallerError, match=r"hosts\[0\].role: Forbidden"):
+        load_inputs(write(tmp_path, COMPACT, agent), TARGET)
+
+
+def test_duplicate_mac_whatever_its_case(tmp_path):
+    agent = changed(
+        AGENT, "hosts", [AGENT["hosts"][0], {"interfaces": [{"name": "e", "macAddress": "52:54:00:6E:30:00"}]}]
+    )
+    with pytest.raises(InstallerError, match=r"hosts\[1\].interfaces\[0\].macAddress: Invalid value.*duplicate"):
+        load_inputs(write(tmp_path, COMPACT, agent), TARGET)
+
+
+def test_too_many_hosts_is_an_error_too_few_a_warning(tmp_path, caplog):
+    nic = {"interfaces": [{"name": "e", "macAddress": "52:54:00:00:00:01"}]}
+    with pytest.raises(InstallerError, match=r"number of worker hosts defined \(1\) exceeds .* Compute replicas \(0\)"):
+        load_inputs(write(tmp_path, SNO, changed(AGENT, "hosts", [AGENT["hosts"][0], nic])), TARGET)
+    with caplog.at_level(logging.WARNING, "installer"):
+        logging.getLogger("installer").propagate = True
+        load_inputs(write(tmp_path, COMPACT, AGENT), TARGET)
+    assert "number of master hosts defined (1) is less than" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "roles", "expected"),
+    [
+        ("fd00:0::0005", ["master"], "fd00::5"),
+        ("", ["master"], "192.168.111.80"),
+        ("", [""], "192.168.111.80"),
+    ],
+)
+def test_rendezvous_ip(tmp_path, given, roles, expected):
+    agent = changed(changed(AGENT, "rendezvousIP", given), "hosts.0.role", roles[0])
+    assert load_inputs(write(tmp_path, agent=agent), TARGET).rendezvous_ip == expected
+
+
+def test_no_rendezvous_ip_at_all(tmp_path):
+    with pytest.raises(InstallerError, match="missing rendezvousIP"):
+        load_inputs(write(tmp_path, agent=None), TARGET)
+
+
+def test_mac_addresses_and_dates_stay_text():
+    """YAML 1.1 would read this MAC address as a number in base 60."""
+    source = text(AGENT).replace("52:54:00:6e:30:00", "52:54:00:11:22:33").replace("name: ostest", "name: 2024-01-01")
+    config = parse_agent_config(source)
+    assert config.hosts[0].interfaces[0].mac_address == "52:54:00:11:22:33"
+    assert config.metadata.name == "2024-01-01"
+
+
+def test_unknown_field(tmp_path):
+    write(tmp_path, agent=changed(AGENT, "hosts.0.hostName", "x"))
+    with pytest.raises(
+        InstallerError, match=r'failed to unmarshal agent-config.yaml: .*unknown field "hostName"'
+    ) as caught:
+        load_inputs(tmp_path, TARGET)
+    assert caught.value.exit_code == EXIT_FATAL
+
+
+def test_broken_install_config_ends_with_3(tmp_path):
+    write(tmp_path)
+    (tmp_path / "install-config.yaml").write_bytes(b"a: \xff")
+    with pytest.raises(
+        InstallerError, match='failed to load asset "Install Config": failed to create install config'
+    ) as caught:
+        load_inputs(tmp_path, TARGET)
+    assert caught.value.exit_code == EXIT_INSTALL_CONFIG
+
+
+def test_missing_files_and_folders(tmp_path):
+    with pytest.raises(InstallerError, match="missing configuration or manifest file"):
+        load_inputs(tmp_path, TARGET)
+    with pytest.raises(InstallerError, match="does not exist"):
+        load_inputs(tmp_path / "absent", TARGET)
+
+
+def test_extra_manifests_are_split_and_judged(tmp_path):
+    write(tmp_path)
+    folder = tmp_path / "openshift"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("kind: ConfigMap\n---\n---\nkind: Secret\n")
+    (folder / "b.yml").write_text("kind: X\n")
+    (folder / "notes.txt").write_text("hello")
+    inputs = load_inputs(tmp_path, TARGET)
+    assert sorted(inputs.extra_manifests) == ["a-0.yaml", "a-1.yaml", "b-0.yml"]
+    (folder / "b.yml").write_text("just: data\n")
+    with pytest.raises(InstallerError, match=r"openshift/b.yml: document 0 is not a manifest"):
+        load_inputs(tmp_path, TARGET)
+
+
+def test_consumed_inputs_come_back_from_the_state(tmp_path):
+    inputs = load_inputs(write(tmp_path), TARGET)
+    state = State.load(tmp_path)
+    for asset, files in inputs.consumed.items():
+        state.put_files(asset, files)
+    state.save()
+    assert state.path.stat().st_mode & 0o777 == 0o600
+    for name in ("install-config.yaml", "agent-config.yaml"):
+        (tmp_path / name).unlink()
+    again = load_inputs(tmp_path, TARGET)
+    assert (again.install, again.agent, again.rendezvous_ip) == (inputs.install, inputs.agent, inputs.rendezvous_ip)
+    assert again.consumed == {}
+
+
+@pytest.mark.parametrize("content", ["{", "[]", json.dumps({INSTALL_CONFIG: {"Files": [{"Filename": "x"}]}})])
+def test_damaged_state_is_one_line(tmp_path, content):
+    (tmp_path / ".openshift_install_state.json").write_text(content)
+    with pytest.raises(InstallerError, match="failed to load state file"):
+        load_inputs(tmp_path, TARGET)
+
+
+PRERELEASE = """\
+kind: AgentConfig
+metadata:
+  name: kni22
+spec:
+  rendezvousIP: 192.168.111.80
+  hosts:
+  - hostname: master-0
+    interfaces: [{name: eth0, macAddress: "52:54:00:6e:30:00"}]
+"""
+
+
+def test_the_form_before_the_first_release(caplog):
+    with caplog.at_level(logging.WARNING, "installer"):
+        logging.getLogger("installer").propagate = True
+        config = parse_agent_config(PRERELEASE)
+    assert "deprecated" in caplog.text
+    assert (config.rendezvous_ip, config.metadata.name, config.hosts[0].hostname) == (
+        "192.168.111.80",
+        "kni22",
+        "master-0",
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (PRERELEASE + "hosts: []\n", 'line 6: key "hosts" is both in spec and outside'),
+        (PRERELEASE.replace("hostname", "hostnam"), 'line 7: unknown field "hostnam" in hosts[0]'),
+        ("kind: AgentConfig\nspec: 5\n", 'line 2: unknown field "spec"'),
+        ("apiVersion: v1beta1\n" + PRERELEASE, 'line 5: unknown field "spec"'),
+        ("rendezvousIP: 1.2.3.4\n", "apiVersion: Required value"),
+    ],
+)
+def test_not_quite_the_form_before_the_first_release(source, problem):
+    with pytest.raises(InstallerError) as caught:
+        parse_agent_config(source)
+    assert problem in str(caught.value)
+
+
+def test_configs_where_the_first_description_put_them(tmp_path):
+    (tmp_path / "cluster-manifests").mkdir()
+    for name in ("install-config.yaml", "agent-config.yaml"):
+        (tmp_path / "cluster-manifests" / name).write_text("x: 1")
+    with pytest.raises(InstallerError, match=r"cluster-manifests/agent-config\.yaml must be moved to"):
+        load_inputs(tmp_path, TARGET)

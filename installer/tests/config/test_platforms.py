@@ -1,0 +1,265 @@
+"""Rules of platforms, topologies and features; the table of rules against the numbers of the reference's page."""
+
+import contextlib
+import logging
+
+import pytest
+
+from installer.config import notes
+from installer.config.load import parse_install_config
+from installer.config.rules import catalogue as rules
+from installer.errors import ConfigError
+from installer.testing.inputs_kit import (
+    ARBITER,
+    COMPACT,
+    DUAL_STACK,
+    EXTERNAL,
+    FENCED,
+    NUTANIX,
+    SNO,
+    VSPHERE,
+    changed,
+    text,
+)
+from installer.tests.config.test_rules import ROWS as PLAIN_ROWS
+from installer.tests.config.test_rules import WRAP
+
+FD = "platform.vsphere.failureDomains.0"
+TOPOLOGY = "platform.vsphere.failureDomains[0].topology"
+CREDENTIAL = "controlPlane.fencing.credentials.0"
+BMC = {"name": "a", "bootMACAddress": "52:54:00:00:00:01", "bmc": {"address": "redfish-virtualmedia://h/x",
+       "username": "u", "password": "p"}}  # fmt: skip
+WITH_BMC = changed(COMPACT, "platform.baremetal.hosts", [BMC])
+TWO_SOURCES = {**SNO, "imageContentSources": [{"source": "a.example/b"}]}
+GATED = {**COMPACT, "featureSet": "CustomNoUpgrade", "featureGates": ["OnPremDNSRecords=true"]}
+# (base, field, value, expected beginning of one of the errors)
+ROWS = [
+    (VSPHERE, "platform.vsphere.vcenters.0.user", "", "platform.vsphere.vcenters[0].user: Required value: All cred"),
+    (VSPHERE, "platform.vsphere.vcenters.0.password", "", "platform.vsphere.vcenters[0].password: Required value"),
+    (VSPHERE, "platform.vsphere.vcenters.0.datacenters", [], "platform.vsphere.vcenters[0].datacenter: Required"),
+    (VSPHERE, "platform.vsphere.vcenters.0.server", "", "platform.vsphere.vcenters[0].server: Required value"),
+    (VSPHERE, "platform.vsphere.vcenters.0.server", "a b", 'platform.vsphere.vcenters[0].server: Invalid value: "a b"'),
+    (VSPHERE, f"{FD}.topology.folder", "", f"{TOPOLOGY}.folder: Required value: must specify a folder for agent"),
+    (VSPHERE, f"{FD}.topology.folder", "f", ...),
+    (VSPHERE, f"{FD}.topology.folder", "/dc2/vm/f", f'{TOPOLOGY}.folder: Invalid value: "/dc2/vm/f": must be in data'),
+    (VSPHERE, f"{FD}.topology.datastore", "/dc1/ds", f'{TOPOLOGY}.datastore: Invalid value: "/dc1/ds": full path'),
+    (VSPHERE, f"{FD}.topology.datastore", "", f"{TOPOLOGY}.datastore: Required value"),
+    (VSPHERE, f"{FD}.topology.computeCluster", "/dc2/host/c", f"{TOPOLOGY}.computeCluster: Invalid value"),
+    (VSPHERE, f"{FD}.topology.resourcePool", "/dc1/host/c2/p", f"{TOPOLOGY}.resourcePool: Invalid value"),
+    (VSPHERE, f"{FD}.topology.datacenter", "dc2", f'{TOPOLOGY}.datacenter: Invalid value: "dc2": datacenter must be'),
+    (VSPHERE, f"{FD}.topology.networks", [], f"{TOPOLOGY}.networks: Required value"),
+    (VSPHERE, f"{FD}.topology.networks", ["n"] * 11, f"{TOPOLOGY}.networks: Too many: 11: must have at most 10 items"),
+    (VSPHERE, f"{FD}.topology.tagIDs", ["x"], f"{TOPOLOGY}.tagIDs: Invalid value"),
+    (VSPHERE, f"{FD}.name", "", "platform.vsphere.failureDomains[0].name: Required value"),
+    (VSPHERE, f"{FD}.zoneType", "HostGroup", "platform.vsphere.failureDomains[0].regionType: Required value"),
+    (VSPHERE, f"{FD}.server", "other", 'platform.vsphere.failureDomains.server: Invalid value: "other": server does'),
+    (VSPHERE, "platform.vsphere.diskType", "big", 'platform.vsphere.diskType: Invalid value: "big"'),
+    (VSPHERE, "platform.vsphere.apiVIPs", [], "platform.vsphere.apiVIPs: Required value"),
+    (VSPHERE, "platform.vsphere.apiVIP", "192.168.111.9", 'platform.vsphere.apiVIPs: Invalid value: "192.168.111.9"'),
+    (VSPHERE, "platform.vsphere.nodeNetworking", {"external": {"network": "x"}},
+     'platform.vsphere.nodeNetworking.external.network: Invalid value: "x"'),
+    (VSPHERE, "platform.vsphere.loadBalancer", {"type": "x"}, "platform.vsphere.loadBalancer.type: Invalid value"),
+    (NUTANIX, "platform.nutanix.prismCentral.endpoint.address", "",
+     "platform.nutanix.prismCentral.endpoint.address: Required value"),
+    (NUTANIX, "platform.nutanix.prismCentral.endpoint.port", 70000,
+     "platform.nutanix.prismCentral.endpoint.port: Invalid value: 70000"),
+    (NUTANIX, "platform.nutanix.prismCentral.username", "", "platform.nutanix.prismCentral.username: Required value"),
+    (NUTANIX, "platform.nutanix.prismCentral.password", "", "platform.nutanix.prismCentral.password: Required value"),
+    (NUTANIX, "platform.nutanix.prismElements", [], "platform.nutanix.prismElements: Required value"),
+    (NUTANIX, "platform.nutanix.prismElements.0.uuid", "", "platform.nutanix.prismElements[0].uuid: Required value"),
+    (NUTANIX, "platform.nutanix.subnetUUIDs", [], "platform.nutanix.subnetUUIDs: Required value"),
+    (NUTANIX, "platform.nutanix.subnetUUIDs", ["a", "a"], 'platform.nutanix.subnetUUIDs: Invalid value: "a": should'),
+    (NUTANIX, "platform.nutanix.failureDomains", [{"name": "A"}], "platform.nutanix.failureDomains[0].name: Invalid"),
+    (NUTANIX, "credentialsMode", "Mint", 'credentialsMode: Unsupported value: "Mint": supported values: "Manual"'),
+    (EXTERNAL, "platform.external.cloudControllerManager", "", "platform.external.cloudControllerManager: Invalid"),
+    (EXTERNAL, "platform.external.cloudControllerManager", "X", "platform.external.cloudControllerManager: Unsupp"),
+    (WITH_BMC, "platform.baremetal.provisioningNetworkCIDR", "192.168.111.0/24",
+     'platform.baremetal.provisioningNetworkCIDR: Invalid value: "192.168.111.0/24": cannot overlap with machine'),
+    (WITH_BMC, "platform.baremetal.provisioningDHCPRange", "1.2.3.4", "platform.baremetal.provisioningDHCPRange: Inv"),
+    (WITH_BMC, "platform.baremetal.clusterProvisioningIP", "172.22.0.50", 'platform.baremetal.clusterProvisioningIP: '),
+    (WITH_BMC, "platform.baremetal.hosts", [BMC, BMC], 'platform.baremetal.hosts[1].bmc.address: Duplicate value'),
+    (WITH_BMC, "platform.baremetal.additionalNTPServers", ["a_b"], "platform.baremetal.additionalNTPServers: Invalid"),
+    (ARBITER, "arbiter.replicas", 2, "arbiter.replicas: Invalid value: 2: TNA (Two Node with Arbiter) configuration"),
+    (ARBITER, "arbiter.name", "judge", 'arbiter.name: Unsupported value: "judge": supported values: "arbiter"'),
+    (ARBITER, "arbiter.replicas", 0, "arbiter.replicas: Invalid value: 0: number of arbiter replicas must be positive"),
+    (ARBITER, "controlPlane.replicas", 1, "controlPlane.replicas: Invalid value: 1: number of controlPlane replicas"),
+    (ARBITER, "platform", VSPHERE["platform"], 'platform: Unsupported value: "vsphere": supported values: "baremetal"'),
+    (FENCED, "featureSet", "", "controlPlane.fencing: Invalid value: \"configured\": fencing configuration requires"),
+    (FENCED, "controlPlane.replicas", 3, "controlPlane.fencing.credentials: Forbidden: there should not be any fen"),
+    (FENCED, f"{CREDENTIAL}.password", "", "controlPlane.fencing.credentials[0].password: Required value"),
+    (FENCED, f"{CREDENTIAL}.hostName", "", "controlPlane.fencing.credentials[0].hostName: Required value"),
+    (FENCED, f"{CREDENTIAL}.hostName", "master-2", "controlPlane.fencing.credentials[1].hostName: Duplicate value"),
+    (FENCED, f"{CREDENTIAL}.address", "ipmi://10.9.0.1:623", "controlPlane.fencing.credentials[0].address: Invalid"),
+    (FENCED, f"{CREDENTIAL}.address", "h.example/redfish/v1", 'controlPlane.fencing.credentials[0].address: Invalid '
+     'value: "h.example/redfish/v1": failed to parse redfish address, no port number found'),
+    (FENCED, f"{CREDENTIAL}.certificateVerification", "No",
+     "controlPlane.fencing.credentials[0].certificateVerification: Invalid value"),
+    (FENCED, "platform", VSPHERE["platform"], "controlPlane.fencing: Forbidden: fencing is only supported on bare"),
+    (TWO_SOURCES, "imageDigestSources", [{"source": "a.example/b"}], "imageContentSources: Invalid value"),
+    (DUAL_STACK, "networking.serviceNetwork", ["172.30.0.0/16"], "networking.serviceNetwork: Invalid value"),
+    (DUAL_STACK, "networking.machineNetwork", [{"cidr": "192.168.111.0/24"}], "networking.machineNetwork: Invalid"),
+    (DUAL_STACK, "networking.clusterNetwork.1.hostPrefix", 56, "networking.clusterNetwork[1].hostPrefix: Invalid"),
+    (DUAL_STACK, "platform.baremetal.apiVIPs", ["fd2e:6f44:5dd8::5"], "platform.baremetal.apiVIPs: Invalid value"),
+    (SNO, "capabilities", {"baselineCapabilitySet": "None"}, "capabilities: Invalid value"),
+    (SNO, "capabilities", {"additionalEnabledCapabilities": ["X"]}, "capabilities.additionalEnabledCapabilities[0]: "),
+    (COMPACT, "capabilities", {"baselineCapabilitySet": "None", "additionalEnabledCapabilities": ["Ingress"]},
+     "additionalEnabledCapabilities: Invalid value: [\"Ingress\"]: platform baremetal requires the baremetal cap"),
+    (VSPHERE, "capabilities", {"baselineCapabilitySet": "v4.14"}, "capabilities: Invalid value"),
+    (EXTERNAL, "capabilities", {"baselineCapabilitySet": "v4.15"}, "capabilities: Invalid value"),
+    (SNO, "capabilities", {"baselineCapabilitySet": "v4.14", "additionalEnabledCapabilities": ["Ingress"]},
+     "additionalEnabledCapabilities: Invalid value: [\"Ingress\"]: the marketplace capability requires"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "path", "value", "expected"), ROWS, ids=[f"{row[1]}={row[2]}"[:70] for row in ROWS])
+def test_rule(base, path, value, expected):
+    if expected is ...:
+        parse_install_config(text(changed(base, path, value)))
+        return
+    with pytest.raises(ConfigError) as caught:
+        parse_install_config(text(changed(base, path, value)))
+    found = str(caught.value).removeprefix(WRAP)
+    assert any(found.startswith(before + expected) for before in ("", "[")) or f", {expected}" in found, found
+    assert "s3cr3t" not in found
+
+
+VALID = {
+    "vsphere": VSPHERE,
+    "vsphere without credentials": changed(
+        changed(VSPHERE, "platform.vsphere.vcenters", []), "platform.vsphere.failureDomains", []
+    ),
+    "nutanix": NUTANIX,
+    "external": EXTERNAL,
+    "single node external": {**SNO, "platform": {"external": {"platformName": "x"}}},
+    "arbiter": ARBITER,
+    "fencing": FENCED,
+    "fencing by MAC": changed(FENCED, "controlPlane.fencing.credentials", [
+        {"macAddress": f"52:54:00:00:00:0{n}", "username": "u", "password": "p", "address": f"redfish://h{n}/x"}
+        for n in (1, 2)
+    ]),
+    "four control plane nodes": changed(COMPACT, "controlPlane.replicas", 4),
+    "five control plane nodes": changed(COMPACT, "controlPlane.replicas", 5),
+    "HA": changed(COMPACT, "compute.0.replicas", 2),
+    "dual stack": changed(DUAL_STACK, "platform.baremetal", {
+        "apiVIPs": ["192.168.111.5", "fd2e:6f44:5dd8::5"], "ingressVIPs": ["192.168.111.4", "fd2e:6f44:5dd8::4"]
+    }),
+    "BMCs": changed(WITH_BMC, "platform.baremetal.provisioningNetwork", "Disabled"),
+    "managed provisioning": WITH_BMC,
+    "arm64 workers": changed(changed(COMPACT, "compute.0.replicas", 2), "compute.0.architecture", "arm64"),
+    "external DNS": changed(changed(GATED, "platform.baremetal.dnsRecordsType", "External"),
+                            "platform.baremetal.loadBalancer", {"type": "UserManaged"}),
+    "no capabilities but": changed(COMPACT, "capabilities", {
+        "baselineCapabilitySet": "None", "additionalEnabledCapabilities": ["Ingress", "baremetal", "MachineAPI"]
+    }),
+    "gated disks": {**COMPACT, "featureSet": "DevPreviewNoUpgrade",
+                    "controlPlane": {"name": "master", "replicas": 3,
+                                     "diskSetup": [{"type": "etcd", "etcd": {"platformDiskID": "sdb"}}]}},
+    "stream": {**SNO, "featureSet": "TechPreviewNoUpgrade", "osImageStream": "rhel-10"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_accepted(name):
+    parse_install_config(text(VALID[name]))
+
+
+def test_every_rule_of_the_page_is_somewhere():
+    numbers = {entry.number for entry in rules.table()}
+    assert {number for number in numbers if number.isdigit()} | set(rules.ELSEWHERE) == {str(n) for n in range(1, 58)}
+    assert not numbers & set(rules.ELSEWHERE)
+    assert len(numbers) == len(rules.TABLE), "a number stands for one check"
+
+
+def test_every_rule_of_the_table_is_broken_by_a_row(monkeypatch):
+    """Each check alone finds something in one of the rows: none is there for nothing."""
+    seen: list = []
+    table = rules.table()
+    monkeypatch.setattr(rules, "run", lambda config: seen.append(config) or [])
+    for base, path, value, _ in (*PLAIN_ROWS, *ROWS):
+        with contextlib.suppress(ConfigError):
+            parse_install_config(text(changed(base, path, value)))
+    assert [entry.number for entry in table if not any(list(entry.check(config)) for config in seen)] == []
+
+
+def test_fips_needs_a_host_in_fips_mode(monkeypatch, tmp_path, caplog):
+    from installer.config.rules import general as rules_general
+
+    monkeypatch.setattr(rules_general, "FIPS_STATE", tmp_path / "state")
+    monkeypatch.delenv(rules_general.SKIP_FIPS_CHECK, raising=False)
+    config = changed({**SNO, "fips": True}, "sshKey", "")
+    for state in (None, "0\n"):
+        if state is not None:
+            (tmp_path / "state").write_text(state)
+        with pytest.raises(ConfigError, match="fips: Forbidden: target cluster is in FIPS mode, enable FIPS mode"):
+            parse_install_config(text(config))
+    (tmp_path / "state").write_text("1\n")
+    parse_install_config(text(config))
+    (tmp_path / "state").write_text("0\n")
+    monkeypatch.setenv(rules_general.SKIP_FIPS_CHECK, "1")
+    with caplog.at_level(logging.WARNING, "installer"):
+        logging.getLogger("installer").propagate = True
+        parse_install_config(text(config))
+    assert "enable FIPS mode on the host" in caplog.text
+
+
+def test_what_is_only_worth_a_line(caplog):
+    config = changed(COMPACT, "platform.baremetal.externalBridge", "br0") | {
+        "imageContentSources": [{"source": "a.example/b", "mirrors": ["m.example:5000/x", "registry.example:5000/y"]}],
+        "bootstrapInPlace": {"installationDisk": "/dev/sda"},
+        "compute": [{"name": "worker", "replicas": 0, "hyperthreading": "Disabled", "platform": {"x": "s3cr3t"}}],
+    }
+    with caplog.at_level(logging.DEBUG, "installer"):
+        logging.getLogger("installer").propagate = True
+        parse_install_config(text(changed(config, "platform.baremetal.libvirtURI", "qemu:///x")))
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == [
+        "compute[0].hyperthreading: Disabled is ignored",
+        "compute[0].platform: what is given is ignored",
+        "platform.baremetal.externalBridge: br0 is ignored",
+        "bootstrapInPlace.installationDisk: /dev/sda is ignored",
+        "imageContentSources is deprecated, please use ImageDigestSources",
+        'Mirror registry "m.example:5000" is not found in pullSecret',
+    ]
+    assert "platform.baremetal.libvirtURI: qemu:///x is ignored" in caplog.text
+
+
+def test_ignored_fields_of_other_platforms():
+    vsphere = changed(changed(VSPHERE, "platform.vsphere.diskType", "thin"), "platform.vsphere.hosts", [{"role": "x"}])
+    found = parse_install_config(text(vsphere))
+    assert list(notes.ignored(found)) == [
+        "platform.vsphere.diskType: thin is ignored",
+        "platform.vsphere.hosts: what is given is ignored",
+    ]
+    nutanix = changed(changed(NUTANIX, "platform.nutanix.prismAPICallTimeout", 5), "credentialsMode", "Manual")
+    found = parse_install_config(text(nutanix))
+    assert "platform.nutanix.prismAPICallTimeout: 5 is ignored" in list(notes.ignored(found))
+
+
+def test_deprecated_vsphere_becomes_a_vcenter_and_a_failure_domain():
+    old = {
+        "vCenter": "vc.example", "username": "u", "password": "s3cr3t", "datacenter": "dc1", "cluster": "c1",
+        "defaultDatastore": "ds", "network": "net", "folder": "/dc1/vm/f", "apiVIP": "192.168.111.5",
+        "ingressVIP": "192.168.111.4",
+    }  # fmt: skip
+    found = parse_install_config(text({**COMPACT, "platform": {"vsphere": old}})).platform.vsphere
+    assert found.api_vips == ("192.168.111.5",)
+    assert [vcenter.server for vcenter in found.vcenters] == ["vc.example"]
+    (domain,) = found.failure_domains
+    assert domain.topology.compute_cluster == "/dc1/host/c1"
+    assert domain.topology.datastore == "/dc1/datastore/ds"
+    with pytest.raises(ConfigError, match=r"platform.vsphere.username: Required value"):
+        parse_install_config(text({**COMPACT, "platform": {"vsphere": {**old, "username": ""}}}))
+
+
+def test_passwords_in_urls_are_not_shown():
+    for base, path, value in (
+        (SNO, "proxy", {"httpProxy": "https://u:s3cr3t@p.example:1"}),
+        (SNO, "proxy", {"httpProxy": "http://u:s3cr3t@172.30.0.9:1"}),
+        (SNO, "proxy", {"httpProxy": "http://u:s3cr3t@p.example:x"}),
+        (FENCED, f"{CREDENTIAL}.address", "ipmi://u:s3cr3t@10.9.0.1"),
+        (SNO, "additionalTrustBundle", "-----BEGIN PRIVATE KEY-----\ns3cr3t\n-----END PRIVATE KEY-----"),
+        (SNO, "sshKey", "-----BEGIN OPENSSH PRIVATE KEY-----\ns3cr3t\n-----END OPENSSH PRIVATE KEY-----"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            parse_install_config(text(changed(base, path, value)))
+        assert "s3cr3t" not in str(caught.value)

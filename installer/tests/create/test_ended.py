@@ -1,0 +1,408 @@
+"""A command that is ended, runs out of disk, or may not do what it has to: all files of it are there, or none."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from installer import signals
+from installer.cli import main
+from installer.create.outputs import Outputs
+from installer.errors import EXIT_INTERRUPTED, StateError
+from installer.partial import Partial, hidden, leftovers, write_whole
+from installer.testing.inputs_kit import AGENT, SNO, changed, text
+from installer.tests.create.test_image import NEEDED, directory, lab  # noqa: F401 - fixtures
+from installer.tests.test_dirlock import NODE0, is_locked, of_one_run
+
+real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+LOG = ".openshift_install.log"
+REPOSITORY = Path(__file__).parents[3]
+
+
+def snapshot(folder):
+    """Everything in a folder but its log: kinds, contents and modes."""
+    return {
+        str(path.relative_to(folder)): (
+            path.lstat().st_mode,
+            path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else None,
+        )
+        for path in folder.rglob("*")
+        if path.name != LOG
+    }
+
+
+def until(what, look):
+    deadline = time.monotonic() + 60
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"never: {what}"
+    return found
+
+
+@real
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+@pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
+def test_a_signal_in_the_midst(directory, number, again):  # noqa: F811
+    """Stopped with the lock in hand and the copy under way, then told to end: the directory is as it was before."""
+    if again:
+        assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
+    before = snapshot(directory)
+    process = subprocess.Popen([*NODE0, "agent", "create", "image", "--dir", str(directory)], stderr=subprocess.PIPE,
+                               text=True)  # fmt: skip
+    until("a copy that is not whole", lambda: process.poll() is not None or leftovers(directory))
+    process.send_signal(signal.SIGSTOP)
+    until("it has stopped", lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZ")
+    assert process.poll() is None
+    assert is_locked(directory)
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == EXIT_INTERRUPTED, said
+    assert said.splitlines()[-1] == f"level=error msg=interrupted by {number.name}"
+    assert "Traceback" not in said
+    assert snapshot(directory) == before
+    assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
+    assert of_one_run(directory)
+
+
+@real
+def test_a_kill_in_the_midst(directory):  # noqa: F811
+    """Nothing can be cleaned up then; the next command does, and what was not whole is nowhere at its name."""
+    before = snapshot(directory)
+    process = subprocess.Popen([*NODE0, "agent", "create", "image", "--dir", str(directory)], stderr=subprocess.DEVNULL)
+    until("a copy that is not whole", lambda: process.poll() is not None or leftovers(directory))
+    process.kill()
+    process.wait()
+    after = snapshot(directory)
+    left = {name for name in after if name.endswith(".partial")}
+    assert left
+    assert {name: value for name, value in after.items() if name not in left | {"auth"}} == before
+    assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
+    assert of_one_run(directory)
+    assert not list(directory.rglob("*.partial"))
+
+
+def test_a_signal_waits_for_what_is_put_in_place(tmp_path, monkeypatch):
+    """It comes while files are renamed: all are, and then the command ends."""
+    place = Partial.commit
+
+    def interrupted(self, dest=None):
+        os.kill(os.getpid(), signal.SIGTERM)
+        place(self, dest)
+
+    monkeypatch.setattr(Partial, "commit", interrupted)
+    with pytest.raises(signals.Ended, match="SIGTERM"), signals.ended_by_signals(), Outputs(tmp_path) as outputs:  # noqa: PT012
+        for name in ("a", "b/c", "d"):
+            outputs.put(name, name.encode())
+        outputs.commit()
+    assert {path.name for path in tmp_path.rglob("*")} == {"a", "b", "c", "d"}
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_signal_before_takes_everything_back(tmp_path):
+    (tmp_path / "d").write_text("old")
+    with pytest.raises(signals.Ended, match="SIGINT"), signals.ended_by_signals(), Outputs(tmp_path) as outputs:  # noqa: PT012
+        outputs.put("a", b"a")
+        outputs.put("b/c", b"c")
+        outputs.put("d", b"new")
+        (outputs.folder("e") / "f").write_text("f")
+        os.kill(os.getpid(), signal.SIGINT)
+        outputs.commit()
+    assert snapshot(tmp_path) == {"d": ((tmp_path / "d").stat().st_mode, b"old")}
+
+
+def test_signals():
+    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals.ended_by_signals():
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # nohup
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, ignored)
+    with pytest.raises(signals.Ended, match="SIGTERM") as caught, signals.ended_by_signals():  # noqa: PT012
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)  # while the first is cleaned up after
+    assert str(caught.value) == "SIGTERM"
+    assert isinstance(caught.value, KeyboardInterrupt)
+    order = []
+    with pytest.raises(signals.Ended), signals.ended_by_signals():  # noqa: PT012
+        with signals.held(), signals.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            order.append("inner")
+        order.append("never")
+    assert order == ["inner"]
+    with signals.held():  # outside of a command it is nothing
+        pass
+    done = []
+
+    def elsewhere():
+        with signals.ended_by_signals():
+            done.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert done == [signal.SIG_DFL]
+
+
+def test_patience_with_a_clean_up_that_hangs():
+    """Ten seconds after the first signal the next one ends the process as ever."""
+    code = (
+        "import os, signal, time\nfrom installer import signals\nsignals._PATIENCE = 0.0\n"
+        "with signals.ended_by_signals():\n  try:\n    os.kill(os.getpid(), signal.SIGTERM)\n  finally:\n"
+        "    print('cleaning', flush=True); time.sleep(0.01)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(60)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, cwd=REPOSITORY)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout == "cleaning\n"
+
+
+def test_outputs_all_or_none(tmp_path):
+    (tmp_path / "in").write_text("input")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/in").write_text("input")
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone/old").write_text("old")
+    (tmp_path / "dir").mkdir()
+    before = snapshot(tmp_path)
+    for name in ("dir", "in/x"):  # a folder where a file is to be, and a file where a folder is
+        with pytest.raises(StateError, match=f"failed to write {tmp_path}/{name}: "), Outputs(tmp_path) as outputs:  # noqa: PT012
+            outputs.put("new/x", b"x")
+            outputs.put(name, b"x")
+    with (
+        pytest.raises(StateError, match=f"failed to write {tmp_path}/in: Not a directory"),
+        Outputs(tmp_path) as outputs,
+    ):
+        outputs.folder("in")
+    with pytest.raises(StateError, match="failed to write"), Outputs(tmp_path / "no") as outputs:
+        outputs.folder("x")
+    with Outputs(tmp_path) as outputs:  # never committed
+        outputs.put("new/x", b"x")
+        outputs.take(Partial(tmp_path / "y"))
+    assert snapshot(tmp_path) == before
+    with Outputs(tmp_path) as outputs:
+        outputs.put("in", b"now an output")
+        outputs.put("new/x", b"x", 0o644)
+        (outputs.folder("gone") / "fresh").write_text("fresh")
+        outputs.remove("in", "sub/in", "never/there")
+        assert snapshot(tmp_path).items() >= before.items()
+        outputs.commit()
+    after = {name: value and value.decode() for name, (_, value) in snapshot(tmp_path).items()}
+    assert after == {"in": "now an output", "new": None, "new/x": "x", "gone": None, "gone/fresh": "fresh", "dir": None}
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "in").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "new/x").stat().st_mode & 0o777 == 0o644
+
+
+def test_partial(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("old")
+    partial = Partial(path)
+    partial.write(b"ne")
+    partial.write(b"w")
+    assert path.read_text() == "old"
+    assert leftovers(tmp_path) == [partial.path]
+    partial.commit()
+    partial.discard()
+    assert path.read_text() == "new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert hidden(path) != hidden(path)
+    assert hidden(path).parent == tmp_path
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path, b"")
+    assert leftovers(tmp_path) == []
+    assert leftovers(tmp_path / "no") == []
+    discarded = Partial(tmp_path / "y")
+    discarded.discard()
+    discarded.discard()
+    assert [one.name for one in tmp_path.iterdir()] == ["x"]
+
+
+# Full disks: a file system of a few kilobytes more each time.
+
+FULL = """
+set -eu
+mount -t tmpfs -o size="$1"k,mode=0755 none "$2"
+cp -a "$3"/. "$2"/
+set +e
+"$4" -m installer agent create "$5" --dir "$2" 2> "$6"/said
+echo $? > "$6"/code
+umask 022; rm -rf "$6"/after; cp -a "$2" "$6"/after
+"""
+
+
+@real
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
+@pytest.mark.parametrize("target", ["image", "cluster-manifests", "certificates"])
+def test_a_full_disk(directory, tmp_path, target):  # noqa: F811
+    """Whatever does not fit any more, the error says it in a line, and the directory is as it was."""
+    mounted, out = tmp_path / "mounted", tmp_path / "out"
+    mounted.mkdir()
+    out.mkdir()
+    before = snapshot(directory)
+    assert main(["agent", "create", target, "--dir", str(tmp_path / "warm")]) == 1  # there is no such directory
+    kib, failed = 8, 0
+    while True:
+        command = ["unshare", "-m", "sh", "-c", FULL, "-", str(kib), str(mounted), str(directory)]
+        done = subprocess.run([*command, sys.executable, target, str(out)], capture_output=True, text=True, timeout=60,
+                              cwd=REPOSITORY)  # fmt: skip
+        if done.returncode:  # not even the inputs fit
+            kib *= 2
+            continue
+        said, code = (out / "said").read_text(), int((out / "code").read_text())
+        assert "Traceback" not in said
+        if code == 0:
+            break
+        failed += 1
+        assert code == 1
+        assert "No space left on device" in said.splitlines()[-1], said
+        assert said.splitlines()[-1].startswith("level=fatal msg=")
+        assert snapshot(out / "after") == before
+        kib *= 2
+    assert failed
+    if target == "image":
+        assert of_one_run(out / "after")
+
+
+# Without the right to pass over modes, which root has.
+
+DROPPED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
+unprivileged = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root, which gives rights away, and setpriv"
+)
+
+
+def mode(name, number):
+    def change(folder):
+        path = folder / name
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            path.mkdir() if "." not in path.name else path.write_text("kind: X\n")
+        path.chmod(number)
+
+    return change
+
+
+def as_folder(name):
+    def change(folder):
+        if (folder / name).exists():
+            (folder / name).unlink()
+        (folder / name).mkdir(parents=True)
+
+    return change
+
+
+def link(name, target):
+    def change(folder):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(target)
+
+    return change
+
+
+FORBIDDEN = {
+    "directory": (mode(".", 0o000), "failed to open log file {}/.openshift_install.log: Permission denied"),
+    "read-only directory": (mode(".", 0o555), "failed to open log file {}/.openshift_install.log: Permission denied"),
+    "directory without listing": (mode(".", 0o333), "{}: cannot be opened: Permission denied"),
+    "install-config": (mode("install-config.yaml", 0), "failed to load install-config.yaml file: Permission denied"),
+    "agent-config": (mode("agent-config.yaml", 0), "failed to load agent-config.yaml file: Permission denied"),
+    "folder for file": (as_folder("agent-config.yaml"), "failed to load agent-config.yaml file: Is a directory"),
+    "loop": (link("agent-config.yaml", "agent-config.yaml"), "failed to load agent-config.yaml file: Too many levels"),
+    "manifests": (mode("openshift", 0), "failed to load openshift: Permission denied"),
+    "manifest": (mode("openshift/a.yaml", 0), "failed to load openshift/a.yaml file: Permission denied"),
+    "manifest folder": (as_folder("openshift/a.yaml"), "failed to load openshift/a.yaml file: Is a directory"),
+    "manifest link": (link("openshift/a.yaml", "/proc/no"), "failed to load openshift/a.yaml file: it is a link"),
+    "file for manifests": (mode("openshift.yaml", 0o644), None),
+    "log folder": (as_folder(LOG), "failed to open log file {}/.openshift_install.log: Is a directory"),
+    "log": (mode(LOG, 0), "failed to open log file {}/.openshift_install.log: Permission denied"),
+    "state": (mode(".openshift_install_state.json", 0), "{}/.openshift_install_state.json: Permission denied"),
+    "state folder": (as_folder(".openshift_install_state.json"), "{}/.openshift_install_state.json: Is a directory"),
+    "ZTP manifests": (mode("cluster-manifests", 0), "load cluster-manifests/agent-cluster-install.yaml file: Perm"),
+    "mirror": (mode("mirror", 0), "failed to load mirror/registries.conf file: Permission denied"),
+    "auth": (mode("auth", 0o555), "failed to write {}/auth/kubeconfig: Permission denied"),
+    "ISO folder": (as_folder("agent.x86_64.iso"), "cannot write the image: Is a directory"),
+}  # fmt: skip
+
+
+@real
+@unprivileged
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_is_forbidden(directory, name):  # noqa: F811
+    """One line that names the file and the reason, exit code 1, and nothing has changed."""
+    change, told = FORBIDDEN[name]
+    change(directory)
+    before = snapshot(directory)
+    done = subprocess.run([*DROPPED, *NODE0, "agent", "create", "image", "--dir", str(directory)], capture_output=True,
+                          text=True, timeout=60, cwd=REPOSITORY)  # fmt: skip
+    after = snapshot(directory)
+    directory.chmod(0o755)
+    assert "Traceback" not in done.stderr
+    if told is None:
+        assert done.returncode == 0
+        return
+    assert done.returncode == 1
+    assert told.format(directory) in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].startswith("level=fatal msg=")
+    assert after == before
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("file", "is not a directory"), ("file/x", "Not a directory"), ("no", "no such directory"),
+        ("loop", "Too many levels of symbolic links"), ("x" * 300, "File name too long"),
+        ("x/" * 2500, "File name too long"),
+    ],
+)  # fmt: skip
+def test_what_is_no_directory(tmp_path, capsys, path, why):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    before = set(os.listdir(tmp_path))
+    for command in (["create", "image"], ["wait-for", "install-complete"], ["gather"], ["graph"]):
+        assert main(["agent", *command, "--dir", str(tmp_path / path)]) == 1
+        assert capsys.readouterr().err == f"error: --dir {tmp_path / path}: {why}\n"
+    assert set(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.parametrize("nested", ["[" * 100_000, '{"a":' * 100_000])
+def test_json_that_is_nested(tmp_path, capsys, nested):
+    """The parser's depth is no traceback: state, pull secret, Ignition config."""
+    (tmp_path / ".openshift_install_state.json").write_text(nested)
+    for command in (["create", "image"], ["wait-for", "install-complete"], ["gather"]):
+        assert main(["agent", *command, "--dir", str(tmp_path)]) == 1
+        assert "nested too deeply" in capsys.readouterr().err
+    (tmp_path / ".openshift_install_state.json").unlink()
+    (tmp_path / "install-config.yaml").write_text(text(changed(SNO, "pullSecret", nested)))
+    (tmp_path / "agent-config.yaml").write_text(text(AGENT))
+    assert main(["agent", "create", "image", "--dir", str(tmp_path)]) == 1
+    assert "must be JSON: it is nested too deeply" in capsys.readouterr().err
+    (tmp_path / "config.ign").write_text(nested)
+    assert main(["iso", "embed", "--ignition", str(tmp_path / "config.ign"), str(tmp_path / "no.iso")]) == 1
+    assert "is not an Ignition config" in capsys.readouterr().err
+
+
+def test_a_wrong_image_override_is_told_first(tmp_path, capsys, monkeypatch):
+    """Before a registry is asked: there is none here."""
+    (tmp_path / "install-config.yaml").write_text(text(SNO))
+    (tmp_path / "agent-config.yaml").write_text(text(AGENT))
+    monkeypatch.setenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", str(tmp_path / "no.iso"))
+    assert main(["agent", "create", "image", "--dir", str(tmp_path)]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"level=fatal msg=OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE: {tmp_path}/no.iso is not a file"
+
+
+@real
+def test_the_state_is_whole_json(directory):  # noqa: F811
+    assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
+    assert json.loads((directory / ".openshift_install_state.json").read_text())["*agent.OptionalInstallConfig"]

@@ -1,0 +1,282 @@
+"""agent-tui and libnmstate of a payload, in the initrd: real registry, ISOs made and read by xorriso."""
+
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+
+from installer.cli import main
+from installer.create.agent_files import ARCHIVE, FOLDER, HOOK
+from installer.image.cpio import pieces
+from installer.image.embed import embedded_ignition, ignition_area
+from installer.image.grow import add_to_initrd, embed_ignition
+from installer.image.iso9660 import Iso
+from installer.image.overlay import Overlay
+from installer.image.records import records
+from installer.testing.inputs_kit import AGENT, SNO, text
+from installer.testing.iso_kit import BIG, LAYOUTS, SMALL, build, needs_xorriso, place
+from installer.testing.registry_kit import MISSING, Layer, Link, registry
+from installer.tests.create.test_image import COMPONENTS, content
+
+NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
+needs_registry = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+needs_cpio = pytest.mark.skipif(shutil.which("cpio") is None, reason="cpio is not installed")
+INITRD = "images/pxeboot/initrd.img"
+TUI, LIBRARY = b"\x7fELF agent-tui" * 900, b"\x7fELF nmstate" * 700
+EXTRA = gzip.compress(b"".join(pieces([("agent-files/a", 0o100555, b"x" * 70_001)])), mtime=0)
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory):
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = build(tmp_path_factory.mktemp("iso"), name)
+        return made[name]
+
+    return get
+
+
+def file_of(iso: Path, path: str) -> bytes:
+    """A file of the ISO, as xorriso reads it."""
+    out = iso.parent / "extracted"
+    out.unlink(missing_ok=True)
+    with iso.open("rb") as file:
+        names = {
+            name or entry.name: entry for name, entry in Iso(file, iso).entries(place(Iso(file, iso), "images/pxeboot"))
+        }
+    found = next(name.partition(";")[0] for name in names if name.lower().startswith(Path(path).name.split(".")[0]))
+    folders = {"images/pxeboot": ("/images/pxeboot", "/IMAGES/PXEBOOT")}[str(Path(path).parent)]
+    for folder in folders:
+        command = ["xorriso", "-osirrox", "on", "-indev", str(iso), "-extract", f"{folder}/{found}", str(out)]
+        if subprocess.run(command, capture_output=True).returncode == 0:
+            return out.read_bytes()
+    raise AssertionError(f"xorriso found no {path}")
+
+
+@needs_xorriso
+@pytest.mark.parametrize("in_place", [False, True], ids=["copy", "in-place"])
+@pytest.mark.parametrize("big", [False, True], ids=["fits", "grows"])
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if not name.endswith("s390x")])
+def test_added_shown_and_reset_to_the_original_bytes(bases, name, big, in_place, tmp_path, capfdbinary):
+    base, out = bases(name), tmp_path / "out.iso"
+    original = file_of(base, INITRD)
+    source = base
+    if in_place:
+        source = shutil.copyfile(base, out)
+    with source.open("rb") as file:
+        overlay = Overlay(file)
+        assert add_to_initrd(overlay, base, EXTRA)
+        embed_ignition(overlay, base, BIG if big else SMALL)
+        assert overlay.in_place_possible or name == "own-length"
+        if in_place and overlay.in_place_possible:
+            overlay.save_in_place(out)
+        else:
+            overlay.save(out)
+    padding = -len(original) % 4
+    assert file_of(out, INITRD) == original + bytes(padding) + EXTRA
+    with out.open("rb") as file:
+        iso = Iso(file, out)
+        assert embedded_ignition(iso) == (BIG if big else SMALL)
+        assert iso.size == out.stat().st_size
+        # No record, of whichever volume, still leads to the file as it was.
+        with base.open("rb") as old:
+            before = place(Iso(old, base), INITRD)
+        assert not [r for r in records(iso) if r.offset == before.offset]
+    assert main(["iso", "show", "--json", str(out)]) == 0
+    shown = json.loads(capfdbinary.readouterr().out)
+    assert (shown["initrdAdded"], shown["grown"]) == (padding + len(EXTRA), big)
+    assert main(["iso", "show", str(out)]) == 0
+    assert f"{padding + len(EXTRA)} bytes added".encode() in capfdbinary.readouterr().out
+    assert main(["iso", "reset", str(out)]) == 0
+    assert out.read_bytes() == base.read_bytes()
+
+
+@needs_xorriso
+@pytest.mark.parametrize("length", [False, True])
+def test_an_embed_area_inside_the_initrd_stays_what_it_is(tmp_path, monkeypatch, length):
+    info = {"file": INITRD, "offset": 1000, **({"length": 2000} if length else {})}
+    monkeypatch.setitem(LAYOUTS, "inside", (info, {}, False, True))
+    base, out = build(tmp_path, "inside"), tmp_path / "out.iso"
+    with base.open("rb") as file:
+        overlay = Overlay(file)
+        area = ignition_area(overlay.iso(base))
+        assert add_to_initrd(overlay, base, EXTRA)
+        moved = ignition_area(overlay.iso(out))
+        assert (moved.length, overlay.iso(out).read(moved.offset, moved.length)) == (
+            area.length,
+            overlay.iso(base).read(area.offset, area.length),
+        )
+        overlay.save(out)
+    assert main(["iso", "embed", "--ignition", str(_write(tmp_path, SMALL)), "--force", str(out)]) == 0
+    with out.open("rb") as file:
+        iso = Iso(file, out)
+        assert embedded_ignition(iso) == SMALL
+        assert iso.read(place(iso, INITRD).offset + 3000, len(EXTRA)) == EXTRA
+
+
+def _write(folder: Path, config: bytes) -> Path:
+    path = folder / "c.ign"
+    path.write_bytes(config)
+    return path
+
+
+@needs_xorriso
+def test_a_boot_image_with_its_own_initrd_is_left_alone(bases):
+    base = bases("2023-07.s390x")
+    with base.open("rb") as file:
+        overlay = Overlay(file)
+        assert add_to_initrd(overlay, base, EXTRA) is False
+        overlay.seek(0)
+        assert overlay.read() == base.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A registry with three releases: with agent-tui, with an image that lacks it, and without that image."""
+    folder = tmp_path_factory.mktemp("payload")
+    iso = build(folder, "2023-07.x86_64")
+    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
+    with registry(folder / "registry") as server:
+        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
+        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        images["machine-os-images"] = server.push([files], "mos", "zstd")
+        below: Layer = {"usr/bin/agent-tui": b"old", "usr/lib64/libnmstate.so.1": b"gone", "usr/lib64/other.so.2": b"x"}
+        above: Layer = {
+            "usr/bin/agent-tui": TUI,
+            "usr/lib64/.wh.libnmstate.so.1": b"",
+            "usr/lib64/libnmstate.so.2": Link("libnmstate.so.2.2.9"),
+            "usr/lib64/libnmstate.so.2.2.9": LIBRARY,
+        }
+        with_tui = {**images, "agent-installer-utils": server.push([below, above], "utils")}
+        lacking = {**images, "agent-installer-utils": server.push([{"usr/bin/x": b"x"}], "lacking")}
+        yield (
+            server,
+            iso,
+            {
+                "with": server.push_release(with_tui),
+                "lacking": server.push_release(lacking, tag="lacking-release"),
+                "without": server.push_release(images, tag="without"),
+            },
+        )
+
+
+@pytest.fixture
+def run(lab, tmp_path, monkeypatch):
+    """Run `create TARGET` from a release; returns the asset directory."""
+    server, _iso, releases = lab
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
+    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
+    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
+
+    def create(target, release, install=None, agent=None):
+        monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", releases[release])
+        folder = tmp_path / "dir"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
+        (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+        assert main(["agent", "create", target, "--dir", str(folder)]) == 0
+        return folder
+
+    return create
+
+
+def check_archive(packed: bytes, folder: Path) -> None:
+    """What cpio unpacks from the additions is what the hosts need."""
+    folder.mkdir()
+    unpack = ["cpio", "-idm", "--quiet", "--no-absolute-filenames"]
+    # The hook's folder is in every dracut initrd; were it in this archive, it would replace a link that may be there.
+    (folder / HOOK).parent.mkdir(parents=True)
+    subprocess.run(unpack, input=gzip.decompress(packed), cwd=folder, check=True)
+    files = folder / FOLDER
+    assert sorted(os.listdir(files)) == ["agent-tui", "libnmstate.so.2", "libnmstate.so.2.2.9"]
+    assert (files / "agent-tui").read_bytes() == TUI
+    assert os.readlink(files / "libnmstate.so.2") == "libnmstate.so.2.2.9"
+    assert (files / "libnmstate.so.2").read_bytes() == LIBRARY
+    assert all(path.stat().st_mode & 0o777 == 0o555 for path in files.iterdir())
+    assert (folder / HOOK).stat().st_mode & 0o111
+    # The hook, as dracut runs it but for where it finds the files.
+    script = (folder / HOOK).read_text().replace(f"/{FOLDER}/", f"{files}/")
+    root = folder / "newroot"
+    subprocess.run(["sh", "-ec", script], env={**os.environ, "NEWROOT": str(root)}, check=True)
+    assert (root / "usr/local/bin/libnmstate.so.2").read_bytes() == LIBRARY
+    assert os.access(root / "usr/local/bin/agent-tui", os.X_OK)
+
+
+@needs_registry
+@needs_cpio
+def test_create_image_adds_what_the_payload_has(lab, run, tmp_path, capsys):
+    _server, base, _releases = lab
+    original = file_of(base, INITRD)
+    folder = run("image", "with")
+    assert "Extracting agent-tui from release payload" in capsys.readouterr().err
+    iso = folder / "agent.x86_64.iso"
+    found = file_of(iso, INITRD)
+    assert found.startswith(original)
+    check_archive(found[(len(original) + 3) // 4 * 4 :], tmp_path / "unpacked")
+    config, files = content(iso)
+    units = {unit["name"]: unit for unit in config["systemd"]["units"]}
+    for name in ("agent-interactive-console.service", "agent-interactive-console-serial@.service"):
+        assert units[name]["enabled"]
+        assert "ConditionPathExists=/usr/local/bin/agent-tui" in units[name]["contents"]
+    assert "/etc/assisted/agent-installer.env" in files
+    assert main(["iso", "reset", str(iso)]) == 0
+    assert iso.read_bytes() == base.read_bytes()
+    # Kept between runs, and the same again.
+    capsys.readouterr()
+    assert file_of(run("image", "with") / "agent.x86_64.iso", INITRD) == found
+    assert "Extracting agent-tui" not in capsys.readouterr().err
+    assert len(list((tmp_path / "cache/agent/files_cache").glob(f"*/{ARCHIVE}"))) == 1
+
+
+def archives(data: bytes) -> list[bytes]:
+    """Compressed archives one behind the other, with zeros between them, unpacked."""
+    found = []
+    while data := data.lstrip(b"\0"):
+        one = zlib.decompressobj(wbits=31)
+        found.append(one.decompress(data))
+        data = one.unused_data
+    return found
+
+
+@needs_registry
+def test_minimal_iso_and_pxe_files_carry_it_too(lab, run, capsys):
+    original = file_of(lab[1], INITRD)
+    url = {"bootArtifactsBaseURL": "http://h.example/x"}
+    folder = run("image", "with", agent={**url, "minimalISO": True})
+    iso = folder / "agent.x86_64.iso"
+    tui, networks = archives(file_of(iso, INITRD).removeprefix(original))
+    assert FOLDER.encode() in tui
+    assert b"etc/assisted/network/host0/eth0.nmconnection" in networks
+    with iso.open("rb") as file:
+        assert Iso(file, iso).find("images/pxeboot/rootfs.img") is None
+    folder = run("pxe-files", "with", agent=url)
+    initrd = (folder / "boot-artifacts/agent.x86_64-initrd.img").read_bytes()
+    assert initrd.startswith(original)
+    again, config = archives(initrd.removeprefix(original))
+    assert again == tui
+    assert b"config.ign" in config
+    # Nobody sits in front of Oracle's hosts.
+    oci = {"platform": {"external": {"platformName": "oci", "cloudControllerManager": "External"}}}
+    folder = run("image", "with", oci, url)
+    assert archives(file_of(folder / "agent.x86_64.iso", INITRD).removeprefix(original)) == [networks]
+
+
+@needs_registry
+@pytest.mark.parametrize("release", ["without", "lacking"])
+def test_without_agent_tui_nothing_changes(lab, run, release, capsys):
+    folder = run("image", release)
+    assert ("has no /usr/bin/agent-tui" in capsys.readouterr().err) == (release == "lacking")
+    iso = folder / "agent.x86_64.iso"
+    assert file_of(iso, INITRD) == file_of(lab[1], INITRD)
+    assert iso.stat().st_size == lab[1].stat().st_size
+    assert not [unit["name"] for unit in content(iso)[0]["systemd"]["units"] if "console" in unit["name"]]

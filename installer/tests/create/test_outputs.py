@@ -1,0 +1,362 @@
+"""`node0 agent create ...`, and `image` from manifests: real registry, real skopeo, ISOs made by xorriso."""
+
+import base64
+import gzip
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from installer.cli import main
+from installer.config.rules.general import SKIP_FIPS_CHECK
+from installer.create.config_image import PATHS
+from installer.create.graph import ASSETS, TARGETS, dot
+from installer.create.targets import created_in
+from installer.ignition.early import HOOK
+from installer.image import cpio
+from installer.image.embed import current_kargs, kargs_area
+from installer.image.iso9660 import Iso
+from installer.testing.inputs_kit import AGENT, SNO, text
+from installer.testing.iso_kit import KARGS, build
+from installer.testing.registry_kit import MISSING, registry
+from installer.tests.create.test_image import COMPONENTS, content
+
+NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
+pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
+URL = "http://192.168.111.1:8080/boot"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("payload")
+    iso = build(folder, "2023-07.x86_64")
+    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
+    with registry(folder / "registry") as server:
+        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
+        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        images["machine-os-images"] = server.push([files], "mos", "zstd")
+        yield server, server.push_release(images), iso
+
+
+@pytest.fixture
+def directory(lab, tmp_path, monkeypatch):
+    server, release, _iso = lab
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
+    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
+    folder = tmp_path / "dir"
+    folder.mkdir()
+    inputs(folder, server)
+    return folder
+
+
+def inputs(folder, server, install=None, agent=None):
+    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
+    common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
+    (folder / "install-config.yaml").write_text(text({**SNO, **common, **(install or {})}))
+    (folder / "agent-config.yaml").write_text(text({**AGENT, **(agent or {})}))
+
+
+def create(target: str, directory: Path) -> int:
+    return main(["agent", "create", target, "--dir", str(directory)])
+
+
+def kernel_line(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        iso = Iso(file, path)
+        area = kargs_area(iso)
+        assert area is not None
+        return current_kargs(iso, area).split()
+
+
+def brought(path: Path) -> dict[str, bytes]:
+    """What a config image brings."""
+    with path.open("rb") as file:
+        packed = Iso(file, path).file("config.gz")
+    assert packed is not None
+    return cpio.unpack(gzip.decompress(packed))
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file() and p.name[0] != ".")
+
+
+MANIFESTS = [
+    f"cluster-manifests/{name}.yaml"
+    for name in (
+        "agent-cluster-install",
+        "cluster-deployment",
+        "cluster-image-set",
+        "infraenv",
+        "nmstateconfig",
+        "pull-secret",
+    )
+]
+MIRROR = ["mirror/ca-bundle.crt", "mirror/registries.conf"]
+
+
+def test_manifests_changed_by_hand_end_in_the_image(directory, lab, capsys):
+    assert create("cluster-manifests", directory) == 0
+    err = capsys.readouterr().err
+    last = f"Cluster-Manifests created in: {directory}/cluster-manifests and {directory}/mirror"
+    assert err.splitlines()[-1] == f"level=info msg={last}"
+    assert names(directory) == [*MANIFESTS, *MIRROR]
+    assert (directory / "mirror/ca-bundle.crt").read_text() == lab[0].ca_pem
+    path = directory / MANIFESTS[0]
+    objects = yaml.safe_load(path.read_text())
+    objects["spec"]["networking"]["clusterNetwork"][0]["cidr"] = "10.132.0.0/14"
+    path.write_text(yaml.safe_dump(objects))
+    assert create("image", directory) == 0
+    assert names(directory) == ["agent.x86_64.iso", "auth/kubeadmin-password", "auth/kubeconfig", "rendezvousIP"]
+    _config, files = content(directory / "agent.x86_64.iso")
+    assert files["/etc/assisted/manifests/agent-cluster-install.yaml"] == path_text(objects)
+    assert files["/etc/assisted/hostnames/52:54:00:6e:30:00"] == "master-0"
+    assert "192.168.111.80/24" in files["/etc/assisted/network/host0/eth0.nmconnection"]
+    assert lab[0].repository in files["/etc/containers/registries.conf"]
+    # All is in the state now: again, from it alone.
+    (directory / "agent.x86_64.iso").unlink()
+    assert create("image", directory) == 0
+    assert content(directory / "agent.x86_64.iso")[1] == files
+    # A new install-config counts more than old manifests.
+    inputs(directory, lab[0])
+    assert create("image", directory) == 0
+    _config, files = content(directory / "agent.x86_64.iso")
+    assert "10.128.0.0/14" in files["/etc/assisted/manifests/agent-cluster-install.yaml"]
+
+
+def path_text(objects):
+    return yaml.safe_dump(objects)
+
+
+def test_image_from_manifests_alone(directory, capsys):
+    """ZTP: the manifests and mirror/ of somebody else, and no configs."""
+    assert create("cluster-manifests", directory) == 0
+    other = directory.parent / "other"
+    other.mkdir()
+    for folder in ("cluster-manifests", "mirror"):
+        shutil.copytree(directory / folder, other / folder)
+    (other / "openshift").mkdir()
+    (other / "openshift/two.yaml").write_text("kind: A\n---\nkind: B\n")
+    capsys.readouterr()
+    assert create("image", other) == 0
+    assert "The rendezvous host IP (node0 IP) is 192.168.111.80" in capsys.readouterr().err
+    assert names(other) == ["agent.x86_64.iso", "auth/kubeadmin-password", "auth/kubeconfig", "rendezvousIP"]
+    config, files = content(other / "agent.x86_64.iso")
+    assert {"/etc/assisted/extra-manifests/two-0.yaml", "/etc/assisted/extra-manifests/two-1.yaml"} <= set(files)
+    assert files["/usr/local/share/start-cluster/start-cluster.env"].startswith("REQUIRED_MASTER_NODES=1\n")
+    assert "/etc/assisted/manifests/agent-config.yaml" not in files
+    assert config["passwd"]["users"][0]["sshAuthorizedKeys"] == [SNO["sshKey"]]
+    assert "https://api.ostest.test.node0.example:6443" in (other / "auth/kubeconfig").read_text()
+
+
+def test_manifests_beside_a_new_install_config_are_discarded(directory, lab, capsys):
+    assert create("cluster-manifests", directory) == 0
+    inputs(directory, lab[0])
+    capsys.readouterr()
+    assert create("image", directory) == 0
+    err = capsys.readouterr().err
+    assert "level=warning msg=Discarding the cluster-manifests/agent-cluster-install.yaml that was provided" in err
+    assert not (directory / "cluster-manifests").exists()
+    assert not (directory / "mirror").exists()
+
+
+def test_wrong_manifests_write_nothing(directory, capsys):
+    assert create("cluster-manifests", directory) == 0
+    path = directory / MANIFESTS[2]
+    path.write_text(path.read_text().replace("sha256:", "sha256:00"))
+    before = {name: (directory / name).read_bytes() for name in names(directory)}
+    capsys.readouterr()
+    for target in ("image", "pxe-files", "config-image", "cluster-manifests", "unconfigured-ignition"):
+        assert create(target, directory) == 1
+        fatal = [line for line in capsys.readouterr().err.splitlines() if "level=fatal" in line]
+        assert len(fatal) == 1
+        assert "invalid ClusterImageSet configuration: spec.releaseImage: Invalid value" in fatal[0]
+        assert {name: (directory / name).read_bytes() for name in names(directory)} == before
+
+
+def test_pxe_files(directory, lab, capsys):
+    inputs(directory, lab[0], agent={"bootArtifactsBaseURL": URL + "/"})
+    assert create("pxe-files", directory) == 0
+    boot = directory / "boot-artifacts"
+    files = ["agent.x86_64-initrd.img", "agent.x86_64-rootfs.img", "agent.x86_64-vmlinuz", "agent.x86_64.ipxe"]
+    assert sorted(path.name for path in boot.iterdir()) == files
+    assert names(directory)[:2] == ["auth/kubeadmin-password", "auth/kubeconfig"]
+    kargs = KARGS.partition(" ")[2]
+    assert (boot / "agent.x86_64.ipxe").read_text() == (
+        f"#!ipxe\ninitrd --name initrd {URL}/agent.x86_64-initrd.img\nkernel {URL}/agent.x86_64-vmlinuz initrd=initrd "
+        f"coreos.live.rootfs_url={URL}/agent.x86_64-rootfs.img {kargs}\nboot\n"
+    )
+    err = capsys.readouterr().err.splitlines()
+    assert err[-3:] == [
+        f"level=info msg=Created iPXE script agent.x86_64.ipxe in {boot} directory",
+        f"level=info msg=PXE boot artifacts created in: {boot}",
+        f"level=info msg=Kernel parameters for PXE boot: {kargs}",
+    ]
+    with lab[2].open("rb") as file:
+        iso = Iso(file, lab[2])
+        for name in ("vmlinuz", "rootfs.img"):
+            assert (boot / f"agent.x86_64-{name}").read_bytes() == iso.file(f"images/pxeboot/{name}")
+        base = iso.file("images/pxeboot/initrd.img") or b""
+    initrd = (boot / "agent.x86_64-initrd.img").read_bytes()
+    assert initrd.startswith(base)
+    config = cpio.unpack(gzip.decompress(initrd[(len(base) + 3) // 4 * 4 :]))["config.ign"]
+    assert json.loads(config)["ignition"]["version"] == "3.2.0"
+    assert (boot / "agent.x86_64-initrd.img").stat().st_mode & 0o777 == 0o600
+    # Without a URL there is no script; the old folder goes as a whole.
+    inputs(directory, lab[0])
+    assert create("pxe-files", directory) == 0
+    assert sorted(path.name for path in boot.iterdir()) == files[:-1]
+
+
+def test_minimal_iso(directory, lab, capsys, monkeypatch):
+    monkeypatch.setenv(SKIP_FIPS_CHECK, "1")
+    inputs(directory, lab[0], {"fips": True, "sshKey": ""}, {"minimalISO": True, "bootArtifactsBaseURL": URL})
+    assert create("image", directory) == 0
+    err = capsys.readouterr().err
+    assert "Minimal ISO will be created based on configuration" in err
+    assert f"RootFS file created in: {directory}/boot-artifacts. Upload it at {URL}/agent.x86_64-rootfs.img" in err
+    assert f"Generated minimal ISO at {directory}/agent.x86_64.iso" in err
+    iso_path = directory / "agent.x86_64.iso"
+    _config, files = content(iso_path)
+    assert files["/etc/assisted/rendezvous-host.env"]
+    with iso_path.open("rb") as file:
+        iso = Iso(file, iso_path)
+        assert iso.find("images/pxeboot/rootfs.img") is None
+        initrd = iso.file("images/pxeboot/initrd.img")
+    # The root is fetched before Ignition has put the hosts' networks in place.
+    added = cpio.unpack(gzip.decompress(initrd[initrd.rindex(b"\x1f\x8b\x08") :]))
+    network = "etc/assisted/network/host0/eth0.nmconnection"
+    assert added[network].decode() == files[f"/{network}"]
+    assert added[HOOK].startswith(b"#!/bin/sh")
+    kargs = kernel_line(iso_path)
+    assert f'coreos.live.rootfs_url="{URL}/agent.x86_64-rootfs.img"' in kargs
+    assert "fips=1" in kargs
+    assert not [word for word in kargs if word.startswith("coreos.liveiso=")]
+    assert (directory / "boot-artifacts/agent.x86_64-rootfs.img").stat().st_size == 40_000
+
+
+def test_external_platform_is_always_minimal(directory, lab, capsys):
+    external = {"platform": {"external": {"platformName": "oci", "cloudControllerManager": "External"}}}
+    inputs(directory, lab[0], external)
+    assert create("image", directory) == 1
+    assert "bootArtifactsBaseURL: Required value" in capsys.readouterr().err
+    inputs(directory, lab[0], external, {"bootArtifactsBaseURL": URL})
+    assert create("image", directory) == 0
+    err = capsys.readouterr().err
+    assert "Minimal ISO will be created for External platform" in err
+    assert "make sure CCM manifests were added in the openshift directory" in err
+    assert "console=ttyS0" in kernel_line(directory / "agent.x86_64.iso")
+
+
+def test_config_image(directory, capsys):
+    assert create("config-image", directory) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == f"level=info msg=Config-Image created in: {directory}/auth"
+    path = directory / "agentconfig.noarch.iso"
+    assert path.stat().st_mode & 0o777 == 0o600
+    if shutil.which("blkid"):
+        done = subprocess.run(["blkid", "-p", "-s", "LABEL", "-o", "value", path], capture_output=True, text=True)
+        assert done.stdout.strip() == "agent_configimage"
+    with path.open("rb") as file:
+        assert Iso(file, path).volume_id == "agent_configimage"
+    files = brought(path)
+    assert list(files)[-1] == "etc/assisted/rendezvous-host.env"
+    assert all(any(f"/{name}".startswith(one) for one in PATHS) for name in files)
+    assert "etc/assisted/manifests/cluster-image-set.yaml" in files
+    assert {"opt/agent/tls/ca.crt", "root/.docker/config.json"} <= set(files)
+    assert not any(name.startswith("usr/local/bin/") for name in files)
+
+
+def test_unconfigured_ignition(directory, capsys):
+    assert create("cluster-manifests", directory) == 0
+    other = directory.parent / "other"
+    (other / "cluster-manifests").mkdir(parents=True)
+    shutil.copytree(directory / "mirror", other / "mirror")
+    for name in ("infraenv", "pull-secret"):
+        shutil.copy(directory / f"cluster-manifests/{name}.yaml", other / "cluster-manifests")
+    capsys.readouterr()
+    assert create("unconfigured-ignition", other) == 0
+    assert names(other) == ["unconfigured-agent.ign"]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == f"level=info msg=Unconfigured-Ignition created in: {other}"
+    config = json.loads((other / "unconfigured-agent.ign").read_text())
+    files = {f["path"]: base64.b64decode(f["contents"]["source"].partition(",")[2]) for f in config["storage"]["files"]}
+    manifests = sorted(name for name in files if name.startswith("/etc/assisted/manifests/"))
+    assert [Path(name).name for name in manifests] == ["cluster-image-set.yaml", "infraenv.yaml", "pull-secret.yaml"]
+    assert not {"/etc/assisted/rendezvous-host.env", "/opt/agent/tls/ca.crt"} & set(files)
+    assert b"192.0.2.1" not in b"".join(files.values())
+    assert {"/usr/local/bin/load-config-iso.sh", "/etc/udev/rules.d/80-agent-config-image.rules"} <= set(files)
+    assert files["/etc/containers/registries.conf"] == (directory / "mirror/registries.conf").read_bytes()
+    enabled = {unit["name"] for unit in config["systemd"]["units"] if unit["enabled"]}
+    assert enabled == {"agent-check-config-image.service"}
+    # Config image and unconfigured image agree on what release they are for.
+    assert create("config-image", directory) == 0
+    given = brought(directory / "agentconfig.noarch.iso")
+    name = "etc/assisted/manifests/cluster-image-set.yaml"
+    assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[f"/{name}"])["spec"]
+
+
+def test_unconfigured_ignition_wants_manifests(directory, capsys):
+    assert create("unconfigured-ignition", directory) == 1
+    err = capsys.readouterr().err
+    assert (
+        'failed to generate asset "InfraEnv Config File": configuration file not found: cluster-manifests/infraenv.yaml'
+        in err
+    )
+    assert names(directory) == ["agent-config.yaml", "install-config.yaml"]
+
+
+def test_certificates_are_those_of_the_cluster(directory, tmp_path, capsys):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for folder in (empty, directory):
+        if folder is directory:
+            assert create("image", folder) == 0
+        assert create("certificates", folder) == 0
+        assert len(list((folder / "tls").iterdir())) == 10
+        assert f"Certificates created in: {folder}/tls" in capsys.readouterr().err
+    _config, files = content(directory / "agent.x86_64.iso")
+    for path in (directory / "tls").iterdir():
+        if path.name != "kubeadmin-password":
+            assert files[f"/opt/agent/tls/{path.name}"] == path.read_text()
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert (directory / "tls/kubeadmin-password").read_text() == (directory / "auth/kubeadmin-password").read_text()
+
+
+def test_agent_config_template(tmp_path, capsys):
+    assert create("agent-config-template", tmp_path) == 0
+    assert capsys.readouterr().err == f"level=info msg=Agent-Config-Template created in: {tmp_path}\n"
+    template = yaml.safe_load((tmp_path / "agent-config.yaml").read_text())
+    assert set(template) >= {"rendezvousIP", "bootArtifactsBaseURL", "minimalISO", "additionalNTPSources", "hosts"}
+
+
+def test_graph(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # the log goes to the asset directory, which is this one without --dir
+    assert main(["agent", "graph"]) == 0
+    out = capsys.readouterr().out
+    assert out == dot()
+    assert main(["agent", "graph", "--output-file", str(tmp_path / "g")]) == 0
+    assert (tmp_path / "g").read_text() == out
+    assert main(["agent", "graph", "--output-file", str(tmp_path / "no/g")]) == 1
+    known = set(ASSETS) | {parent for parents in ASSETS.values() for parent in parents}
+    assert {parent for parents in TARGETS.values() for parent in parents} <= known
+    if shutil.which("dot"):
+        subprocess.run(["dot", "-Tplain"], input=out, text=True, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "places"),
+    [
+        (["a"], "test"),
+        (["a", "machines/b"], "test and test/machines"),
+        (["a", "machines/b", "machines/c"], "test and test/machines"),
+        (["a", "machines/b", "control-plane/c"], "test, test/control-plane and test/machines"),
+        (["a", "b/a", "c/a", "d/a"], "test"),
+        (["machines/workers/b", "control-plane/disks/c"], "test/control-plane and test/machines"),
+    ],
+)
+def test_created_in(files, places):
+    assert created_in("machine-config", Path("test/"), files) == f"Machine-Config created in: {places}"

@@ -1,0 +1,230 @@
+"""`node0 agent gather` against real sshds on loopback and the real service."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from installer import gather
+from installer.cli import main
+from installer.errors import InstallerError
+from installer.gather.command import addresses
+from installer.gather.remote import Access, add
+from installer.redact import Redactor
+from installer.redact.tests import corpus
+from installer.testing.fleet_kit import Machine, Network
+from installer.testing.rendezvous_kit import Running, free_port, running, wait_for
+from installer.testing.single_kit import World
+from installer.tests.waitfor.test_live import asset_dir, upload_logs
+from installer.waitfor.settings import Settings
+
+SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+needs_sshd = pytest.mark.skipif(
+    not SSHD or os.geteuid() != 0, reason="a host to log in to needs root and sshd: apt-get install openssh-server"
+)
+BMC_PASSWORD = "Rack7-c4lvin"
+PASSWORD = "aaaaa-bbbbb-ccccc-ddddd"
+SECRETS = ("eyJhbGciOiJFUzI1NiJ9.eyJhdXRoIjoxfQ.c2ln", "c2VjcmV0OnNlY3JldA==", "MIIEvQIBADANBg", PASSWORD, BMC_PASSWORD)
+JOURNAL = f"""#!/bin/sh
+cat <<'END OF JOURNAL'
+Nov 21 10:00:00 host agent[1]: started with X-Secret-Key {SECRETS[0]}
+Nov 21 10:00:01 host agent[1]: {{"auths":{{"registry.example":{{"auth":"{SECRETS[1]}"}}}}}}
+Nov 21 10:00:02 host agent[1]: -----BEGIN PRIVATE KEY-----
+{SECRETS[2]}
+-----END PRIVATE KEY-----
+Nov 21 10:00:03 host agent[1]: kubeadmin {PASSWORD}
+{"".join(vector.text + chr(10) for vector in corpus.vectors())}
+Nov 21 10:00:03 host agent[1]: nobody can log in to 192.0.2.1 with {BMC_PASSWORD}
+Nov 21 10:00:04 host agent[1]: the last line
+END OF JOURNAL
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    port: int
+    key: Path
+    shims: Path
+
+    def access(self, **changes) -> Access:
+        return Access(**{"user": "root", "key": self.key, "options": (f"Port={self.port}",), "timeout": 60, **changes})
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """An sshd on two addresses of loopback; its journal is a script's."""
+    folder = tmp_path_factory.mktemp("sshd")
+    for name in ("host", "user", "stranger"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
+        subprocess.run(command, check=True, timeout=60)
+    shims = folder / "shims"
+    shims.mkdir()
+    (shims / "journalctl").write_text(JOURNAL)
+    (shims / "journalctl").chmod(0o755)
+    port = free_port()
+    (folder / "config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nListenAddress 127.0.0.2\nHostKey {folder}/host\nPidFile none\n"
+        f"AuthorizedKeysFile {folder}/user.pub\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\n"
+        f"SetEnv PATH={shims}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
+    )
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(folder / "config")], stderr=subprocess.DEVNULL)
+    try:
+        probe = ["ssh-keyscan", "-T", "2", "-p", str(port), "127.0.0.2"]
+        wait_for("sshd", lambda: subprocess.run(probe, capture_output=True, check=False, timeout=30).stdout)
+        yield Host(port, folder / "user", shims)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path) as live:
+        yield live
+
+
+def texts(path: Path) -> dict[str, str]:
+    """Content by name below the archive's one folder."""
+    with tarfile.open(path, "r:gz") as archive:
+        members = archive.getmembers()
+        assert len({member.name.split("/")[0] for member in members}) == 1
+        assert {member.mode for member in members} == {0o600}
+        return {m.name.partition("/")[2]: archive.extractfile(m).read().decode(errors="replace") for m in members}
+
+
+@needs_sshd
+def test_everything_that_answers_and_what_does_not(
+    service: Running, host: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(service)
+    cluster, infra_env = world.cluster("ostest")
+    near = Machine(1, Network(), ip="127.0.0.2/8")
+    world.register(infra_env, near)
+    world.poll(infra_env, near)
+    upload_logs(service, cluster, near.id, infra_env)
+    directory = asset_dir(tmp_path / "assets", service)
+    (directory / "auth/kubeadmin-password").write_text(f"{PASSWORD}\n")
+    file = directory / ".openshift_install_state.json"
+    asset = {"bmc": {"username": "root", "password": BMC_PASSWORD}}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "*agentconfig.AgentHosts": asset}))
+    (directory / ".openshift_install.log").write_text(f'level=info msg="password {PASSWORD}"\n')
+    port = Settings(rest_port=service.port, connect_timeout=5)
+    assert gather.run(directory, host.access(), ["127.0.0.3"], settings=port) == 0
+
+    [packed] = directory.glob("agent-gather-*.tar.gz")
+    assert stat.S_IMODE(packed.stat().st_mode) == 0o600
+    found = texts(packed)
+    for address in ("127.0.0.1", "127.0.0.2"):
+        assert "the last line" in found[f"hosts/{address}/journal.log"]
+        assert json.loads(found[f"hosts/{address}/network/addr.json"])
+        assert "Filesystem" in found[f"hosts/{address}/system/df"]
+    assert "Successfully registered" in found[f"service/events-{infra_env}.json"]
+    assert json.loads(found[f"service/hosts-{infra_env}.json"])[0]["id"] == near.id
+    assert json.loads(found[f"service/cluster-{cluster}.json"])["name"] == "ostest"
+    assert [name for name in found if name.startswith("service/logs/")]
+    assert "[redacted]" in found["openshift_install.log"]
+    everything = "\n".join(found.values())
+    planted = {secret for vector in corpus.vectors() for secret in vector.secrets}
+    for secret in (*SECRETS, *planted, service.keys.token("watcherAuth"), "BEGIN PRIVATE KEY"):
+        assert secret not in everything
+    summary = found["summary.txt"]
+    assert "host host-1 (127.0.0.2):" in summary
+    [missing] = [line for line in summary.splitlines() if "127.0.0.3" in line]
+    assert "Connection refused" in missing
+    assert missing in caplog.text
+    assert sorted(path.name for path in directory.iterdir() if "gather" in path.name) == [packed.name]
+
+
+@needs_sshd
+def test_hosts_alone_when_the_service_is_gone(host: Host, service: Running, tmp_path: Path) -> None:
+    directory = asset_dir(tmp_path / "assets", service)
+    service.kill()
+    target = tmp_path / "here.tar.gz"
+    port = Settings(rest_port=service.port, connect_timeout=2)
+    assert gather.run(directory, host.access(), output=target, settings=port) == 0
+    found = texts(target)
+    assert "the last line" in found["hosts/127.0.0.1/journal.log"]
+    assert "service: https://127.0.0.1" in found["summary.txt"]
+    # With a key that is nobody's, and a host that never ends, there is nothing; both are said, and nothing is left.
+    stranger = host.access(key=host.key.with_name("stranger"))
+    with pytest.raises(InstallerError, match="nothing could be gathered"):
+        gather.run(directory, stranger, output=tmp_path / "none.tar.gz", settings=port)
+    original = (host.shims / "journalctl").read_text()
+    (host.shims / "journalctl").write_text("#!/bin/sh\nexec sleep 8\n")
+    try:
+        with pytest.raises(InstallerError, match="nothing could be gathered"):
+            gather.run(directory, host.access(timeout=2), output=tmp_path / "none.tar.gz", settings=port)
+    finally:
+        (host.shims / "journalctl").write_text(original)
+    assert [path.name for path in tmp_path.iterdir() if "none" in path.name] == []
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agent", "gather", "--dir", str(tmp_path)]) == 1
+    assert ".openshift_install_state.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["agent", "gather", "--help"])
+    assert caught.value.code == 0
+    assert "--key" in capsys.readouterr().out
+
+
+def test_an_address_is_never_an_option() -> None:
+    argv = Access(key=Path("/k"), options=("ProxyJump=x",)).argv("-oProxyCommand=evil", "c")
+    assert argv[argv.index("--") + 1 :] == ["-oProxyCommand=evil", "c"]
+    assert argv[argv.index("ProxyJump=x") - 1] == "-o"
+
+
+def test_a_hostile_archive_stays_in_its_folder(tmp_path: Path) -> None:
+    packed = tmp_path / "evil.tar"
+    with tarfile.open(packed, "w") as made:
+        for name, kind in (("../up", tarfile.REGTYPE), ("/abs", tarfile.REGTYPE), ("top/link", tarfile.SYMTYPE)):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/shadow"
+            made.addfile(info, io.BytesIO(b"") if kind == tarfile.REGTYPE else None)
+        made.addfile(tarfile.TarInfo("top/good"), io.BytesIO(b""))
+    with tarfile.open(tmp_path / "out.tar", "w") as out:
+        assert add(out, packed, "t/hosts/h", Redactor()) == 1
+    with tarfile.open(tmp_path / "out.tar") as out:
+        assert out.getnames() == ["t/hosts/h/good"]
+
+
+def test_addresses_of_hosts_that_say_nonsense() -> None:
+    good = {"inventory": json.dumps({"interfaces": [{"ipv4_addresses": ["192.0.2.1/24"]}]}), "requested_hostname": "a"}
+    bad = [{"inventory": text} for text in ("", "x", "[]", "{}", '{"interfaces": [{"ipv4_addresses": ["-oX/1"]}]}')]
+    assert addresses([*bad, good]) == {"192.0.2.1": "a"}
+
+
+@needs_sshd
+def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_path: Path) -> None:
+    """In the middle of a host's part: no raw logs stay, and no ssh."""
+    directory = asset_dir(tmp_path / "assets", service)
+    service.kill()
+    before = sorted(path.name for path in directory.iterdir())
+    original = (host.shims / "journalctl").read_text()
+    (host.shims / "journalctl").write_text(f"{original}\nexec sleep 300\n")
+    command = [sys.executable, "-m", "installer.cli", "agent", "gather", "--dir", str(directory), "--user", "root"]
+    command += ["--key", str(host.key), "--ssh-option", f"Port={host.port}"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for("a host's part to come", lambda: list(directory.glob("node0-gather-*/host-0")), 60)
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+        (host.shims / "journalctl").write_text(original)
+    assert process.returncode == 143
+    assert "Traceback" not in said
+    assert sorted(path.name for path in directory.iterdir() if path.name != ".openshift_install.log") == before

@@ -1,0 +1,58 @@
+"""What becomes of ssh when gathering a host's archive is cut short: nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from installer.gather import remote
+from installer.gather.remote import Access, Running
+from installer.testing.agent_kit import Programs
+
+ENDLESS = "echo $$ > $log; cat > /dev/null; exec cat /dev/zero"
+
+
+@pytest.fixture
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
+    made = Programs(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{made.folder}:{os.environ['PATH']}")
+    return made
+
+
+def access(timeout: float = 60) -> Access:
+    return Access(user="core", key=None, options=(), timeout=timeout)
+
+
+def ended(ssh: Programs) -> bool:
+    """Has the ssh that ran ended, and been buried?"""
+    return not Path(f"/proc/{int(ssh.log('ssh'))}").exists()
+
+
+def test_a_host_that_sends_too_much(ssh: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LARGEST_PACKED", 1000)
+    ssh.put("ssh", ENDLESS)
+    assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running()) == "the host sent more than 1000 bytes"
+    assert ended(ssh)
+
+
+def test_a_disk_that_is_full(ssh: Programs) -> None:
+    ssh.put("ssh", ENDLESS)
+    with pytest.raises(OSError, match="No space left"):
+        remote.fetch(access(), "192.0.2.1", Path("/dev/full"), Running())
+    assert ended(ssh)
+
+
+def test_a_host_that_says_nothing(ssh: Programs, tmp_path: Path) -> None:
+    ssh.put("ssh", "echo $$ > $log; exec sleep 1000")
+    assert remote.fetch(access(1), "192.0.2.1", tmp_path / "packed", Running()) == "it did not end within 1 s"
+    assert ended(ssh)
+
+
+def test_a_machine_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (
+        remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running())
+        == "ssh cannot be run: No such file or directory"
+    )

@@ -1,0 +1,131 @@
+"""Kernel arguments of an image: appended, replaced, deleted, in the areas that the image has for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from installer.assisted.errors import BadRequest
+from installer.create.artifacts import Minimal, write_iso, write_pxe
+from installer.errors import ConfigError, EmbedTooBig
+from installer.image.embed import current_kargs, kargs_area
+from installer.image.iso9660 import Iso
+from installer.image.kargs import edited
+from installer.rendezvous.discovery.images import kernel_arguments
+from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.store.model import InfraEnv
+from installer.testing.iso_kit import build
+
+TEXT = 'coreos.liveiso=x ignition.firstboot console=tty0 console=ttyS0 quiet name="a b"'
+names = st.sampled_from(["a", "b", "c"])
+arguments = st.lists(st.tuples(names, st.sampled_from(["", "=1", "=2", '="x y"'])).map("".join), max_size=6)
+
+
+def op(operation: str, value: str) -> dict[str, str]:
+    return {"operation": operation, "value": value}
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([], TEXT),
+        ([op("append", "a=1"), op("append", "a=2")], f"{TEXT} a=1 a=2"),
+        ([op("replace", "console=hvc0")], 'coreos.liveiso=x ignition.firstboot console=hvc0 quiet name="a b"'),
+        ([op("delete", "console=tty0")], 'coreos.liveiso=x ignition.firstboot console=ttyS0 quiet name="a b"'),
+        ([op("delete", "console")], 'coreos.liveiso=x ignition.firstboot quiet name="a b"'),
+        ([op("delete", "quiet"), op("append", "quiet")], TEXT.replace(" quiet", "") + " quiet"),
+        ([op("append", "a=1"), op("replace", 'a="c d"'), op("delete", 'a="c d"')], TEXT),
+        ([op("delete", 'name="a b"')], TEXT.removesuffix(' name="a b"')),
+    ],
+)
+def test_operations_in_turn(operations: list[dict[str, str]], expected: str) -> None:
+    assert edited(TEXT, operations) == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "says"),
+    [
+        ("replace", "nosmt=force", "nosmt=force cannot be replaced: the image has coreos.liveiso=x"),
+        ("delete", "console=ttyS1", "cannot be deleted"),
+        ("delete", "quie", "cannot be deleted"),
+        ("delete", "ignition.firstboot", "the image needs its own ignition.firstboot"),
+        ("replace", "coreos.liveiso=y", "the image needs its own coreos.liveiso"),
+    ],
+)
+def test_what_cannot_be_done_is_told(operation: str, value: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        edited(TEXT, [op(operation, value)])
+
+
+@given(arguments, names, st.sampled_from(["=1", "=3"]))
+def test_laws(before: list[str], name: str, value: str) -> None:
+    text = " ".join(before)
+    with_it = edited(text, [op("append", name + value)])
+    replaced = edited(with_it, [op("replace", name + value)])
+    kept = [word for word in before if word.partition("=")[0] != name]
+    assert edited(replaced, [op("delete", name)]) == " ".join(kept)
+    assert edited(replaced, [op("replace", name + value)]) == replaced
+    assert edited(with_it, [op("delete", name)]) == edited(replaced, [op("delete", name)])
+
+
+def kargs_of(path: Path) -> str:
+    with path.open("rb") as file:
+        iso = Iso(file, path)
+        area = kargs_area(iso)
+        assert area is not None
+        return current_kargs(iso, area)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    write_iso(build(folder, "2023-07.x86_64"), folder / "quiet.iso", b"{}", ("quiet",), None, "", folder)
+    return folder / "quiet.iso"
+
+
+def test_the_areas_of_full_and_minimal_images(base: Path, tmp_path: Path) -> None:
+    assert kargs_of(base).endswith(" quiet")
+
+    def edit(text: str) -> str:
+        # What a network boot is given begins with the defaults of the image.
+        return edited(f"{text} quiet", [op("delete", "quiet"), op("append", "added=1")])
+
+    for name, minimal in (("full", None), ("minimal", Minimal("https://192.0.2.1/rootfs.img", published=True))):
+        write_iso(base, tmp_path / name, b"{}", edit, minimal, "", tmp_path)
+        words = kargs_of(tmp_path / name).split()
+        assert "quiet" not in words
+        assert words[-1] == "added=1"
+        assert any(word.startswith("coreos.live.rootfs_url=") for word in words) is (minimal is not None)
+    (tmp_path / "pxe").mkdir()
+    text = write_pxe(base, tmp_path / "pxe", "x86_64", b"{}", edit, "")
+    assert "quiet" not in text.split()
+    assert "added=1" in text.split()
+    with pytest.raises(EmbedTooBig):
+        write_iso(base, tmp_path / "big", b"{}", lambda text: text + "x" * 4096, None, "", tmp_path)
+
+
+def infra_env(*operations: dict[str, str]) -> InfraEnv:
+    fields = {"id": "i", "name": "n", "created_at": "", "updated_at": "", "pull_secret": "{}"}
+    return msgspec.convert({**fields, "kernel_arguments": json.dumps(operations)}, InfraEnv)
+
+
+def test_a_request_for_an_image_that_cannot_be_is_a_bad_one() -> None:
+    assert kernel_arguments(infra_env(op("delete", "quiet")), TEXT) == TEXT.replace(" quiet", "")
+    with pytest.raises(BadRequest, match="kernel_arguments: kernel argument nosmt cannot be deleted"):
+        kernel_arguments(infra_env(op("delete", "nosmt")), TEXT)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [{"operation": "add", "value": "a"}, {"operation": "append"}, op("append", "a b"), op("append", 'a="b'), "quiet"],
+)
+def test_what_is_no_argument_is_refused_at_once(item: Any) -> None:
+    with pytest.raises(BadRequest, match="kernel_arguments"):
+        infra_envs._fields({"kernel_arguments": [item]})
+    assert infra_envs._fields({"kernel_arguments": [op("append", 'a="b c"')]})["kernel_arguments"]

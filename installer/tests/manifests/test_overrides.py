@@ -1,0 +1,102 @@
+"""The install-config overrides, and what else the platforms bring to the manifests and the live host."""
+
+import json
+
+import pytest
+import yaml
+
+from installer.config.agent_types import AgentConfig
+from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
+from installer.create.live import fencing_yaml
+from installer.manifests.cluster import Inputs, agent_cluster_install
+from installer.manifests.overrides import ANNOTATION
+from installer.testing.inputs_kit import AGENT, ARBITER, COMPACT, EXTERNAL, FENCED, NUTANIX, SNO, VSPHERE, changed, text
+
+BMC = {"address": "redfish-virtualmedia://h/x", "username": "u", "password": "p"}
+HOSTS = [{"name": "a", "role": "master", "bootMACAddress": "52:54:00:00:00:01", "bmc": BMC}]
+
+
+def manifest(install, agent=None):
+    config = parse_install_config(text(install))
+    hosts = resolve_hosts(config, parse_agent_config(text(agent)) if agent else AgentConfig())
+    return agent_cluster_install(Inputs(config, (), hosts, "r@sha256:0", "4.18"))
+
+
+def overrides(install, agent=None):
+    found = manifest(install, agent)["metadata"].get("annotations", {}).get(ANNOTATION)
+    return json.loads(found) if found else None
+
+
+@pytest.mark.parametrize("install", [SNO, COMPACT, ARBITER], ids=["sno", "compact", "arbiter"])
+def test_none_where_nothing_differs(install):
+    assert overrides(install, AGENT) is None
+
+
+def test_bmcs_and_the_provisioning_network_for_them():
+    install = changed(COMPACT, "platform.baremetal.hosts", HOSTS)
+    assert overrides(install) == {
+        "platform": {
+            "baremetal": {
+                "hosts": HOSTS,
+                "clusterProvisioningIP": "172.22.0.3",
+                "provisioningNetwork": "Managed",
+                "provisioningNetworkCIDR": "172.22.0.0/24",
+                "provisioningDHCPRange": "172.22.0.10,172.22.0.254",
+            }
+        }
+    }
+
+
+def test_vsphere():
+    spec = manifest(VSPHERE)["spec"]
+    assert (spec["platformType"], spec["apiVIPs"], "apiVIP" in spec) == ("VSphere", ["192.168.111.5"], False)
+    given = VSPHERE["platform"]["vsphere"]
+    assert overrides(VSPHERE) == {
+        "platform": {"vsphere": {"vcenters": given["vcenters"], "failureDomains": given["failureDomains"]}}
+    }
+    plain = changed(changed(VSPHERE, "platform.vsphere.vcenters", []), "platform.vsphere.failureDomains", [])
+    assert overrides(plain) is None
+
+
+def test_nutanix_without_what_is_ignored():
+    install = changed(NUTANIX, "platform.nutanix.prismAPICallTimeout", 5)
+    assert overrides(install) == {"platform": {"nutanix": NUTANIX["platform"]["nutanix"]}}
+    assert manifest(install)["spec"]["platformType"] == "Nutanix"
+
+
+def test_external_always():
+    assert overrides(EXTERNAL) == {"platform": EXTERNAL["platform"]}
+    assert manifest(EXTERNAL)["spec"]["external"] == EXTERNAL["platform"]["external"]
+
+
+def test_the_rest_in_one():
+    install = {
+        **COMPACT,
+        "capabilities": {"baselineCapabilitySet": "v4.18", "additionalEnabledCapabilities": ["Console"]},
+        "cpuPartitioningMode": "AllNodes",
+        "additionalTrustBundlePolicy": "Always",
+        "featureSet": "CustomNoUpgrade",
+        "featureGates": ["A=true"],
+    }
+    install = changed(install, "networking.networkType", "Calico")
+    found = overrides(install)
+    assert found == {
+        "capabilities": {"baselineCapabilitySet": "v4.18", "additionalEnabledCapabilities": ["Console"]},
+        "cpuPartitioningMode": "AllNodes",
+        "additionalTrustBundlePolicy": "Always",
+        "featureSet": "CustomNoUpgrade",
+        "featureGates": ["A=true"],
+        "networking": {"networkType": "Calico"},
+    }
+    assert manifest(install)["spec"]["networking"]["networkType"] == "OVNKubernetes"
+
+
+def test_fencing_credentials_for_the_live_host():
+    found = yaml.safe_load(fencing_yaml(parse_install_config(text(FENCED))))
+    assert found["credentials"][0] == {
+        "hostname": "master-1",
+        "username": "u",
+        "password": "s3cr3t",
+        "address": "redfish+https://10.9.0.1/x",
+    }
+    assert fencing_yaml(parse_install_config(text(COMPACT))) == ""

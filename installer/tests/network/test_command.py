@@ -1,0 +1,120 @@
+"""`node0 nmstate gc`, and the network directory of one host."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+import yaml
+
+from installer.network import InvalidNetworkConfig, host_network_files, keyfiles
+from installer.network.command import main
+from installer.network.document import load
+from installer.testing.network_documents import DOCUMENTS
+from installer.testing.nmstate_compare import parse
+
+
+def test_prints_what_nmstatectl_prints(tmp_path, capsys):
+    document = tmp_path / "net.yaml"
+    document.write_text(DOCUMENTS["bond-vlan"])
+    assert main(["gc", str(document)]) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed == {"NetworkManager": [list(pair) for pair in keyfiles(load(DOCUMENTS["bond-vlan"])).items()]}
+    assert main(["gc", str(document), "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == dict(printed["NetworkManager"])
+
+
+def test_reads_standard_input(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(DOCUMENTS["dhcp"].encode())))
+    assert main(["gc"]) == 0
+    assert "[eno1.nmconnection" not in capsys.readouterr().err
+
+
+def test_one_line_a_problem(tmp_path, capsys):
+    document = tmp_path / "net.yaml"
+    document.write_text("interfaces: [{name: eno1, mtu: 1, foo: 2}]")
+    assert main(["gc", str(document), "-o", "json"]) == 1
+    shown = capsys.readouterr()
+    assert [one["path"] for one in json.loads(shown.out)["errors"]] == ["interfaces[0].mtu", "interfaces[0].foo"]
+    assert shown.err.splitlines() == [
+        f"error: {document}: interfaces[0].mtu: must be a whole number between 68 and 65535 (got 1)",
+        f"error: {document}: interfaces[0].foo: unknown field (got 2)",
+    ]
+
+
+@pytest.mark.parametrize("content", [None, b"a: [", b"\xff\xfe\x00", b"- 1"])
+def test_unreadable_files(tmp_path, capsys, content):
+    document = tmp_path / "net.yaml"
+    if content is not None:
+        document.write_bytes(content)
+    assert main(["gc", str(document)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith(f"error: {document}: ")
+    assert len(shown.err.splitlines()) == 1
+
+
+NICS = [{"name": "eno2", "macAddress": "02:00:00:00:00:0B"}, {"name": "eno1", "macAddress": "02:00:00:00:00:0a"}]
+
+
+def test_host_directory():
+    made = host_network_files(NICS, load(DOCUMENTS["bond-vlan"]))
+    assert made.pop("mac_interface.ini") == "02:00:00:00:00:0B=eno2\n02:00:00:00:00:0a=eno1\n"
+    assert set(made) == set(keyfiles(load(DOCUMENTS["bond-vlan"])))
+    for text in made.values():
+        connection = parse(text)["connection"]
+        assert (connection["autoconnect"], connection["autoconnect-priority"]) == ("true", "1")
+
+
+def test_a_nic_that_nothing_identifies_is_refused():
+    config = load("interfaces: [{name: eth7, ipv4: {enabled: true, dhcp: true}}]")
+    with pytest.raises(InvalidNetworkConfig, match=r"interfaces\[0\]: no mac-interface mapping for interface"):
+        host_network_files(NICS, config)
+    host_network_files([*NICS, {"name": "eth7", "macAddress": "02:00:00:00:00:07"}], config)
+
+
+@pytest.mark.parametrize(
+    ("nics", "config", "text"),
+    [
+        ([], DOCUMENTS["dhcp"], "at least one interface for host"),
+        ([NICS[0], {**NICS[1], "name": "eno2"}], DOCUMENTS["dhcp"], "names must be unique"),
+        ([NICS[0], {**NICS[1], "macAddress": "02:00:00:00:00:0b"}], DOCUMENTS["dhcp"], "MAC addresses must be unique"),
+        ([{"name": "eno1", "macAddress": "eno1"}], DOCUMENTS["dhcp"], "must be a MAC address"),
+        ([{"name": "eno1"}], DOCUMENTS["dhcp"], "is required"),
+        (NICS, "interfaces: []", "no profile comes out"),
+        ([], "foo: 1", "at least one interface.*foo: unknown field"),
+    ],
+)
+def test_host_problems(nics, config, text):
+    with pytest.raises(InvalidNetworkConfig, match=text):
+        host_network_files(nics, load(config))
+
+
+def test_the_boot_script_reads_what_we_write(tmp_path):
+    """The script that places the profiles at boot, on a machine whose kernel has other names, some of them crossed."""
+    host = tmp_path / "etc/assisted/network/host0"
+    host.mkdir(parents=True)
+    nics = [*NICS, {"name": "eno3", "macAddress": "02:00:00:00:00:0c"}]
+    document = DOCUMENTS["bond-vlan"].replace("name: svc", "name: eno3.7")
+    for name, text in host_network_files(nics, load(document)).items():
+        (host / name).write_text(text)
+    for name, mac in (("eno1", "02:00:00:00:00:0b"), ("enp9s0", "02:00:00:00:00:0a"), ("eth0", "02:00:00:00:00:0c")):
+        nic = tmp_path / "sys/class/net" / name
+        nic.mkdir(parents=True)
+        (nic / "address").write_text(f"{mac}\n")
+    script = files("installer.ignition") / "data/bin/pre-network-manager-config.sh"
+    environment = {**os.environ, "PATH_PREFIX": str(tmp_path)}
+    subprocess.run(["bash", str(script)], env=environment, check=True, capture_output=True, timeout=60)
+    placed = {
+        path.stem: parse(path.read_text())
+        for path in (tmp_path / "etc/NetworkManager/system-connections").glob("*.nmconnection")
+    }
+    assert set(placed) == {"bond0", "bond0.42", "eno1", "enp9s0", "eth0.7"}
+    assert {name: one["connection"]["interface-name"] for name, one in placed.items()} == {
+        name: name for name in placed
+    }
+    assert placed["eth0.7"]["vlan"]["parent"] == "eth0"
+    assert placed["eno1"]["connection"]["master"] == "bond0"

@@ -1,0 +1,260 @@
+"""Discovery images by architecture: each infra-env gets its own architecture's, or is told that there is none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from installer.assisted.errors import BadRequest, PrepareError
+from installer.release.access import registries_conf
+from installer.rendezvous import architectures
+from installer.rendezvous.client import manifests as client_manifests
+from installer.rendezvous.discovery import payload
+from installer.rendezvous.discovery.images import DiscoveryImages
+from installer.rendezvous.resources import clusters, infra_envs
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.model import InfraEnv
+from installer.testing.iso_kit import build, needs_xorriso
+from installer.testing.registry_kit import MISSING, Registry, registry
+from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET
+from installer.testing.world_kit import World
+from installer.tests.create.test_image import COMPONENTS
+
+# In each ISO somewhere, to be known by.
+MARKS = {"x86_64": b"\0mark-of-x86_64\0", "aarch64": b"\0mark-of-aarch64\0"}
+
+
+@dataclass(frozen=True)
+class Place:
+    server: Registry
+    releases: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Releases: ``both`` for several architectures, ``one`` for x86_64, ``bare`` says several and has one's ISO."""
+    if MISSING or shutil.which("xorriso") is None:
+        pytest.skip("skopeo, docker-registry or xorriso are not installed")
+    folder = tmp_path_factory.mktemp("architectures")
+    plain = build(folder, "2023-07.x86_64").read_bytes()
+    isos = {}
+    for name, mark in MARKS.items():
+        iso = plain + mark.ljust(2048, b"\0")
+        isos[f"coreos/coreos-{name}.iso"] = iso
+        isos[f"coreos/coreos-{name}.iso.sha256"] = hashlib.sha256(iso).hexdigest().encode()
+    first = {name: content for name, content in isos.items() if "x86_64" in name}
+    with registry(folder / "registry") as server:
+        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        both = {**images, "machine-os-images": server.push([isos], "mos-both", "zstd")}
+        one = {**images, "machine-os-images": server.push([first], "mos-one", "zstd")}
+        found = {
+            "both": push(server, both, "both", "multi"),
+            # An x86_64 release whose image happens to hold the other's ISO: its programs would not run there.
+            "one": push(server, both, "one", ""),
+            "bare": push(server, one, "bare", "multi"),
+        }
+        yield Place(server, found)
+
+
+def push(server: Registry, components: dict[str, str], tag: str, architecture: str) -> str:
+    tags = [{"name": name, "from": {"kind": "DockerImage", "name": spec}} for name, spec in components.items()]
+    stream = {"kind": "ImageStream", "metadata": {"name": "4.18.0"}, "spec": {"tags": tags}}
+    metadata: dict[str, Any] = {"kind": "cincinnati-metadata-v0", "version": "4.18.0"}
+    if architecture:
+        metadata["metadata"] = {"release.openshift.io/architecture": architecture}
+    files = {
+        "release-manifests/image-references": json.dumps(stream).encode(),
+        "release-manifests/release-metadata": json.dumps(metadata).encode(),
+    }
+    return server.push([{"x": b"x"}, files], f"release-{tag}")
+
+
+@pytest.fixture
+def standalone(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Settings and image maker of a service of one of the releases."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "registries.conf").write_text(registries_conf(place.server.sources))
+    (tmp_path / "ca-bundle.crt").write_text(place.server.ca_pem)
+    (tmp_path / "ca.crt").write_text(place.server.ca_pem)
+
+    def made(release: str) -> tuple[Settings, DiscoveryImages]:
+        settings = Settings(
+            work_dir=tmp_path,
+            release_image=place.releases[release],
+            registries_conf=tmp_path / "registries.conf",
+            mirror_ca_file=tmp_path / "ca-bundle.crt",
+            ca_file=tmp_path / "ca.crt",
+        )
+        return settings, DiscoveryImages(
+            lambda: settings, "token", lambda env: "https://x/rootfs.img", lambda new: None
+        )
+
+    return made
+
+
+def env(place: Place, architecture: str) -> InfraEnv:
+    return InfraEnv(
+        id=f"env-{architecture}", name="e", cpu_architecture=architecture, pull_secret=place.server.pull_secret
+    )
+
+
+@needs_xorriso
+@pytest.mark.parametrize("order", [("x86_64", "aarch64"), ("aarch64", "x86_64")])
+def test_each_architecture_gets_its_own(place: Place, standalone: Any, order: tuple[str, ...]) -> None:
+    settings, maker = standalone("both")
+    for name in (*order, *order):
+        content = maker.file(env(place, name), "full.iso").read_bytes()
+        assert [mark in content for mark in MARKS.values()] == [name == known for known in MARKS]
+    for name in order:
+        found = payload.known(settings, name)
+        assert found is not None
+        assert found.iso.name == f"coreos-{name}.iso"
+    assert payload.known(settings, "s390x") is None
+    assert payload.known(settings) is not None
+    # Each ISO of its own: one that was removed from the cache is fetched again, the other still is the other.
+    kept = payload.known(settings, order[0])
+    assert kept is not None
+    kept.iso.unlink()
+    assert payload.known(settings, order[0]) is None
+    assert payload.known(settings, order[1]) is not None
+    assert payload.known(replace(settings, release_image="another")) is None
+
+
+@needs_xorriso
+def test_a_release_of_one_architecture_has_none_for_another(place: Place, standalone: Any) -> None:
+    settings, maker = standalone("one")
+    words = f"cpu_architecture aarch64: release {place.releases['one']} is for amd64 only"
+    for turn in range(2):
+        for call in (
+            lambda: maker.file(env(place, "aarch64"), "full.iso"),
+            lambda: maker.ignition(env(place, "aarch64")),
+        ):
+            with pytest.raises(BadRequest) as caught:
+                call()
+            assert caught.value.reason == words
+        if not turn:
+            # Not before the release was read does the service know.
+            architectures.check_known(settings, "aarch64")
+            maker.file(env(place, "x86_64"), "full.iso")
+    architectures.check_known(settings, "x86_64")
+    with pytest.raises(BadRequest) as caught:
+        architectures.check_known(settings, "aarch64")
+    assert caught.value.reason == words
+
+
+@needs_xorriso
+def test_a_release_that_lacks_the_image_says_so(place: Place, standalone: Any) -> None:
+    _, maker = standalone("bare")
+    maker.file(env(place, "x86_64"), "full.iso")
+    with pytest.raises(BadRequest, match="cpu_architecture aarch64: base ISO for aarch64 not found in release image"):
+        maker.file(env(place, "aarch64"), "full.iso")
+
+
+@needs_xorriso
+def test_a_registry_that_refuses_is_not_the_users_fault(place: Place, standalone: Any) -> None:
+    _, maker = standalone("both")
+    stranger = replace_secret(env(place, "x86_64"))
+    with pytest.raises(PrepareError, match=r"read release .*pull secret"):
+        maker.file(stranger, "full.iso")
+
+
+def replace_secret(infra_env: InfraEnv) -> InfraEnv:
+    return msgspec.structs.replace(infra_env, pull_secret=PULL_SECRET)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{", '{"release": ""}', '{"release": "", "isos": 3}', '{"release": "", "isos": {"x86_64": 7}}'],
+)
+def test_notes_that_cannot_be_used_are_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / "release.json").write_text(content)
+    settings = Settings(work_dir=tmp_path)
+    assert payload.known(settings, "x86_64") is None
+    assert payload.known(settings) is None
+    architectures.check_known(settings, "aarch64")
+
+
+# infra-envs
+
+BODY = {"name": "e", "pull_secret": PULL_SECRET}
+
+
+def notes(world: World, architecture: str) -> None:
+    """As if the release had been read."""
+    known = {"release": world.engine.settings.release_image, "architecture": architecture, "isos": {}}
+    (world.engine.settings.work_dir / "release.json").write_text(json.dumps(known))
+
+
+@pytest.mark.parametrize("given", ["sparc", "", "amd64", "multi", 7, ["x86_64"]])
+def test_an_architecture_that_is_none_is_refused(world: World, given: Any) -> None:
+    with pytest.raises(BadRequest, match=r"cpu_architecture .* is not one of x86_64, aarch64, ppc64le, s390x, arm64"):
+        infra_envs.register(world.engine, {**BODY, "cpu_architecture": given})
+    assert world.store.infra_envs() == []
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("arm64", "aarch64"), (None, "x86_64")]
+)
+def test_an_architecture_has_one_name(world: World, given: str | None, kept: str) -> None:
+    assert infra_envs.register(world.engine, {**BODY, "cpu_architecture": given}).cpu_architecture == kept
+
+
+@pytest.mark.parametrize(
+    ("cluster", "given", "good"),
+    [
+        ("x86_64", "x86_64", True),
+        ("x86_64", "aarch64", False),
+        ("arm64", "aarch64", True),
+        ("aarch64", "arm64", True),
+        ("aarch64", "x86_64", False),
+        ("multi", "aarch64", True),
+    ],
+)
+def test_hosts_are_of_their_clusters_architecture(world: World, cluster: str, given: str, good: bool) -> None:
+    made = clusters.register(world.engine, {**CLUSTER, "cpu_architecture": cluster})
+    body = {**BODY, "cluster_id": made.id, "cpu_architecture": given}
+    if good:
+        assert infra_envs.register(world.engine, body).cluster_id == made.id
+        return
+    with pytest.raises(BadRequest, match="does not match that of cluster ostest, "):
+        infra_envs.register(world.engine, body)
+    # Nor by a later change.
+    known = infra_envs.register(world.engine, {**body, "cpu_architecture": cluster})
+    with pytest.raises(BadRequest, match="does not match"):
+        infra_envs.update(world.engine, known.id, {"cpu_architecture": given})
+    assert world.store.infra_env(known.id) == known
+
+
+def test_what_the_release_does_not_offer_is_refused_at_once(world: World) -> None:
+    notes(world, "amd64")
+    with pytest.raises(BadRequest, match="is for amd64 only"):
+        infra_envs.register(world.engine, {**BODY, "cpu_architecture": "aarch64"})
+    known = infra_envs.register(world.engine, {**BODY, "cpu_architecture": "x86_64"})
+    with pytest.raises(BadRequest, match="is for amd64 only"):
+        infra_envs.update(world.engine, known.id, {"cpu_architecture": "s390x"})
+    notes(world, "arm64")
+    assert infra_envs.register(world.engine, {**BODY, "cpu_architecture": "arm64"}).cpu_architecture == "aarch64"
+    notes(world, "multi")
+    infra_envs.register(world.engine, {**BODY, "cpu_architecture": "s390x"})
+
+
+@pytest.mark.parametrize(("spec", "found"), [({}, "x86_64"), ({"cpuArchitecture": "aarch64"}, "aarch64")])
+def test_a_cluster_is_of_the_architecture_of_its_hosts_images(spec: dict[str, str], found: str) -> None:
+    manifests = client_manifests.Manifests(
+        cluster_install={"metadata": {"name": "c"}, "spec": {}},
+        cluster_deployment={},
+        image_set={},
+        infra_env={"metadata": {"name": "e"}, "spec": spec},
+        nmstate=[],
+        pull_secret=PULL_SECRET,
+    )
+    assert client_manifests.cluster_params(manifests, "r", "v")["cpu_architecture"] == found
+    assert client_manifests.infra_env_params(manifests, "c", "full-iso", "v")["cpu_architecture"] == found

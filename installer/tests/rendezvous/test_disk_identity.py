@@ -1,0 +1,295 @@
+"""A chosen disk is found again by what it is: kernel names change with each boot, and links come late."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.inventory import Disk, Eligibility, Inventory
+from installer.rendezvous.resources import hosts
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store import diskidentity
+from installer.rendezvous.store.diskidentity import DiskIdentity
+from installer.rendezvous.validations import disks
+from installer.testing.rendezvous_kit import inventory
+from installer.testing.world_kit import HOST_ID, World
+
+GB = 1000**3
+FIT = Eligibility(eligible=True)
+
+
+def disk(name: str, serial: str = "", *, by_id: str = "", by_path: str = "", size_gb: int = 20, wwn: str = "") -> Disk:
+    path = f"/dev/{name}"
+    return Disk(
+        id=by_id or by_path or path,
+        name=name,
+        path=path,
+        by_id=by_id,
+        by_path=by_path,
+        serial=serial,
+        wwn=wwn,
+        drive_type="HDD",
+        size_bytes=size_gb * GB,
+        installation_eligibility=FIT,
+    )
+
+
+def tell(world: World, infra_env_id: str, *found: Disk) -> None:
+    world.reply(
+        infra_env_id, StepType.INVENTORY, inventory(disks=json.loads(inv.encode(Inventory(disks=list(found))))["disks"])
+    )
+
+
+def restart(world: World, infra_env_id: str) -> None:
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    world.poll(infra_env_id)
+
+
+def select(world: World, infra_env_id: str, name: str) -> None:
+    body = {"disks_selected_config": [{"id": name, "role": "install"}]}
+    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+
+
+def skip(world: World, infra_env_id: str, name: str, wanted: bool = True) -> None:
+    body = {"disks_skip_formatting": [{"disk_id": name, "skip_formatting": wanted}]}
+    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+
+
+def min_disks(world: World, infra_env_id: str) -> tuple[str, str]:
+    info = json.loads(world.host(infra_env_id).validations_info)
+    return next(
+        (i["status"], i["message"]) for items in info.values() for i in items if i["id"] == "has-min-valid-disks"
+    )
+
+
+def ordered(world: World, infra_env_id: str) -> dict[str, Any] | None:
+    made = steps.MAKERS[StepType.INSTALL](world.engine.view(world.host(infra_env_id)))
+    return dict(json.loads(made[0])) if made else None
+
+
+def changes(world: World) -> list[str]:
+    return [event.message for event in world.store.events() if event.name == "host_installation_disk_changed"]
+
+
+def booted(world: World, *found: Disk) -> str:
+    _, infra_env_id = world.known()
+    tell(world, infra_env_id, *found)
+    return infra_env_id
+
+
+# ---- kernel names that are swapped
+
+
+def test_a_disk_chosen_by_its_kernel_name_is_followed_when_names_are_swapped(world: World) -> None:
+    at = booted(world, disk("sda", "EMPTY"), disk("sdb", "DATA", by_id="/dev/disk/by-id/wwn-DATA"))
+    select(world, at, "/dev/sda")
+    restart(world, at)
+    tell(
+        world,
+        at,
+        disk("sda", "DATA", by_id="/dev/disk/by-id/wwn-DATA"),
+        disk("sdb", "EMPTY", by_id="/dev/disk/by-id/wwn-EMPTY"),
+    )
+    host = world.host(at)
+    assert host.installation_disk_id == host.installation_disk_path == "/dev/disk/by-id/wwn-EMPTY"
+    assert (host.status, min_disks(world, at)[0]) == (HostStatus.KNOWN, "success")
+    assert (ordered(world, at) or {})["boot_device"] == "/dev/disk/by-id/wwn-EMPTY"
+
+
+def test_the_name_alone_leads_to_no_other_disk(world: World) -> None:
+    """The chosen disk is gone, and another bears its name."""
+    at = booted(world, disk("sda", "EMPTY"), disk("sdb", "DATA"))
+    select(world, at, "/dev/sda")
+    restart(world, at)
+    tell(world, at, disk("sda", "DATA"))
+    assert world.host(at).installation_disk_id == "/dev/sda"
+    status, words = min_disks(world, at)
+    assert status == "failure"
+    assert "The chosen installation disk /dev/sda is not among the host's disks" in words
+    assert ordered(world, at) is None
+    tell(world, at, disk("sda", "DATA"), disk("sdb", "EMPTY"))
+    assert (ordered(world, at) or {})["boot_device"] == "/dev/sdb"
+
+
+def test_a_better_link_loses_no_choice(world: World) -> None:
+    ata, wwn = "/dev/disk/by-id/ata-DISK_1", "/dev/disk/by-id/wwn-0x5000"
+    at = booted(world, disk("sda", "S1", by_id=ata), disk("sdb", "S2"))
+    select(world, at, ata)
+    before = changes(world)
+    tell(world, at, disk("sda", "S1", by_id=wwn), disk("sdb", "S2"))
+    host = world.host(at)
+    assert (host.status, host.installation_disk_id) == (HostStatus.KNOWN, wwn)
+    assert changes(world) == before
+
+
+def test_the_services_own_choice_follows_its_disk_too(world: World) -> None:
+    at = booted(world, disk("sda", "A", size_gb=20), disk("sdb", "B", size_gb=30))
+    assert world.host(at).installation_disk_id == "/dev/sda"
+    restart(world, at)
+    tell(world, at, disk("sda", "B", size_gb=30), disk("sdb", "A", size_gb=20))
+    assert (ordered(world, at) or {})["boot_device"] == "/dev/sdb"
+
+
+def test_what_was_learnt_later_counts(world: World) -> None:
+    """At the choice nothing but the name was known; an inventory of the same boot told the serial numbers."""
+    at = booted(world, disk("sda"), disk("sdb"))
+    select(world, at, "/dev/sda")
+    tell(world, at, disk("sda", "EMPTY"), disk("sdb", "DATA"))
+    restart(world, at)
+    tell(world, at, disk("sda", "DATA"), disk("sdb", "EMPTY"))
+    assert (ordered(world, at) or {})["boot_device"] == "/dev/sdb"
+
+
+def test_what_cannot_be_told_apart_after_a_restart_is_not_guessed(world: World) -> None:
+    at = booted(world, disk("sda"), disk("sdb"))
+    select(world, at, "/dev/sda")
+    tell(world, at, disk("sda"), disk("sdb"))
+    assert min_disks(world, at)[0] == "success"
+    restart(world, at)
+    for found in ((disk("sda"), disk("sdb")), (disk("sda"),)):
+        tell(world, at, *found)
+        assert min_disks(world, at)[0] == "failure"
+        assert ordered(world, at) is None
+    select(world, at, "/dev/sda")
+    assert min_disks(world, at)[0] == "success"
+
+
+def test_size_and_model_tell_a_nameless_disk_over_a_restart(world: World) -> None:
+    at = booted(world, disk("sda", size_gb=20), disk("sdb", size_gb=30))
+    select(world, at, "/dev/sdb")
+    restart(world, at)
+    tell(world, at, disk("sda", size_gb=30), disk("sdb", size_gb=20))
+    assert (ordered(world, at) or {})["boot_device"] == "/dev/sda"
+
+
+def test_the_place_tells_where_nothing_else_does(world: World) -> None:
+    at = booted(world, disk("vda", by_path="/dev/disk/by-path/pci-1"), disk("vdb", by_path="/dev/disk/by-path/pci-2"))
+    select(world, at, "/dev/vda")
+    restart(world, at)
+    tell(world, at, disk("vda", by_path="/dev/disk/by-path/pci-2"), disk("vdb", by_path="/dev/disk/by-path/pci-1"))
+    assert (ordered(world, at) or {})["boot_device"] == "/dev/disk/by-path/pci-1"
+
+
+# ---- disks that stay as they are
+
+
+def test_a_disk_to_be_left_alone_is_followed_when_names_are_swapped(world: World) -> None:
+    both = (disk("sda", "A"), disk("sdb", "KEEP"), disk("sdc", "C"))
+    at = booted(world, *(_bootable(item) for item in both))
+    select(world, at, "/dev/sda")
+    skip(world, at, "/dev/sdb")
+    assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdc"]
+    restart(world, at)
+    tell(world, at, *map(_bootable, (disk("sda", "A"), disk("sdb", "C"), disk("sdc", "KEEP"))))
+    host = world.host(at)
+    assert host.skip_formatting_disks == "/dev/sdc"
+    assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdb"]
+    skip(world, at, "/dev/sdc", wanted=False)
+    host = world.host(at)
+    assert (host.skip_formatting_disks, host.skipped_disks) == ("", [])
+    assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdb", "/dev/sdc"]
+
+
+def test_a_disk_to_be_left_alone_that_is_gone_is_told(world: World) -> None:
+    at = booted(world, disk("sda", "A"), disk("sdb", "KEEP"))
+    skip(world, at, "/dev/sdb")
+    restart(world, at)
+    tell(world, at, disk("sda", "A"), disk("sdb", "ANOTHER"))
+    info = json.loads(world.host(at).validations_info)
+    status = {i["id"]: i["status"] for items in info.values() for i in items}
+    assert status["no-skip-missing-disk"] == "failure"
+
+
+def _bootable(item: Disk) -> Disk:
+    return _but(item, bootable=True)
+
+
+# ---- in general
+
+
+NAMES = [f"sd{letter}" for letter in "abcde"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.data())
+def test_no_other_disk_is_ever_found(data: st.DataObject) -> None:
+    """Disks with any part of their marks known, in any order, under any names, before and after a restart."""
+    count = data.draw(st.integers(1, 5))
+    marked = st.lists(st.sampled_from(["serial", "wwn", "by_id", "by_path"]), unique=True)
+
+    def seen(names: list[str], present: list[int]) -> tuple[Inventory, dict[str, int]]:
+        found, whose = [], {}
+        for place, number in enumerate(present):
+            marks = data.draw(marked)
+            values: dict[str, Any] = {
+                "serial": f"S{number}",
+                "wwn": f"0x{number}",
+                "by_id": f"/dev/disk/by-id/wwn-{number}",
+                "by_path": f"/dev/disk/by-path/pci-{number}",
+            }
+            item = disk(names[place], **{key: values[key] for key in marks})
+            found.append(item)
+            whose[item.path] = number
+        return Inventory(disks=found), whose
+
+    first, whose = seen(NAMES[:count], list(range(count)))
+    chosen = data.draw(st.sampled_from(first.disks))
+    wanted = diskidentity.identify(chosen, first)
+    assert diskidentity.find(first, wanted) == chosen
+    again = data.draw(st.permutations(range(count)))
+    second, now = seen(data.draw(st.permutations(NAMES)), again[: data.draw(st.integers(0, count))])
+    found = diskidentity.find(second, diskidentity.restarted(wanted) or wanted)
+    # Of a disk without any mark that was the only one of its size, size and model decide.
+    if found is not None and not (wanted.alone and not wanted.telling):
+        assert now[found.path] == whose[chosen.path]
+
+
+def _but(item: Disk, **changes: Any) -> Disk:
+    return Disk(**{**{key: getattr(item, key) for key in item.__struct_fields__}, **changes})
+
+
+@pytest.mark.parametrize(
+    ("own", "changes", "same"),
+    [
+        ({}, {"serial": "OTHER"}, False),
+        ({}, {"wwn": "0xdead"}, False),
+        ({}, {"size_bytes": 21 * GB}, True),  # it has grown
+        ({}, {"model": "OTHER"}, True),
+        ({"serial": "", "wwn": ""}, {"size_bytes": 21 * GB}, False),
+        ({"serial": "", "wwn": ""}, {"model": "OTHER"}, False),
+        ({"serial": "", "wwn": ""}, {"model": ""}, True),
+    ],
+)
+def test_what_speaks_against_it(own: dict[str, Any], changes: dict[str, Any], same: bool) -> None:
+    known = Disk(
+        **{"path": "/dev/sda", "id": "/dev/sda", "serial": "S", "wwn": "0x1", "size_bytes": GB, "model": "M", **own}
+    )
+    wanted = diskidentity.identify(known, Inventory(disks=[known]))
+    assert diskidentity.find(Inventory(disks=[known]), wanted) == known
+    other = _but(known, **changes)
+    assert diskidentity.find(Inventory(disks=[other]), wanted) == (other if same else None)
+
+
+def test_serial_numbers_that_several_disks_have_tell_nothing() -> None:
+    one, two = disk("sda", "0123"), disk("sdb", "0123")
+    wanted = diskidentity.identify(one, Inventory(disks=[one, two]))
+    assert wanted.telling == []
+    assert diskidentity.find(Inventory(disks=[disk("sda", "0123")]), diskidentity.restarted(wanted) or wanted) is None
+    placed = [disk("sda", "0123", by_path="/dev/p1"), disk("sdb", "0123", by_path="/dev/p2")]
+    wanted = diskidentity.identify(placed[1], Inventory(disks=placed))
+    assert diskidentity.find(Inventory(disks=placed[::-1]), wanted) == placed[1]
+
+
+def test_a_host_of_an_older_database_has_a_name_only() -> None:
+    item = disk("sda", "S")
+    found = Inventory(disks=[item])
+    host = hosts.Host(id=HOST_ID, infra_env_id="i", installation_disk_id="/dev/sda")
+    assert disks.installation(host, found) == item
+    assert disks.select(host, item, found).installation_disk == diskidentity.identify(item, found)
+    assert disks.skip(host, ["/dev/sdz"], None).skipped_disks == [DiskIdentity(id="/dev/sdz", path="/dev/sdz")]

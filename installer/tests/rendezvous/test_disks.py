@@ -1,0 +1,417 @@
+"""Which disk is installed on, and what else the service sets by itself: what a user or a hint chose stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
+from installer.assisted.errors import BadRequest, ClientError, Conflict, DiskMissing
+from installer.rendezvous.client.command import Client
+from installer.rendezvous.client.manifests import HostConfig
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.model import Event, to_rest
+from installer.rendezvous.validations.hostview import load_json
+from installer.testing.fleet_kit import Fleet, Machine, Network
+from installer.testing.rendezvous_kit import inventory
+from installer.testing.world_kit import HOST_ID, World
+
+GB = 1000**3
+SMALL, BIG, MARKED = "/dev/disk/by-path/pci-1", "/dev/disk/by-path/pci-2", "/dev/disk/by-id/wwn-0x3"
+
+
+def disk(name: str, identity: str, size_gb: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": identity,
+        "name": name,
+        "path": f"/dev/{name}",
+        "by_path": f"/dev/disk/by-path/pci-{ord(name[-1]) - ord('a') + 1}",
+        "drive_type": "HDD",
+        "size_bytes": size_gb * GB,
+        "serial": f"S-{name}",
+        "installation_eligibility": {"eligible": True, "not_eligible_reasons": []},
+        **changes,
+    }
+
+
+def three(**changes: Any) -> list[dict[str, Any]]:
+    """Three disks; the third is known by a link that may be late."""
+    return [
+        disk("vda", SMALL, 20),
+        disk("vdb", BIG, 30),
+        disk("vdc", MARKED, 40, by_id=MARKED, **changes),
+    ]
+
+
+def late() -> list[dict[str, Any]]:
+    """The same machine before udev has made the third disk's link."""
+    return [*three()[:2], disk("vdc", "/dev/disk/by-path/pci-3", 40)]
+
+
+def tell(world: World, infra_env_id: str, disks: list[dict[str, Any]], **changes: Any) -> None:
+    world.reply(infra_env_id, StepType.INVENTORY, inventory(disks=disks, **changes))
+
+
+def verdict(world: World, infra_env_id: str, name: str = "has-min-valid-disks") -> tuple[str, str]:
+    info = load_json(world.host(infra_env_id).validations_info)
+    return next((item["status"], item["message"]) for items in info.values() for item in items if item["id"] == name)
+
+
+def named(world: World, name: str) -> list[Event]:
+    return [event for event in world.store.events() if event.name == name]
+
+
+def select(world: World, infra_env_id: str, identity: str) -> None:
+    body = {"disks_selected_config": [{"id": identity, "role": "install"}]}
+    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+
+
+@pytest.fixture
+def chosen(world: World) -> tuple[World, str, str]:
+    """A host whose third disk was chosen."""
+    cluster_id, infra_env_id = world.known(disks=three())
+    assert world.host(infra_env_id).installation_disk_id == SMALL
+    select(world, infra_env_id, MARKED)
+    return world, cluster_id, infra_env_id
+
+
+def test_a_chosen_disk_that_is_late_is_waited_for(chosen: tuple[World, str, str]) -> None:
+    world, cluster_id, infra_env_id = chosen
+    for _ in range(2):
+        tell(world, infra_env_id, late())
+        host = world.host(infra_env_id)
+        assert (host.installation_disk_id, host.installation_disk_path, host.user_disk) == (MARKED, MARKED, True)
+        assert host.status is HostStatus.INSUFFICIENT
+        words = (
+            f"The chosen installation disk {MARKED} is not among the host's disks: "
+            "/dev/vda (20 GB), /dev/vdb (30 GB), /dev/vdc (40 GB)"
+        )
+        assert verdict(world, infra_env_id) == ("failure", words)
+        assert words in host.status_info
+    with pytest.raises(Conflict):
+        clusters.install(world.engine, cluster_id)
+    told = [event.props for event in named(world, "host_validation_failed")]
+    assert any(MARKED in text for text in told)
+    tell(world, infra_env_id, three())
+    host = world.host(infra_env_id)
+    assert (host.status, host.installation_disk_id) == (HostStatus.KNOWN, MARKED)
+    assert verdict(world, infra_env_id) == ("success", "Sufficient disk capacity")
+    assert any("has-min-valid-disks" in event.message for event in named(world, "host_validation_fixed"))
+    assert named(world, "host_installation_disk_changed") == []
+
+
+def test_a_chosen_disk_that_is_unfit_is_kept_and_told(chosen: tuple[World, str, str]) -> None:
+    world, _, infra_env_id = chosen
+    unfit = {"eligible": False, "not_eligible_reasons": ["it holds a mounted file system", "and another reason"]}
+    tell(world, infra_env_id, three(installation_eligibility=unfit))
+    assert world.host(infra_env_id).installation_disk_id == MARKED
+    words = f"The chosen installation disk {MARKED} cannot be installed on: it holds a mounted file system, and another"
+    assert verdict(world, infra_env_id) == ("failure", f"{words} reason")
+    tell(world, infra_env_id, [])
+    host = world.host(infra_env_id)
+    assert (host.installation_disk_id, host.user_disk) == (MARKED, True)
+    assert verdict(world, infra_env_id)[1] == (
+        f"The chosen installation disk {MARKED} is not among the host's disks: it has none"
+    )
+
+
+def test_a_choice_outlives_the_agents_restart(chosen: tuple[World, str, str]) -> None:
+    world, _, infra_env_id = chosen
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    assert world.host(infra_env_id).inventory == ""
+    tell(world, infra_env_id, late())
+    assert world.host(infra_env_id).installation_disk_id == MARKED
+    assert verdict(world, infra_env_id)[0] == "failure"
+
+
+def test_only_the_user_takes_another(chosen: tuple[World, str, str]) -> None:
+    world, cluster_id, infra_env_id = chosen
+    tell(world, infra_env_id, late())
+    select(world, infra_env_id, "/dev/vdb")
+    host = world.host(infra_env_id)
+    assert (host.installation_disk_id, host.status) == (BIG, HostStatus.KNOWN)
+    clusters.install(world.engine, cluster_id)
+    world.prepared(cluster_id, {})
+    assert _ordered(world, infra_env_id)["boot_device"] == BIG
+
+
+def _ordered(world: World, infra_env_id: str) -> Any:
+    """What the host is told to install."""
+    view = world.engine.view(world.host(infra_env_id))
+    [text] = steps.MAKERS[StepType.INSTALL](view) or []
+    return json.loads(text)
+
+
+def test_the_services_own_choice_may_change_and_says_so(world: World) -> None:
+    _, infra_env_id = world.known(disks=three())
+    tell(world, infra_env_id, three())
+    assert named(world, "host_installation_disk_changed") == []
+    # A better one does not take its place ...
+    tell(world, infra_env_id, [disk("vdz", "/dev/disk/by-path/pci-9", 15), *three()])
+    assert world.host(infra_env_id).installation_disk_id == SMALL
+    # ... but another does when it is gone, or unfit.
+    tell(world, infra_env_id, three()[1:])
+    host = world.host(infra_env_id)
+    assert (host.installation_disk_id, host.installation_disk_path, host.user_disk) == (BIG, BIG, False)
+    unfit = three()[1:]
+    unfit[0]["installation_eligibility"] = {"eligible": False, "not_eligible_reasons": ["it is worn out"]}
+    tell(world, infra_env_id, unfit)
+    assert world.host(infra_env_id).installation_disk_id == MARKED
+    tell(world, infra_env_id, [])
+    assert world.host(infra_env_id).installation_disk_id == ""
+    assert verdict(world, infra_env_id) == (
+        "failure",
+        "No eligible disks were found, a disk of at least 10 GB is needed: the host has no disks",
+    )
+    tell(world, infra_env_id, three())
+    assert world.host(infra_env_id).installation_disk_id == SMALL
+    said = [event.message for event in named(world, "host_installation_disk_changed")]
+    prefix = "Host master-0: the installation disk that the service chose is"
+    assert said == [
+        f"{prefix} {BIG} now, it was {SMALL} (it is gone)",
+        f"{prefix} {MARKED} now, it was {BIG} (it is worn out)",
+        f"{prefix} none now, it was {MARKED} (it is gone)",
+    ]
+    assert {event.severity for event in named(world, "host_installation_disk_changed")} == {"warning"}
+
+
+def test_what_is_installed_is_settled_by_asking_for_it(world: World) -> None:
+    cluster_id, infra_env_id = world.known(disks=three())
+    clusters.install(world.engine, cluster_id)
+    before = world.host(infra_env_id)
+    assert before.status is HostStatus.PREPARING
+    # Refused, so that the agent sends it again when it is asked the next time.
+    with pytest.raises(Conflict, match="host is in status preparing-for-installation: its inventory is not taken"):
+        tell(world, infra_env_id, three()[1:], hostname="another")
+    host = world.host(infra_env_id)
+    assert (host.inventory, host.installation_disk_id) == (before.inventory, SMALL)
+    assert host.requested_hostname == "master-0"
+    assert named(world, "host_installation_disk_changed") == []
+
+
+@pytest.mark.parametrize("name", ["/dev/vdb", BIG, "/dev/disk/by-path/pci-2", "/dev/disk/by-id/other"])
+def test_a_disk_to_be_left_alone_is_so_by_any_of_its_names(world: World, name: str) -> None:
+    disks = [
+        disk("vda", SMALL, 20, bootable=True),
+        disk("vdb", BIG, 30, bootable=True, by_id="/dev/disk/by-id/other"),
+        disk("vdc", MARKED, 40, by_id=MARKED, bootable=True),
+        disk("vdd", "/dev/disk/by-path/pci-4", 50),
+    ]
+    _, infra_env_id = world.known(disks=disks)
+    assert _ordered(world, infra_env_id)["disks_to_format"] == [SMALL, BIG, MARKED]
+    body: dict[str, Any] = {"disks_skip_formatting": [{"disk_id": name, "skip_formatting": True}]}
+    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    assert _ordered(world, infra_env_id)["disks_to_format"] == [SMALL, MARKED]
+    body["disks_skip_formatting"][0]["skip_formatting"] = False
+    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    assert _ordered(world, infra_env_id)["disks_to_format"] == [SMALL, BIG, MARKED]
+
+
+def test_a_disk_to_be_left_alone_that_is_missing_is_not_passed_over(world: World) -> None:
+    disks = [disk("vda", SMALL, 20), disk("vdc", MARKED, 40, by_id=MARKED, bootable=True)]
+    _, infra_env_id = world.known(disks=disks)
+    body = {"disks_skip_formatting": [{"disk_id": MARKED, "skip_formatting": True}]}
+    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    assert (
+        "both the installation disk and to be skipped" in verdict(world, infra_env_id, "no-skip-installation-disk")[1]
+    )
+    select(world, infra_env_id, SMALL)
+    assert world.host(infra_env_id).status is HostStatus.KNOWN
+    # Its link is late: the same disk has another name, and would be wiped by that.
+    renamed = [disk("vda", SMALL, 20), disk("vdc", "/dev/disk/by-path/pci-3", 40, bootable=True)]
+    tell(world, infra_env_id, renamed)
+    assert world.host(infra_env_id).status is HostStatus.INSUFFICIENT
+    assert verdict(world, infra_env_id, "no-skip-missing-disk") == (
+        "failure",
+        f'Disks to be skipped in formatting do not exist: ["{MARKED}"]',
+    )
+
+
+# the client that applies hints
+
+
+class Rest:
+    """The engine behind the client's calls; only what configure needs."""
+
+    def __init__(self, world: World, infra_env_id: str) -> None:
+        self.world, self.infra_env_id = world, infra_env_id
+        self.patched: list[Any] = []
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        if path == "/infra-envs":
+            return [{"id": self.infra_env_id}]
+        if method == "GET":
+            return [to_rest(host) for host in self.world.store.hosts(infra_env_id=self.infra_env_id)]
+        self.patched.append(body)
+        try:
+            return to_rest(hosts.update(self.world.engine, self.infra_env_id, HOST_ID, body))
+        except BadRequest as error:
+            raise ClientError("PATCH", error.status, error.reason) from None
+
+
+def client(world: World, infra_env_id: str, root: Path) -> tuple[Client, Rest]:
+    rest = Rest(world, infra_env_id)
+    return Client(rest, root, root / "failures", {}), rest  # type: ignore[arg-type]
+
+
+def config(**wanted: Any) -> list[HostConfig]:
+    return [HostConfig(name="master-0", macs=frozenset({"52:54:00:00:00:80"}), role="", hints=wanted)]
+
+
+def test_hints_wait_for_the_disk_that_they_chose(world: World, tmp_path: Path) -> None:
+    _, infra_env_id = world.known(disks=three())
+    mine, rest = client(world, infra_env_id, tmp_path)
+    # All three match.
+    wanted = config(minSizeGigabytes=25)
+    assert mine._configure_once(wanted) == {}
+    assert world.host(infra_env_id).installation_disk_id == BIG
+    tell(world, infra_env_id, [three()[0], three()[2]])
+    for again in (mine, client(world, infra_env_id, tmp_path)[0]):
+        # Also one that was started anew and remembers nothing.
+        failures = again._configure_once(wanted)
+        assert failures == {
+            "master-0": f"the installation disk {BIG} that was chosen (minSizeGigabytes=25) is missing, waiting for it"
+        }
+    assert world.host(infra_env_id).installation_disk_id == BIG
+    tell(world, infra_env_id, three())
+    assert mine._configure_once(wanted) == {}
+    assert len(rest.patched) == 1
+    # What the hints chose once is not chosen anew because of what the disk says of itself.
+    shrunk = three()
+    shrunk[1]["size_bytes"] = 24 * GB
+    tell(world, infra_env_id, shrunk)
+    assert mine._configure_once(wanted) == {}
+    assert len(rest.patched) == 1
+    assert world.host(infra_env_id).installation_disk_id == BIG
+
+
+def test_hints_whose_disk_is_not_there_yet_choose_none(world: World, tmp_path: Path) -> None:
+    _, infra_env_id = world.known(disks=late())
+    mine, rest = client(world, infra_env_id, tmp_path)
+    wanted = config(deviceName=MARKED)
+    assert "no eligible disk matches the root device hints" in mine._configure_once(wanted)["master-0"]
+    assert world.host(infra_env_id).installation_disk_id == SMALL
+    tell(world, infra_env_id, three())
+    assert mine._configure_once(wanted) == {}
+    assert world.host(infra_env_id).installation_disk_id == MARKED
+    tell(world, infra_env_id, late())
+    assert "is missing" in mine._configure_once(wanted)["master-0"]
+    assert len(rest.patched) == 2
+    assert DiskMissing("d", "h").disk == "d"
+
+
+def test_a_user_who_takes_another_disk_than_the_hints_keeps_it(world: World, tmp_path: Path) -> None:
+    _, infra_env_id = world.known(disks=three())
+    mine, rest = client(world, infra_env_id, tmp_path)
+    assert mine._configure_once(config(deviceName="/dev/vdb")) == {}
+    select(world, infra_env_id, MARKED)
+    assert mine._configure_once(config(deviceName="/dev/vdb")) == {}
+    assert world.host(infra_env_id).installation_disk_id == MARKED
+    assert len(rest.patched) == 1
+
+
+def test_before_there_is_an_inventory_nothing_is_missing(world: World, tmp_path: Path) -> None:
+    _, infra_env_id = world.known(disks=three())
+    mine, _ = client(world, infra_env_id, tmp_path)
+    wanted = [
+        HostConfig(name="master-0", macs=frozenset(), hostname="master-0", role="", hints={"deviceName": "/dev/vdb"})
+    ]
+    assert mine._configure_once(wanted) == {}
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    assert mine._configure_once(wanted) == {}
+    assert world.host(infra_env_id).installation_disk_id == BIG
+
+
+# what else the service sets by itself
+
+
+def test_a_made_name_is_told_once(world: World) -> None:
+    _, infra_env_id = world.known(hostname="localhost.localdomain")
+    tell(world, infra_env_id, three(), hostname="localhost")
+    assert world.host(infra_env_id).requested_hostname == "52-54-00-00-00-80"
+    assert [event.message for event in named(world, "host_name_made")] == [
+        "Host 52-54-00-00-00-80: calls itself 'localhost.localdomain', which cannot be used, "
+        "and is named 52-54-00-00-00-80"
+    ]
+
+
+def test_a_name_that_the_user_gave_stays(world: World) -> None:
+    _, infra_env_id = world.known()
+    hosts.update(world.engine, infra_env_id, HOST_ID, {"host_name": "mine"})
+    tell(world, infra_env_id, three(), hostname="localhost")
+    assert world.host(infra_env_id).requested_hostname == "mine"
+    assert named(world, "host_name_made") == []
+    assert named(world, "host_installation_disk_changed") != []
+
+
+def test_a_machine_network_that_is_taken_is_told(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    cluster_id, infra_env_id = world.cluster(machine_networks=[])
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    tell(world, infra_env_id, three())
+    assert world.store.cluster(cluster_id).machine_networks[0]["cidr"] == "192.168.111.0/24"
+    assert [event.message for event in named(world, "cluster_machine_network_set")] == [
+        "Machine network 192.168.111.0/24 was taken from the default route of host master-0"
+    ]
+    # Not replaced by what the host says later.
+    tell(world, infra_env_id, three(), ip="192.168.112.80/24")
+    assert world.store.cluster(cluster_id).machine_networks[0]["cidr"] == "192.168.111.0/24"
+    world.store.close()
+
+
+@pytest.mark.parametrize("role", ["worker", "arbiter"])
+def test_the_rendezvous_host_keeps_a_role_that_it_cannot_have(tmp_path: Path, role: str) -> None:
+    world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:01:01")
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(4)])
+    fleet.register(fleet.machines[1])
+    hosts.update(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": role})
+    fleet.discover()
+    host = fleet.host(fleet.machines[1])
+    assert (host.bootstrap, host.role, host.suggested_role) == (True, Role(role), Role(role))
+    assert fleet.status() is ClusterStatus.INSUFFICIENT
+    words = f"The rendezvous host must be a control plane node, it has another role: host-1 ({role})"
+    assert words in fleet.cluster.status_info
+    hosts.update(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": "master"})
+    fleet.go(30)
+    assert words not in fleet.cluster.status_info
+    assert fleet.host(fleet.machines[1]).role is Role.MASTER
+    world.store.close()
+
+
+def test_the_rendezvous_host_becomes_a_master(tmp_path: Path) -> None:
+    world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:01:01")
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
+    fleet.discover()
+    host = fleet.host(fleet.machines[1])
+    assert (host.bootstrap, host.role, host.suggested_role) == (True, Role.MASTER, Role.MASTER)
+    assert [fleet.host(machine).role for machine in fleet.machines] == [Role.AUTO, Role.MASTER, Role.AUTO]
+    world.store.close()
+
+
+@pytest.mark.parametrize(("mode", "count"), [("None", 3), ("Full", 1), ("None", 2)])
+def test_what_contradicts_itself_is_refused(world: World, mode: str, count: int) -> None:
+    body = {"high_availability_mode": mode, "control_plane_count": count}
+    with pytest.raises(BadRequest, match=f"high_availability_mode {mode} and control_plane_count {count} contradict"):
+        world.cluster(**body)
+    assert world.store.clusters() == []
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ({"high_availability_mode": "None", "control_plane_count": 1}, ("None", 1)),
+        ({"high_availability_mode": "Full", "control_plane_count": 3}, ("Full", 3)),
+        ({"high_availability_mode": "None", "control_plane_count": None}, ("None", 1)),
+        ({"control_plane_count": 1}, ("None", 1)),
+        ({"control_plane_count": 5}, ("Full", 5)),
+    ],
+)
+def test_mode_and_count_follow_from_each_other(world: World, body: dict[str, Any], found: tuple[str, int]) -> None:
+    cluster = world.store.cluster(world.cluster(**{"platform": {"type": "none"}, **body})[0])
+    assert (cluster.high_availability_mode, cluster.control_plane_count) == found

@@ -1,0 +1,186 @@
+"""One installation through the service's rules, without a network: from registration to its end, and the ways aside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage, StepType
+from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.states.cluster import Trigger
+from installer.rendezvous.steps import instructions as steps
+from installer.testing.rendezvous_kit import inventory
+from installer.testing.world_kit import HOST_ID, World
+
+
+def test_sno_from_discovering_to_rebooting(world: World) -> None:
+    cluster_id, infra_env_id = world.cluster()
+    assert world.store.cluster(cluster_id).status is ClusterStatus.INSUFFICIENT
+    host = hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    assert (host.status, host.role, host.bootstrap) == (HostStatus.DISCOVERING, Role.MASTER, True)
+    assert world.poll(infra_env_id) == ["inventory"]
+    assert world.poll(infra_env_id) == []
+    world.reply(infra_env_id, StepType.INVENTORY, inventory())
+    assert world.host(infra_env_id).status is HostStatus.KNOWN, world.host(infra_env_id).status_info
+    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
+    assert world.poll(infra_env_id) == ["inventory", "ntp-synchronizer"]
+    clusters.install(world.engine, cluster_id)
+    assert world.host(infra_env_id).status is HostStatus.PREPARING
+    assert world.poll(infra_env_id) == ["installation-disk-speed-check", "container-image-availability"]
+    world.prepared(cluster_id, {"bootstrap.ign": b"{}"})
+    world.reply(
+        infra_env_id, StepType.DISK_SPEED, {"path": "/dev/disk/by-path/pci-0000:04:00.0", "io_sync_duration": 5}
+    )
+    images = [{"name": "r.example/installer@sha256:1", "result": "success", "size_bytes": 1, "time": 1.0}]
+    world.reply(infra_env_id, StepType.IMAGES, {"images": images})
+    assert world.store.cluster(cluster_id).status is ClusterStatus.INSTALLING
+    plan = steps.plan(world.engine.view(world.host(infra_env_id)))
+    assert [kind for kind, _ in plan.steps] == [StepType.INSTALL]
+    request = json.loads(plan.steps[0][1][0])
+    assert (request["role"], request["boot_device"]) == ("bootstrap", "/dev/disk/by-path/pci-0000:04:00.0")
+    assert request["control_plane_count"] == 1
+    for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk", "Rebooting"):
+        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, "")
+    host = world.host(infra_env_id)
+    assert host.progress.installation_percentage == 6 * 100 // 8
+    # Nobody asks after a host that reboots.
+    world.clock.go(3600)
+    world.engine.clock = world.clock
+    with world.store.change():
+        world.engine.settle(cluster_id)
+    assert world.host(infra_env_id).status is HostStatus.INSTALLING_IN_PROGRESS
+
+
+def test_progress_rules(world: World) -> None:
+    _, infra_env_id = world.installing()
+    go = lambda stage, info="": hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)  # noqa: E731
+    go("Starting installation")
+    go("Waiting for bootkube")
+    with pytest.raises(Conflict, match="comes before"):
+        go("Installing")
+    with pytest.raises(Conflict, match="not one of this host's stages"):
+        go("Configuring")
+    with pytest.raises(BadRequest):
+        go("Dancing")
+    go("Writing image to disk", "63%")
+    started = world.host(infra_env_id).progress.stage_started_at
+    world.clock.go(10)
+    go("Writing image to disk", "70%")
+    progress = world.host(infra_env_id).progress
+    assert (progress.progress_info, progress.stage_started_at) == ("70%", started)
+    go("Failed", "disk is broken")
+    host = world.host(infra_env_id)
+    assert (host.status, host.status_info) == (HostStatus.ERROR, "Failed - disk is broken")
+    assert host.progress.current_stage is Stage.WRITING
+    assert world.poll(infra_env_id) == ["logs-gather", "stop-installation"]
+
+
+def test_stage_timeout(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Writing image to disk", "")
+    world.clock.go(30 * 60 + 1)
+    world.poll(infra_env_id)
+    host = world.host(infra_env_id)
+    assert host.status is HostStatus.ERROR
+    assert "stage Writing image to disk took longer than expected" in host.status_info
+    assert world.store.cluster(cluster_id).status is ClusterStatus.ERROR
+
+
+def test_boot_from_the_wrong_device(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Rebooting", "")
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    host = world.host(infra_env_id)
+    assert host.status is HostStatus.INSTALLING_PENDING_USER_ACTION
+    assert "fix boot order" in host.status_info
+    assert "/dev/vda" in host.status_info
+    assert world.store.cluster(cluster_id).status is ClusterStatus.INSTALLING_PENDING_USER_ACTION
+    with pytest.raises(Forbidden):
+        hosts.register(world.engine, infra_env_id, HOST_ID, "")
+
+
+def test_failed_preparation_returns_to_ready_and_can_be_tried_again(world: World) -> None:
+    cluster_id, infra_env_id = world.known()
+    clusters.install(world.engine, cluster_id)
+    world.prepared(cluster_id, None, "openshift-install: exit code 1: boom")
+    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
+    assert world.host(infra_env_id).status is HostStatus.KNOWN
+    assert any("boom" in event.message for event in world.store.events())
+    assert clusters.install(world.engine, cluster_id).status is ClusterStatus.PREPARING
+    with pytest.raises(Conflict):
+        clusters.install(world.engine, cluster_id)
+
+
+def test_cancel_and_reset(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    assert clusters.cancel(world.engine, cluster_id).status is ClusterStatus.CANCELLED
+    assert world.host(infra_env_id).status is HostStatus.CANCELLED
+    clusters.reset(world.engine, cluster_id)
+    assert world.host(infra_env_id).status is HostStatus.RESETTING_PENDING_USER_ACTION
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    assert world.host(infra_env_id).status is HostStatus.DISCOVERING
+
+
+def test_compact_roles_bootstrap_and_majority(tmp_path: Path) -> None:
+    world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:00:81", DISABLED_STEPS="")
+    cluster_id, infra_env_id = world.cluster(
+        control_plane_count=3,
+        platform={"type": "baremetal"},
+        api_vips=[{"ip": "192.168.111.5"}],
+        ingress_vips=[{"ip": "192.168.111.4"}],
+    )
+    ids = [f"00000000-0000-4000-8000-00000000000{index}" for index in range(3)]
+    for index, host_id in enumerate(ids):
+        hosts.register(world.engine, infra_env_id, host_id, "")
+        world.poll(infra_env_id, host_id)
+        document = inventory(f"m-{index}", f"52:54:00:00:00:8{index}", f"192.168.111.8{index}/24")
+        world.reply(infra_env_id, StepType.INVENTORY, document, host_id=host_id)
+    found = world.store.hosts(cluster_id=cluster_id)
+    assert [host.suggested_role for host in found] == [Role.MASTER] * 3
+    assert [host.bootstrap for host in found] == [False, True, False]
+    assert "Not enough hosts" in found[0].status_info or "majority" in found[0].status_info
+    for index, host_id in enumerate(ids):
+        links = [
+            {
+                "host_id": other,
+                "l2_connectivity": [{"remote_ip_address": f"192.168.111.8{at}", "successful": True}],
+                "l3_connectivity": [
+                    {
+                        "remote_ip_address": f"192.168.111.8{at}",
+                        "successful": True,
+                        "average_rtt_ms": 1,
+                        "packet_loss_percentage": 0,
+                    }
+                ],
+            }
+            for at, other in enumerate(ids)
+            if at != index
+        ]
+        world.reply(infra_env_id, StepType.CONNECTIVITY, {"remote_hosts": links}, host_id=host_id)
+    assert "have not been verified to be free yet" in world.store.cluster(cluster_id).status_info
+    vips = [{"vip": f"192.168.111.{last}", "verification": "succeeded"} for last in (5, 4)]
+    world.reply(infra_env_id, StepType.VERIFY_VIPS, vips, host_id=ids[2])
+    cluster = world.store.cluster(cluster_id)
+    assert cluster.status is ClusterStatus.READY, cluster.status_info
+    world.store.close()
+
+
+def test_one_transaction_per_change(world: World) -> None:
+    cluster_id, _ = world.cluster()
+    before = world.store.cluster(cluster_id)
+
+    def broken() -> None:
+        with world.store.change():
+            world.engine.trigger_cluster(before, Trigger.REFRESH, {}, "nothing")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        broken()
+    assert world.store.cluster(cluster_id) == before
+    with pytest.raises(RuntimeError, match="outside"):
+        world.store.put_cluster(before)
+    with pytest.raises(NotFound):
+        world.store.file(cluster_id, "bootstrap.ign")

@@ -1,0 +1,134 @@
+"""What the service makes of hosts, without a network: inventories, names, clocks, media, disks, broken answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import BadRequest
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import hosts
+from installer.rendezvous.validations.hostview import load_json
+from installer.testing.rendezvous_kit import inventory
+from installer.testing.world_kit import HOST_ID, JSON, World
+
+
+def test_a_small_disk_is_named_with_found_and_needed(world: World) -> None:
+    _, infra_env_id = world.known(disk_gb=5)
+    host = world.host(infra_env_id)
+    assert host.status is HostStatus.INSUFFICIENT
+    assert "/dev/vda (disk is too small: found 5 GB, at least 10 GB needed)" in host.status_info
+    info = load_json(host.validations_info)
+    message = next(item["message"] for item in info["hardware"] if item["id"] == "has-min-valid-disks")
+    assert "found 5 GB" in message
+    # A bigger disk mends it.
+    world.reply(infra_env_id, StepType.INVENTORY, inventory(disk_gb=20))
+    assert world.host(infra_env_id).status is HostStatus.KNOWN
+    names = [event.name for event in world.store.events()]
+    assert "host_validation_fixed" in names
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"ram_mib": 512}, HostStatus.INSUFFICIENT, "found 512 MiB, at least 1024 MiB needed"),
+        (
+            {"ip": "10.0.0.5/24"},
+            HostStatus.INSUFFICIENT,
+            "no address in machine network 192.168.111.0/24: found 10.0.0.5/24",
+        ),
+        ({"hostname": "Master_0"}, HostStatus.INSUFFICIENT, "'Master_0' does not match"),
+        ({"routes": []}, HostStatus.INSUFFICIENT, "default route"),
+    ],
+)
+def test_bad_hosts(world: World, changes: dict[str, Any], status: HostStatus, words: str) -> None:
+    _, infra_env_id = world.known(**changes)
+    host = world.host(infra_env_id)
+    assert host.status is status
+    assert words in host.status_info
+
+
+def test_localhost_is_named_after_its_mac(world: World) -> None:
+    _, infra_env_id = world.known(hostname="localhost")
+    assert world.host(infra_env_id).requested_hostname == "52-54-00-00-00-80"
+
+
+def test_silent_and_skewed_hosts(world: World) -> None:
+    cluster_id, infra_env_id = world.known()
+    hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", int(world.clock().timestamp()) + 600)
+    assert "10.0 minutes ahead of" in world.host(infra_env_id).status_info
+    world.clock.go(301)
+    with world.store.change():
+        world.engine.settle(cluster_id)
+    assert world.host(infra_env_id).status is HostStatus.DISCONNECTED
+    world.poll(infra_env_id)
+    assert world.host(infra_env_id).status is HostStatus.KNOWN
+
+
+def test_a_service_that_was_away_does_not_blame_the_hosts(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    world.clock.go(3600)
+    restarted = Engine(world.store, world.engine.settings, world.engine.requirements, world.clock)
+    world.clock.go(5)
+    with world.store.change():
+        host = restarted.view(world.host(infra_env_id))
+        assert host.connected
+    world.clock.go(400)
+    assert not restarted.view(world.host(infra_env_id)).connected
+    assert cluster_id
+
+
+def test_ntp_is_only_a_warning(world: World) -> None:
+    _, infra_env_id = world.known()
+    sources = {"ntp_sources": [{"source_name": "192.168.111.1", "source_state": "unreachable"}]}
+    world.reply(infra_env_id, StepType.NTP, sources)
+    host = world.host(infra_env_id)
+    assert host.status is HostStatus.KNOWN
+    found = {item["id"]: item for item in load_json(host.validations_info)["network"]}
+    assert found["ntp-synced"]["status"] == "failure"
+    assert "192.168.111.1 is unreachable" in found["ntp-synced"]["message"]
+
+
+def test_media_disconnect(world: World) -> None:
+    _, infra_env_id = world.known()
+    world.reply(infra_env_id, StepType.NTP, "cannot read /dev/sr0", 256)
+    assert world.host(infra_env_id).status is HostStatus.DISCONNECTED
+
+
+def test_hint_that_matches_nothing_is_refused(world: World) -> None:
+    _, infra_env_id = world.known()
+    body = {"disks_selected_config": [{"id": "/dev/not-found-by-hints", "role": "install"}]}
+    with pytest.raises(BadRequest, match=r"matches the root device hints: /dev/vda \(20 GB\)"):
+        hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    body["disks_selected_config"][0]["id"] = "/dev/sdx"
+    with pytest.raises(BadRequest, match="/dev/sdx is not part of the host's disks"):
+        hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    assert [event.name for event in world.store.events()].count("host_disk_not_found") == 2
+
+
+REPLIES = (
+    st.text(max_size=40)
+    | JSON.map(json.dumps)
+    | st.fixed_dictionaries({"remote_hosts": JSON, "ntp_sources": JSON, "images": JSON, "path": JSON}).map(json.dumps)
+)
+
+
+@hypothesis_settings(deadline=None, max_examples=60)
+@given(REPLIES, st.sampled_from([kind.value for kind in StepType]), st.sampled_from((0, 0, 1, -1, 256)))
+def test_no_reply_breaks_the_service(tmp_path_factory: Any, text: str, kind: str, code: int) -> None:
+    world = World(tmp_path_factory.mktemp("w"))
+    try:
+        _, infra_env_id = world.known()
+        with contextlib.suppress(BadRequest):
+            world.reply(infra_env_id, StepType(kind), text, code)
+        assert world.host(infra_env_id).status in HostStatus
+        world.poll(infra_env_id)
+    finally:
+        world.store.close()

@@ -1,0 +1,425 @@
+"""Three and five hosts through the service's engine: discovery, verdicts, roles, stages, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from installer.assisted.enums import ClusterStatus, HostStatus, Role
+from installer.rendezvous.resources import hosts
+from installer.rendezvous.validations import connectivity
+from installer.testing.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
+from installer.testing.world_kit import World
+
+BOOTSTRAP = 1
+Make = Callable[..., Fleet]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    worlds = []
+
+    def build(count: int, network: Network | None = None, env: dict[str, str] | None = None, **cluster: Any) -> Fleet:
+        network = network or Network()
+        machines = [Machine(number, network) for number in range(count)]
+        world = World(tmp_path, BOOTSTRAP_HOST_MAC=machines[BOOTSTRAP].mac if count > 1 else "", **(env or {}))
+        worlds.append(world)
+        return Fleet(world, machines, **cluster)
+
+    yield build
+    for world in worlds:
+        world.store.close()
+
+
+def finish(fleet: Fleet) -> None:
+    """Every host goes through all of its stages, in an order as it happens: node0 last of the control plane."""
+    order = sorted(fleet.machines, key=lambda machine: fleet.host(machine).bootstrap)
+    for machine in order:
+        for stage in fleet.stages(machine):
+            assert fleet.progress(machine, stage), (machine.number, stage)
+            assert not fleet.progress(machine, fleet.stages(machine)[0]) or stage == fleet.stages(machine)[0]
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_from_discovery_to_finalizing(make: Make, count: int) -> None:
+    fleet = make(count)
+    fleet.discover()
+    assert fleet.known(), [fleet.host(machine).status_info for machine in fleet.machines]
+    assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info
+    found = [fleet.host(machine) for machine in fleet.machines]
+    assert [host.suggested_role for host in found].count(Role.MASTER) == 3
+    assert [host.bootstrap for host in found] == [number == BOOTSTRAP for number in range(count)]
+    assert found[BOOTSTRAP].role is Role.MASTER
+    fleet.prepare()
+    assert fleet.status() is ClusterStatus.INSTALLING, fleet.cluster.status_info
+    assert set(fleet.statuses()) == {"installing"}
+    assert all(asked.count("install") == 1 for asked in fleet.asked.values())
+    finish(fleet)
+    assert set(fleet.statuses()) == {"installed"}
+    assert fleet.status() is ClusterStatus.FINALIZING
+    assert fleet.cluster.progress.installing_stage_percentage == 100
+
+
+def test_install_requests_name_the_roles(make: Make) -> None:
+    fleet = make(5)
+    fleet.discover()
+    from installer.rendezvous.resources import clusters
+    from installer.rendezvous.steps import instructions as steps
+
+    clusters.install(fleet.world.engine, fleet.cluster_id)
+    fleet.go(10)
+    fleet.world.prepared(fleet.cluster_id, {})
+    roles = []
+    for machine in fleet.machines:
+        plan = steps.plan(fleet.world.engine.view(fleet.host(machine)))
+        roles += [json.loads(args[0])["role"] for kind, args in plan.steps if kind == "install"]
+    assert sorted(roles) == ["bootstrap", "master", "master", "worker", "worker"]
+
+
+def test_steps_are_asked_for_once_in_a_minute_and_at_once_when_peers_change(make: Make) -> None:
+    fleet = make(3)
+    first, second, third = fleet.machines
+    for machine in (first, second):
+        fleet.register(machine)
+        fleet.poll(machine)
+    fleet.world.clock.go(5)
+    assert "connectivity-check" in fleet.poll(first)
+    fleet.world.clock.go(5)
+    assert fleet.poll(first) == []
+    fleet.register(third)
+    fleet.poll(third)
+    fleet.world.clock.go(10)
+    # The third host's addresses are new: asked again before the minute is over.
+    assert fleet.poll(first) == ["connectivity-check"]
+    fleet.world.clock.go(5)
+    for machine in fleet.machines:
+        fleet.poll(machine)
+    fleet.asked = {machine.id: [] for machine in fleet.machines}
+    fleet.go(120)
+    for asked in fleet.asked.values():
+        for kind in ("connectivity-check", "inventory", "ntp-synchronizer", "verify-vips"):
+            assert 1 <= asked.count(kind) <= 3, (kind, asked)
+        assert asked.count("free-network-addresses") <= 1
+        assert "domain-resolution" not in asked
+
+
+def test_polls_of_hosts_at_rest_write_nothing(make: Make) -> None:
+    fleet = make(3)
+    fleet.discover()
+    before = fleet.world.store.version(fleet.cluster_id)
+    checked_in = fleet.host(fleet.machines[0]).checked_in_at
+    fleet.world.clock.go(1)
+    assert [fleet.poll(machine) for machine in fleet.machines] == [[], [], []]
+    fleet.tick()
+    assert fleet.world.store.version(fleet.cluster_id) == before
+    assert (fleet.host(fleet.machines[0]).checked_in_at or "") > (checked_in or "")
+
+
+@pytest.mark.parametrize("vip", [API_VIP, INGRESS_VIP])
+def test_a_taken_vip_is_named_and_accepted_once_it_is_free(make: Make, vip: str) -> None:
+    network = Network(taken={vip})
+    fleet = make(3, network)
+    fleet.discover()
+    which = "api" if vip == API_VIP else "ingress"
+    assert fleet.status() is ClusterStatus.INSUFFICIENT
+    assert f"{which} vip {vip} is already in use in the machine network, as host host-" in fleet.cluster.status_info
+    network.taken.clear()
+    fleet.go(65)
+    assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info
+
+
+def test_free_addresses_alone_judge_vips(make: Make) -> None:
+    network = Network(taken={API_VIP})
+    fleet = make(3, network, env={"DISABLED_STEPS": "verify-vips"})
+    fleet.discover()
+    assert f"api vip {API_VIP} is already in use" in fleet.cluster.status_info
+
+
+def test_a_vip_of_the_users_own_load_balancer_may_be_in_use(make: Make) -> None:
+    fleet = make(3, Network(taken={API_VIP, INGRESS_VIP}), load_balancer={"type": "user-managed"})
+    fleet.discover()
+    assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info
+    assert "verify-vips" not in fleet.asked[fleet.machines[0].id]
+
+
+def test_too_few_and_too_many_control_plane_hosts(make: Make, tmp_path: Path) -> None:
+    fleet = make(3)
+    for machine in fleet.machines[:2]:
+        fleet.register(machine)
+        fleet.poll(machine)
+    fleet.world.clock.go(30)
+    for machine in fleet.machines[:2]:
+        fleet.poll(machine)
+    assert fleet.status() is ClusterStatus.INSUFFICIENT
+    assert "exactly 3 dedicated control plane node(s), found 2" in fleet.cluster.status_info
+    more = Machine(3, fleet.machines[0].network)
+    fleet.machines.append(more)
+    fleet.asked[more.id] = []
+    fleet.register(fleet.machines[2])
+    fleet.register(more)
+    fleet.go(30)
+    for machine in fleet.machines:
+        hosts.update(fleet.world.engine, fleet.infra_env_id, machine.id, {"host_role": "master"})
+    assert "exactly 3 dedicated control plane node(s), found 4" in fleet.cluster.status_info
+
+
+def test_two_hosts_with_one_name(make: Make) -> None:
+    fleet = make(3)
+    twin = Machine(2, fleet.machines[0].network, hostname="host-0")
+    fleet.machines[2] = twin
+    fleet.discover()
+    info = fleet.host(fleet.machines[0]).status_info
+    for text in ("host-0 is not unique", f"MAC {fleet.machines[0].mac}", f"MAC {twin.mac}"):
+        assert text in info
+    assert fleet.host(fleet.machines[1]).status is HostStatus.KNOWN
+    hosts.update(fleet.world.engine, fleet.infra_env_id, twin.id, {"host_name": "host-2"})
+    assert fleet.known(), fleet.statuses()
+
+
+def test_a_host_outside_of_the_machine_network(make: Make) -> None:
+    fleet = make(4)
+    fleet.machines[3] = Machine(3, fleet.machines[0].network, ip="10.9.9.9/24")
+    fleet.discover()
+    assert [status == "known" for status in fleet.statuses()] == [True, True, True, False]
+    assert "no address in machine network 192.168.111.0/24: found 10.9.9.9/24" in (
+        fleet.host(fleet.machines[3]).status_info
+    )
+
+
+def test_one_address_on_two_hosts(make: Make) -> None:
+    fleet = make(3)
+    fleet.machines[2] = Machine(2, fleet.machines[0].network, ip=f"{fleet.machines[0].ip}/24")
+    fleet.discover()
+    assert f"Collisions detected for host addresses: {fleet.machines[0].ip} (also host host-2" in (
+        fleet.host(fleet.machines[0]).status_info
+    )
+
+
+@pytest.mark.parametrize(
+    ("network", "limits", "words"),
+    [
+        (Network(rtt_ms=150.0), {}, "Network latency to host-"),
+        (Network(loss_percent=10.0), {}, "Packet loss to host-"),
+    ],
+)
+def test_latency_and_loss_between_control_plane_hosts(
+    make: Make, network: Network, limits: dict[str, Any], words: str
+) -> None:
+    needs = {"cpu_cores": 1, "ram_mib": 1024, "disk_size_gb": 10}
+    master = {"network_latency_threshold_ms": 100, "packet_loss_percentage": 0}
+    worker = {"network_latency_threshold_ms": 1000, "packet_loss_percentage": 10}
+    table = [{"version": "default", "master": {**needs, **master}, "worker": {**needs, **worker}, "sno": needs}]
+    fleet = make(4, network, env={"HW_VALIDATOR_REQUIREMENTS": json.dumps(table)})
+    fleet.discover()
+    roles = [fleet.host(machine).suggested_role for machine in fleet.machines]
+    for machine, role in zip(fleet.machines, roles, strict=True):
+        info = fleet.host(machine).status_info
+        assert (words in info) is (role is Role.MASTER), (role, info)
+
+
+def test_a_link_that_is_broken_leaves_a_host_out_of_the_majority(make: Make) -> None:
+    network = Network()
+    fleet = make(5, network)
+    lonely = fleet.machines[4]
+    network.broken = {frozenset((lonely.id, machine.id)) for machine in fleet.machines[:2]}
+    fleet.discover()
+    assert fleet.statuses() == ["known"] * 4 + ["insufficient"]
+    assert "No connectivity to the majority of hosts" in fleet.host(lonely).status_info
+    network.broken.clear()
+    fleet.go(65)
+    assert fleet.known()
+
+
+def test_clocks_that_differ_between_hosts(make: Make) -> None:
+    fleet = make(3)
+    fleet.machines[0].clock_offset, fleet.machines[1].clock_offset = 150, -150
+    fleet.discover()
+    assert "host-0 is 5.0 minutes ahead of host-1" in fleet.cluster.status_info
+
+
+def test_a_slow_disk_and_a_missing_image_end_the_preparation(make: Make) -> None:
+    fleet = make(3)
+    fleet.discover()
+    fleet.machines[2].images = "failure"
+    fleet.prepare()
+    assert fleet.status() is ClusterStatus.READY
+    texts = [event.message for event in fleet.world.store.events()]
+    assert any("Failed to prepare the installation: host-2: Container images" in text for text in texts)
+    fleet.machines[2].images = "success"
+    fleet.machines[0].speed_ms = 5000
+    fleet.forget_disk_speed()
+    fleet.prepare()
+    assert fleet.status() is ClusterStatus.INSUFFICIENT
+    assert "a synced write took 5000 ms, at most 1000 ms allowed" in fleet.host(fleet.machines[0]).status_info
+
+
+def test_a_host_that_loses_power_while_its_disk_is_written(make: Make) -> None:
+    fleet = make(3)
+    fleet.discover()
+    fleet.prepare()
+    victim = fleet.machines[0]
+    for machine in fleet.machines:
+        fleet.progress(machine, "Starting installation")
+        fleet.progress(machine, "Installing")
+    fleet.progress(victim, "Writing image to disk", "40%")
+    # It boots the ISO again, which registers it.
+    fleet.register(victim)
+    assert fleet.host(victim).status is HostStatus.ERROR
+    assert "unexpectedly restarted" in fleet.host(victim).status_info
+    assert fleet.status() is ClusterStatus.ERROR
+    assert "host-0: The host unexpectedly restarted during the installation" in fleet.cluster.status_info
+
+
+def test_a_worker_too_many_to_lose_and_one_that_may_be_lost(make: Make) -> None:
+    fleet = make(6)
+    fleet.discover()
+    fleet.prepare()
+    workers = [machine for machine in fleet.machines if fleet.host(machine).role is Role.WORKER]
+    assert len(workers) == 3
+    for machine in fleet.machines:
+        fleet.progress(machine, "Starting installation")
+    fleet.progress(workers[0], "Failed", "disk is broken")
+    assert fleet.status() is ClusterStatus.INSTALLING
+    fleet.progress(workers[1], "Failed", "disk is broken")
+    assert fleet.status() is ClusterStatus.ERROR
+
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["poll", "register", "stage", "next", "time", "break", "mend", "install", "cancel", "reset"]),
+        st.integers(0, 4),
+        st.integers(0, 12),
+    ),
+    max_size=40,
+)
+
+
+@hypothesis_settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(ACTIONS, st.sampled_from([3, 5]), st.booleans())
+def test_no_order_of_things_leaves_the_tables(
+    tmp_path_factory: Any, actions: list[Any], count: int, started: bool
+) -> None:
+    from installer.assisted.errors import ServiceError
+    from installer.rendezvous.resources import clusters
+
+    world = World(tmp_path_factory.mktemp("w"))
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(count)])
+    try:
+        fleet.discover()
+        if started:
+            fleet.prepare()
+        for what, which, number in actions:
+            machine = fleet.machines[which % count]
+            try:
+                if what == "poll":
+                    fleet.poll(machine)
+                elif what == "register":
+                    fleet.register(machine)
+                elif what == "stage":
+                    stages = fleet.stages(machine)
+                    fleet.progress(machine, stages[number % len(stages)])
+                elif what == "next":
+                    done = fleet.host(machine).progress.current_stage
+                    stages = fleet.stages(machine)
+                    at = stages.index(done.value) + 1 if done and done.value in stages else 0
+                    fleet.progress(machine, stages[min(at, len(stages) - 1)])
+                elif what == "time":
+                    world.clock.go(number * 200)
+                    fleet.tick()
+                elif what == "break":
+                    network.taken.add(API_VIP)
+                elif what == "mend":
+                    network.taken.clear()
+                elif what == "install":
+                    clusters.install(world.engine, fleet.cluster_id)
+                    world.prepared(fleet.cluster_id, {})
+                elif what == "cancel":
+                    clusters.cancel(world.engine, fleet.cluster_id)
+                elif what == "reset":
+                    clusters.reset(world.engine, fleet.cluster_id)
+            except ServiceError:
+                pass
+            # What was settled stays settled: judging all anew, without any short cut, changes nothing.
+            fleet.tick()
+            before = fleet.judgements()
+            world.engine._calm.clear()
+            world.engine.ledger.forget()
+            fleet.tick()
+            assert fleet.judgements() == before
+            assert sum(fleet.host(m).bootstrap for m in fleet.machines) <= 1
+    finally:
+        world.store.close()
+
+
+@given(
+    st.integers(3, 7).flatmap(
+        lambda n: st.dictionaries(
+            st.sampled_from([f"h{i}" for i in range(n)]),
+            st.sets(st.sampled_from([f"h{i}" for i in range(n)])),
+            min_size=1,
+        )
+    )
+)
+def test_largest_mesh_is_a_mesh_and_the_largest(reach: dict[str, set[str]]) -> None:
+    found = connectivity.largest_mesh(reach)
+
+    def mesh(group: Any) -> bool:
+        return all(b in reach[a] and a in reach[b] for a, b in combinations(group, 2))
+
+    assert mesh(found)
+    best = max(
+        (size for size in range(len(reach) + 1) for g in combinations(sorted(reach), size) if mesh(g)), default=0
+    )
+    assert len(found) == (best if best >= connectivity.MINIMUM else 0)
+
+
+def everybody_but_one() -> dict[str, set[str]]:
+    """Everybody reaches all but one other: the worst case of plain enumeration."""
+    names = [f"h{number:03d}" for number in range(120)]
+    return {name: {other for other in names if names.index(other) // 2 != names.index(name) // 2} for name in names}
+
+
+def by_chance() -> dict[str, set[str]]:
+    """Nine links of ten, at random: the search would take hours to the end."""
+    chance = random.Random(3)
+    names = [f"h{number:03d}" for number in range(200)]
+    reach: dict[str, set[str]] = {name: set() for name in names}
+    for first, second in combinations(names, 2):
+        if chance.random() < 0.9:
+            reach[first].add(second)
+            reach[second].add(first)
+    return reach
+
+
+@pytest.mark.parametrize(("reach", "least", "to_the_end"), [(everybody_but_one, 60, True), (by_chance, 25, False)])
+def test_a_hostile_mesh_is_searched_in_so_many_steps(
+    monkeypatch: pytest.MonkeyPatch, reach: Callable[[], dict[str, set[str]]], least: int, to_the_end: bool
+) -> None:
+    steps = 0
+    real = connectivity._coloured
+
+    def counted(masks: Any, candidates: int) -> Any:
+        nonlocal steps
+        steps += 1
+        return real(masks, candidates)
+
+    monkeypatch.setattr(connectivity, "_coloured", counted)
+    links = reach()
+    found = connectivity.largest_mesh(links)
+    assert len(found) >= least
+    assert all(b in links[a] for a, b in combinations(found, 2))
+    # One colouring at the start, and at most one a step.
+    assert steps <= connectivity.SEARCH_STEPS + 1
+    assert (steps < connectivity.SEARCH_STEPS) is to_the_end

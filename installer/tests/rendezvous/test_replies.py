@@ -1,0 +1,386 @@
+"""What an agent's answer to each step changes (installer.md §5.5, §6.3), and what is told of one that failed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from installer.assisted import inventory as inv
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import BadRequest, Conflict
+from installer.rendezvous.resources import hosts, replies
+from installer.rendezvous.store.model import Event
+from installer.rendezvous.validations.hostview import load_json
+from installer.testing.rendezvous_kit import SMALL, inventory
+from installer.testing.world_kit import HOST_ID, World
+
+T = StepType
+BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"
+
+
+def told(world: World, name: str) -> list[Event]:
+    return [event for event in world.store.events() if event.name == name]
+
+
+def messages(world: World, name: str) -> list[str]:
+    return [event.message for event in told(world, name)]
+
+
+def small(**changes: Any) -> str:
+    """Requirements of which each role has these."""
+    given = json.loads(SMALL)
+    for role in given[0].values():
+        if isinstance(role, dict):
+            role.update(changes)
+    return json.dumps(given)
+
+
+def disk(name: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": name,
+        "name": name,
+        "path": f"/dev/{name}",
+        "drive_type": "SSD",
+        "size_bytes": 50 * 1000**3,
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("kind", ["", "reboot", "INVENTORY", None])
+def test_a_step_that_there_is_not(world: World, kind: Any) -> None:
+    _, infra_env_id = world.known()
+    with pytest.raises(BadRequest, match="is not a step type"):
+        replies.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})
+
+
+ANSWERS = {
+    T.NTP: ("ntp_sources", {"ntp_sources": [{"source_name": "a", "source_state": "synced"}]}),
+    T.DOMAINS: ("domain_name_resolutions", {"resolutions": []}),
+    T.FREE_ADDRESSES: ("free_addresses", [{"network": "192.168.111.0/24", "free_addresses": ["192.168.111.5"]}]),
+    T.VERIFY_VIPS: ("verified_vips", [{"vip": "192.168.111.5", "verification": "succeeded"}]),
+    T.TANG: ("tang_connectivity", {"is_success": True}),
+    T.API_VIP: ("api_vip_connectivity", {"is_success": False}),
+    T.CONNECTIVITY: ("connectivity", {"remote_hosts": []}),
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_each_answer_is_kept_in_its_place(world: World, kind: StepType) -> None:
+    _, infra_env_id = world.known()
+    field, answer = ANSWERS[kind]
+    before = msgspec.to_builtins(world.host(infra_env_id))
+    world.reply(infra_env_id, kind, answer)
+    after = msgspec.to_builtins(world.host(infra_env_id))
+    assert {name for name in after if after[name] != before[name]} - {"validations_info", "updated_at"} == {field}
+    assert json.loads(after[field]) == (answer["ntp_sources"] if kind is T.NTP else answer)
+
+
+@pytest.mark.parametrize("kind", [*ANSWERS, T.DISK_SPEED, T.IMAGES, T.INVENTORY])
+@pytest.mark.parametrize("output", ["", "{", "no JSON"])
+def test_what_is_no_json_is_refused_by_name(world: World, kind: StepType, output: str) -> None:
+    _, infra_env_id = world.known()
+    before = world.host(infra_env_id)
+    if kind is T.CONNECTIVITY and not output:
+        world.reply(infra_env_id, kind, output)
+        assert world.host(infra_env_id) == before
+        return
+    words = {T.CONNECTIVITY: "the connectivity report cannot be read", T.INVENTORY: "the inventory cannot be read"}
+    with pytest.raises(BadRequest, match=words.get(kind, f"the output of step {kind.value} is not JSON")):
+        world.reply(infra_env_id, kind, output)
+    assert world.host(infra_env_id) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "output"),
+    [
+        (T.NTP, "[]"),
+        (T.IMAGES, '{"images": [7]}'),
+        (T.IMAGES, '{"images": [{"size_bytes": "big", "result": "success"}]}'),
+        (T.DISK_SPEED, '{"io_sync_duration": []}'),
+        (T.DISK_SPEED, "5"),
+    ],
+)
+def test_a_shape_that_nobody_expects_is_refused_as_a_whole(world: World, kind: StepType, output: str) -> None:
+    _, infra_env_id = world.known()
+    before, events = world.host(infra_env_id), len(world.store.events())
+    with pytest.raises(BadRequest, match=f"the output of step {kind.value} cannot be understood"):
+        world.reply(infra_env_id, kind, output)
+    assert (world.host(infra_env_id), len(world.store.events())) == (before, events)
+
+
+def test_no_sources_are_an_answer_too(world: World) -> None:
+    _, infra_env_id = world.known()
+    world.reply(infra_env_id, T.NTP, {"ntp_sources": None})
+    assert world.host(infra_env_id).ntp_sources == "[]"
+
+
+def test_steps_without_an_answer_change_nothing(world: World) -> None:
+    _, infra_env_id = world.known()
+    before = world.host(infra_env_id)
+    for kind in (T.LOGS, T.STOP, T.DHCP):
+        world.reply(infra_env_id, kind, "")
+    assert world.host(infra_env_id) == before
+
+
+def test_an_inventory_is_taken_before_the_installation(world: World) -> None:
+    _, infra_env_id = world.known()
+    world.reply(infra_env_id, T.INVENTORY, inventory(cpus=4))
+    found = inv.decode(world.host(infra_env_id).inventory)
+    assert found.cpu.count == 4
+    assert found.disks[0].installation_eligibility.eligible
+
+
+def test_an_inventory_is_not_taken_after_that(world: World) -> None:
+    _, infra_env_id = world.installing()
+    before = world.host(infra_env_id)
+    with pytest.raises(Conflict, match="its inventory is not taken"):
+        world.reply(infra_env_id, T.INVENTORY, inventory(cpus=4))
+    assert world.host(infra_env_id) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "events"),
+    [
+        ({"hostname": "worker-7"}, "worker-7", 0),
+        ({"hostname": "localhost", "mac": "52:54:00:AB:CD:EF"}, "52-54-00-ab-cd-ef", 1),
+        ({"hostname": ""}, "52-54-00-00-00-80", 1),
+        ({"hostname": "localhost", "interfaces": [{"name": "a"}]}, HOST_ID, 1),
+        ({"hostname": "", "interfaces": [{"name": "a"}, {"mac_address": "AA:00"}]}, "aa-00", 1),
+    ],
+)
+def test_names(world: World, changes: dict[str, Any], name: str, events: int) -> None:
+    _, infra_env_id = world.known(**changes)
+    assert world.host(infra_env_id).requested_hostname == name
+    assert inv.decode(world.host(infra_env_id).inventory).hostname == name
+    world.reply(infra_env_id, T.INVENTORY, inventory(**changes))
+    made = messages(world, "host_name_made")
+    assert len(made) == events
+    own = changes["hostname"]
+    assert all(text.endswith(f"calls itself {own!r}, which cannot be used, and is named {name}") for text in made)
+
+
+def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
+    disks = [
+        disk("sda", bootable=True),
+        disk("sdb"),
+        disk("sdc", bootable=True, is_installation_media=True),
+        disk("sdd", bootable=True, size_bytes=1),
+        disk("sde", bootable=True),
+    ]
+    _, infra_env_id = world.known(disks=disks)
+    assert world.host(infra_env_id).disks_to_be_formatted == "sda,sde"
+
+
+def test_the_services_own_choice_of_a_disk(world: World) -> None:
+    def chosen() -> tuple[str, str]:
+        host = world.host(infra_env_id)
+        return host.installation_disk_id, host.installation_disk_path
+
+    def now(*disks: dict[str, Any]) -> None:
+        world.reply(infra_env_id, T.INVENTORY, inventory(disks=list(disks)))
+
+    _, infra_env_id = world.known(disks=[])
+    assert chosen() == ("", "")
+    now(disk("sda", serial="S"))
+    assert chosen() == ("sda", "sda")
+    # A better one does not move it.
+    now(disk("sda", serial="S"), disk("sdb", size_bytes=20 * 1000**3))
+    assert chosen() == ("sda", "sda")
+    assert messages(world, "host_installation_disk_changed") == []
+    now(disk("sda", serial="S", size_bytes=5 * 1000**3), disk("sdb"))
+    assert chosen() == ("sdb", "sdb")
+    now(disk("sdc"))
+    now()
+    assert chosen() == ("", "")
+    now()
+    changed = [text.partition(" chose is ")[2] for text in messages(world, "host_installation_disk_changed")]
+    assert changed == [
+        "sdb now, it was sda (disk is too small: found 5 GB, at least 10 GB needed)",
+        "sdc now, it was sdb (it is gone)",
+        "none now, it was sdc (it is gone)",
+    ]
+
+
+@pytest.mark.parametrize(("need", "found", "slow"), [(10, 10, False), (10, 11, True), (0, 11, False)])
+def test_speed_of_a_disk(tmp_path: Path, need: int, found: int, slow: bool) -> None:
+    world = World(tmp_path, HW_VALIDATOR_REQUIREMENTS=small(installation_disk_speed_threshold_ms=need))
+    _, infra_env_id = world.known()
+    world.reply(infra_env_id, T.DISK_SPEED, {"path": "/dev/vdb", "io_sync_duration": 3})
+    world.reply(infra_env_id, T.DISK_SPEED, {"path": BY_PATH, "io_sync_duration": found})
+    assert load_json(world.host(infra_env_id).disks_info) == {
+        "/dev/vdb": {"path": "/dev/vdb", "disk_speed": {"tested": True, "exit_code": 0, "speed_ms": 3}},
+        BY_PATH: {"path": BY_PATH, "disk_speed": {"tested": True, "exit_code": 0, "speed_ms": found}},
+    }
+    wanted = f"Host master-0: disk {BY_PATH} is slower than supported: {found} ms, threshold {need} ms"
+    assert messages(world, "disk_speed_slower_than_supported") == ([wanted] if slow else [])
+    # Measured again: the last one counts.
+    world.reply(infra_env_id, T.DISK_SPEED, {"path": BY_PATH})
+    assert load_json(world.host(infra_env_id).disks_info)[BY_PATH]["disk_speed"]["speed_ms"] == 0
+    world.store.close()
+
+
+def test_images(world: World) -> None:
+    _, infra_env_id = world.known()
+    images = [
+        {"name": "r/a:1", "result": "success", "size_bytes": 1000.4, "time": 1.236},
+        {"name": "r/b:1", "result": "success"},
+        {"name": "r/c:1", "result": "failure", "error": "no route", "time": 9},
+        {"name": "r/d:1", "result": "failure"},
+    ]
+    world.reply(infra_env_id, T.IMAGES, {"images": images})
+    assert json.loads(world.host(infra_env_id).images_status) == images
+    found = [(event.severity, event.message) for event in told(world, "image_status_updated")]
+    head = "Host master-0: New image status r/"
+    assert found == [
+        ("info", f"{head}a:1. result: success. time: 1.24 seconds; size: 1000 bytes"),
+        ("info", f"{head}b:1. result: success. time: 0.00 seconds; size: 0 bytes"),
+        ("error", f"{head}c:1. result: failure. no route"),
+        ("error", f"{head}d:1. result: failure. "),
+    ]
+    world.reply(infra_env_id, T.IMAGES, {})
+    assert world.host(infra_env_id).images_status == "[]"
+
+
+def failed(world: World, infra_env_id: str, kind: StepType, code: int = 1, output: str = "", error: str = "") -> None:
+    step_id = world.step_id(infra_env_id, kind)
+    body = {"step_type": kind.value, "step_id": step_id, "exit_code": code, "output": output, "error": error}
+    replies.receive(world.engine, infra_env_id, HOST_ID, body)
+
+
+def test_a_failing_step_is_told_once_for_each_reason(world: World) -> None:
+    _, infra_env_id = world.known()
+    for kind, error, output in (
+        (T.NTP, "chronyc: no", "said before"),
+        (T.NTP, "chronyc: no", "said again"),
+        (T.DOMAINS, "chronyc: no", ""),
+        (T.NTP, "", " only output \n"),
+        (T.NTP, "", ""),
+        (T.TANG, "x" * 2000 + "the end", ""),
+    ):
+        failed(world, infra_env_id, kind, 7, output, error)
+    end = "x" * 993 + "the end"
+    assert [text.removeprefix("Host master-0: step ") for text in messages(world, "host_step_failed")] == [
+        "ntp-synchronizer failed: chronyc: no",
+        "domain-resolution failed: chronyc: no",
+        "ntp-synchronizer failed: only output",
+        "ntp-synchronizer failed: exit code 7",
+        f"tang-connectivity-check failed: {end}",
+    ]
+    assert world.host(infra_env_id).step_errors == {
+        "ntp-synchronizer": "exit code 7",
+        "domain-resolution": "chronyc: no",
+        "tang-connectivity-check": end,
+    }
+    # Nothing of it is an answer.
+    assert (world.host(infra_env_id).ntp_sources, world.host(infra_env_id).status) == ("", HostStatus.KNOWN)
+
+
+def test_a_disk_whose_speed_could_not_be_measured(world: World) -> None:
+    _, infra_env_id = world.known()
+    failed(world, infra_env_id, T.DISK_SPEED, 3, error="fio: " + "x" * 400)
+    assert load_json(world.host(infra_env_id).disks_info) == {
+        BY_PATH: {
+            "path": BY_PATH,
+            "disk_speed": {"tested": True, "exit_code": 3, "error": "fio: " + "x" * 295},
+        }
+    }
+
+
+def test_images_that_could_not_be_looked_for(world: World) -> None:
+    _, infra_env_id = world.known()
+    failed(world, infra_env_id, T.IMAGES, 3, error="podman: " + "x" * 400)
+    assert json.loads(world.host(infra_env_id).images_status) == [
+        {"name": "r.example/installer@sha256:1", "result": "failure", "error": "podman: " + "x" * 292}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "info"),
+    [(1, "The installer failed: it broke"), (2, "Failed to pull the installer image: it broke")],
+)
+def test_an_installer_that_fails_ends_the_hosts_installation(world: World, code: int, info: str) -> None:
+    _, infra_env_id = world.installing()
+    failed(world, infra_env_id, T.INSTALL, code, error="it broke")
+    host = world.host(infra_env_id)
+    assert (host.status, host.status_info) == (HostStatus.ERROR, info)
+    assert host.step_errors["install"] == "it broke"
+
+
+def test_an_installer_that_fails_before_or_after_fails_nothing_else(world: World) -> None:
+    _, infra_env_id = world.known()
+    failed(world, infra_env_id, T.INSTALL, 1, error="it broke")
+    host = world.host(infra_env_id)
+    assert (host.status, host.step_errors) == (HostStatus.KNOWN, {"install": "it broke"})
+    assert messages(world, "host_step_failed") == ["Host master-0: step install failed: it broke"]
+
+
+def test_media_that_cannot_be_read(world: World) -> None:
+    _, infra_env_id = world.known()
+    failed(world, infra_env_id, T.INVENTORY, 256, error="I/O error")
+    host = world.host(infra_env_id)
+    assert (host.media_status, host.status, host.step_errors) == ("disconnected", HostStatus.DISCONNECTED, {})
+    assert messages(world, "host_media_disconnected") == [
+        "Host master-0: Unable to read from the discovery media: I/O error"
+    ]
+    assert messages(world, "host_step_failed") == []
+    # Whoever answers again can read again.
+    world.reply(infra_env_id, T.INVENTORY, inventory())
+    assert (world.host(infra_env_id).media_status, world.host(infra_env_id).status) == ("connected", HostStatus.KNOWN)
+
+
+def test_media_that_cannot_be_read_any_more_while_installing(world: World) -> None:
+    _, infra_env_id = world.installing()
+    failed(world, infra_env_id, T.INSTALL, 256, error="I/O error")
+    host = world.host(infra_env_id)
+    assert (host.status, host.status_info) == (HostStatus.ERROR, "I/O error")
+    # An answer says nothing of the media of a host that has failed for good.
+    world.reply(infra_env_id, T.LOGS, "")
+    assert world.host(infra_env_id).media_status == "disconnected"
+
+
+# Not the default route, without a gateway, of IPv6, nowhere near: the next to last is taken.
+ROUTES = [
+    {"interface": "a", "gateway": "192.168.5.9", "destination": "10.7.0.0/16"},
+    *({"interface": "a", "gateway": gateway} for gateway in ("", "fd00::1", "172.16.0.1", "10.1.0.1", "192.168.5.1")),
+]
+NICS = [
+    {"name": "a", "ipv4_addresses": ["192.168.5.2/24"], "ipv6_addresses": ["fd00::2/64"]},
+    {"name": "b", "ipv4_addresses": ["10.1.2.3/16"]},
+]
+
+
+def reported(world: World, cluster: dict[str, Any], kind: StepType = T.INVENTORY, code: int = 0) -> list[Any]:
+    """Machine networks of a cluster whose one host has told of routes and addresses."""
+    cluster_id, infra_env_id = world.cluster(**{"machine_networks": [], **cluster})
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    world.poll(infra_env_id)
+    world.reply(infra_env_id, kind, inventory(routes=ROUTES, interfaces=NICS), code)
+    return world.store.cluster(cluster_id).machine_networks
+
+
+def test_a_single_node_brings_its_machine_network(world: World) -> None:
+    (found,) = reported(world, {})
+    assert found["cidr"] == "10.1.0.0/16"
+    assert set(found) == {"cidr", "cluster_id"}
+    assert found["cluster_id"] == world.store.clusters()[0].id
+    assert messages(world, "cluster_machine_network_set") == [
+        "Machine network 10.1.0.0/16 was taken from the default route of host master-0"
+    ]
+
+
+def test_a_machine_network_that_was_given_stays(world: World) -> None:
+    assert [item["cidr"] for item in reported(world, {"machine_networks": [{"cidr": "10.9.0.0/16"}]})] == [
+        "10.9.0.0/16"
+    ]
+
+
+def test_a_step_that_failed_brings_no_machine_network(world: World) -> None:
+    assert reported(world, {}, T.INVENTORY, 1) == []
+
+
+def test_several_hosts_bring_none(world: World) -> None:
+    assert reported(world, {"control_plane_count": 3, "platform": {"type": "baremetal"}}) == []

@@ -1,0 +1,79 @@
+"""Inputs as big as they get: 1,000 hosts, and as many NMStateConfigs as the embed area of 256 KiB has room for."""
+
+import time
+
+import yaml
+
+from installer.config.load import load_inputs
+from installer.create.hosts import host_files
+from installer.create.inputs import gather
+from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
+from installer.image import cpio
+from installer.manifests.cluster import Inputs, cluster_manifests
+from installer.testing.inputs_kit import AGENT, COMPACT, many_hosts, text
+from installer.yamltext import load_all
+
+AREA = 262144
+# That many fit, says the assisted service's documentation.
+NMSTATE_CONFIGS = 3960
+RELEASE = "release.example/x@sha256:" + "0" * 64
+
+
+def ignition(manifests, hosts) -> bytes:
+    return live_config(
+        LiveInputs(
+            rendezvous_ip="10.20.0.10", release_image=RELEASE, release_version="4.18.0",
+            images=dict.fromkeys(IMAGE_VARIABLES.values(), RELEASE), public_key_pem="", agent_token="", user_token="",
+            watcher_token="", tls_files={}, pull_secret="{}", manifests=manifests, hosts=hosts,
+        )
+    )  # fmt: skip
+
+
+def test_a_thousand_hosts(tmp_path):
+    """In processor time, which a busy machine does not lengthen; the wall clock is ci/bench's."""
+    install, agent = many_hosts(1000)
+    (tmp_path / "install-config.yaml").write_text(text(install))
+    (tmp_path / "agent-config.yaml").write_text(text(agent))
+    begin = time.process_time()
+    inputs = load_inputs(tmp_path, "x")
+    files = host_files(inputs.hosts)
+    assert time.process_time() - begin < 3
+    assert len(files) == 1000
+    assert all("address0=10." in host.network["eth0.nmconnection"] for host in files)
+    manifests = cluster_manifests(Inputs(inputs.install, (), inputs.hosts, RELEASE, "4.18.0"))
+    assert len(load_all(manifests["nmstateconfig.yaml"].decode())) == 1000
+
+
+def test_as_many_nmstate_configs_as_fit(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", RELEASE)
+    (tmp_path / "install-config.yaml").write_text(text(COMPACT))
+    (tmp_path / "agent-config.yaml").write_text(text(AGENT))
+    made = load_inputs(tmp_path, "x")
+    _install, agent = many_hosts(NMSTATE_CONFIGS)
+    documents = [
+        {
+            "apiVersion": "agent-install.openshift.io/v1beta1",
+            "kind": "NMStateConfig",
+            "metadata": {
+                "name": f"host-{index}",
+                "labels": {"infraenvs.agent-install.openshift.io": made.install.metadata.name},
+            },
+            "spec": {"config": host["networkConfig"], "interfaces": host["interfaces"]},
+        }
+        for index, host in enumerate(agent["hosts"])
+    ]
+    for path in tmp_path.iterdir():
+        path.unlink()
+    folder = tmp_path / "cluster-manifests"
+    folder.mkdir()
+    for name, data in cluster_manifests(Inputs(made.install, (), (), RELEASE, "4.18.0")).items():
+        (folder / name).write_bytes(data)
+    (folder / "nmstateconfig.yaml").write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper, sort_keys=False))
+    begin = time.process_time()
+    gathered = gather(tmp_path, "x")
+    hosts = host_files(gathered.inputs.hosts)
+    assert len(hosts) == NMSTATE_CONFIGS
+    config = ignition(gathered.manifests, hosts)
+    packed = cpio.compress(cpio.pack({"config.ign": config}), AREA)
+    assert time.process_time() - begin < 20
+    assert len(packed) <= AREA, f"{len(packed)} bytes of {len(config)}"

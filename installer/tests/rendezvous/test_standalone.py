@@ -1,0 +1,144 @@
+"""`node0 service` and the shell that it is started from."""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installer.rendezvous import settings, standalone
+from installer.testing.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
+
+LISTEN = "127.0.0.1:8090"
+# What somebody may have in a shell in which another service was set up.
+HOSTILE = {
+    "AUTH_TYPE": "none",
+    "EC_PUBLIC_KEY_PEM": "c3RyYW5nZXI=",
+    "SERVICE_BASE_URL": "http://elsewhere:1/",
+    "LISTEN_HOST": "0.0.0.0",
+    "LISTEN_PORT": "1",
+    "HTTPS_CERT_FILE": "/elsewhere",
+    "HTTPS_KEY_FILE": "/elsewhere",
+    "SERVICE_CA_CERT_PATH": "/elsewhere",
+    "WORK_DIR": "/elsewhere",
+    "DB_PATH": "/elsewhere/x.db",
+    "REGISTRIES_CONF": "/elsewhere",
+    "MIRROR_CA_FILE": "/elsewhere",
+    "INSTALL_INVOKER": "elsewhere",
+    "INSTALLER_BINARY": "/elsewhere",
+    "EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR": "/elsewhere",
+    "OPENSHIFT_INSTALL_RELEASE_IMAGE": "elsewhere",
+    "RELEASE_IMAGES": '[{"url": "elsewhere", "version": "1"}]',
+    "OPENSHIFT_VERSION": "1",
+    "AGENT_DOCKER_IMAGE": "elsewhere",
+    "INSTALLER_IMAGE": "elsewhere",
+    "CONTROLLER_IMAGE": "elsewhere",
+    "BOOTSTRAP_HOST_MAC": "00:00:00:00:00:01",
+    "DISABLED_STEPS": "verify-vips",
+    "MAX_HOST_SERVICE_TIME_DRIFT": "1000h",
+    "REQUESTS_PER_SECOND": "1000000000",
+}
+
+
+def test_the_shell_does_not_say_who_may_come_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    plain = standalone.settings_of(tmp_path, LISTEN, {})
+    assert not caplog.records
+    with caplog.at_level(logging.WARNING):
+        found = standalone.settings_of(tmp_path, LISTEN, HOSTILE)
+    assert found == plain
+    assert found.auth_type == "agent-installer-local"
+    assert found.db_path == tmp_path / "data/assisted.db"
+    [told] = caplog.messages
+    assert told == f"not heeded in the environment: {', '.join(sorted(HOSTILE))}"
+    assert "stranger" not in told
+
+
+def test_what_the_shell_may_say_is_heeded(tmp_path: Path) -> None:
+    given = {
+        "PAGE_ACCESS": "open",
+        "HW_VALIDATOR_REQUIREMENTS": SMALL,
+        "NEXT_INSTRUCTION_SECONDS": "7",
+        "MONITOR_INTERVAL": "500ms",
+        "HOST_DISCONNECTION_TIMEOUT": "1m",
+        "BOOTSTRAP_DISCONNECTION_GRACE": "2m",
+        "HOST_PREPARE_TIMEOUT": "3m",
+        "PREPARE_FOR_INSTALLATION_TIMEOUT": "4m",
+        "HOST_INSTALLING_TIMEOUT": "5m",
+        "PENDING_USER_ACTION_TIMEOUT": "6m",
+        "HOST_STAGE_REBOOTING_TIMEOUT": "7m",
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": "r.example/release@sha256:1",
+    }
+    found = standalone.settings_of(tmp_path, LISTEN, given)
+    assert (found.page_access, found.hw_requirements, found.poll_seconds) == ("open", SMALL, 7)
+    assert (found.monitor_seconds, found.host_disconnect, found.bootstrap_grace) == (0.5, 60, 120)
+    assert (found.prepare_host, found.prepare_cluster, found.host_installing) == (180, 240, 300)
+    assert (found.pending_user_action, found.stage_timeouts) == (360, {"REBOOTING": 420})
+    assert found.release_image == "r.example/release@sha256:1"
+
+
+class Asked(Mapping[str, str]):
+    """An environment that remembers what was asked for."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_every_variable_that_is_read_is_thought_of() -> None:
+    """A new setting is heeded, told, or given by the command itself: never taken from the shell by mistake."""
+    asked = Asked()
+    settings.load(asked)
+    ours = {"PAGE_ACCESS", *standalone.HEEDED, *standalone.UNHEEDED}
+    assert asked.names - ours == set(HOSTILE) - set(standalone.UNHEEDED)
+
+
+def test_a_service_from_a_shell_with_auth_type_none_is_closed(tmp_path: Path) -> None:
+    port = free_port()
+    env = {key: value for key, value in os.environ.items() if key in ("PATH", "HOME")}
+    command = [sys.executable, "-m", "installer", "service", "--dir", str(tmp_path / "d")]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--listen", f"127.0.0.1:{port}"],
+            env={**env, "PYTHONPATH": str(REPOSITORY), **HOSTILE, "XDG_CACHE_HOME": str(tmp_path)},
+            stderr=log,
+        )
+    try:
+
+        def ask(**headers: str) -> Any:
+            url = f"https://127.0.0.1:{port}/api/assisted-install/v2/clusters"
+            try:
+                context = ssl.create_default_context(cafile=str(tmp_path / "d/tls/ca.crt"))
+                with urllib.request.urlopen(
+                    urllib.request.Request(url, headers=headers), context=context, timeout=20
+                ) as answer:
+                    return answer.status
+            except urllib.error.HTTPError as error:
+                return error.code
+            except OSError:
+                assert process.poll() is None, (tmp_path / "log").read_text()
+                return None
+
+        assert wait_for("the service to answer", ask, 120) == 401
+        assert ask(Authorization="anything") == 401
+        assert ask(Authorization=(tmp_path / "d/auth/user-token").read_text().strip()) == 200
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0

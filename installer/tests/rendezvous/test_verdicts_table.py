@@ -1,0 +1,158 @@
+"""The validations as tables: who judges what, what waits for an inventory, and what a user may ignore."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from installer.assisted.enums import HostStatus, Result
+from installer.rendezvous.states.host import OPERATORS
+from installer.rendezvous.validations import cluster as cv
+from installer.rendezvous.validations import host as hv
+from installer.testing.verdict_kit import cluster_view, host_view
+
+OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED
+HARDWARE = """
+media-connected has-inventory inventory-not-partially-truncated inventory-not-fully-truncated has-min-cpu-cores
+has-min-valid-disks has-min-memory has-cpu-cores-for-role has-memory-for-role hostname-unique hostname-valid
+valid-platform-network-settings sufficient-installation-disk-speed compatible-with-cluster-platform
+disk-encryption-requirements-satisfied vsphere-disk-uuid-enabled compatible-agent no-skip-installation-disk
+no-skip-missing-disk
+"""
+NETWORK = """
+connected machine-cidr-defined belongs-to-machine-cidr ignition-downloadable belongs-to-majority-group ntp-synced
+time-synced-between-host-and-service container-images-available sufficient-network-latency-requirement-for-role
+sufficient-packet-loss-requirement-for-role has-default-route api-domain-name-resolved-correctly
+api-int-domain-name-resolved-correctly apps-domain-name-resolved-correctly release-domain-name-resolved-correctly
+dns-wildcard-not-configured non-overlapping-subnets no-ip-collisions-in-network no-iscsi-nic-belongs-to-machine-cidr
+mtu-valid
+"""
+# What can be said without an inventory.
+AT_ONCE = """
+connected media-connected has-inventory machine-cidr-defined ignition-downloadable belongs-to-majority-group ntp-synced
+container-images-available sufficient-network-latency-requirement-for-role sufficient-packet-loss-requirement-for-role
+api-domain-name-resolved-correctly api-int-domain-name-resolved-correctly apps-domain-name-resolved-correctly
+release-domain-name-resolved-correctly dns-wildcard-not-configured compatible-agent mtu-valid
+"""
+UNBOUND = """
+connected media-connected has-inventory has-min-cpu-cores has-min-valid-disks has-min-memory
+inventory-not-partially-truncated inventory-not-fully-truncated compatible-agent hostname-valid has-default-route
+ntp-synced time-synced-between-host-and-service
+"""
+CLUSTER = {
+    "network": """machine-cidr-defined cluster-cidr-defined service-cidr-defined no-cidrs-overlapping
+networks-same-address-families network-prefix-valid machine-cidr-equals-to-calculated-cidr api-vips-defined
+api-vips-valid ingress-vips-defined ingress-vips-valid dns-domain-defined ntp-server-configured network-type-valid""",
+    "hosts-data": "all-hosts-are-ready-to-install sufficient-masters-count",
+    "configuration": "pull-secret-set custom-manifests-requirements-satisfied platform-requirements-satisfied",
+}
+
+
+def by_category(verdicts: dict[str, tuple[str, Result, str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name, (category, _, _) in verdicts.items():
+        found.setdefault(category, set()).add(name)
+    return found
+
+
+def test_a_hosts_validations_by_category() -> None:
+    found = by_category(hv.evaluate(host_view()))
+    assert found == {
+        "hardware": set(HARDWARE.split()),
+        "network": set(NETWORK.split()),
+        "operators": set(OPERATORS),
+    }
+
+
+def test_a_clusters_validations_by_category() -> None:
+    found = by_category(cv.evaluate(cluster_view()))
+    operators = {*OPERATORS, "openshift-ai-gpu-requirements-satisfied"}
+    assert found == {**{name: set(ids.split()) for name, ids in CLUSTER.items()}, "operators": operators}
+
+
+def test_operators_are_those_of_the_api() -> None:
+    from assisted_service_client.models import host_validation_id
+
+    theirs = [value for value in vars(host_validation_id.HostValidationId).values() if isinstance(value, str)]
+    assert set(OPERATORS) <= set(theirs)
+
+
+def test_what_waits_for_an_inventory() -> None:
+    view = dataclasses.replace(host_view(), inventory=None)
+    verdicts = hv.evaluate(view)
+    waiting = {name for name, verdict in verdicts.items() if verdict[1:] == (PENDING, "Missing inventory")}
+    assert waiting == verdicts.keys() - set(AT_ONCE.split()) - set(OPERATORS)
+    assert verdicts["has-inventory"][1] is PENDING
+    assert not [name for name, verdict in hv.evaluate(host_view()).items() if verdict[2] == "Missing inventory"]
+
+
+def test_a_host_without_a_cluster_is_judged_by_itself_alone() -> None:
+    assert hv.evaluate(host_view(cluster={"id": ""})).keys() == set(UNBOUND.split())
+
+
+def test_a_good_host_and_a_good_cluster_fail_nothing() -> None:
+    """So that whatever another test sees fail fails for that test's reason."""
+    waiting = {name for name, verdict in hv.evaluate(host_view()).items() if verdict[1] not in (OK, OFF)}
+    assert waiting == {"belongs-to-majority-group", "ntp-synced", "time-synced-between-host-and-service"}
+    waiting = {name for name, verdict in cv.evaluate(cluster_view()).items() if verdict[1] is not OK}
+    assert waiting == {"api-vips-valid", "ingress-vips-valid"}
+
+
+HOST_ALWAYS = """
+connected has-inventory machine-cidr-defined hostname-unique hostname-valid media-connected
+"""
+CLUSTER_ALWAYS = """
+machine-cidr-defined cluster-cidr-defined service-cidr-defined dns-domain-defined pull-secret-set api-vips-defined
+ingress-vips-defined all-hosts-are-ready-to-install sufficient-masters-count
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [("", set()), ("[]", set()), ("null", set()), ("{", set()), ('["a", "b"]', {"a", "b"}), ("[7]", {"7"})],
+)
+def test_what_a_user_ignores(text: str, ids: set[str]) -> None:
+    assert hv.ignored(text) == ids
+
+
+@pytest.mark.parametrize(("ids", "always"), [(hv.NOT_IGNORABLE, HOST_ALWAYS), (cv.NOT_IGNORABLE, CLUSTER_ALWAYS)])
+def test_without_these_nothing_can_be_installed(ids: frozenset[str], always: str) -> None:
+    assert ids == set(always.split())
+    for name in ids:
+        assert hv.overridden(name, BAD, "why", frozenset({"all", name}), ids) == (BAD, "why")
+
+
+@pytest.mark.parametrize("result", Result)
+@pytest.mark.parametrize("skipped", [(), ("other",), ("x",), ("all",), ("x", "all")])
+def test_ignoring(result: Result, skipped: tuple[str, ...]) -> None:
+    good = result.value in ("success", "success-suppress-output", "disabled")
+    kept = good or not {"x", "all"} & set(skipped)
+    found = hv.overridden("x", result, "why", frozenset(skipped), frozenset({"y"}))
+    assert found == ((result, "why") if kept else (OFF, "Ignored by the user: why"))
+
+
+def test_what_is_ignored_stops_nothing() -> None:
+    bad: dict[str, Any] = {"found": {"disks": []}, "cluster": {"ignored_host_validations": '["has-min-valid-disks"]'}}
+    verdict = hv.evaluate(host_view(**bad))["has-min-valid-disks"]
+    assert verdict[:2] == ("hardware", OFF)
+    assert verdict[2].startswith("Ignored by the user: No eligible disks were found")
+    ignored = cluster_view(cluster={"network_type": "Flat", "ignored_cluster_validations": json.dumps(["all"])})
+    verdicts = cv.evaluate(ignored)
+    assert verdicts["network-type-valid"][:2] == ("network", OFF)
+    down = cluster_view(hosts=(), cluster={"ignored_cluster_validations": json.dumps(["all"])})
+    assert cv.evaluate(down)["all-hosts-are-ready-to-install"] == ("hosts-data", BAD, "The cluster has no hosts")
+    assert HostStatus.KNOWN in cv.READY_HOST
+
+
+def test_verdicts_as_the_api_shows_them() -> None:
+    verdicts = {"a": ("network", OK, "fine"), "b": ("hardware", BAD, "broken"), "c": ("network", OFF, "left out")}
+    assert hv.as_info(verdicts) == {
+        "network": [
+            {"id": "a", "status": "success", "message": "fine"},
+            {"id": "c", "status": "disabled", "message": "left out"},
+        ],
+        "hardware": [{"id": "b", "status": "failure", "message": "broken"}],
+    }

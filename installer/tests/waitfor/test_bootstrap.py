@@ -1,0 +1,186 @@
+"""wait-for bootstrap-complete against a service and a cluster that answer over TLS (waitfor_kit)."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from dataclasses import replace
+
+import pytest
+
+from installer.testing.waitfor_kit import (
+    BOOTSTRAP_CM,
+    DONE,
+    OTHER_CA,
+    QUICK,
+    SERVICE_CA,
+    TOKEN,
+    TOO_SMALL,
+    Moment,
+    cluster,
+    config_map,
+    event,
+    host,
+)
+from installer.waitfor.command import execute
+
+# A single node from nothing to its reboot: both APIs die there, and the installed system's API comes back.
+SINGLE_NODE = [
+    Moment(),
+    Moment(cluster("insufficient"), [host("master-0", "discovering")], [event("registered")]),
+    Moment(
+        cluster("ready"), [host("master-0", "known")], [event("registered"), event("slow disk", "warning")],
+        evaluations=1,
+    ),
+    Moment(cluster("preparing-for-installation"), [host("master-0", "preparing-for-installation")]),
+    Moment(cluster("installing"), [host("master-0", "installing-in-progress", "Waiting for bootkube")],
+           kube={BOOTSTRAP_CM: config_map(status="progressing")}),
+    Moment(cluster("installing"), [host("master-0", "installing-in-progress", "Rebooting")], [event("rebooting")],
+           kube={}),
+    Moment(evaluations=8),
+]  # fmt: skip
+
+
+def test_single_node_through_its_reboot(run):
+    assert run([*SINGLE_NODE, Moment(kube=DONE)]) == 0
+    info, all_lines = run.lines("INFO"), run.lines()
+    wanted = [
+        "Waiting for cluster install to initialize", "Cluster is not ready for install. Check validations",
+        "Cluster is ready for install", "Cluster is preparing for installation", "Bootstrap Kube API Initialized",
+        "Cluster installation in progress", "Bootstrap configMap status is complete", "Bootstrap is complete",
+        "cluster bootstrap is complete",
+    ]  # fmt: skip
+    assert list(dict.fromkeys(line for line in info if line in wanted)) == wanted
+    assert sum("rebooting into its installed system" in line for line in info) == 1
+    assert all_lines.count("registered") == 1
+    assert "slow disk" in run.lines("WARNING")
+    assert not run.lines("ERROR")
+    kept = json.loads((run.dir / "logs" / "events.json").read_text())
+    assert [item["message"] for item in kept] == ["registered", "slow disk", "rebooting"]
+    assert not run.world.refused
+
+
+def log_archive() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        for name in ("master-0.log", "../../evil"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            tar.addfile(info, io.BytesIO(b"text"))
+    return file.getvalue()
+
+
+def test_too_small_host_ends_with_the_cause_first_and_logs(run):
+    small = host("master-0", "insufficient", has_min_memory=TOO_SMALL, ntp_synced=("failure", "no NTP"))
+    waits = host("master-0", "discovering", has_min_memory=("pending", "Missing inventory"))
+    not_ready = cluster("insufficient", all_hosts_are_ready_to_install=("failure", "1 host is not ready"))
+    packed = log_archive()
+    code = run([Moment(cluster("insufficient"), [waits], evaluations=6), Moment(not_ready, [small])], archive=packed)
+    assert code == 5
+    errors = run.lines("ERROR")
+    assert errors[:2] == [
+        f"Host master-0 validation has-min-memory failed: {TOO_SMALL[1]}",
+        "Cluster validation all-hosts-are-ready-to-install failed: 1 host is not ready",
+    ]
+    assert errors[2] == "Bootstrap failed to complete"
+    assert "bootstrap process returned error" in errors[3]
+    assert f"Host master-0 validation: {TOO_SMALL[1]}" in run.lines("WARNING")
+    logs = run.dir / "logs"
+    assert (logs / "cluster" / "master-0.log").read_text() == "text"
+    assert (logs / "cluster-logs.tar.gz").read_bytes() == packed
+    assert not (run.dir / "evil").exists()
+    kept = (logs / "hosts.json").read_text() + (logs / "cluster.json").read_text()
+    assert "found 2048 MiB" in kept
+    assert TOKEN not in kept
+    assert "very secret" not in kept
+
+
+def test_refused_logs_do_not_hide_the_cause(run):
+    small = host("master-0", "insufficient", has_min_memory=TOO_SMALL)
+    assert run([Moment(cluster("insufficient"), [small])]) == 5
+    assert any("No logs could be downloaded" in line for line in run.lines("WARNING"))
+
+
+def test_a_missing_host_is_named_at_the_time_out(run):
+    moments = [Moment(cluster("insufficient"), [host("master-0", "known")])]
+    assert run(moments, names=("master-0", "master-1"), timeout=0.5) == 5
+    errors = run.lines("ERROR")
+    assert errors[0] == "Host master-1 never registered (1 of 2 expected hosts registered)"
+    assert "timed out after 0.5s" in errors[-1]
+    assert "waited for the bootstrap's kube API" in errors[-1]
+    assert "cluster was insufficient" in errors[-1]
+
+
+def test_failed_stage_ends_at_once(run):
+    failed = host("master-0", "error", "Writing image to disk", "Failed - no space left on device")
+    failed["logs_info"] = "completed"
+    moments = [Moment(cluster("installing"), [host("master-0", "installing-in-progress", "Installing")]),
+               Moment(cluster("error", "Cluster has hosts in error"), [failed])]  # fmt: skip
+    assert run(moments, archive=log_archive()) == 5
+    assert run.lines("ERROR")[0] == (
+        "Host master-0 failed at stage Writing image to disk: Failed - no space left on device"
+    )
+
+
+def test_nobody_answers(run):
+    assert run([Moment()], settings=replace(QUICK, unreachable_after=0), timeout=0.5) == 5
+    assert "Waiting for cluster install to initialize" in run.lines("INFO")
+    assert any("Cannot access Rendezvous Host 127.0.0.1: port 1" in line for line in run.lines("INFO"))
+    assert "waited for the rendezvous service on 127.0.0.1 to come up" in run.lines("ERROR")[-1]
+
+
+def test_cancelled(run):
+    assert run([Moment(cluster("cancelled", "by user"), [host("master-0", "cancelled")])]) == 5
+    assert run.lines("ERROR")[0] == "Cluster cancelled: by user"
+
+
+def test_ready_without_progress(run):
+    assert run([Moment(cluster("ready"), [host("master-0", "known")])]) == 5
+    assert "failed to progress after all hosts available" in run.lines("ERROR")[-1]
+
+
+def test_preparing_again_and_wrong_boot_order(run):
+    moments = [
+        Moment(cluster("preparing-for-installation"), [host("master-0", "preparing-failed")]),
+        Moment(cluster("ready", "image pull failed"), [host("master-0", "known")]),
+        Moment(cluster("installing-pending-user-action"),
+               [host("master-0", "installing-pending-user-action", "Rebooting", "boots from the wrong disk")]),
+        Moment(kube=DONE),
+    ]  # fmt: skip
+    assert run(moments) == 0
+    assert "Failed to prepare cluster installation, retrying: image pull failed" in run.lines("INFO")
+    assert "Host master-0 boots from the wrong disk" in run.lines("WARNING")
+
+
+@pytest.mark.parametrize(("ca", "token", "text"), [(OTHER_CA, TOKEN, "TLS with"), (SERVICE_CA, "other", "401 token")])
+def test_another_images_service_is_told_once(run, ca, token, text):
+    assert run([Moment(cluster("ready"), [])], ca=ca, token=token, timeout=0.4) == 5
+    found = [line for line in run.lines("WARNING") if text in line]
+    assert len(found) == 1
+    assert "was the host booted from the image in" in found[0]
+
+
+def test_service_lost_before_the_reboot(run):
+    installing = Moment(
+        cluster("installing"), [host("master-0", "installing-in-progress", "Installing")], evaluations=1
+    )
+    assert run([installing, Moment()], timeout=2) == 5
+    assert run.world.index == 1, "the service was never lost: this machine is too slow for the time-out"
+    assert sum("cluster bootstrap did not complete" in line for line in run.lines("ERROR")) == 1
+    assert "host master-0 was installing-in-progress at stage Installing" in run.lines("ERROR")[-1]
+
+
+def test_no_state(tmp_path, caplog):
+    assert execute("bootstrap-complete", tmp_path) == 1
+    assert len(caplog.records) == 1
+    assert "cannot read the state" in caplog.records[0].message
+
+
+def test_interrupt(run, monkeypatch):
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("installer.waitfor.bootstrap.time.sleep", interrupt)
+    assert run([Moment(cluster("ready"), [])]) == 8
+    assert "interrupted" in run.lines("ERROR")[-1]

@@ -1,0 +1,108 @@
+"""wait-for install-complete against a cluster that answers over TLS (waitfor_kit)."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import dataclasses
+import stat
+
+import pytest
+import yaml
+
+from installer.testing.waitfor_kit import (
+    DONE,
+    INGRESS_CM,
+    KUBE_CA,
+    OPERATORS,
+    PASSWORD,
+    QUICK,
+    ROUTE,
+    ROUTER_CA,
+    VERSION,
+    Moment,
+    config_map,
+    operator,
+    version,
+)
+from installer.waitfor import kubeconfig
+
+READY_CLUSTER = {
+    **DONE,
+    VERSION: version("True", "False", "Cluster version is 4"),
+    OPERATORS: {"items": [operator("etcd"), operator("console")]},
+    INGRESS_CM: config_map(**{"ca-bundle.crt": ROUTER_CA.certificate.decode()}),
+    ROUTE: {"spec": {"tls": {"termination": "edge"}}, "status": {"ingress": [
+        {"host": "console.apps.x", "conditions": [{"type": "Admitted", "status": "True"}]}]}},
+}  # fmt: skip
+
+
+def test_install_complete(run):
+    half = version("False", "True", "Working towards 4: 5 of 10 done (50% complete)")
+    moments = [Moment(kube=DONE), Moment(kube={VERSION: half}), Moment(kube=READY_CLUSTER)]
+    assert run(moments, target="install-complete") == 0
+    path = run.dir / "auth" / "kubeconfig"
+    tail = run.lines("INFO")[-5:]
+    assert tail == [
+        "Checking to see if there is a route at openshift-console/console...",
+        "Install complete!",
+        f"To access the cluster as the system:admin user when using 'oc', run\n    export KUBECONFIG={path}",
+        "Access the OpenShift web-console here: https://console.apps.x",
+        f'Login to the console with user: "kubeadmin", and password: "{PASSWORD}"',
+    ]
+    assert [r.secret for r in run.caplog.records if PASSWORD in r.message] == [True]
+    assert any("50% complete" in line for line in run.lines("DEBUG"))
+    merged = base64.b64decode(
+        yaml.safe_load(path.read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
+    ).decode()
+    assert kubeconfig.blocks(merged) == [ROUTER_CA.certificate.decode().strip(), KUBE_CA.certificate.decode().strip()]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_install_complete_without_a_console(run):
+    state = {key: value for key, value in READY_CLUSTER.items() if key != ROUTE}
+    assert run([Moment(kube=state)], target="install-complete") == 0
+    assert any("no console" in line for line in run.lines("WARNING"))
+    assert run.lines("INFO")[-1].startswith("To access the cluster")
+
+
+def test_cluster_that_does_not_initialize(run):
+    state = {**DONE, VERSION: version("False", "True", "Working towards 4: waiting on dns"),
+             OPERATORS: {"items": [operator("dns", "True", "False")]}}  # fmt: skip
+    assert run([Moment(kube=state)], target="install-complete", timeout=1) == 6
+    errors = run.lines("ERROR")
+    assert errors[0] == "Cluster operator dns Available is False with R: it is"
+    assert errors[-1].startswith("failed to initialize the cluster: Working towards 4: waiting on dns")
+
+
+def test_missing_router_ca(run):
+    state = {key: value for key, value in READY_CLUSTER.items() if key != INGRESS_CM}
+    assert run([Moment(kube=state)], target="install-complete") == 6
+    assert "default-ingress-cert is missing" in run.lines("ERROR")[-1]
+
+
+def test_unstable_operator(run):
+    state = {**READY_CLUSTER, OPERATORS: {"items": [operator("etcd"), operator("machine-config", "True")]}}
+    assert run([Moment(kube=state)], target="install-complete", timeout=1.5) == 7
+    assert run.lines("ERROR")[-1].endswith(": machine-config")
+
+
+@pytest.mark.parametrize(
+    ("date", "code"),
+    [
+        ("Mon, 01 Jan 2024 00:00:05 GMT", 7),  # five seconds after the change, by the cluster's clock
+        ("Mon, 01 Jan 2024 00:01:00 GMT", 0),
+        ("Mon, 01 Jan 2024 00:01:00 -0000", 7),  # of no zone
+        ("yesterday", 7),
+        ("", 7),
+    ],
+)
+def test_how_long_an_operator_has_been_still_is_the_clusters_to_say(run, date, code):
+    """This machine's clock is years ahead of the change."""
+    state = copy.deepcopy(READY_CLUSTER)
+    for item in state[OPERATORS]["items"]:
+        for condition in item["status"]["conditions"]:
+            condition["lastTransitionTime"] = "2024-01-01T00:00:00Z"
+    settings = dataclasses.replace(QUICK, stable_for=30)
+    found = run([Moment(kube=state)], target="install-complete", settings=settings, timeout=2, dated=lambda: date)
+    assert found == code
