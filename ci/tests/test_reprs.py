@@ -24,7 +24,7 @@ NONE = {
 def modules() -> Iterator[str]:
     for room in ("installer", "lab", "drivers", "scenarios"):
         for found in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
-            if not {"tests", "redact"} & set(found.name.split(".")) and not found.name.endswith("__main__"):
+            if not {"tests", "testing", "redact"} & set(found.name.split(".")) and not found.name.endswith("__main__"):
                 yield found.name
 
 

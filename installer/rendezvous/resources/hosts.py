@@ -91,7 +91,11 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
     store = engine.store
     at = engine.clock()
     before = store.host(infra_env_id, host_id)
-    gap = timestamp - at.timestamp() if timestamp else before.clock_gap
+    gap = (
+        _gap(before.clock_gap, timestamp - at.timestamp(), engine.settings.max_clock_gap)
+        if timestamp
+        else before.clock_gap
+    )
     host = replace(
         before,
         checked_in_at=to_text(at),
@@ -131,13 +135,16 @@ def _matters(engine: Engine, before: Host, after: Host) -> bool:
     away = (HostStatus.DISCONNECTED, HostStatus.DISCONNECTED_UNBOUND)
     if before.status in away or not engine.view(before).connected:
         return True
-    limit = engine.settings.max_clock_gap
-    gaps = [None if gap is None else round(gap / 6) if abs(gap) > limit / 2 else 0 for gap in _gaps(before, after)]
-    return gaps[0] != gaps[1]
+    return before.clock_gap != after.clock_gap
 
 
-def _gaps(*hosts: Host) -> list[float | None]:
-    return [host.clock_gap for host in hosts]
+def _gap(known: float | None, found: float, limit: float) -> float:
+    """The host's clock ahead of the service's, s: what is known already, unless it differs by more than polls do.
+
+    So what is kept is what was judged, and a fleet is not judged anew with every poll.
+    """
+    usual = limit / 40 if abs(found) > limit / 4 else limit / 8
+    return known if known is not None and abs(found - known) <= usual else found
 
 
 def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str) -> None:

@@ -34,7 +34,7 @@ import sys
 from pathlib import Path
 from installer.rendezvous.events import make
 from installer.rendezvous.store.model import Cluster
-from installer.rendezvous.store import Store
+from installer.rendezvous.store.database import Store
 store = Store(Path(sys.argv[1]))
 size = int(sys.argv[2])
 number = len(store.clusters())

@@ -208,7 +208,7 @@ from lab.tests.lab.test_live import small
 from lab import topology
 with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
     lab.nodes["master-0"].power.on()
-    print(lab._record.supervisor[0], lab.supervisor.init, lab.layout.root, flush=True)
+    print(lab._record.supervisor[0], lab.init, lab.layout.root, flush=True)
     lab.run(["sleep", "600"], timeout=600)
 """
 

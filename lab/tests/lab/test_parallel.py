@@ -41,8 +41,8 @@ def test_lab(scenario, tmp_path):
     with Lab(small(topology.sno()), tmp_path) as lab:
         took = time.monotonic()
         assert lab.inside(socket.gethostbyname, "api.ostest.test.node0.example") == "192.168.111.80"
-        assert lab.daemons.bmc.systems() == [lab.nodes["master-0"].uuid]
-        record = f"{lab.id} {lab.supervisor.init} {os.readlink(f'/proc/{lab.supervisor.init}/ns/net')} {took}"
+        assert lab.bmc.systems() == [lab.nodes["master-0"].uuid]
+        record = f"{lab.id} {lab.init} {os.readlink(f'/proc/{lab.init}/ns/net')} {took}"
         left = time.monotonic()
     with open(os.environ["SEEN"], "a") as seen:
         seen.write(f"{record} {left}\\n")

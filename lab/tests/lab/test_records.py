@@ -163,7 +163,8 @@ def test_a_lab_goes_from_one_moment_to_the_next(monkeypatch):
 
 CHILD = """
 import os, sys, time
-from lab import records, topology
+from lab import topology
+from lab.host import records
 from lab.host.identity import me
 fd = records.create(records.Record("theirs-1", topology.sno(), me(), time.time(), "/"))
 if sys.argv[1] == "supervisor":
