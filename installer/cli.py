@@ -150,6 +150,8 @@ def parser() -> argparse.ArgumentParser:
     gc.add_argument("-o", "--output", choices=("text", "json"), default="text", help="form of the output")
     iso = _command(commands, "iso", "Look into a live ISO, and change what it carries")
     arguments.add_commands(iso.add_subparsers(dest="iso_command", required=True, metavar="COMMAND"), _command)
+    # Has options of its own (see main).
+    commands.add_parser("swarm", help="Simulate many agents against a rendezvous service, for load", add_help=False)
     _command(commands, "version", "Print this program's version and its release image")
     return top
 
@@ -280,6 +282,11 @@ def _unusable(directory: Path) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words[:1] == ["swarm"]:
+        from installer.agent import swarm
+
+        return swarm.main(words[1:])
     args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
     if directory is not None and (problem := _unusable(directory)):

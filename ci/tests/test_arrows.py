@@ -162,7 +162,6 @@ KNOWN_ARROWS: dict[tuple[str, str], set[str]] = {
 KNOWN_LATE_CYCLES = {
     ("installer.rendezvous.api.app", "installer.rendezvous.api.routes"),
     ("installer.rendezvous.api.routes", "installer.rendezvous.page.feed"),
-    ("installer.waitfor", "installer.waitfor.command"),
 }
 #: Imports for the type checker alone that close a cycle: no harm when it runs, but two modules know each other.
 KNOWN_TYPING_CYCLES = {
@@ -171,7 +170,7 @@ KNOWN_TYPING_CYCLES = {
     ("lab.faults", "lab.lab"),
 }
 #: Another room's module started by its name, past its command.
-KNOWN_NAMES = {("lab/commands/cli.py", "installer.agent.swarm")}
+KNOWN_NAMES: set[tuple[str, str]] = set()
 #: The lab release packs these programs into images, as the payload's own (design.md, decision 1).
 PAYLOAD = "lab/release/components.py"
 SCRIPTS = ("", ".sh", ".service")

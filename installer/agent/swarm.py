@@ -1,4 +1,4 @@
-"""``python -m installer.agent.swarm``: many agents in one process, each the agent's own code over a host of data.
+"""``node0 swarm``: many agents in one process, each the agent's own code over a host of data.
 
 Every host has a thread, as an agent has; what differs from a real one is what its steps answer (swarm_host.py).
 """
@@ -65,7 +65,9 @@ def make_infra_envs(user: RestClient, network: IPv4Network, clusters: int = 1, s
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="swarm", description="Many simulated agents against a rendezvous service")
+    parser = argparse.ArgumentParser(
+        prog="node0 swarm", description="Many simulated agents against a rendezvous service"
+    )
     add = parser.add_argument
     add("hosts", type=COUNT, metavar="N", help=f"how many (at most {MOST_HOSTS})")
     add("--url", required=True, help="the service, https://ADDRESS:8090/")
@@ -176,7 +178,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     good = found["registered"] == args.hosts and not found["errors"] and not found["refused"]
     # Without a limit there is one step, cut off by the time: what counts is what came of it in the end.
     return 0 if good and (args.p99 is None or all(step["good"] for step in found["steps"])) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

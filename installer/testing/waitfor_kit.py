@@ -23,9 +23,8 @@ import pytest
 import yaml
 
 from installer.credentials.certificates import Pair, authority, leaf
-from installer.waitfor import Target
 from installer.waitfor.command import execute
-from installer.waitfor.settings import Settings
+from installer.waitfor.settings import Settings, Target
 
 TOKEN = "watcher-token-of-the-test"
 PASSWORD = "aaaaa-bbbbb-ccccc-ddddd"

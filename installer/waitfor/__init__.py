@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
-Target = Literal["bootstrap-complete", "install-complete"]
+from installer.waitfor.settings import Target
 
 
 def run(

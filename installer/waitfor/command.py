@@ -8,13 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from installer.errors import EXIT_INTERRUPTED, InstallerError, WaitError
-from installer.waitfor import Target, operators, state
+from installer.waitfor import operators, state
 from installer.waitfor.bootstrap import Bootstrap
 from installer.waitfor.errors import BootstrapFailed, KubeError
 from installer.waitfor.install import Install
 from installer.waitfor.kube import Kube
 from installer.waitfor.rest import RestClient, base_url
-from installer.waitfor.settings import Settings
+from installer.waitfor.settings import Settings, Target
 from installer.waitfor.state import Inputs
 
 log = logging.getLogger("installer.waitfor")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Target = Literal["bootstrap-complete", "install-complete"]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from lab import topology
 from lab.cleanup import finish
 from lab.commands import deploy as deploy_command
 from lab.commands.terminal import converse, describe
+from lab.deploy import default_installer
 from lab.errors import LabError, PreflightError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
@@ -238,9 +239,8 @@ def _exec(arguments: argparse.Namespace) -> int:
 
 
 def _swarm(arguments: argparse.Namespace) -> int:
-    # A program of the installer's, of which the lab knows no more than its command line.
     words = [w for i, w in enumerate(arguments.words) if (i, w) != (0, "--")]
-    return _replace([sys.executable, "-m", "installer.agent.swarm", *words])
+    return _replace([*default_installer(), "swarm", *words])
 
 
 def _replace(argv: list[str]) -> int:

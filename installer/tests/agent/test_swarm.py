@@ -146,7 +146,7 @@ def test_more_and_more_hosts_in_many_clusters_until_the_limit(tmp_path: Path) ->
     with running(tmp_path) as service:
         for who in ("agent", "user"):
             (tmp_path / who).write_text(service.keys.token(f"{who}Auth"))
-        command = [sys.executable, "-m", "installer.agent.swarm", "20", "--url", service.url, "--ca", str(service.ca)]
+        command = [sys.executable, "-m", "installer", "swarm", "20", "--url", service.url, "--ca", str(service.ca)]
         command += ["--token", str(tmp_path / "agent"), "--user-token", str(tmp_path / "user"), "--json"]
         command += ["--step", "10", "--hold", "2", "--ramp", "1", "--service-pid", str(service.process.pid)]
 
