@@ -284,7 +284,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code (reference/installer.md §8.3)."""
     words = sys.argv[1:] if argv is None else list(argv)
     if words[:1] == ["swarm"]:
-        from installer.agent import swarm
+        from installer.agent.swarm import command as swarm
 
         return swarm.main(words[1:])
     args = _parsed(argv)

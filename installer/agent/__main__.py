@@ -10,9 +10,10 @@ import threading
 from pathlib import Path
 
 from installer import logs, numbers
-from installer.agent import hostid, hostsys
+from installer.agent import hostsys
 from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, Refused
+from installer.agent.host import hostid
 from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
 from installer.assisted.auth import Scheme
@@ -46,7 +47,7 @@ def main(argv: list[str] | None = None) -> int:
     logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s")
     host = hostsys.detect()
     if args.inventory:
-        from installer.agent import inventory
+        from installer.agent.host import inventory
 
         try:
             print(inventory.collect_json(host))

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from installer.agent import containers, diskspeed, inventory, logs, media, netchecks, webchecks
+from installer.agent import containers, logs
+from installer.agent.checks import diskspeed, netchecks, webchecks
 from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, MediaLost, StepError
+from installer.agent.host import inventory, media
+from installer.agent.host.media import Watch
 from installer.agent.hostsys import HostSystem
-from installer.agent.media import Watch
 from installer.assisted.restclient import RestClient
 
 log = logging.getLogger("agent")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.agent import __main__ as agent
-from installer.agent import swarm
+from installer.agent.swarm import command as swarm
 from installer.assisted.errors import ConfigurationError
 from installer.cli import main
 from installer.errors import ConfigError

@@ -13,11 +13,11 @@ from rich.table import Table
 
 from lab.numbers import real_type
 from lab.release.build import Release, build_release, latest_release
-from lab.release.errors import ReleaseError
 from lab.release.images import machine_os
 from lab.release.kubernetes import build_kubernetes
 from lab.release.prune import prune
-from lab.release.store import Store, default_cache
+from lab.release.stage.errors import ReleaseError
+from lab.release.stage.store import Store, default_cache
 from lab.release.verify import verify_images
 
 HOURS = real_type(1, 24 * 3650, "hours")

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.release import images, payload, progress
+from lab.release import images, payload
 from lab.release.components import COMPONENTS, VERSION_OPERATOR
-from lab.release.errors import ReleaseError
-from lab.release.oci import Layout, Written
+from lab.release.image.oci import Layout, Written
 from lab.release.registry import REPOSITORY, SOURCE, has_manifest, loopback_registry, push
-from lab.release.store import Store, default_cache
+from lab.release.stage import progress
+from lab.release.stage.errors import ReleaseError
+from lab.release.stage.store import Store, default_cache
 
 STORAGE = "registry"
 RECORDS = "releases"

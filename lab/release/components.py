@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lab.release import kubernetes
-from lab.release.debian import Packages
+from lab.release.image.debian import Packages
 
 # Debian's packages by layer. What skopeo is not given serves podman's networks and signatures, which nobody here uses.
 PACKAGES: Mapping[str, Packages] = {

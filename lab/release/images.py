@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.release import code, progress
 from lab.release.components import (
     COMPONENTS,
     INSTALL_MODULE,
@@ -18,14 +17,16 @@ from lab.release.components import (
     VERSION_OPERATOR,
     Component,
 )
-from lab.release.debian import base, package_layers
-from lab.release.keys import File, Unkeyed, host_packages
+from lab.release.image import code
+from lab.release.image.debian import base, package_layers
+from lab.release.image.layer import Compression, Layer, LayerWriter
+from lab.release.image.oci import Image
+from lab.release.image.wheels import wheels
 from lab.release.kubernetes import INFO, build_kubernetes
-from lab.release.layer import Compression, Layer, LayerWriter
-from lab.release.oci import Image
 from lab.release.os import MachineOS, build_machine_os
-from lab.release.store import Store
-from lab.release.wheels import wheels
+from lab.release.stage import progress
+from lab.release.stage.keys import File, Unkeyed, host_packages
+from lab.release.stage.store import Store
 
 PAUSE_SOURCE = Path(__file__).with_name("pause.c")
 

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.release import progress
-from lab.release.apt import close_apt, open_apt
-from lab.release.errors import RecipeMismatch, ToolMissing
-from lab.release.keys import file_sha256, host_packages
-from lab.release.store import Store, default_cache
+from lab.release.stage import progress
+from lab.release.stage.apt import close_apt, open_apt
+from lab.release.stage.errors import RecipeMismatch, ToolMissing
+from lab.release.stage.keys import file_sha256, host_packages
+from lab.release.stage.store import Store, default_cache
 
 SOURCE = "kubernetes"
 UPSTREAM = "1.20.2"

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.release.components import COMPONENTS, VERSION_OPERATOR
-from lab.release.errors import RecipeMismatch
+from lab.release.image.layer import CREATED, Compression, Layer, LayerWriter
+from lab.release.image.oci import Image
 from lab.release.images import layer_stage
-from lab.release.keys import digest_of, tree_digest
-from lab.release.layer import CREATED, Compression, Layer, LayerWriter
-from lab.release.oci import Image
 from lab.release.registry import SOURCE
-from lab.release.store import Store
+from lab.release.stage.errors import RecipeMismatch
+from lab.release.stage.keys import digest_of, tree_digest
+from lab.release.stage.store import Store
 
 # The product version whose installer and objects the lab's cluster resembles.
 BASE_VERSION = "4.18.0"

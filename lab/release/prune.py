@@ -12,10 +12,10 @@ import shutil
 import time
 from pathlib import Path
 
-from lab.release import progress
 from lab.release.build import LATEST, RECORDS, STORAGE
 from lab.release.registry import RegistryConfig, tags_folder
-from lab.release.store import STAGE_RECORD, Store
+from lab.release.stage import progress
+from lab.release.stage.store import STAGE_RECORD, Store
 
 # A build that runs now may hold paths of stages that it found a few minutes ago.
 MINIMUM_HOURS = 1.0

@@ -18,8 +18,8 @@ from typing import Any
 import bcrypt
 import yaml
 
-from lab.release import progress
-from lab.release.errors import RegistryFailed
+from lab.release.stage import progress
+from lab.release.stage.errors import RegistryFailed
 
 # The one repository that holds every image of the release, and the name for it that no machine answers to.
 REPOSITORY = "node0/lab-release"

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from lab.release import progress
 from lab.release.components import COMPONENTS, INSTALLER_TAG, VERSION_OPERATOR, Component
-from lab.release.errors import ReleaseError
-from lab.release.layer import Compression
-from lab.release.oci import REF_ANNOTATION
-from lab.release.store import Store
+from lab.release.image.layer import Compression
+from lab.release.image.oci import REF_ANNOTATION
+from lab.release.stage import progress
+from lab.release.stage.errors import ReleaseError
+from lab.release.stage.store import Store
 
 CHROOT_SECONDS = 60.0
 # Imports a module; of a package, every module in it but the one that would start it.

@@ -12,20 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.agent import (
-    blockdev,
-    containers,
-    diskspeed,
-    hardware,
-    hostid,
-    logs,
-    media,
-    netchecks,
-    network,
-)
-from installer.agent import inventory as agent_inventory
+from installer.agent import containers, logs
+from installer.agent.checks import diskspeed, netchecks
 from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, StepError
+from installer.agent.host import blockdev, hardware, hostid, media, network
+from installer.agent.host import inventory as agent_inventory
 from installer.agent.hostsys import HostSystem
 from installer.assisted import inventory as inv
 from installer.redact.tests import corpus

@@ -7,7 +7,7 @@ import textwrap
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.agent import arp
+from installer.agent.checks import arp
 
 MAC = bytes.fromhex("525400000001")
 

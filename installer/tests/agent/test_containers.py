@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from installer.agent import containers, diskspeed
+from installer.agent import containers
+from installer.agent.checks import diskspeed
 from installer.agent.containers import AgentContext
 from installer.agent.errors import StepError
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in

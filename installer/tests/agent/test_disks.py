@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from installer.agent import blockdev
+from installer.agent.host import blockdev
 from installer.assisted import inventory as inv
 from installer.testing.agent_kit import Host, Programs, programs_in
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from installer.agent import hardware, hostid, inventory
 from installer.agent.errors import CommandError
+from installer.agent.host import hardware, hostid, inventory
 from installer.assisted import inventory as inv
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 

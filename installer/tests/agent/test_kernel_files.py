@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from installer.agent import hardware
+from installer.agent.host import hardware
 from installer.assisted.inventory import Gpu
 from installer.testing.orchestrator_kit import Site
 

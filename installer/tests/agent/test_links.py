@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from installer.agent import network
 from installer.agent.errors import CommandError
+from installer.agent.host import network
 from installer.assisted import inventory as inv
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.agent import loop, steps, swarm
+from installer.agent import loop, steps
 from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, Refused, StepError
 from installer.agent.hostsys import HostSystem
 from installer.agent.loop import REPEATED, Agent, Deduper
-from installer.agent.swarm_host import SimulatedHost, Site
+from installer.agent.swarm import command as swarm
+from installer.agent.swarm.host import SimulatedHost, Site
 from installer.assisted.auth import Scheme
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError

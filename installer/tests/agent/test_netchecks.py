@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from installer.agent import arp, netchecks
+from installer.agent.checks import arp, netchecks
 from installer.agent.errors import StepError
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from installer.agent import webchecks
+from installer.agent.checks import webchecks
 from installer.assisted.auth import Scheme
 from installer.assisted.restclient import RestClient
 from installer.testing.rendezvous_kit import wait_for
@@ -129,7 +129,7 @@ def test_connectivity_between_network_namespaces() -> None:
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from installer.agent import netchecks
+from installer.agent.checks import netchecks
 from installer.agent.hostsys import HostSystem
 host = HostSystem(Path("/"))
 nics = [{"mac": "52:54:00:00:00:02", "ip_addresses": ["192.0.2.2"]}, {"mac": "", "ip_addresses": ["192.0.2.3"]}]

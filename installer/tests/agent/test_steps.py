@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from installer.agent import media, steps
+from installer.agent import steps
 from installer.agent.containers import AgentContext
 from installer.agent.errors import AgentError, CommandError, MediaLost, StepError
+from installer.agent.host import media
 from installer.testing.agent_kit import FakeClient, Host
 
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "", False, "agent@sha256:1")

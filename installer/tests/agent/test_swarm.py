@@ -14,8 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.agent import steps, swarm, swarm_report, swarm_run
-from installer.agent.swarm_host import SimulatedHost, Site
+from installer.agent import steps
+from installer.agent.swarm import command as swarm
+from installer.agent.swarm import report as swarm_report
+from installer.agent.swarm import run as swarm_run
+from installer.agent.swarm.host import SimulatedHost, Site
 from installer.assisted.inventory import decode
 from installer.testing.rendezvous_kit import REPOSITORY, running
 from installer.testing.service_kit import INSTALLER

@@ -6,9 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from lab.release.errors import ReleaseError
 from lab.release.os.build import build_machine_os
-from lab.release.store import default_cache
+from lab.release.stage.errors import ReleaseError
+from lab.release.stage.store import default_cache
 
 
 def _extra(text: str) -> tuple[str, Path]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from lab.release import progress
-from lab.release.keys import Built, File, digest_of, file_sha256, files, host_packages
 from lab.release.os import clock
 from lab.release.os.cpio import Member, write_archive
 from lab.release.os.customise import customise, kernel_version
@@ -20,7 +18,9 @@ from lab.release.os.errors import NotRootError
 from lab.release.os.initramfs import build_initramfs
 from lab.release.os.iso import build_iso
 from lab.release.os.rootfs import build_rootfs
-from lab.release.store import Store
+from lab.release.stage import progress
+from lab.release.stage.keys import Built, File, digest_of, file_sha256, files, host_packages
+from lab.release.stage.store import Store
 
 HERE = Path(__file__).parent
 ISO_NAME = "node0-machine-os.iso"

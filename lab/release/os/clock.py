@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lab.release.store import Store
+from lab.release.stage.store import Store
 
 #: rdtsc; shl rdx, 32; or rax, rdx; ret
 _READ_TSC = bytes.fromhex("0f3148c1e2204809d0c3")

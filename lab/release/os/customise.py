@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from lab.release import progress
 from lab.release.os.errors import ExtraFileError
-from lab.release.store import Store
+from lab.release.stage import progress
+from lab.release.stage.store import Store
 
 DATA = Path(__file__).parent / "data"
 VENDOR_UNITS = "usr/lib/systemd/system"

@@ -12,11 +12,11 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.release import progress
 from lab.release.os.customise import DATA
 from lab.release.os.errors import LayoutError
 from lab.release.os.liveboot import EMULATION_KARGS
-from lab.release.store import Store
+from lab.release.stage import progress
+from lab.release.stage.store import Store
 
 MIB = 1 << 20
 SECTOR = 512

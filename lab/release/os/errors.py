@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lab.release.errors import ReleaseError
+from lab.release.stage.errors import ReleaseError
 
 
 class LayoutError(ReleaseError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.release import progress
 from lab.release.os.customise import DATA, kernel_version
-from lab.release.store import Store
+from lab.release.stage import progress
+from lab.release.stage.store import Store
 
 ALIGN = 512
 # dracut wants /proc and /dev; in a mount namespace of its own nothing of them can stay behind.

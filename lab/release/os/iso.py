@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.release import progress
 from lab.release.os import liveboot
 from lab.release.os.disk import make_esp
-from lab.release.store import Store
+from lab.release.stage import progress
+from lab.release.stage.store import Store
 
 ISOLINUX = Path("/usr/lib/ISOLINUX/isolinux.bin")
 ISOHYBRID = Path("/usr/lib/ISOLINUX/isohdpfx.bin")

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.release import progress
-from lab.release.apt import debian_sources, transport_settings
-from lab.release.keys import host_packages
 from lab.release.os import packages
-from lab.release.store import Store
+from lab.release.stage import progress
+from lab.release.stage.apt import debian_sources, transport_settings
+from lab.release.stage.keys import host_packages
+from lab.release.stage.store import Store
 
 #: Files are stamped with this time (2026-01-01) wherever a tool asks for one, so that equal inputs give equal images.
 SOURCE_DATE_EPOCH = "1767225600"

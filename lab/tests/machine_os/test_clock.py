@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.release.os import clock, disk, iso, liveboot
-from lab.release.store import Store
+from lab.release.stage.store import Store
 
 
 def test_the_rate_is_measured_the_same_each_time():

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lab.pki import Authority
-from lab.release.keys import file_sha256
 from lab.release.os import build
 from lab.release.os.cpio import Member, write_archive
+from lab.release.stage.keys import file_sha256
 
 COMMON = Path(build.__file__).parent / "data/dracut/90node0/common.sh"
 ROOT = b"a root file system" * 1000

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from lab.release import code, debian, images, keys, kubernetes, layer, payload, wheels
+from lab.release import images, kubernetes, payload
 from lab.release.components import COMPONENTS, PACKAGES
-from lab.release.keys import Built, File, Unkeyed, canonical, code_of, digest_of, stage_key
-from lab.release.layer import Compression, LayerWriter
+from lab.release.image import code, debian, layer, wheels
+from lab.release.image.layer import Compression, LayerWriter
 from lab.release.os import build as os_build
 from lab.release.os import customise, disk, liveboot, packages, rootfs
-from lab.release.store import Store
+from lab.release.stage import keys
+from lab.release.stage.keys import Built, File, Unkeyed, canonical, code_of, digest_of, stage_key
+from lab.release.stage.store import Store
 
-RELEASE = Path(keys.__file__).parent
+RELEASE = Path(keys.__file__).parents[1]
 
 
 def changed(value: Any) -> Any:
@@ -306,7 +308,7 @@ def test_what_a_builder_calls_is_code(monkeypatch):
     def wanted(name: str) -> bool:
         return not name
 
-    wanted.__module__, wanted.__qualname__ = "lab.release.debian", "wanted"
+    wanted.__module__, wanted.__qualname__ = "lab.release.image.debian", "wanted"
     monkeypatch.setattr(debian, "wanted", wanted)
     assert code_of(debian._build_base) != first
 
@@ -317,7 +319,7 @@ def test_how_a_build_is_shown_and_stored_is_not(monkeypatch):
     def run(*_arguments: object, **_more: object) -> None:
         """Another way to run commands."""
 
-    run.__module__ = "lab.release.progress"
+    run.__module__ = "lab.release.stage.progress"
     monkeypatch.setattr(kubernetes.progress, "run", run)
     monkeypatch.setattr(kubernetes.progress, "TAIL_LINES", 3)
     assert code_of(kubernetes._build) == first

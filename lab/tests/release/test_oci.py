@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lab.release.errors import ReleaseError
-from lab.release.layer import EPOCH, Compression, Layer, LayerWriter, merged
-from lab.release.oci import Image, Layout
+from lab.release.image.layer import EPOCH, Compression, Layer, LayerWriter, merged
+from lab.release.image.oci import Image, Layout
+from lab.release.stage.errors import ReleaseError
 from lab.release.verify import image_layers
 
 NAMES = st.from_regex(r"[a-z]{1,4}(/[a-z]{1,4}){0,2}", fullmatch=True)

@@ -14,13 +14,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release import code, components, payload
-from lab.release.debian import Packages, wanted
-from lab.release.errors import RecipeMismatch
-from lab.release.layer import Compression, LayerWriter
-from lab.release.oci import Image
+from lab.release import components, payload
+from lab.release.image import code
+from lab.release.image.debian import Packages, wanted
+from lab.release.image.layer import Compression, LayerWriter
+from lab.release.image.oci import Image
 from lab.release.registry import SOURCE, RegistryConfig, has_manifest, htpasswd_line
-from lab.release.store import Store
+from lab.release.stage.errors import RecipeMismatch
+from lab.release.stage.store import Store
 
 SEMVER = re.compile(r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)-node0\.(0|[1-9]\d*|\d*[a-z][0-9a-z]*)$")
 

@@ -7,10 +7,10 @@ import os
 import time
 from pathlib import Path
 
-from lab.release.layer import Compression, LayerWriter
-from lab.release.oci import Image, Layout
+from lab.release.image.layer import Compression, LayerWriter
+from lab.release.image.oci import Image, Layout
 from lab.release.prune import prune
-from lab.release.store import Store
+from lab.release.stage.store import Store
 
 
 def age(path: Path, hours: float) -> None:

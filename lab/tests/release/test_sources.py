@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.apt import AptSource, debian_sources, parse_deb822, parse_list
-from lab.release.errors import NoAptSource, RecipeMismatch
-from lab.release.wheels import CONSTRAINTS, WHEELS, normalised, read_constraints
+from lab.release.image.wheels import CONSTRAINTS, WHEELS, normalised, read_constraints
+from lab.release.stage.apt import AptSource, debian_sources, parse_deb822, parse_list
+from lab.release.stage.errors import NoAptSource, RecipeMismatch
 
 DEB822 = """\
 Types: deb

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.release import progress
-from lab.release.errors import CommandFailed, ToolMissing
-from lab.release.keys import Unkeyed, tree_digest
-from lab.release.store import STAGE_RECORD, Store, default_cache
+from lab.release.stage import progress
+from lab.release.stage.errors import CommandFailed, ToolMissing
+from lab.release.stage.keys import Unkeyed, tree_digest
+from lab.release.stage.store import STAGE_RECORD, Store, default_cache
 
 # What these builders do besides building: no part of what they build.
 BUILT: Unkeyed[list[Path]] = Unkeyed([])

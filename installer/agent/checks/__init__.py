@@ -1,0 +1,1 @@
+"""What a host can do: reach others, resolve names, write quickly."""

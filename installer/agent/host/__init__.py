@@ -1,0 +1,1 @@
+"""What a host is: its hardware, disks, networks and name, read from the kernel."""

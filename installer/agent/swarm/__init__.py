@@ -1,0 +1,1 @@
+"""Many simulated agents against a rendezvous service."""

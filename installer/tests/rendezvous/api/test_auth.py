@@ -1,0 +1,326 @@
+"""Who is let in, and how much who is not may cost: tokens, the brake on strangers, buckets."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jwt
+import pytest
+from aiohttp.test_utils import TestClient
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from installer.assisted import auth
+from installer.assisted.auth import HEADERS, Authenticator, Scheme
+from installer.assisted.errors import ConfigurationError, TooMany, Unauthorized
+from installer.rendezvous.api import limits
+from installer.rendezvous.api.app import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
+from installer.rendezvous.api.limits import Bucket
+from installer.testing.fleet_kit import Fleet
+from installer.testing.rendezvous_kit import make_keys
+from installer.tests.rendezvous.api.test_safety import KEYS, filled, header, serve
+
+STRANGERS = make_keys()
+AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
+BURST = int(STRANGERS_AT_ONCE)
+
+
+def one(*schemes: Scheme) -> frozenset[Scheme]:
+    return frozenset(schemes)
+
+
+def made() -> Authenticator:
+    return Authenticator("agent-installer-local", KEYS.public_base64)
+
+
+# tokens
+
+
+def test_each_scheme_has_its_header() -> None:
+    for scheme in Scheme:
+        for bearer in ("", "Bearer "):
+            headers = {HEADERS[scheme]: bearer + KEYS.token(scheme.value)}
+            assert made().check(headers, one(scheme)) is scheme
+            assert made().check(headers, frozenset(Scheme)) is scheme
+        for other in set(Scheme) - {scheme}:
+            # In another's header, and by another's name.
+            with pytest.raises(Unauthorized, match="no token"):
+                made().check({HEADERS[other]: KEYS.token(scheme.value)}, one(scheme))
+            with pytest.raises(Unauthorized, match=f"of scheme {other.value} was given in {HEADERS[scheme]}"):
+                made().check({HEADERS[scheme]: KEYS.token(other.value)}, one(scheme))
+    assert {scheme.value: name for scheme, name in HEADERS.items()} == {
+        "agentAuth": "X-Secret-Key",
+        "userAuth": "Authorization",
+        "watcherAuth": "Watcher-Authorization",
+    }
+
+
+def test_a_wrong_token_does_not_spoil_a_right_one_beside_it() -> None:
+    headers = {HEADERS[AGENT]: KEYS.token("userAuth"), HEADERS[USER]: KEYS.token("userAuth")}
+    assert made().check(headers, one(AGENT, USER)) is USER
+
+
+def test_what_is_no_token_is_told_without_it() -> None:
+    good = KEYS.token("agentAuth")
+    head, body, signature = good.split(".")
+    for token in (
+        *("x", "x.y.z", "", ".", "..", good[:-4], f"{good}.x", f"{head}.{body}.", f"{head}..{signature}"),
+        *(f"{head}.{body}.{'A' * 86}", good + "A" * auth.LONGEST, STRANGERS.token("agentAuth")),
+        jwt.encode({"auth_scheme": "agentAuth"}, key=None, algorithm="none"),
+        jwt.encode({"auth_scheme": "agentAuth"}, base64.b64decode(KEYS.public_base64).hex(), algorithm="HS256"),
+        "\udcff.\udcff.\udcff",
+    ):
+        with pytest.raises(Unauthorized) as told:
+            made().check({HEADERS[AGENT]: token}, one(AGENT))
+        assert "token" in told.value.reason
+        assert not token or len(token) < 6 or token not in told.value.reason
+
+
+def test_a_token_as_long_as_may_be_is_looked_at() -> None:
+    bare = len(KEYS.token("agentAuth", more=""))
+    token = KEYS.token("agentAuth", more="x" * (auth.LONGEST - bare) * 3)[: auth.LONGEST]
+    with pytest.raises(Unauthorized, match=r"not valid: (?!it has more)"):
+        made().check({HEADERS[AGENT]: token}, one(AGENT))
+    with pytest.raises(Unauthorized, match=f"more than {auth.LONGEST} characters"):
+        made().check({HEADERS[AGENT]: token + "x"}, one(AGENT))
+
+
+def test_a_token_ends() -> None:
+    now = time.time()
+    verifier = made()
+    headers = {HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) + 100)}
+    assert verifier.check(headers, one(AGENT)) is AGENT
+    for seconds, known in ((99, AGENT), (100, None), (101, None)):
+        with mock.patch.object(auth.time, "time", return_value=int(now) + seconds):
+            assert verifier.known(headers, one(AGENT)) is known
+            if known is None:
+                with pytest.raises(Unauthorized, match="expired"):
+                    verifier.check(headers, one(AGENT))
+            else:
+                assert verifier.check(headers, one(AGENT)) is AGENT
+    with pytest.raises(Unauthorized, match="expired"):
+        made().check({HEADERS[AGENT]: KEYS.token("agentAuth", exp=int(now) - 1)}, one(AGENT))
+
+
+def test_only_what_was_proven_is_known() -> None:
+    verifier = made()
+    good, bad = header(AGENT), {HEADERS[AGENT]: STRANGERS.token("agentAuth")}
+    assert verifier.known({}, one(AGENT)) is None
+    assert verifier.known(good, one(AGENT)) is None
+    verifier.check(good, one(AGENT))
+    with pytest.raises(Unauthorized):
+        verifier.check(bad, one(AGENT))
+    assert verifier.known(good, one(AGENT)) is AGENT
+    assert verifier.known(good, one(USER, AGENT)) is AGENT
+    assert verifier.known(bad, one(AGENT)) is None
+    # Known as what it is, in its own header, and nowhere else.
+    assert verifier.known(good, one(USER)) is None
+    assert verifier.known({HEADERS[USER]: good[HEADERS[AGENT]]}, one(USER)) is None
+
+
+def test_a_known_token_costs_no_signature() -> None:
+    verifier = made()
+    good = header(AGENT)
+    verifier.check(good, one(AGENT))
+    with mock.patch.object(jwt, "decode", side_effect=AssertionError):
+        assert verifier.check(good, one(AGENT)) is AGENT
+
+
+def test_who_is_here_is_not_forgotten_for_those_who_come() -> None:
+    verifier = made()
+    good = header(AGENT)
+    verifier.check(good, one(AGENT))
+    for number in range(auth.REMEMBERED + 5):
+        verifier.check({HEADERS[AGENT]: KEYS.token("agentAuth", number=number)}, one(AGENT))
+        assert verifier.known(good, one(AGENT)) is AGENT
+    first = {HEADERS[AGENT]: KEYS.token("agentAuth", number=0)}
+    assert verifier.known(first, one(AGENT)) is None
+    assert len(verifier._known) == auth.REMEMBERED
+
+
+def _pem(key: Any) -> str:
+    public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return base64.b64encode(public).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "must hold"),
+        ("%", "not base64"),
+        (base64.b64encode(b"no key").decode(), "not a PEM"),
+        (base64.b64encode(b"-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----").decode(), "not a PEM"),
+        (_pem(rsa.generate_private_key(65537, 2048)), "P-256"),
+        (_pem(ec.generate_private_key(ec.SECP384R1())), "P-256"),
+    ],
+)
+def test_a_key_that_verifies_nothing_is_refused_at_the_start(text: str, rule: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"EC_PUBLIC_KEY_PEM.*{rule}"):
+        Authenticator("agent-installer-local", text)
+
+
+def test_only_two_ways_to_authenticate() -> None:
+    for kind in ("", "rhsso", "NONE", "None", "local"):
+        with pytest.raises(ConfigurationError, match="AUTH_TYPE"):
+            Authenticator(kind, KEYS.public_base64)
+    everybody = Authenticator("none", "")
+    assert everybody.check({}, one(USER)) is USER
+    assert everybody.known({}, one(WATCHER)) is WATCHER
+
+
+# the brake
+
+
+class Turned:
+    """A clock that only tests turn, for all buckets that are made while it is there."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def braked(directory: Path, use: Callable[[TestClient, Turned], Any]) -> None:
+    """A service whose buckets have a clock of their own."""
+    clock = Turned()
+
+    async def run(client: TestClient, fleet: Fleet) -> None:
+        await use(client, clock)
+
+    with mock.patch.object(limits.Bucket, "__init__", _with(clock)):
+        serve(directory, run)
+
+
+def _with(clock: Turned) -> Callable[..., None]:
+    original = Bucket.__init__
+
+    def init(self: Bucket, rate: float, burst: float, _: Any = None) -> None:
+        original(self, rate, burst, clock)
+
+    return init
+
+
+async def status(client: TestClient, headers: dict[str, str], path: str = "/clusters") -> int:
+    return (await client.get(filled(path), headers=headers)).status
+
+
+def test_checks_for_strangers_are_braked_and_who_is_known_is_not(tmp_path: Path) -> None:
+    async def use(client: TestClient, clock: Turned) -> None:
+        user, watcher = header(USER), header(WATCHER)
+        assert await status(client, user) == 200
+        # That first one was a stranger's too.
+        with mock.patch.object(jwt, "decode", wraps=jwt.decode) as decode:
+            seen = [await status(client, {"Authorization": STRANGERS.token("userAuth", n=n)}) for n in range(60)]
+            assert seen == [401] * (BURST - 1) + [429] * (60 - BURST + 1)
+            # What the brake is for: no signature is checked any more.
+            assert decode.call_count == BURST - 1
+        # Who has been in goes on, from the same address and at once; who has not waits until it is quiet.
+        assert await status(client, user) == 200
+        assert await status(client, watcher) == 429
+        assert await status(client, {}) == 429
+        clock.now += 0.99 / STRANGERS_PER_SECOND
+        assert await status(client, watcher) == 429
+        clock.now += 0.02 / STRANGERS_PER_SECOND
+        assert await status(client, watcher) == 200
+        assert await status(client, watcher) == 200
+        assert await status(client, {}) == 429
+
+    braked(tmp_path, use)
+
+
+def test_a_flood_does_not_hold_the_brake_for_ever(tmp_path: Path) -> None:
+    """What is refused costs nothing: in the long run, one a second is looked at, however many ask."""
+
+    async def use(client: TestClient, clock: Turned) -> None:
+        for _ in range(BURST):
+            assert await status(client, {}) == 401
+        seen = []
+        for _ in range(100):
+            clock.now += 0.1 / STRANGERS_PER_SECOND
+            seen.append(await status(client, {}))
+        assert seen.count(401) in (9, 10)
+
+    braked(tmp_path, use)
+
+
+def test_wrong_signatures_of_urls_are_braked_too(tmp_path: Path) -> None:
+    async def use(client: TestClient, clock: Turned) -> None:
+        path = "/clusters/{cluster_id}/logs?signature=x"
+        seen = [(await client.get(filled(path))).status for _ in range(BURST + 5)]
+        assert seen == [401] * BURST + [429] * 5
+
+    braked(tmp_path, use)
+
+
+def test_each_address_has_a_brake_of_its_own() -> None:
+    bucket = Bucket(1.0, 2.0, Turned())
+    for _ in range(2):
+        bucket.take("a")
+    with pytest.raises(TooMany, match="from a, try"):
+        bucket.take("a")
+    bucket.take("b")
+    for _ in range(2):
+        bucket.take("")
+    with pytest.raises(TooMany, match="from this address"):
+        bucket.take("")
+
+
+def test_strangers_use_up_nothing_of_those_with_a_token(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        user = header(USER)
+        assert await status(client, user) == 200
+        for _ in range(2 * BURST):
+            await status(client, {})
+        seen = [(await client.get("/health")).status for _ in range(10)]
+        assert (seen[0], set(seen)) == (200, {200, 429})
+        assert await status(client, user) == 200
+
+    # Two at once are all that each may ask for, with a proof and where none is needed.
+    serve(tmp_path, use, REQUESTS_PER_SECOND="1")
+
+
+# buckets
+
+
+@given(st.lists(st.floats(0, 3), max_size=60), st.floats(0.5, 4), st.integers(1, 6))
+def test_bucket(pauses: list[float], rate: float, burst: int) -> None:
+    """Against a reckoning of its own: let in exactly when a whole one is left."""
+    clock = Turned()
+    bucket = Bucket(rate, float(burst), clock)
+    left = float(burst)
+    for pause in pauses:
+        clock.now += pause
+        left = min(float(burst), left + pause * rate)
+        if abs(left - 1) < 1e-6:
+            continue
+        if left >= 1:
+            bucket.take("a")
+            left -= 1
+        else:
+            with pytest.raises(TooMany):
+                bucket.take("a")
+    bucket.take("b")
+
+
+def test_a_bucket_forgets_who_was_not_seen_for_longest() -> None:
+    clock = Turned()
+    bucket = Bucket(0.001, 1.0, clock)
+    bucket.take("first")
+    for number in range(limits.REMEMBERED - 1):
+        bucket.take(str(number))
+    with pytest.raises(TooMany):
+        bucket.take("first")
+    bucket.take("one more")
+    with pytest.raises(TooMany):
+        bucket.take("first")
+    # The second one is gone, and comes as if for the first time.
+    bucket.take("0")
+    assert len(bucket._left) == limits.REMEMBERED

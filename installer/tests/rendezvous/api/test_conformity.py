@@ -1,0 +1,124 @@
+"""Answers in the form that the specification, or upstream's framework, gives them. All of it: ci/bench conformity."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient
+
+from installer.assisted.auth import Scheme
+from installer.rendezvous.client import manifests as client_manifests
+from installer.testing.fleet_kit import Fleet
+from installer.testing.rendezvous_kit import PULL_SECRET
+from installer.tests.rendezvous.api.test_safety import filled, header, serve
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scheme", "query", "body", "status", "code"),
+    [
+        ("GET", "/events", Scheme.USER, {"offset": "-1"}, None, 422, 609),
+        ("GET", "/events", Scheme.USER, {"limit": "x"}, None, 422, 601),
+        ("GET", "/events", Scheme.USER, {"limit": str(1 << 63)}, None, 422, 601),
+        ("GET", "/events", Scheme.USER, {"order": "up"}, None, 422, 606),
+        ("GET", "/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", Scheme.AGENT, {"timestamp": "1.5"}, None,
+         422, 601),
+        ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, '{"logs_state": "some"}', 422, 606),
+        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host"}, None, 422, 602),
+        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host", "host_id": "x"}, None, 422, 601),
+        ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, "{", 400, 400),
+        ("PUT", "/clusters/{cluster_id}/progress", Scheme.AGENT, {}, "[]", 400, 400),
+        ("PUT", "/infra-envs/{infra_env_id}/hosts/{host_id}/progress", Scheme.AGENT, {}, "{}", 422, 606),
+        ("POST", "/clusters/{cluster_id}/actions/complete-installation", Scheme.AGENT, {}, "{}", 422, 602),
+        ("PUT", "/clusters/{cluster_id}/monitored-operators", Scheme.AGENT, {}, '{"name": -345}', 400, 400),
+        ("PUT", "/clusters/{cluster_id}/monitored-operators", Scheme.AGENT, {}, '{"status": "?"}', 422, 606),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_the_specification_is_refused_as_go_swagger_does(
+    tmp_path: Path, method: str, path: str, scheme: Scheme, query: Any, body: str | None, status: int, code: int
+) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        answer = await client.request(method, filled(path, fleet), params=query, data=body, headers=header(scheme))
+        told = await answer.json()
+        assert (answer.status, told["code"], set(told)) == (status, code, {"code", "message"}), told
+
+    serve(tmp_path, use)
+
+
+def test_logs_that_are_no_multipart_are_refused_and_leave_nothing(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        path = filled("/clusters/{cluster_id}/logs", fleet) + "?logs_type=controller"
+        kind = {"Content-Type": "multipart/form-data; boundary=a", **header(Scheme.AGENT)}
+        for body in (b"--a\r\n[1]--a--\r\n", b"", b"--a\r\n\r\nx", b"--a--\r\n"):
+            answer = await client.post(path, data=body, headers=kind)
+            assert answer.status == 400, (body, await answer.text())
+        assert not [file for file in tmp_path.rglob("logs/*/*") if file.is_file()]
+        form = b'--a\r\nContent-Disposition: form-data; name="upfile"; filename="x"\r\n\r\nabc\r\n--a--\r\n'
+        assert (await client.post(path, data=form, headers=kind)).status == 204
+        found = await client.get(path, headers=header(Scheme.USER))
+        assert (await found.read(), found.headers["Content-Type"]) == (b"abc", "application/octet-stream")
+
+    serve(tmp_path, use)
+
+
+def test_errors_of_downloads_have_their_content_type(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        path = filled("/clusters/{cluster_id}/downloads/files", fleet) + "?file_name=master.ign"
+        missing = await client.get(path, headers=header(Scheme.USER))
+        assert missing.headers["Content-Type"] == "application/octet-stream"
+        assert json.loads(await missing.read())["reason"]
+        refused = await client.get(path)
+        assert (refused.status, refused.content_type) == (401, "application/json")
+
+    serve(tmp_path, use)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"load_balancer": {"type": "AAA"}},
+        {"disk_encryption": {"tang_servers": {}}},
+        {"cluster_networks": [{"cidr": "10.128.0.0/14", "host_prefix": 200}]},
+        {"cluster_networks": [{"cidr": "10.128.0.0/14", "host_prefix": "23"}]},
+        {"platform": {}},
+        {"platform": {"type": "external", "external": {"cloud_controller_manager": "Mine"}}},
+        {"hyperthreading": "some"},
+    ],
+)
+def test_a_cluster_keeps_nothing_that_the_specification_does_not_have(tmp_path: Path, changes: dict[str, Any]) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        path = filled("/clusters/{cluster_id}", fleet)
+        answer = await client.patch(path, json=changes, headers=header(Scheme.USER))
+        assert answer.status == 400
+        good = {"machine_networks": [{"cidr": "192.0.2.0/24", "cluster_id": "", "more": 1}]}
+        answer = await client.patch(path, json=good, headers=header(Scheme.USER))
+        assert (answer.status, (await answer.json())["machine_networks"]) == (201, [{"cidr": "192.0.2.0/24"}])
+
+    serve(tmp_path, use)
+
+
+def test_an_infra_envs_proxy_is_of_texts(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        path = filled("/infra-envs/{infra_env_id}", fleet)
+        answer = await client.patch(path, json={"proxy": {"http_proxy": -46}}, headers=header(Scheme.USER))
+        assert answer.status == 400
+
+    serve(tmp_path, use)
+
+
+@pytest.mark.parametrize(
+    ("external", "sent"),
+    [
+        ({"platformName": ""}, {}),
+        (
+            {"platformName": "oci", "cloudControllerManager": "External"},
+            {"platform_name": "oci", "cloud_controller_manager": "External"},
+        ),
+    ],
+)
+def test_the_client_sends_no_empty_platform_name(external: dict[str, str], sent: dict[str, str]) -> None:
+    install = {"metadata": {"name": "x"}, "spec": {"platformType": "External", "external": external}}
+    manifests = client_manifests.Manifests(install, {}, {}, {}, PULL_SECRET)
+    assert client_manifests.cluster_params(manifests, "", "4.18.0")["platform"]["external"] == sent

@@ -1,0 +1,194 @@
+"""The page's own endpoints: who may look, what is told, how little it costs. A browser's view is test_page_browser."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
+
+from installer.assisted.auth import Authenticator, Scheme
+from installer.assisted.errors import ConfigurationError
+from installer.rendezvous import settings
+from installer.rendezvous.api.app import Service, build
+from installer.rendezvous.page import feed as page
+from installer.testing.fleet_kit import Fleet, Machine, Network
+from installer.testing.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
+from installer.testing.world_kit import World
+from installer.tests.rendezvous.api.test_safety import KEYS, header
+
+PATH = "/page/stream"
+Use = Callable[[TestClient, Fleet, Service], Awaitable[None]]
+
+
+def serve(directory: Path, use: Use, hosts: int = 2, **env: str) -> None:
+    """The application in this process over a cluster of hosts that have answered everything."""
+    world = World(directory, AUTH_TYPE="agent-installer-local", EC_PUBLIC_KEY_PEM=KEYS.public_base64, **env)
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(hosts)])
+    fleet.discover()
+    auth = Authenticator("agent-installer-local", KEYS.public_base64)
+    service = Service(world.engine, world.engine.settings, auth, lambda job: {})
+
+    async def run() -> None:
+        async with TestClient(TestServer(build(service))) as client:
+            await use(client, fleet, service)
+
+    try:
+        asyncio.run(run())
+    finally:
+        world.store.close()
+
+
+async def until(answer: ClientResponse, last: str) -> list[tuple[str, Any]]:
+    """(kind, value) of the messages up to the one of kind ``last``."""
+    found: list[tuple[str, Any]] = []
+    while not found or found[-1][0] != last:
+        block = await asyncio.wait_for(answer.content.readuntil(b"\n\n"), 20)
+        match = re.fullmatch(r"event: (\w+)\ndata: (.*)\n\n", block.decode(), re.DOTALL)
+        assert match, block
+        found.append((match[1], json.loads(match[2])))
+    return found
+
+
+def test_who_may_look(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+        for headers in ({}, header(Scheme.AGENT), {"Authorization": make_keys().token("userAuth")}):
+            assert (await client.get(PATH, headers=headers)).status == 401
+            assert service.viewers is None
+        for scheme in (Scheme.USER, Scheme.WATCHER):
+            async with client.get(PATH, headers=header(scheme)) as answer:
+                assert answer.status == 200
+                assert (await until(answer, "ready"))[0] == (
+                    "hello",
+                    {"boot": page.BOOT, "open": False, "version": fleet.world.engine.settings.openshift_version},
+                )
+
+    serve(tmp_path, use)
+
+
+def test_an_open_page_tells_no_secret_and_opens_nothing_else(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+        store = fleet.world.store
+        with store.change():
+            hidden = {
+                "install_config_overrides": '{"x": "hidden-1"}',
+                "http_proxy": "http://u:hidden-2@proxy",
+                "status_info": "https://u:hidden-3@mirror does not answer",
+            }
+            store.put_cluster(msgspec.structs.replace(fleet.cluster, **hidden))
+            for host in store.hosts():
+                secret = {"ignition_config_overrides": '{"x": "hidden-4"}', "installer_args": '["hidden-5"]'}
+                store.put_host(msgspec.structs.replace(host, **secret))
+        async with client.get(PATH) as answer:
+            found = await until(answer, "ready")
+        text = json.dumps(found)
+        assert "hidden" not in text
+        assert PULL_SECRET not in text
+        assert [kind for kind, _ in found].count("host") == 2
+        assert {"cluster", "event", "hello"} <= {kind for kind, _ in found}
+        status = (await client.get(f"/api/assisted-install/v2/clusters/{fleet.cluster_id}/logs")).status
+        assert status == 401
+        credentials = f"/api/assisted-install/v2/clusters/{fleet.cluster_id}/downloads/credentials?file_name=kubeconfig"
+        assert (await client.get(credentials)).status == 401
+
+    serve(tmp_path, use, PAGE_ACCESS="open")
+
+
+def test_only_what_changed_is_sent_again(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+        async with client.get(PATH) as answer:
+            await until(answer, "ready")
+            assert service.viewers is not None
+            before = await service.viewers.picture.look()
+            fleet.poll(fleet.machines[0])  # a bare calling in: nothing to see
+            assert await service.viewers.picture.look() is before
+            fleet.machines[1].inventory["hostname"] = "renamed"
+            fleet.go(65)
+            found = await until(answer, "host")
+            assert [value["name"] for kind, value in found if kind == "host"] == ["renamed"]
+            with fleet.world.store.change():
+                fleet.world.store.delete_host(fleet.infra_env_id, fleet.machines[0].id)
+            assert (await until(answer, "gone"))[-1][1] == {"id": fleet.machines[0].id}
+
+    serve(tmp_path, use, PAGE_ACCESS="open")
+
+
+def test_viewers_are_bounded_and_leave_nothing(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+        answers = [await client.get(PATH) for _ in range(page.MOST_VIEWERS)]
+        assert {answer.status for answer in answers} == {200}
+        assert (await client.get(PATH)).status == 429
+        assert (await client.head(PATH)).status == 404
+        for answer in answers:
+            answer.close()
+        end = time.monotonic() + 20
+        while service.viewers is None or service.viewers.count:
+            assert time.monotonic() < end, f"{service.viewers and service.viewers.count} viewers are still counted"
+            await asyncio.sleep(0.05)
+        assert (await client.get(PATH)).status == 200
+
+    serve(tmp_path, use, PAGE_ACCESS="open")
+
+
+def test_the_page_is_one_file_under_a_strict_policy(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+        answer = await client.get("/")
+        text = await answer.text()
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        for tag in ("script", "style"):
+            [inside] = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+            assert base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode() in policy
+        assert not re.search(r"\son[a-z]+\s*=|style=|https?://|innerHTML|insertAdjacent|document\.write|eval\(", text)
+        assert not re.search(r"""(src|href)=["'](?!#|data:,)""", text)
+        again = await client.get("/", headers={"If-None-Match": answer.headers["ETag"]})
+        assert again.status == 304
+        assert service.viewers is None
+
+    serve(tmp_path, use)
+
+
+def test_nothing_of_it_is_read_before_somebody_looks() -> None:
+    code = (
+        "import installer.rendezvous.api.routes, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
+
+
+def test_who_sees_it_is_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.load({}).page_access == "token"
+    assert settings.load({"PAGE_ACCESS": "open"}).page_access == "open"
+    with pytest.raises(ConfigurationError, match="PAGE_ACCESS"):
+        settings.load({"PAGE_ACCESS": "everybody"})
+    # A payload's image may say so too; the environment counts more.
+    (tmp_path / "page_access").write_text("open\n")
+    monkeypatch.setattr(settings, "PAGE_ACCESS_FILE", tmp_path / "page_access")
+    assert settings.load({}).page_access == "open"
+    assert settings.load({"PAGE_ACCESS": "token"}).page_access == "token"
+
+
+def test_viewers_do_not_hold_the_service_up(tmp_path: Path) -> None:
+    with running(tmp_path, PAGE_ACCESS="open") as service:
+        command = ["curl", "-sN", "--cacert", str(service.ca), f"{service.url}page/stream"]
+        viewer = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert viewer.stdout is not None
+        assert viewer.stdout.readline() == b"event: hello\n"
+        service.process.terminate()
+        # Its stream has an end, the one that the service gives it: the viewer is not cut off, and nobody waits for it.
+        viewer.communicate(timeout=60)
+        assert viewer.returncode == 0
+        assert service.process.wait(60) == 0

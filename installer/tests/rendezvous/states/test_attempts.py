@@ -1,0 +1,373 @@
+"""Attempts to install that follow each other: what an earlier one still makes or answers is never the next one's."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from installer.assisted.auth import Authenticator
+from installer.assisted.enums import ClusterStatus, HostStatus, StepType
+from installer.assisted.errors import PrepareError
+from installer.rendezvous.api.app import Service
+from installer.rendezvous.prepare import installer as prepare
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.steps.instructions import OF_ATTEMPT, step_id
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import to_rest
+from installer.testing.rendezvous_kit import inventory, make_keys
+from installer.testing.world_kit import HOST_ID, World
+from installer.tests.rendezvous.store.test_store import no_more_bytes
+
+OLD, NEW = {"bootstrap.ign": b"old", "old-only": b"old"}, {"bootstrap.ign": b"new"}
+MANIFEST = {"folder": "openshift", "file_name": "a.yaml", "content": "YTogMQo="}
+
+
+def out_of_time(world: World, cluster_id: str) -> None:
+    world.clock.go(601)
+    world.poll(next(item.id for item in world.store.infra_envs()))
+    with world.store.change():
+        world.engine.settle(cluster_id)
+    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
+
+
+def cancelled(world: World, cluster_id: str) -> None:
+    clusters.cancel(world.engine, cluster_id)
+    assert world.store.cluster(cluster_id).status is ClusterStatus.CANCELLED
+    back(world, cluster_id)
+
+
+def was_reset(world: World, cluster_id: str) -> None:
+    back(world, cluster_id)
+
+
+def back(world: World, cluster_id: str) -> None:
+    clusters.reset(world.engine, cluster_id)
+    infra_env_id = next(item.id for item in world.store.infra_envs())
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    world.poll(infra_env_id)
+    world.reply(infra_env_id, StepType.INVENTORY, inventory())
+    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
+
+
+@pytest.mark.parametrize("ended", [out_of_time, cancelled, was_reset])
+@pytest.mark.parametrize("late", [OLD, None])
+def test_a_late_preparation_is_nobodys(
+    world: World, ended: Callable[[World, str], None], late: dict[str, bytes] | None
+) -> None:
+    cluster_id, _ = world.known()
+    first = clusters.install(world.engine, cluster_id).attempt
+    assert first
+    ended(world, cluster_id)
+    # Between two attempts nobody waits for it either.
+    assert not clusters.finish_preparation(world.engine, cluster_id, first, late, "late")
+    clusters.put_manifest(world.engine, cluster_id, MANIFEST)
+    second = clusters.install(world.engine, cluster_id).attempt
+    assert second not in ("", first)
+    events = len(world.store.events())
+    assert not clusters.finish_preparation(world.engine, cluster_id, first, late, "late")
+    assert len(world.store.events()) == events
+    cluster = world.store.cluster(cluster_id)
+    assert (cluster.status, cluster.last_preparation.status) == (ClusterStatus.PREPARING, "not_started")
+    assert world.store.file_names(cluster_id) == []
+    assert clusters.finish_preparation(world.engine, cluster_id, second, NEW, "")
+    assert world.store.cluster(cluster_id).last_preparation.status == "success"
+    assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
+    # Not twice either: what is kept stays.
+    assert not clusters.finish_preparation(world.engine, cluster_id, second, OLD, "")
+    assert not clusters.finish_preparation(world.engine, cluster_id, second, None, "boom")
+    assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
+    assert world.store.cluster(cluster_id).last_preparation.status == "success"
+
+
+def test_files_of_an_earlier_attempt_go_when_the_next_begins(world: World) -> None:
+    cluster_id, infra_env_id = world.known()
+    clusters.install(world.engine, cluster_id)
+    assert world.prepared(cluster_id, OLD)
+    images = [{"name": "r.example/installer@sha256:1", "result": "failure", "error": "no route"}]
+    world.reply(infra_env_id, StepType.IMAGES, {"images": images})
+    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
+    assert world.store.file_names(cluster_id) == ["bootstrap.ign", "old-only"]
+    clusters.install(world.engine, cluster_id)
+    assert world.store.file_names(cluster_id) == []
+    assert world.prepared(cluster_id, OLD)
+    clusters.reset(world.engine, cluster_id)
+    assert world.store.file_names(cluster_id) == []
+    assert world.store.cluster(cluster_id).attempt == ""
+
+
+def test_an_attempt_outlives_the_service(world: World) -> None:
+    cluster_id, infra_env_id = world.known()
+    attempt = clusters.install(world.engine, cluster_id).attempt
+    identity = world.step_id(infra_env_id, StepType.IMAGES)
+    world.store.close()
+    world.store = Store(world.engine.settings.db_path)
+    world.engine = Engine(world.store, world.engine.settings, world.engine.requirements, world.clock)
+    assert world.store.cluster(cluster_id).attempt == attempt
+    assert world.step_id(infra_env_id, StepType.IMAGES) == identity
+    assert clusters.finish_preparation(world.engine, cluster_id, attempt, NEW, "")
+
+
+def test_the_api_does_not_show_attempts(world: World) -> None:
+    cluster_id, _ = world.known()
+    cluster = clusters.install(world.engine, cluster_id)
+    assert cluster.attempt not in str(to_rest(cluster))
+
+
+# steps
+
+
+def asked(world: World, infra_env_id: str) -> dict[str, str]:
+    found = hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", int(world.clock().timestamp()))
+    return {item["step_type"]: item["step_id"] for item in found["instructions"]}
+
+
+IMAGES = {"images": [{"name": "r.example/installer@sha256:1", "result": "success", "size_bytes": 1, "time": 1.0}]}
+NO_IMAGES = {"images": [{"name": "r.example/installer@sha256:1", "result": "failure", "error": "of before"}]}
+SPEED = {"path": "/dev/disk/by-path/pci-0000:04:00.0", "io_sync_duration": 5}
+
+
+def test_answers_of_an_earlier_attempt_are_dropped_and_asked_for_again(world: World) -> None:
+    cluster_id, infra_env_id = world.known()
+    clusters.install(world.engine, cluster_id)
+    first = asked(world, infra_env_id)
+    assert set(first) == {"installation-disk-speed-check", "container-image-availability"}
+    assert all(identity.startswith(f"{kind}-") and len(identity) == len(kind) + 9 for kind, identity in first.items())
+    out_of_time(world, cluster_id)
+    clusters.install(world.engine, cluster_id)
+    second = asked(world, infra_env_id)
+    assert set(second) == set(first)
+    assert not set(second.values()) & set(first.values())
+    assert asked(world, infra_env_id) == {}
+    events = len(world.store.events())
+    world.reply(infra_env_id, StepType.IMAGES, NO_IMAGES, step_id=first["container-image-availability"])
+    world.reply(infra_env_id, StepType.DISK_SPEED, "cannot", 1, step_id=first["installation-disk-speed-check"])
+    world.reply(infra_env_id, StepType.DISK_SPEED, {**SPEED, "io_sync_duration": 5000}, step_id="")
+    host = world.host(infra_env_id)
+    assert (host.status, host.images_status, host.disks_info, host.step_errors) == (HostStatus.PREPARING, "", "", {})
+    assert len(world.store.events()) == events
+    # The agent that was busy with it did not begin anew: asked again at once, by the same name.
+    assert asked(world, infra_env_id) == second
+    world.reply(infra_env_id, StepType.IMAGES, IMAGES, step_id=second["container-image-availability"])
+    world.reply(infra_env_id, StepType.DISK_SPEED, SPEED, step_id=second["installation-disk-speed-check"])
+    assert world.host(infra_env_id).status is HostStatus.PREPARING_SUCCESSFUL
+
+
+def test_the_installers_failure_of_before_a_reset_fails_nothing(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    first = asked(world, infra_env_id)["install"]
+    # Handed out once more to an agent that has not begun yet: by the same name, so that its answer is taken.
+    world.clock.go(61)
+    assert asked(world, infra_env_id)["install"] == first
+    cancelled(world, cluster_id)
+    clusters.install(world.engine, cluster_id)
+    world.prepared(cluster_id, NEW)
+    world.reply(infra_env_id, StepType.IMAGES, IMAGES)
+    world.reply(infra_env_id, StepType.DISK_SPEED, SPEED)
+    second = asked(world, infra_env_id)["install"]
+    assert second != first
+    world.reply(infra_env_id, StepType.INSTALL, "of before", 1, step_id=first)
+    assert world.host(infra_env_id).status is HostStatus.INSTALLING
+    assert asked(world, infra_env_id) == {"install": second}
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "")
+    # The status is another now, the attempt is not.
+    world.reply(infra_env_id, StepType.INSTALL, "of now", 1, step_id=second)
+    host = world.host(infra_env_id)
+    assert (host.status, host.status_info) == (HostStatus.ERROR, "The installer failed: of now")
+
+
+def test_names_of_steps(world: World) -> None:
+    _, infra_env_id = world.known()
+    host = world.host(infra_env_id)
+    others = [
+        (host, "b"),
+        (msgspec.structs.replace(host, registered_at="2026-01-01T00:00:00.000Z"), "a"),
+        (msgspec.structs.replace(host, id="other"), "a"),
+    ]
+    for kind in StepType:
+        known = step_id(kind, host, "a")
+        assert (step_id(kind, host, "a") == known) is (kind in OF_ATTEMPT)
+        assert known not in [step_id(kind, item, attempt) for item, attempt in others]
+    assert {StepType.INSTALL, StepType.IMAGES, StepType.DISK_SPEED} == OF_ATTEMPT
+
+
+# the service's threads
+
+
+class Generator:
+    """Stands where the generator's thread is: each job waits until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.jobs: list[prepare.Job] = []
+        self.let: dict[str, threading.Event] = {}
+        self.made: dict[str, dict[str, bytes] | PrepareError] = {}
+
+    def __call__(self, job: prepare.Job) -> dict[str, bytes]:
+        go = self.let.setdefault(job.cluster.attempt, threading.Event())
+        self.jobs.append(job)
+        assert go.wait(30), "the test has forgotten a job"
+        found = self.made[job.cluster.attempt]
+        if isinstance(found, PrepareError):
+            raise found
+        return found
+
+    def release(self, attempt: str, result: dict[str, bytes] | PrepareError) -> None:
+        self.made[attempt] = result
+        self.let[attempt].set()
+
+
+async def until(what: str, seen: Callable[[], Any], deadline: float = 20.0) -> None:
+    end = time.monotonic() + deadline
+    while not seen():
+        assert time.monotonic() < end, f"{what}: not within {deadline:.0f} s"
+        await asyncio.sleep(0.01)
+
+
+def serving(world: World, use: Callable[[Service, Generator], Awaitable[None]]) -> None:
+    made = Generator()
+    keys = make_keys()
+    service = Service(
+        world.engine, world.engine.settings, Authenticator("agent-installer-local", keys.public_base64), made
+    )
+
+    async def run() -> None:
+        try:
+            await use(service, made)
+        finally:
+            for go in made.let.values():
+                go.set()
+
+    asyncio.run(run())
+
+
+def test_an_attempt_does_not_wait_for_the_one_before(world: World) -> None:
+    cluster_id, _ = world.known()
+
+    async def use(service: Service, made: Generator) -> None:
+        first = clusters.install(world.engine, cluster_id).attempt
+        await service.tick()
+        await until("the first job", lambda: len(made.jobs) == 1)
+        assert not made.jobs[0].stop.is_set()
+        await service.tick()
+        assert len(made.jobs) == len(service.preparing) == 1
+        out_of_time(world, cluster_id)
+        await service.tick()
+        # Nobody waits for it: told to end, and nothing else is begun.
+        assert made.jobs[0].stop.is_set()
+        assert list(service.preparing) == [(cluster_id, first)]
+        clusters.put_manifest(world.engine, cluster_id, MANIFEST)
+        second = clusters.install(world.engine, cluster_id).attempt
+        await service.tick()
+        await until("the second job", lambda: len(made.jobs) == 2)
+        assert [len(job.manifests) for job in made.jobs] == [0, 1]
+        assert made.jobs[0].work != made.jobs[1].work
+        assert not made.jobs[1].stop.is_set()
+        made.release(first, OLD)
+        await until("the first's end", lambda: (cluster_id, first) not in service.preparing)
+        assert world.store.cluster(cluster_id).last_preparation.status == "not_started"
+        made.release(second, NEW)
+        await until("the second's end", lambda: not service.preparing)
+        assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
+        assert world.store.file_names(cluster_id) == ["bootstrap.ign"]
+        await service.tick()
+        assert len(made.jobs) == 2
+
+    serving(world, use)
+
+
+def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
+    cluster_id, _ = world.known()
+    world.engine.settings = dataclasses.replace(world.engine.settings, monitor_seconds=0.02)
+
+    async def use(service: Service, made: Generator) -> None:
+        attempt = clusters.install(world.engine, cluster_id).attempt
+        await service.tick()
+        await until("the job", lambda: bool(made.jobs))
+        with no_more_bytes(world.store):
+            made.release(attempt, NEW)
+            await until("a try to keep it", lambda: "disk I/O error" in "".join(told))
+            assert world.store.cluster(cluster_id).last_preparation.status == "not_started"
+            await service.tick()
+        await until("its being kept", lambda: not service.preparing)
+        assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
+        # Made once, not again and again.
+        assert len(made.jobs) == 1
+
+    told: list[str] = []
+
+    class Told(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+
+    handler = Told()
+    logging.getLogger("assisted-service").addHandler(handler)
+    try:
+        serving(world, use)
+    finally:
+        logging.getLogger("assisted-service").removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [(PrepareError("openshift-install", "exit code 1: boom"), "openshift-install: exit code 1: boom")],
+)
+def test_a_generator_that_fails_says_why(world: World, result: PrepareError, reason: str) -> None:
+    cluster_id, _ = world.known()
+
+    async def use(service: Service, made: Generator) -> None:
+        attempt = clusters.install(world.engine, cluster_id).attempt
+        await service.tick()
+        await until("the job", lambda: bool(made.jobs))
+        made.release(attempt, result)
+        await until("its end", lambda: not service.preparing)
+        cluster = world.store.cluster(cluster_id)
+        assert cluster.status is ClusterStatus.READY
+        assert cluster.status_info == "Cluster ready to be installed"
+        assert any(event.message.endswith(reason) for event in world.store.events())
+
+    serving(world, use)
+
+
+def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
+    cluster_id, _ = world.known()
+
+    async def use(service: Service, made: Generator) -> None:
+        attempt = clusters.install(world.engine, cluster_id).attempt
+        await service.tick()
+        await until("the job", lambda: bool(made.jobs))
+        clusters.delete(world.engine, cluster_id)
+        await service.tick()
+        assert made.jobs[0].stop.is_set()
+        made.release(attempt, NEW)
+        await until("its end", lambda: not service.preparing)
+        assert world.store.clusters() == []
+        assert world.store.file_names(cluster_id) == []
+
+    serving(world, use)
+
+
+def test_the_end_of_the_service_ends_what_it_makes(world: World, tmp_path: Path) -> None:
+    cluster_id, _ = world.known()
+
+    async def use(service: Service, made: Generator) -> None:
+        clusters.install(world.engine, cluster_id)
+        await service.tick()
+        await until("the job", lambda: bool(made.jobs))
+        [(task, _)] = service.preparing.values()
+        service.stop_preparations()
+        assert made.jobs[0].stop.is_set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        # Begun anew by the next service.
+        assert clusters.awaited(world.store.cluster(cluster_id))
+
+    serving(world, use)
