@@ -29,7 +29,6 @@ ROOM_PAGES = {
     "installer/network/": "nmstate.md",
     "installer/release/": "cluster.md",
     "installer/tests/network": "nmstate.md",
-    "installer/tests/test_network_": "nmstate.md",
     "lab/": "lab.md",
     "lab/release/": "cluster.md",
 }

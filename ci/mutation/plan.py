@@ -10,13 +10,29 @@ from pathlib import Path
 #: Modules by package, as patterns below the root. The swarm (a load generator) is no part of what a host runs.
 PACKAGES: dict[str, tuple[str, ...]] = {
     "orchestrator": ("installer/orchestrator/*.py",),
-    "agent": ("installer/agent/[!s]*.py", "installer/agent/steps.py"),
-    "rendezvous": tuple(
-        f"installer/rendezvous/{name}.py"
-        for name in (
-            *("cluster_states", "host_states", "cluster_validations", "host_validations", "checks_*"),
-            *("store", "records", "auth", "signing", "replies"),
-        )
+    "agent": (
+        "installer/agent/[!s]*.py",
+        "installer/agent/steps.py",
+        "installer/agent/host/*.py",
+        "installer/agent/checks/*.py",
+    ),
+    "rendezvous": (
+        "installer/assisted/auth.py",
+        *(
+            f"installer/rendezvous/{name}.py"
+            for name in (
+                *(
+                    "api/signing",
+                    "resources/replies",
+                    "states/*",
+                    "store/database",
+                    "store/diskidentity",
+                    "store/records",
+                ),
+                *("validations/cluster", "validations/disks", "validations/hardware", "validations/host"),
+                "validations/network",
+            )
+        ),
     ),
     "image": ("installer/image/*.py",),
     "decide": ("installer/waitfor/decide.py",),
