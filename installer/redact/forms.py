@@ -37,6 +37,17 @@ def closing(text: str, start: int, quote: str, depth: int) -> int:
     return -1
 
 
+def instead(text: str, spans: list[tuple[int, int, str]]) -> str:
+    """The text with what to write instead of parts of it; of those that overlap, the first."""
+    out: list[str] = []
+    done = 0
+    for first, last, other in sorted(spans):
+        if first >= done:
+            out += (text[done:first], other)
+            done = last
+    return "".join((*out, text[done:])) if out else text
+
+
 def decoded(run: str) -> bytes:
     """What base64 of either alphabet stands for, unpacked if it is gzip; nothing when it is no base64."""
     plain = run.rstrip("=").replace("-", "+").replace("_", "/")

@@ -48,7 +48,7 @@ _CURL = re.compile(
     rf"(?>(?:{QUOTE})?)(?>[ \t,\0]*)"
     rf"(?>(?:{QUOTE})?))([^\s\"'\\:]++):(?!//)([^\s\"'\\]++)"
 )
-_PUTTY = re.compile(rf"(Private-Lines: ?\d++)((?>(?:{NEWLINE}[A-Za-z0-9+/]{{1,128}}={{0,2}})+))")
+_PUTTY = re.compile(rf"(Private-Lines: ?\d++)((?>(?:{NEWLINE}[A-Za-z0-9+/]{{1,128}}={{0,2}}(?=[\\\"'\s]|$))+))")
 _DATA = re.compile(r"data:([\w/+.-]{0,80}(?:;[\w=.\-]{1,80}){0,8}?)(;base64)?,([^\s\"'`<>\\)]++)")
 _KEY_FILE = re.compile(r"(?i:key_?file)[^}]{0,160}$")
 _PATH = re.compile(rf"\bpath{BS}[\"']?[ \t]*:[ \t]*{BS}[\"']?([^\s\"'\\,]{{1,200}})")
@@ -73,6 +73,7 @@ def clean(text: str, inner: Inner | None) -> str:
         text = _BEARER.sub(lambda m: m[1] + MARK if any(char.isdigit() for char in m[2]) else m[0], text)
     if "-u" in text or "-U" in text or "--" in text:
         text = _OPTION.sub(_option, text)
+    if "curl" in text or "wget" in text:
         text = _CURL.sub(_option, text)
     if "Private-Lines" in text:
         text = _PUTTY.sub(rf"\1\\n{MARK}", text)

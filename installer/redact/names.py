@@ -20,7 +20,7 @@ _SECRET = re.compile(
     r"|subscriptionkey|functionkey|cookie|tlskey|wepkey|sharedkey|hmackey|signingkey|sessionkey|masterkey"
     r"|dockerconfigjson|dockercfg)$"
 )
-_SHORT = re.compile(r"[-_.](?:pass|Pass|pw|Pw|pwd|Pwd)$|[-_.](?:PASS|PW|PWD)$|^PASS$|[a-z](?:Pass|Pw|Pwd)$")
+_SHORT = re.compile(r"[-_.](?:pass|Pass|pw|Pw|pwd|Pwd)$|[-_.](?:PASS|PW|PWD)$|[a-z](?:Pass|Pw|Pwd)$")
 _BARE = frozenset(("pass", "pw", "pwd"))  # everyday words too
 _NO_SECRETS = frozenset(
     # systemd's, sudo's, and a reference
@@ -43,7 +43,7 @@ def sensitive(name: str) -> str:
     Secret's content or its name), "counts?" (tokens, or how many there are), "word?" (an everyday word, unless it is
     seen to be a name), "signed?" (a URL's, if it stands in one), or an empty text for nothing."""
     bare = name.strip("-_.").rstrip("0123456789")
-    if bare.lower() in _BARE and bare != "PASS":
+    if bare.lower() in _BARE:
         return "word?"
     if _SHORT.search(bare):
         return "password"

@@ -10,7 +10,7 @@ from .hint import MARK
 from .names import harmless, sensitive
 
 _TAGS = r"(?>(?:[&!][^\s{]*+[ \t]*+){0,3})"
-_REMARK = r"(?:(?:^|[ \t]|(?<=[{:]))#[^\n]*+)?"
+_REMARK = r"(?:(?<=[\s{:])#[^\n]*+)?"
 OBJECT = re.compile(
     rf"(?m:^(?:[^\n]{{0,120}}[:FP] )?[ \t]*(?:-[ \t]+)?[\"']?kind[\"']?:[ \t]*{_TAGS}[\"']?Secret[\"']?[ \t\r]*,?"
     r"(?:[ \t]+#[^\n]*)?[ \t\r]*$)"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from . import phrases
-from .forms import BLANK, BS, NEWLINE, QUOTE, closing
+from .forms import BLANK, BS, NEWLINE, QUOTE, closing, instead
 from .hint import MARK, WORDS
 from .names import harmless, sensitive
 from .prose import CITED, MOST, Place, everyday, told
@@ -57,6 +57,7 @@ _ASSIGNED = re.compile(r"(?:=|u003[dD])[ \t]*$")
 _LINE_BEGINS = re.compile(r"(?:\\n|%0[Aa]|[\r\0])?")
 _GOES_ON = re.compile(r"[A-Za-z]{1,20}[,:;]?[ \t]")
 _AFTER_NUL = re.compile(r"\\(?:u0000|x00)$")
+_INDENT = 200
 _FAR = 4096  # characters of a value whose name comes behind it
 _ESCAPES = re.compile(r"(?i:22|27|7B|2C|0A|26|20|3F)")
 _NAMED = re.compile(
@@ -121,7 +122,7 @@ class Pairs:
             span = self._hide(text, first, last, "password")
             if span is not None:
                 spans.append(span)
-        return _instead(text, spans)
+        return instead(text, spans)
 
     def _valued(self, text: str) -> str:
         """Value and name as an object's fields, in that order."""
@@ -140,24 +141,20 @@ class Pairs:
             if name is not None and sensitive(name[1]):
                 span = self._hide(text, match.end() + first, match.end() + last, "password")
                 spans += [span] if span is not None else []
-        return _instead(text, spans)
+        return instead(text, spans)
 
     def _named(self, text: str) -> str:
         """Name and value as an object's fields: {"name": "PASSWORD", "value": ...}."""
-        out: list[str] = []
-        done = 0
+        spans = []
         for match in _NAMED.finditer(text):
-            if match.start() < done or not sensitive(match[1]):
+            if not sensitive(match[1]):
                 continue
             if match[2] is not None:
                 self._begin("named", 0, "")
                 continue
-            span = self.value(text, match.end(), "secret", match.start())
-            if span is not None:
-                first, last, instead = span
-                out += (text[done:first], instead)
-                done = last
-        return "".join((*out, text[done:])) if out else text
+            span = self.value(text, match.end(), "password", match.start())
+            spans += [span] if span is not None else []
+        return instead(text, spans)
 
     def _after(self, text: str, start: int, end: int, kind: str) -> tuple[int, int, str] | None:
         """The value of the name at start:end, and what to write instead of it."""
@@ -178,7 +175,7 @@ class Pairs:
             if match is None:
                 return None
             return self.value(text, match.end(), kind, start, option=True)
-        if match[0] == "=" and _IN_QUERY.search(text, max(0, start - 24), start):
+        if (match[0] == "=" or match[0][-5:].lower() == "u003d") and _IN_QUERY.search(text, max(0, start - 24), start):
             query = _QUERY.match(text, match.end())
             return self._hide(text, match.end(), query.end(), kind) if query else None
         if text[match.end() : match.end() + 1] in (":", "=") or text.startswith("//", match.end()):
@@ -202,14 +199,17 @@ class Pairs:
 
     def value(self, text: str, at: int, kind: str, name: int, *, option: bool = False) -> tuple[int, int, str] | None:
         """The value that begins at ``at``, for a name at ``name``."""
-        before = text[max(0, name - 80) : name]
+        floor = max(0, name - _INDENT)
+        before = text[floor:name]
         start = None if option else _AT_START.search(before)
+        if floor and start is not None and not start.start():
+            start = None
         leading = start is not None
         assigned = _ASSIGNED.search(text, max(0, at - 8), at) is not None
         place = _place(before, start, assigned=assigned)
         prefix = _PREFIX.match(text, at)
         at = prefix.end() if prefix else at
-        column = name - (max(before.rfind("\\n"), before.rfind("\n")) + 1 + max(0, name - 80))
+        column = name - (max(before.rfind("\\n"), before.rfind("\n")) + 1 + floor)
         opened = _OPEN.match(text, at)
         if opened is not None:
             return self._quoted(text, opened, kind, column, leading)
@@ -244,16 +244,22 @@ class Pairs:
             return None
         if end > at and start is not None and _QUOTED.search(start[0]) and (number := _NUMBER.match(text, at)):
             end = number.end()
-        if scalar and (end > at or kind == "password") and _BLANK.match(text, end):
-            self._begin("more", column, "")
+        if scalar and (end > at or kind == "password"):
+            shown = _WHOLE.match(text, at) if end == at else None
+            if _BLANK.match(text, shown.end() if shown else end):
+                self._begin("more", column, "")
         return self._hide(text, at, end, kind) if end > at else None
 
     def _plain(
         self, text: str, at: int, kind: str, place: Place, *, leading: bool, option: bool, assigned: bool
     ) -> int:
         """Where a value without quotes ends, or ``at`` if what stands there is none."""
-        match = _WORD.match(text, at)
-        if match is None or (harmless(match[0], kind) and text[match.end() : match.end() + 1] in ("", ",", "}", "]")):
+        match = _WORD.match(text, at, at + _FAR)
+        if match is None:
+            return at
+        if match.end() == at + _FAR:  # nothing harmless is as long
+            match = _WORD.match(text, at) or match
+        elif harmless(match[0], kind) and text[match.end() : match.end() + 1] in ("", ",", "}", "]"):
             return at
         clause = _WHOLE.match(text, at, at + MOST)
         if option and not assigned:
@@ -275,7 +281,7 @@ class Pairs:
 
     def _hide(self, text: str, first: int, last: int, kind: str) -> tuple[int, int, str] | None:
         value = text[first:last]
-        if harmless(value.strip(), kind) or (value.isdigit() and len(value) < 4):
+        if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
             return None
         self._found(value)
         return first, last, MARK
@@ -333,17 +339,6 @@ class Pairs:
                 self._begin("list", column, "")
             return None
         return self._hide(text, at + 1, inner.end(), kind)
-
-
-def _instead(text: str, spans: list[tuple[int, int, str]]) -> str:
-    """The text with what to write instead of parts of it; of those that overlap, the first."""
-    out: list[str] = []
-    done = 0
-    for first, last, instead in sorted(spans):
-        if first >= done:
-            out += (text[done:first], instead)
-            done = last
-    return "".join((*out, text[done:])) if out else text
 
 
 def _place(before: str, start: re.Match[str] | None, *, assigned: bool) -> Place:

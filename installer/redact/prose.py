@@ -8,7 +8,7 @@ stands decides, and what it is called:
 - at the very start of a line: behind a password's name only words of errors stay, behind others also a sentence that
   begins with one and has nothing but plain words in it, and what HTTP says of a status;
 - inside of a line, behind the head of a log's or in a sentence: behind a password's name a sentence stays that begins
-  with a word of errors and is plain; behind others any two plain words do.
+  with two words of errors and is plain; behind others any two plain words do.
 
 So names of passwords hide in doubt, and ``token:`` and its like show. What Kubernetes says of a field stays, without
 the value that it cites.
@@ -29,6 +29,7 @@ _TEXT = """a access accepted after all allowed already an and any api are argume
     expired expires expiry failed failing failure fetch field file files for forbidden format found from generated get
     given had has have if illegal in incorrect input invalid is it its json key length line long lookup malformed match
     matched matches may mismatch missing must no none not null of off ok on only open operation optional or parse
+    post put delete patch sha256 sha512 md5 hash
     parsing permission prohibited provided read reading received refused rejected request requested required reset
     response revoked rotated run self-signed service set should signature skipped specified sss stat status still string
     such supported supplied syntax system systemd temporary than that the this timed timeout tls to token too type
@@ -45,7 +46,7 @@ _PLAIN = re.compile(
     r"|x509|x86_64|base64|sha(?:1|224|256|384|512)|md5|ed25519|utf-?8|ipv[46]|http2|v\d(?:\.\d+)*|-+|=+|&"
 )
 _AROUND = ".,;:()[]{}<>\"'`!?\\"
-_STATUS = re.compile(r"[1-5]\d\d [A-Z][A-Za-z]+(?:[ -][A-Za-z]+){0,4}\W*")
+_STATUS = re.compile(r"[1-5]\d\d [A-Z][A-Za-z]+")
 _SENTENCE = re.compile(r"[A-Z]?[a-z]{1,20},? [a-z]{1,20}(?![\w=:])")
 _OF_FIELD = re.compile(r"(?:Required|Forbidden|Too (?:long|many|few))(?: value)?: |(?:Required|Forbidden)(?: value)?$")
 CITED = re.compile(r"(?:Invalid|Unsupported|Duplicate) value: (?=\S)|Too long: (?=\S)")
@@ -81,10 +82,11 @@ def told(text: str, kind: str, place: Place) -> bool:
     if kind == "password" and place is Place.START:
         return everyday(text)
     opened = words[0] in _OPENERS
-    sentence = opened and all(map(plain, text.split()))
+    clear = all(map(plain, text.split()))
+    sentence = clear and opened
     if kind == "password":
-        return sentence
-    if _STATUS.fullmatch(text.rstrip()) or (len(words) == 1 and opened):
+        return sentence and everyday(" ".join(words[:2]))
+    if (clear and _STATUS.match(text)) or (len(words) == 1 and opened):
         return True
     if place is Place.START:
         return sentence

@@ -292,11 +292,10 @@ class Redactor:
         if rest.mode == "key":
             return self._key_line(body, bare)
         if rest.mode == "lines":
-            first, rest.shown = not rest.shown, True
-            return True, MARK if first else None
+            return True, MARK
         if rest.mode == "named":
             match = objects.VALUE.match(body)
-            return (True, self._valued(body, match.end())) if match else (False, None)
+            return (True, self._valued(body, match.end())) if match and bare[0] != "-" else (False, None)
         if rest.mode == "file":
             match = _SOURCE.match(body)
             if match:
@@ -310,7 +309,7 @@ class Redactor:
         if rest.mode == "more" and _ENTRY.match(body):
             return False, None
         item = bare.startswith("- ") and rest.mode == "next"
-        if indent < rest.indent or (indent == rest.indent and not item):
+        if indent < rest.indent or (indent == rest.indent and not item and (rest.mode != "quote" or not indent)):
             return False, None
         if rest.mode in ("block", "more"):
             first, rest.shown = not rest.shown, True
@@ -319,8 +318,11 @@ class Redactor:
             end = closing(body, 0, rest.quote, 0)
             if end >= 0:
                 rest.mode = ""
-                return True, body[end + 1 :] if body[end + 1 :].strip() else None
-            return True, None
+                # Three of them stay, as the opening ones do.
+                after = body[end + (len(rest.quote) == 1) :]
+                return True, self._scan(after) if after.strip() else None
+            first, rest.shown = not rest.shown, True
+            return True, MARK if first and len(rest.quote) == 3 else None
         if rest.mode == "data":
             return self._data_line(body, indent)
         return self._next_line(body, bare, indent, item)
