@@ -363,7 +363,7 @@ def _meant(text: str, start: int, end: int, kind: str) -> bool:
         return False
     if ":" not in separator[0]:
         return word != "PWD"
-    if word.isupper():
+    if word == "PASS":
         return False  # how tests say that they pass
     if separator[0] == ":":
         return text[separator.end() : separator.end() + 1].isalnum()

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 
 from .forms import BLANK, NEWLINE, QUOTE
+from .hint import MARK
+from .names import harmless, sensitive
 from .prose import everyday, plain
 
 _ANY = rf"(?>(?:{QUOTE})?)"
@@ -35,8 +37,13 @@ _ECHO = re.compile(
     rf"\becho[ \t]++(?:-\w++[ \t]++)?{_ANY}(?:\w++:)?([^\s\"'|:]{{1,128}}+)"
     rf"(?={_ANY}[ \t]*+\|[ \t]*+(?:sudo[ \t]++)?(?:chpasswd|passwd)\b)"
 )
+_TAG = re.compile(r"(?i:name|key)=[\"']([\w.-]{1,64})[\"'][^<>\n]{0,200}?(?<!/)>([^<>\n]++)(?=</)")
+# One of several arguments that have a line each.
+OPTION_LINE = re.compile(r"[ \t]*(?:-[ \t]+)?[\"']?(--?[A-Za-z][\w-]*)[\"']?,?[ \t\r]*")
+_ARGUMENT_LINE = re.compile(r"([ \t]*(?:-[ \t]+)?([\"']?))([^-\s\"'][^\n]*?)(?=\2,?[ \t\r]*$)")
 _SAID = re.compile(
-    r"(?i:\bpass(?:word|phrase|code)s?)(?:[ \t]++(?:is|was|to|:=)(?=[ \t]))?+[ \t]++(?>(?:for [\w.@-]{1,64}:?[ \t]++)?)"
+    r"(?i:\bpass(?:word|phrase|code)s?)(?>(?:[ \t]++(?:is|was|to|:=|(?:changed|set|reset|updated)[ \t]++to)(?=[ \t]))?)"
+    r"[ \t]++(?>(?:for [\w.@-]{1,64}:?[ \t]++)?)"
     r"([^\s\"'`\\=:,;(){}<>\[\]|&/]{6,128}+)(?=[\s\"'`\\,;.)]|$)"
 )
 
@@ -46,6 +53,12 @@ def arguments(text: str) -> Iterator[int]:
     for pattern in _OPTIONS:
         for match in pattern.finditer(text):
             yield match.end()
+
+
+def argument(line: str) -> str | None:
+    """The line, which follows that of an option, without its argument; None if it has none."""
+    match = _ARGUMENT_LINE.match(line)
+    return line[: match.start(3)] + MARK + line[match.end() :] if match and not harmless(match[3]) else None
 
 
 def words(text: str) -> Iterator[tuple[int, int]]:
@@ -59,6 +72,9 @@ def words(text: str) -> Iterator[tuple[int, int]]:
             yield value.span()
     for match in _ECHO.finditer(text):
         yield match.span(1)
+    for match in _TAG.finditer(text):
+        if sensitive(match[1]) and match[2].strip():
+            yield match.span(2)
     for match in _SAID.finditer(text):
         if _ODD.match(match[1]) and not plain(match[1]):
             yield match.span(1)

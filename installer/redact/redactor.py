@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
-from . import looks, objects, streams
+from . import looks, objects, phrases, streams
 from .forms import SHORTEST, closing, decoded, encodings, readable
 from .hint import HINT, MARK
 from .names import harmless, sensitive, telling
 from .pairs import Pairs
+from .rest import Rest
 
 PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 16 << 20  # characters of a line that is looked at as a whole
@@ -36,21 +37,6 @@ _SOURCE = re.compile(r"[ \t]*[\"']?(?:source|inline)[\"']?:[ \t]*[\"']?([^\s\"']
 _QUOTED = re.compile(r"([\"'])(?:(?!\1).)+\1")
 
 
-class _Rest:
-    """What the next lines still belong to. ``mode``: key, lines, block, quote, list, next, more, data, named, file; or
-    nothing."""
-
-    def __init__(self) -> None:
-        self.mode = self.source = self.quote = ""
-        self.indent = self.width = self.left = 0
-        self.child = -1
-        self.shown = self.of_secret = False
-
-    def begin(self, mode: str, indent: int, quote: str = "") -> None:
-        self.mode, self.indent, self.quote = mode, indent, quote
-        self.child, self.shown, self.left = -1, False, 3 if mode == "named" else 5000
-
-
 class Redactor:
     """Takes out what looks like a secret, and the values given as ``known`` in every encoding.
 
@@ -61,7 +47,7 @@ class Redactor:
         self.known: list[str] = []
         self.found: set[str] = set()
         self._depth = depth
-        self._rest = _Rest()
+        self._rest = Rest()
         self._pairs = Pairs(lambda *what: self._begun.append(what), self.found.add)
         self._begun: list[tuple[str, int, str]] = []
         self._known(known)
@@ -95,7 +81,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A whole document, or one line of it, without secrets."""
-        self._rest = _Rest()
+        self._rest = Rest()
         return self._lines(text)
 
     def value(self, value: Any) -> Any:
@@ -108,7 +94,7 @@ class Redactor:
 
     def stream(self, source: IO[bytes]) -> Iterator[bytes]:
         """What is read from ``source`` without secrets, piece by piece."""
-        self._rest = _Rest()
+        self._rest = Rest()
         held = ""
         endless = False
         for text in streams.texts(source, PIECE):
@@ -233,11 +219,12 @@ class Redactor:
                 return line[:at] + (clean if clean is not None else MARK) if head or clean is not None else None
             rest.mode = ""
         body = line[at:]
+        rest.begun = False
         if (match := objects.VALUE.match(body)) and objects.named_behind(
             match, (self._body(other, source) for other in lines[number + 1 : number + 65])
         ):
-            rest.source, rest.width = source, len(head)
-            return line[:at] + self._valued(body, match.end())
+            clean = self._valued(body, match.end())
+            return line[:at] + self._owned(clean, source, len(head))
         if not HINT.search(body) and not (of_secret or "tringData" in body):
             return line
         self._begun.clear()
@@ -245,25 +232,29 @@ class Redactor:
         clean = self._scan(body)
         if goes_on:
             rest.begin("data", len(body) - len(body.lstrip()))
-            rest.source, rest.width = source, len(head)
         elif self._begun:
             rest.begin(*self._begun[-1])
-            rest.source, rest.width = source, len(head)
         elif (looks.KEY_BEGIN.search(body) and "-----END" not in body[body.rfind("-----BEGIN") :]) or (
             clean.strip() == MARK and len(body.strip()) >= 60 and _KEY_LINE.fullmatch(body.strip())
         ):
             rest.begin("key", 0)
-            rest.source, rest.width = source, len(head)
         elif match := _PUTTY.fullmatch(body):
             rest.begin("lines", 0)
-            rest.left, rest.source, rest.width = int(match[1]) + 1, source, len(head)
+            rest.left = int(match[1]) + 1
         elif (match := objects.DATA_LINE.fullmatch(body)) and (of_secret or match[2] == "stringData"):
             rest.begin("data", len(match[1]))
-            rest.source, rest.width = source, len(head)
         elif match := _KEY_FILE.search(body):
             rest.begin("file", len(body) - len(body.lstrip()))
-            rest.left, rest.source, rest.width = 6, source, len(head)
-        return line[:at] + clean
+            rest.left = 6
+        elif (match := phrases.OPTION_LINE.fullmatch(body)) and sensitive(match[1]):
+            rest.begin("argument", 0)
+        return line[:at] + self._owned(clean, source, len(head))
+
+    def _owned(self, clean: str, source: str, width: int) -> str:
+        """The line, of whose writer the next ones have to be if something has begun in it."""
+        if self._rest.begun:
+            self._rest.source, self._rest.width = source, width
+        return clean
 
     def _scan(self, text: str) -> str:
         for _ in range(ROUNDS):
@@ -293,6 +284,9 @@ class Redactor:
             return self._key_line(body, bare)
         if rest.mode == "lines":
             return True, MARK
+        if rest.mode == "argument":
+            rest.mode, clean = "", phrases.argument(body)
+            return clean is not None, clean
         if rest.mode == "named":
             match = objects.VALUE.match(body)
             return (True, self._valued(body, match.end())) if match and bare[0] != "-" else (False, None)

@@ -126,6 +126,14 @@ SECRETS: dict[str, tuple[str, tuple[str, ...]]] = {
     **{f"the name {name} with =": (f"x {name}={WORD} id=7", ("id=7",)) for name in ("pass", "pw", "pwd", "adminPwd")},
     "the name pass in JSON": (f'{{"pass":"{PHRASE}","pw":"{PHRASE}"}}', ()),
     "the name pass in Go": (f"{{User:root Pass:{WORD}}}", ("root",)),
+    "arguments in lines": (
+        f"command:\n- agent\n- --password\n- '{WORD}'\n- --id\n- kept",
+        ("--password", "--id", "kept"),
+    ),
+    "arguments in lines of JSON": (f'x [\n  "agent",\n  "--token",\n  "{WORD}",\n  "kept"\n]', ("agent", "kept")),
+    "XML's named content": (f'<param name="password">{PHRASE}</param><id>7</id>', ("<id>7",)),
+    "a password that is changed": (f"password changed to {WORD} now", ("now",)),
+    "the name PW": (f"PW: {WORD}\nid: 7", ("id: 7",)),
     "login of an IPv6 host": (f"dial u:{WORD}@[fd00::1]:3128", ("fd00::1",)),
 }
 

@@ -249,7 +249,16 @@ NASTY = (
         "curl -u",
         "echo x",
     ),
-    *('password = """', "Private-Lines: 1\\nAAAA", "tokens: [", "\x1b[1m", "u:p@[a:", "('password','x'"),
+    *(
+        'password = """',
+        "Private-Lines: 1\\nAAAA",
+        "tokens: [",
+        '<param name="password">',
+        "name='key' >",
+        "\x1b[1m",
+        "u:p@[a:",
+        "('password','x'",
+    ),
 )
 
 
