@@ -134,6 +134,8 @@ SECRETS: dict[str, tuple[str, tuple[str, ...]]] = {
     "XML's named content": (f'<param name="password">{PHRASE}</param><id>7</id>', ("<id>7",)),
     "a password that is changed": (f"password changed to {WORD} now", ("now",)),
     "the name PW": (f"PW: {WORD}\nid: 7", ("id: 7",)),
+    "an error that has the token in it": (f"token: invalid {WORD}", ()),
+    "a Secret's text that goes on": ('kind: Secret\nstringData: {a: "horse\n  battery"}\nid: 7', ("id: 7",)),
     "login of an IPv6 host": (f"dial u:{WORD}@[fd00::1]:3128", ("fd00::1",)),
 }
 
