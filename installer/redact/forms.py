@@ -14,7 +14,8 @@ LONGEST = 1024  # characters of one that is looked for in every form
 SHORTEST = 6  # characters of a secret that is looked for by its value
 
 BS = r"\\{0,16}"  # the backslashes of any depth of escaping
-QUOTE = rf"{BS}[\"'`]"
+QUOTE = rf"(?:{BS}[\"'`]|\\{{1,16}}u002[27]|&(?:quot|apos|#3[49]);)"  # Go's JSON and HTML have others
+BLANK = r"(?:[ \t\0]|\\{1,16}(?:u0000|x00))"  # between arguments; a process's own are ended by NUL
 NEWLINE = r"(?:\\{1,16}r)?\\{1,16}n"  # inside of a quoted text
 
 HEX = re.compile(r"[0-9a-f-]+|[0-9A-F-]+")
@@ -34,6 +35,17 @@ def closing(text: str, start: int, quote: str, depth: int) -> int:
         else:
             at += 1
     return -1
+
+
+def instead(text: str, spans: list[tuple[int, int, str]]) -> str:
+    """The text with what to write instead of parts of it; of those that overlap, the first."""
+    out: list[str] = []
+    done = 0
+    for first, last, other in sorted(spans):
+        if first >= done:
+            out += (text[done:first], other)
+            done = last
+    return "".join((*out, text[done:])) if out else text
 
 
 def decoded(run: str) -> bytes:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 MARK = "[redacted]"
-WORDS = r"passw|passphrase|passcode|secret|token|auth|credential|creds|priv|pwd|psk|cookie|key|pass\b|docker"
+WORDS = (
+    r"passw|passphrase|passcode|secret|token|auth|credential|creds|priv|pwd|psk|cookie|key|pass\d{0,3}\b|pw\b|docker"
+    r"|sig(?:nature)?\b"
+)
 HINT = re.compile(
-    rf"(?i:{WORDS}|\bname)|@|%40|eyJ|\$[0-9a-z]|-----BEGIN|sha256~|gh[posr]_|github_pat|glpat|AGE-|[Bb]asic|[Bb]earer"
-    r"|data:|-[pPuU]\b|-user|[A-Za-z0-9+/_-]{24}"
+    rf"(?i:{WORDS}|\bname|chpasswd|rootpw)|@|%40|eyJ|\$[0-9a-z]|-----BEGIN|sha256~|gh[posr]_|github_pat|glpat|AGE-|[Bb]asic|[Bb]earer"
+    r"|data:|-[a-zA-Z]{0,6}[pPuUw]|-user|[A-Za-z0-9+/_-]{24}"
 )

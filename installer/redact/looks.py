@@ -6,8 +6,9 @@ import base64
 import re
 import urllib.parse
 from collections.abc import Callable
+from typing import Any
 
-from .forms import BS, HEX, NEWLINE, QUOTE, decoded, is_key, is_login, readable
+from .forms import BLANK, BS, HEX, NEWLINE, QUOTE, decoded, is_key, is_login, readable
 from .hint import MARK
 from .names import harmless, sensitive
 
@@ -32,19 +33,22 @@ _URL = re.compile(r"://((?>(?:(?!://)[^\s\"'`<>\\])+))")
 _URL_QUOTED = re.compile(r"(%3[Aa]%2[Ff]%2[Ff][\w.~-]{1,64}%3[Aa])(?:[\w.~!*-]|%(?!40)[0-9A-Fa-f]{2}){1,256}(?=%40)")
 _LOGIN = re.compile(
     r"(?<![\w/@.:%+-])([A-Za-z_][\w.+-]{0,63}):([^\s:@/\"'`<>\\,;()\[\]]{1,128})@"
-    r"(?=((?:[\w-]{1,63}\.)+[\w-]{1,63}(?![\w@])|[\w-]{1,63}:\d))"
+    r"(?=((?:[\w-]{1,63}\.)+[\w-]{1,63}(?![\w@])|[\w-]{1,63}:\d|\[[0-9a-fA-F:.]{2,64}\]))"
 )
 _NO_LOGIN = re.compile(r"(?i:mailto|from|to|cc|e?mail|by|contact|maintainer|sips?|xmpp|acct)")
 _UNIT = re.compile(r"[\w-]+\.(?:service|timer|socket|slice|scope|mount|target|device|path)\b|sha\d+:")
 _OPTION = re.compile(
-    rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user|--(?:src-|dest-)?creds|--basic-auth)(?>(?:{QUOTE})?)(?:[ \t]++|=|,[ \t]*+)"
+    rf"((?<![\w-])(?:-[uU]|--(?:proxy-)?user|--(?:src-|dest-)?creds|--basic-auth)"
+    rf"(?>(?:{QUOTE})?)(?:(?>(?:{BLANK})+)|=|,[ \t]*+)"
     rf"(?>(?:{QUOTE})?))([^\s\"'\\:]++):([^\s\"'\\]++)"
 )
-_SHORT = re.compile(
-    rf"(\b(?:sshpass|login|mysql\w*|ipmitool|htpasswd|smbclient)\b[^|;\n]{{0,300}}?[\s,\"']-[pP](?>(?:{QUOTE})?)[\s,]*+"
-    rf"(?>(?:{QUOTE})?))([^\s\"'\\,-][^\s\"'\\,]*+)"
+# Behind a cluster of options, and without a blank.
+_CURL = re.compile(
+    rf"(\b(?:curl|wget)\b(?>[^|;\n]{{0,300}}?[\s,\"'\0]-[a-zA-Z#]{{0,8}}u(?=[^\s=]{{1,64}}:|[\s\"']))"
+    rf"(?>(?:{QUOTE})?)(?>[ \t,\0]*)"
+    rf"(?>(?:{QUOTE})?))([^\s\"'\\:]++):(?!//)([^\s\"'\\]++)"
 )
-_NETRC = re.compile(r"(\blogin[ \t]++\S++[ \t]++password[ \t]++)(\S++)")
+_PUTTY = re.compile(rf"(Private-Lines: ?\d++)((?>(?:{NEWLINE}[A-Za-z0-9+/]{{1,128}}={{0,2}}(?=[\\\"'\s]|$))+))")
 _DATA = re.compile(r"data:([\w/+.-]{0,80}(?:;[\w=.\-]{1,80}){0,8}?)(;base64)?,([^\s\"'`<>\\)]++)")
 _KEY_FILE = re.compile(r"(?i:key_?file)[^}]{0,160}$")
 _PATH = re.compile(rf"\bpath{BS}[\"']?[ \t]*:[ \t]*{BS}[\"']?([^\s\"'\\,]{{1,200}})")
@@ -69,10 +73,10 @@ def clean(text: str, inner: Inner | None) -> str:
         text = _BEARER.sub(lambda m: m[1] + MARK if any(char.isdigit() for char in m[2]) else m[0], text)
     if "-u" in text or "-U" in text or "--" in text:
         text = _OPTION.sub(_option, text)
-    if "-p" in text or "-P" in text:
-        text = _SHORT.sub(lambda match: match[0] if harmless(match[2]) else match[1] + MARK, text)
-    if "login" in text:
-        text = _NETRC.sub(rf"\1{MARK}", text)
+    if "curl" in text or "wget" in text:
+        text = _CURL.sub(_option, text)
+    if "Private-Lines" in text:
+        text = _PUTTY.sub(rf"\1\\n{MARK}", text)
     if "@" in text:
         text = _LOGIN.sub(_login, _URL.sub(_url, text))
     if "%40" in text:
@@ -133,7 +137,15 @@ def _data(match: re.Match[str], inner: Inner) -> str:
 
 def secret_path(path: str) -> bool:
     """Whether a file is named as if it were a secret."""
-    return sensitive(path.rpartition("/")[2].partition(".")[0]) in ("secret", "auth")
+    return sensitive(path.rpartition("/")[2].partition(".")[0]) in ("password", "secret", "auth")
+
+
+def secret_file(key: str, value: dict[Any, Any]) -> bool:
+    """Whether an object at ``key`` is the content of a file that is one secret: LUKS's key, or one that is named so."""
+    if key.lower().replace("_", "") == "keyfile":
+        return True
+    path = value.get("path")
+    return key == "contents" and isinstance(path, str) and secret_path(path)
 
 
 def _opaque(raw: bytes) -> bool:

@@ -5,21 +5,29 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from .forms import BS, NEWLINE, QUOTE, closing
+from . import phrases
+from .forms import BLANK, BS, NEWLINE, QUOTE, closing, instead
 from .hint import MARK, WORDS
-from .names import harmless, prose, sensitive
+from .names import harmless, sensitive
+from .prose import CITED, MOST, Place, everyday, told
 
 _KEY = re.compile(rf"(?i:{WORDS})[\w.\-]*+")
-_SEPARATOR = re.compile(rf"(?>(?:{QUOTE}|%2[27])?)\]?+[ \t]*+(?::=|=>|[:=]|%3[AaDd])[ \t]*+")
+_COLOUR = r"(?>(?:\x1b\[[\d;]{0,16}m)*)"
+_SEPARATOR = re.compile(
+    rf"{_COLOUR}(?>(?:{QUOTE}|%2[27])?)\]?+[ \t]*+(?::=|=>|[:=]|%3[AaDd]|\\{{1,16}}u003[dDaA]){_COLOUR}[ \t]*+{_COLOUR}"
+)
 _LIST = re.compile(rf"{QUOTE}[ \t]*+,[ \t]*+(?={QUOTE})")
-_OPTION = re.compile(rf"(?>(?:{QUOTE})?)(?:[ \t]*+,[ \t]*+(?={QUOTE})|[ \t]++)(?=[^\s-])")
+_OPTION = re.compile(rf"(?>(?:{QUOTE})?)(?:[ \t]*+,[ \t]*+(?={QUOTE})|(?>(?:{BLANK})+))(?=[^\s-])")
+_CITED_QUOTE = re.compile(rf"[ \t]++(?={QUOTE}\w)")
+_ELEMENT = re.compile(r"(?:[ \t]++[^<>]{0,400}?)?(?:(?<!/)>|\\{1,16}u003[eE])")
 _PREFIX = re.compile(
     r"(?:[bBuUrRfF]{1,2}(?=[\"'])|![\w!]*+[ \t]++|&\w++[ \t]++|(?:\w{1,20}\.)?Secret(?:Str|Bytes)?\((?=[\"']))?"
 )
-_OPEN = re.compile(r"(\\{0,16})([\"'`])|%2[27]")
+_OPEN = re.compile(r"(\\{0,16})([\"'`])|%2[27]|\\{1,16}u002[27]|&(?:quot|apos|#3[49]);")
+_GO_QUOTE = re.compile(r"(\\++)u002[27]")
 _STOP = (
     rf"{NEWLINE}(?=[ \t\\\"'-]|[\w.\"-]{{1,64}}{BS}[\"']?[ \t]{{0,4}}[:=]|$)"
-    rf"|{QUOTE}(?=$|[\s,;:}}\])>\\])|</|%(?:2[26C]|0[AaDd]|7D)"
+    rf"|{QUOTE}(?=$|[\s,;:}}\])>\\])|</|%(?:2[26C]|0[AaDd]|7D)|\0|\\{{1,16}}(?:u0000|x00|u003[cC]/)"
 )
 _WORD = re.compile(
     rf"(?>(?:(?!{_STOP}|[,;&](?=\s|$|{BS}[\"'][\w.\-]{{1,64}}{BS}[\"'][=:])"
@@ -27,19 +35,40 @@ _WORD = re.compile(
 )
 _QUERY = re.compile(r"[^\s&\"'`<>#\\]++")
 _WHOLE = re.compile(rf"(?>(?:(?!{_STOP}|[ \t]#|[ \t\r]{{0,16}}$)[^\n])+)")
-_AT_START = re.compile(rf"(?:^|\\n|%0[Aa])[ \t>]*(?:-[ \t]+)*(?:export[ \t]+|declare -x[ \t]+)?(?:{QUOTE}|%22)?$")
+_AT_START = re.compile(
+    rf"(?:^|\\n|%0[Aa]|[\r\0])[ \t>]*(?:-[ \t]+)*(?:export[ \t]+|declare -x[ \t]+)?(?:{QUOTE}|%22)?$"
+)
 _BLOCK = re.compile(rf"[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]*)?(?:\r?$|(?={NEWLINE}))")
 _ESCAPED_LINE = re.compile(rf"{NEWLINE}( *+)((?>(?:(?!{NEWLINE}|{QUOTE}(?=[\s,}}\])]|$)).)*))")
 _SCHEME = re.compile(r"(?i:basic|bearer|negotiate|digest|token)[ \t]++(?=[^\s=]++=*+(?:[\s\"'\\,\]})]|$))")
-_SENTENCE = re.compile(r"[A-Z]?[a-z]{1,20},? [a-z]{1,20}(?![\w=:])")
 _BLANK = re.compile(r"\s*+$")
 _ITEMS = re.compile(r"[^\]{]*+")
 _FURTHER = re.compile(r"[ \t](?:[\w.-]{1,64}=|--?\w|[|;&>])")
 _BASE64 = re.compile(r"(?=.*(?:[A-Z0-9]|=))[\w+/%-]{6,}={0,2}")
+_FLOW = re.compile(rf"(?>(?:(?!{_STOP}|[,}}]|[ \t]#)[^\n])+)")
+_IN_FLOW = re.compile(r"[{,][ \t]*(?:[\"'])?$")
+_IN_QUERY = re.compile(r"(?:[?&;]|\\{1,16}u0026|&amp;|%26|%3[fF])$")
+_ASIDE = re.compile(rf"{QUOTE}[ \t]+[^\s,;}}\])\"'#|&]")
+_NUMBER = re.compile(r"[\d.]++(?=[ \t]*+[,}\]])")
+_IN_TAG = re.compile(r"(?:<|\\{1,16}u003[cC])(?:\w{1,32}:)?$")
+_TAG = re.compile(r"<|\\{1,16}u003[cC]")
+_QUOTED = re.compile(rf"{QUOTE}$")
+_ASSIGNED = re.compile(r"(?:=|u003[dD])[ \t]*$")
+_LINE_BEGINS = re.compile(r"(?:\\n|%0[Aa]|[\r\0])?")
+_GOES_ON = re.compile(r"[A-Za-z]{1,20}[,:;]?[ \t]")
+_AFTER_NUL = re.compile(r"\\(?:u0000|x00)$")
+_INDENT = 200
+_FAR = 4096  # characters of a value whose name comes behind it
 _ESCAPES = re.compile(r"(?i:22|27|7B|2C|0A|26|20|3F)")
 _NAMED = re.compile(
     rf"(?i:\bname){QUOTE}?[ \t]*+[:=][ \t]*+(?>(?:{QUOTE})?)([\w.\-]++)(?>(?:{QUOTE})?)[ ,\t]*+"
     rf"(?>(?:{NEWLINE}[ \t]*+)?)(?:(?>(?:{QUOTE})?)(?i:value)(?>(?:{QUOTE})?)[ \t]*+[:=][ \t]*+|(\s*+$))"
+)
+_GO_ESCAPE = re.compile(r"u00[0-9a-f]{2}")
+_VALUE_FIRST = re.compile(rf"(?<![\w.-])(?i:value)(?>(?:{QUOTE})?)[ \t]*+[:=][ \t]*+(?=\S)")
+_NAME_NEXT = re.compile(
+    rf"(?>(?:{QUOTE})?)(?>(?:[\s,]|{NEWLINE})*)(?>(?:{QUOTE})?)(?i:name)(?>(?:{QUOTE})?)[ \t]*+[:=][ \t]*+"
+    rf"(?>(?:{QUOTE})?)([\w.\-]++)"
 )
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _LONGEST_NAME = 64
@@ -65,46 +94,88 @@ class Pairs:
                 continue
             start, end = _name(text, match.start(), match.end(), done)
             kind = sensitive(text[start:end])
-            if not kind or (kind == "quoted?" and text[start - 1 : start] not in ("'", '"')):
+            if not kind or (kind in ("word?", "signed?") and not _meant(text, start, end, kind)):
                 continue
+            kind = {"word?": "password", "signed?": "secret"}.get(kind, kind)
             span = self._after(text, start, end, kind)
             if span is not None and span[0] >= done:
                 first, last, instead = span
                 out += (text[done:first], instead)
                 done = last
         text = "".join((*out, text[done:])) if out else text
-        return self._named(text) if "ame" in text or "AME" in text else text
+        if "ass" in text or "ASS" in text or "rootpw" in text or "-p" in text or "-P" in text or "-w" in text:
+            text = self._phrases(text)
+        if "ame" in text or "AME" in text:
+            text = self._named(text)
+            if "alue" in text or "ALUE" in text:
+                text = self._valued(text)
+        return text
+
+    def _phrases(self, text: str) -> str:
+        """Passwords without a separator before them."""
+        spans = []
+        for at in phrases.arguments(text):
+            span = self.value(text, at, "password", at, option=True)
+            if span is not None:
+                spans.append(span)
+        for first, last in phrases.words(text):
+            span = self._hide(text, first, last, "password")
+            if span is not None:
+                spans.append(span)
+        return instead(text, spans)
+
+    def _valued(self, text: str) -> str:
+        """Value and name as an object's fields, in that order."""
+        spans = []
+        for match in _VALUE_FIRST.finditer(text):
+            near = text[match.end() : match.end() + _FAR]
+            opened = _OPEN.match(near)
+            if opened is None:
+                word = _WORD.match(near)
+                first, last = 0, len(word[0].rstrip(",")) if word else 0
+            elif opened[2] is None:
+                first, last = opened.end(), near.find(opened[0], opened.end())
+            else:
+                first, last = opened.end(), closing(near, opened.end(), opened[2], len(opened[1]))
+            name = _NAME_NEXT.match(near, last) if last > first else None
+            if name is not None and sensitive(name[1]):
+                span = self._hide(text, match.end() + first, match.end() + last, "password")
+                spans += [span] if span is not None else []
+        return instead(text, spans)
 
     def _named(self, text: str) -> str:
         """Name and value as an object's fields: {"name": "PASSWORD", "value": ...}."""
-        out: list[str] = []
-        done = 0
+        spans = []
         for match in _NAMED.finditer(text):
-            if match.start() < done or not sensitive(match[1]):
+            if not sensitive(match[1]):
                 continue
             if match[2] is not None:
                 self._begin("named", 0, "")
                 continue
-            span = self.value(text, match.end(), "secret", match.start())
-            if span is not None:
-                first, last, instead = span
-                out += (text[done:first], instead)
-                done = last
-        return "".join((*out, text[done:])) if out else text
+            span = self.value(text, match.end(), "password", match.start())
+            spans += [span] if span is not None else []
+        return instead(text, spans)
 
     def _after(self, text: str, start: int, end: int, kind: str) -> tuple[int, int, str] | None:
         """The value of the name at start:end, and what to write instead of it."""
-        option = text[start] == "-" and (start == 0 or text[start - 1] in " \t\"'`,[(=")
+        option = text[start] == "-" and (
+            start == 0
+            or text[start - 1] in " \t\"'`,[(=\0"
+            or _AFTER_NUL.search(text, max(0, start - 24), start) is not None
+        )
         match = _SEPARATOR.match(text, end)
         if match is None:
-            if text[end : end + 1] == ">" and text[start - 1 : start] == "<":
-                stop = text.find("<", end)
-                return self._hide(text, end + 1, stop if stop > 0 else len(text), kind)
-            match = (_OPTION if option else _LIST).match(text, end) if option or kind == "header" else None
+            if _IN_TAG.search(text, max(0, start - 40), start) and (element := _ELEMENT.match(text, end)):
+                stop = _TAG.search(text, element.end())
+                return self._hide(text, element.end(), stop.start() if stop else len(text), kind)
+            if kind == "password" and not option and (cited := _CITED_QUOTE.match(text, end)):
+                return self._cited(text, cited.end())
+            named = kind == "header" or (kind == "password" and text[start - 2 : start - 1] == "(")
+            match = (_OPTION if option else _LIST).match(text, end) if option or named else None
             if match is None:
                 return None
             return self.value(text, match.end(), kind, start, option=True)
-        if text[start - 1 : start] in ("?", "&") and match[0] == "=":
+        if (match[0] == "=" or match[0][-5:].lower() == "u003d") and _IN_QUERY.search(text, max(0, start - 24), start):
             query = _QUERY.match(text, match.end())
             return self._hide(text, match.end(), query.end(), kind) if query else None
         if text[match.end() : match.end() + 1] in (":", "=") or text.startswith("//", match.end()):
@@ -115,13 +186,30 @@ class Pairs:
         )
         return self.value(text, match.end(), kind, start, option=option)
 
+    def _cited(self, text: str, at: int) -> tuple[int, int, str] | None:
+        """A password that is cited in a sentence."""
+        opened = _OPEN.match(text, at)
+        if opened is None or opened[2] is None:
+            return None
+        near = text[opened.end() : opened.end() + MOST]
+        length = closing(near, 0, opened[2], len(opened[1]))
+        if length <= 0 or everyday(near[:length]):
+            return None
+        return self._hide(text, opened.end(), opened.end() + length, "password")
+
     def value(self, text: str, at: int, kind: str, name: int, *, option: bool = False) -> tuple[int, int, str] | None:
         """The value that begins at ``at``, for a name at ``name``."""
-        before = text[max(0, name - 80) : name]
-        leading = not option and _AT_START.search(before) is not None
+        floor = max(0, name - _INDENT)
+        before = text[floor:name]
+        start = None if option else _AT_START.search(before)
+        if floor and start is not None and not start.start():
+            start = None
+        leading = start is not None
+        assigned = _ASSIGNED.search(text, max(0, at - 8), at) is not None
+        place = _place(before, start, assigned=assigned)
         prefix = _PREFIX.match(text, at)
         at = prefix.end() if prefix else at
-        column = name - (max(before.rfind("\\n"), before.rfind("\n")) + 1 + max(0, name - 80))
+        column = name - (max(before.rfind("\\n"), before.rfind("\n")) + 1 + floor)
         opened = _OPEN.match(text, at)
         if opened is not None:
             return self._quoted(text, opened, kind, column, leading)
@@ -132,7 +220,7 @@ class Pairs:
             return None
         first = text[at : at + 1]
         if first == "[" and not text.startswith(MARK, at):
-            return self._list(text, at, column)
+            return self._list(text, at, column, kind)
         if first == "{" or (first == "\\" and re.match(NEWLINE, text[at : at + 40])):
             return None
         if _BLANK.match(text, at):
@@ -146,20 +234,54 @@ class Pairs:
         if text.startswith(MARK, at):
             more = _WORD.match(text, at + len(MARK))
             return (at, more.end(), MARK) if more else None
-        match = _WORD.match(text, at)
-        if match is None or (harmless(match[0], kind) and text[match.end() : match.end() + 1] in ("", ",", "}", "]")):
+        # A plain scalar of YAML goes on in deeper lines.
+        scalar = start is not None and not start[0].strip(" \t>-\"'") and not assigned and kind != "header"
+        if cited := CITED.match(text, at):
+            opened = _OPEN.match(text, cited.end())
+            return self._quoted(text, opened, kind, column, False) if opened else None
+        end = self._plain(text, at, kind, place, leading=leading, option=option, assigned=assigned)
+        if kind == "auth" and not _BASE64.fullmatch(text, at, end):
             return None
-        if prose(match[0]) or (not leading and text[at - 1 : at] == " " and _SENTENCE.match(text, at)):
-            return None
+        if end > at and start is not None and _QUOTED.search(start[0]) and (number := _NUMBER.match(text, at)):
+            end = number.end()
+        if scalar and (end > at or kind == "password"):
+            shown = _WHOLE.match(text, at) if end == at else None
+            if _BLANK.match(text, shown.end() if shown else end):
+                self._begin("more", column, "")
+        return self._hide(text, at, end, kind) if end > at else None
+
+    def _plain(
+        self, text: str, at: int, kind: str, place: Place, *, leading: bool, option: bool, assigned: bool
+    ) -> int:
+        """Where a value without quotes ends, or ``at`` if what stands there is none."""
+        match = _WORD.match(text, at, at + _FAR)
+        if match is None:
+            return at
+        if match.end() == at + _FAR:  # nothing harmless is as long
+            match = _WORD.match(text, at) or match
+        elif harmless(match[0], kind) and text[match.end() : match.end() + 1] in ("", ",", "}", "]"):
+            return at
+        clause = _WHOLE.match(text, at, at + MOST)
+        if option and not assigned:
+            words = text[at : at + 80].split()[:2]
+            return at if len(words) == 2 and everyday(" ".join(words)) else match.end()
+        if assigned and not leading:
+            return at if kind != "password" and everyday(match[0]) else match.end()
+        if clause is None or told(clause[0], kind, place):
+            return at
         if leading:
             match = _WHOLE.match(text, at) or match
-        if kind == "auth" and not _BASE64.fullmatch(match[0]):
-            return None
-        return self._hide(text, at, match.end(), kind)
+            if _ASIDE.match(text, match.end()) and place is not Place.INSIDE:
+                return len(text.rstrip())
+        elif place is Place.DOCUMENT:
+            match = _FLOW.match(text, at) or match
+        elif kind == "password" and _GOES_ON.match(text, at):
+            match = _WHOLE.match(text, at) or match
+        return match.end()
 
     def _hide(self, text: str, first: int, last: int, kind: str) -> tuple[int, int, str] | None:
         value = text[first:last]
-        if harmless(value.strip(), kind) or (value.isdigit() and len(value) < 4):
+        if (len(value) < _FAR and harmless(value.strip(), kind)) or (value.isdigit() and len(value) < 4):
             return None
         self._found(value)
         return first, last, MARK
@@ -169,8 +291,15 @@ class Pairs:
     ) -> tuple[int, int, str] | None:
         first = opened.end()
         if opened[2] is None:  # of a URL
-            last = text.find(opened[0], first)
+            depth = len(opened[0]) - 5
+            if opened[0][0] == "\\":
+                ends = (match.start() for match in _GO_QUOTE.finditer(text, first) if len(match[1]) <= depth)
+                last = next(ends, -1)
+            else:
+                last = text.find(opened[0], first)
             return self._hide(text, first, last if last >= 0 else len(text), kind)
+        if not opened[1] and text.startswith(opened[2] * 2, first):
+            return self._tripled(text, first + 2, opened[2] * 3, kind)
         last = closing(text, first, opened[2], len(opened[1]))
         if last >= 0:
             return self._hide(text, first, last, kind)
@@ -181,6 +310,13 @@ class Pairs:
             self._begin("quote", column, opened[2])
             return first, len(text), MARK + opened[2]
         return self._hide(text, first, len(text), kind)
+
+    def _tripled(self, text: str, first: int, quotes: str, kind: str) -> tuple[int, int, str] | None:
+        """A text in three quotes, as TOML and Python have; it may go on in the next lines."""
+        last = text.find(quotes, first)
+        if last < 0:
+            self._begin("quote", -1, quotes)
+        return self._hide(text, first, last if last >= 0 else len(text), kind)
 
     def _escaped_block(self, text: str, at: int, name: int) -> tuple[int, int, str] | None:
         """A block scalar of YAML that stands in a quoted text, where lines are ended by escapes."""
@@ -194,7 +330,7 @@ class Pairs:
             last = match.end()
         return self._hide(text, first, last, "secret") if first > at else None
 
-    def _list(self, text: str, at: int, column: int) -> tuple[int, int, str] | None:
+    def _list(self, text: str, at: int, column: int, kind: str) -> tuple[int, int, str] | None:
         inner = _ITEMS.match(text, at + 1)
         if inner is None or text[inner.end() : inner.end() + 1] == "{" or text.startswith(MARK, at + 1):
             return None
@@ -202,7 +338,36 @@ class Pairs:
             if inner.end() == len(text):
                 self._begin("list", column, "")
             return None
-        return self._hide(text, at + 1, inner.end(), "secret")
+        return self._hide(text, at + 1, inner.end(), kind)
+
+
+def _place(before: str, start: re.Match[str] | None, *, assigned: bool) -> Place:
+    """Where a name stands, from what is before it."""
+    if start is not None:
+        return Place.START if _LINE_BEGINS.fullmatch(start[0]) and not assigned else Place.DOCUMENT
+    return Place.DOCUMENT if "{" in before and _IN_FLOW.search(before) else Place.INSIDE
+
+
+def _meant(text: str, start: int, end: int, kind: str) -> bool:
+    """Whether an everyday word is the name of a password, and "sig" that of a URL's signature."""
+    before = text[max(0, start - 80) : start]
+    if kind == "signed?":
+        return text[end : end + 1] == "=" and _IN_QUERY.search(before) is not None
+    if text[start] == "-" or _QUOTED.search(before):
+        return True
+    separator = _SEPARATOR.match(text, end)
+    word = text[start:end]
+    if separator is None:
+        return before.endswith("<")
+    if word.lower() == "pwd" and text[separator.end() : separator.end() + 1] in ("/", "~", ""):
+        return False
+    if ":" not in separator[0]:
+        return word != "PWD"
+    if word == "PASS":
+        return False  # how tests say that they pass
+    if separator[0] == ":":
+        return text[separator.end() : separator.end() + 1].isalnum()
+    return _AT_START.search(before) is not None or ("{" in before and _IN_FLOW.search(before) is not None)
 
 
 def _name(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
@@ -215,6 +380,8 @@ def _name(text: str, start: int, end: int, floor: int) -> tuple[int, int]:
         start += 1
     elif before == "%" and _ESCAPES.match(text, start):
         start += 2
+    elif before == "\\" and _GO_ESCAPE.match(text, start):
+        start += 5
     while end > start and text[end - 1] in ".-":
         end -= 1
     return start, end

@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
-from . import looks
+from . import looks, objects, phrases, streams
 from .forms import SHORTEST, closing, decoded, encodings, readable
 from .hint import HINT, MARK
 from .names import harmless, sensitive, telling
 from .pairs import Pairs
+from .rest import Rest
 
 PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 16 << 20  # characters of a line that is looked at as a whole
@@ -29,33 +30,11 @@ _HEAD = re.compile(
 _ENCODED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-="
 _DIGITS = re.compile(r"\d+")
 _KEY_LINE = re.compile(r"(?=.*[A-Z0-9+/=])[A-Za-z0-9+/]{1,128}={0,2}|(?:Proc-Type|DEK-Info|Comment|Version): .*")
-_OBJECT = re.compile(
-    r"(?m:^(?:[^\n]{0,120}[:FP] )?[ \t]*(?:-[ \t])?[\"']?kind[\"']?:[ \t]*[\"']?Secret[\"']?[ \t\r]*,?[ \t\r]*$)"
-)
-_KIND = re.compile(r"\nkind:[^\n]*\n")
-_OBJECT_INLINE = re.compile(r"kind\\{0,16}\"[ \t]*+:[ \t]*+\\{0,16}\"Secret\\{0,16}\"")
-_DATA_INLINE = re.compile(r"(\\{0,16}\"(?:data|stringData)\\{0,16}\"[ \t]*+:[ \t]*+\{)([^{}]*+)(?=\})")
-_DATA_ITEM = re.compile(r"(:[ \t]*+\\{0,16}\")([^\"\\]++)")
-_DATA_LINE = re.compile(r"([ \t]*)(?:- )?[\"']?(stringData|data)[\"']?:[ \t]*\{?[ \t\r]*")
 _ENTRY = re.compile(r"([ \t]*)([\"']?[\w.\-/]+[\"']?:)(?=[ \t]|$)")
-_VALUE = re.compile(r"[ \t]*(?:- )?[\"']?(?i:value)[\"']?[ \t]*[:=][ \t]*")
+_PUTTY = re.compile(r"Private-Lines: ?(\d{1,3})[ \t\r]*")
 _KEY_FILE = re.compile(r"[\"']?(?i:key_?file)[\"']?:[ \t]*\{?[ \t\r]*$")
 _SOURCE = re.compile(r"[ \t]*[\"']?(?:source|inline)[\"']?:[ \t]*[\"']?([^\s\"']+)")
 _QUOTED = re.compile(r"([\"'])(?:(?!\1).)+\1")
-
-
-class _Rest:
-    """What the next lines still belong to. ``mode``: key, block, quote, list, next, data, named or file; or nothing."""
-
-    def __init__(self) -> None:
-        self.mode = self.source = self.quote = ""
-        self.indent = self.width = self.left = 0
-        self.child = -1
-        self.shown = False
-
-    def begin(self, mode: str, indent: int, quote: str = "") -> None:
-        self.mode, self.indent, self.quote = mode, indent, quote
-        self.child, self.shown, self.left = -1, False, 3 if mode == "named" else 5000
 
 
 class Redactor:
@@ -68,7 +47,7 @@ class Redactor:
         self.known: list[str] = []
         self.found: set[str] = set()
         self._depth = depth
-        self._rest = _Rest()
+        self._rest = Rest()
         self._pairs = Pairs(lambda *what: self._begun.append(what), self.found.add)
         self._begun: list[tuple[str, int, str]] = []
         self._known(known)
@@ -102,7 +81,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A whole document, or one line of it, without secrets."""
-        self._rest = _Rest()
+        self._rest = Rest()
         return self._lines(text)
 
     def value(self, value: Any) -> Any:
@@ -115,21 +94,17 @@ class Redactor:
 
     def stream(self, source: IO[bytes]) -> Iterator[bytes]:
         """What is read from ``source`` without secrets, piece by piece."""
-        self._rest = _Rest()
+        self._rest = Rest()
         held = ""
         endless = False
-        for text in _texts(source):
+        for text in streams.texts(source, PIECE):
             held += text
             if endless:
                 held = held.lstrip(_ENCODED)
                 endless = not held
             if len(held) < PIECE:
                 continue
-            cut = held.rfind("\n") + 1
-            # Whether data are a Secret's is said behind them.
-            data = held.rfind("\ndata:") + 1
-            if held.startswith("data:", data) and len(held) < 4 * PIECE and not _KIND.search(held, data):
-                cut = data
+            cut = streams.whole_lines(held, 4 * PIECE)
             if not cut and len(held) > LONGEST:
                 cut = self._cut(held)
                 if not cut:
@@ -156,6 +131,7 @@ class Redactor:
         made: dict[Any, Any] = {}
         for key, item in value.items():
             kind = sensitive(str(key)) or ("secret" if named and str(key).lower() == "value" else "")
+            kind = "" if kind == "signed?" else kind
             if of_secret and key in ("data", "stringData") and isinstance(item, dict):
                 item = {name: MARK if part else part for name, part in item.items()}
             elif kind and isinstance(item, str | int | float) and not isinstance(item, bool):
@@ -163,7 +139,7 @@ class Redactor:
                 if not harmless(text, kind) and (isinstance(item, str) or len(text) > 3):
                     self.found.add(text)
                     item = MARK
-            elif isinstance(item, dict) and _is_secret_file(str(key), value):
+            elif isinstance(item, dict) and looks.secret_file(str(key), value):
                 item = {name: MARK if name in ("source", "inline") else self.value(part) for name, part in item.items()}
             elif kind and isinstance(item, list) and not any(isinstance(part, dict | list) for part in item):
                 item = [MARK if part not in (None, "", True, False) else part for part in item]
@@ -180,6 +156,13 @@ class Redactor:
             option = name.startswith("-") and not item.startswith("-")
             if sensitive(name) if option else (at == 1 and sensitive(name) == "header"):
                 items[at] = MARK
+        if any(isinstance(item, str) and item[:1] == "-" for item in items):
+            line = json.dumps([item if isinstance(item, str) else None for item in items])
+            try:
+                scanned = json.loads(self._scan(line))
+            except ValueError:
+                return [item if item is None else MARK for item in items]  # it is no list any more: a quote is gone
+            items = [new if isinstance(new, str) else old for new, old in zip(scanned, items, strict=False)]
         return items
 
     def _string(self, text: str) -> str:
@@ -199,20 +182,29 @@ class Redactor:
         for form in self.known:
             if form in text:
                 text = text.replace(form, MARK)
-        if not self._rest.mode and not HINT.search(text):
+        rest = self._rest
+        if not rest.mode and not rest.of_secret and not HINT.search(text):
             return text
-        documents = [_OBJECT.search(part) is not None for part in re.split(r"(?m)^---", text)]
+        documents = [objects.OBJECT.search(part) is not None for part in re.split(r"(?m)^---", text)]
+        documents[0] |= rest.of_secret
+        rest.of_secret = documents[-1]
         number = 0
         ended = text.endswith("\n")
         out: list[str] = []
-        for line in (text[:-1] if ended else text).split("\n"):
+        lines = (text[:-1] if ended else text).split("\n")
+        for at, line in enumerate(lines):
             number += line.startswith("---")
-            clean = self._line(line, documents[number])
+            clean = self._line(line, documents[number], lines, at)
             if clean is not None:
                 out.append(clean)
         return "\n".join(out) + ("\n" if ended and out else "")
 
-    def _line(self, line: str, of_secret: bool) -> str | None:
+    def _body(self, line: str, source: str) -> str | None:
+        """A line without its head; None if it is of somebody else."""
+        head = _HEAD.match(line)[0]  # type: ignore[index]
+        return line[len(head) :] if _DIGITS.sub("0", head) == source else None
+
+    def _line(self, line: str, of_secret: bool, lines: list[str], number: int) -> str | None:
         """A line without its end; None: nothing is left of it."""
         rest = self._rest
         head = _HEAD.match(line)[0]  # type: ignore[index]
@@ -227,31 +219,47 @@ class Redactor:
                 return line[:at] + (clean if clean is not None else MARK) if head or clean is not None else None
             rest.mode = ""
         body = line[at:]
+        rest.begun = False
+        if (match := objects.VALUE.match(body)) and objects.named_behind(
+            match, (self._body(other, source) for other in lines[number + 1 : number + 65])
+        ):
+            clean = self._valued(body, match.end())
+            return line[:at] + self._owned(clean, source, len(head))
         if not HINT.search(body) and not (of_secret or "tringData" in body):
             return line
         self._begun.clear()
+        body, goes_on = objects.line(body, of_secret)
         clean = self._scan(body)
-        if self._begun:
+        if goes_on:
+            rest.begin("data", len(body) - len(body.lstrip()))
+        elif self._begun:
             rest.begin(*self._begun[-1])
-            rest.source, rest.width = source, len(head)
         elif (looks.KEY_BEGIN.search(body) and "-----END" not in body[body.rfind("-----BEGIN") :]) or (
             clean.strip() == MARK and len(body.strip()) >= 60 and _KEY_LINE.fullmatch(body.strip())
         ):
             rest.begin("key", 0)
-            rest.source, rest.width = source, len(head)
-        elif (match := _DATA_LINE.fullmatch(body)) and (of_secret or match[2] == "stringData"):
+        elif match := _PUTTY.fullmatch(body):
+            rest.begin("lines", 0)
+            rest.left = int(match[1]) + 1
+        elif (match := objects.DATA_LINE.fullmatch(body)) and (of_secret or match[2] == "stringData"):
             rest.begin("data", len(match[1]))
-            rest.source, rest.width = source, len(head)
         elif match := _KEY_FILE.search(body):
             rest.begin("file", len(body) - len(body.lstrip()))
-            rest.left, rest.source, rest.width = 6, source, len(head)
-        return line[:at] + clean
+            rest.left = 6
+        elif (match := phrases.OPTION_LINE.fullmatch(body)) and sensitive(match[1]):
+            rest.begin("argument", 0)
+        return line[:at] + self._owned(clean, source, len(head))
+
+    def _owned(self, clean: str, source: str, width: int) -> str:
+        """The line, of whose writer the next ones have to be if something has begun in it."""
+        if self._rest.begun:
+            self._rest.source, self._rest.width = source, width
+        return clean
 
     def _scan(self, text: str) -> str:
         for _ in range(ROUNDS):
             before = text
-            if _OBJECT_INLINE.search(text):
-                text = _DATA_INLINE.sub(lambda m: m[1] + _DATA_ITEM.sub(rf"\1{MARK}", m[2]), text)
+            text = objects.inline(text)
             # Private keys go before names are looked at: their lines are no values.
             text = looks.keys(text) if "-----BEGIN" in text else text
             text = looks.clean(self._pairs.clean(text), self._inner if self._depth < DEEPEST else None)
@@ -274,9 +282,14 @@ class Redactor:
         indent = len(body) - len(body.lstrip(" \t"))
         if rest.mode == "key":
             return self._key_line(body, bare)
+        if rest.mode == "lines":
+            return True, MARK
+        if rest.mode == "argument":
+            rest.mode, clean = "", phrases.argument(body)
+            return clean is not None, clean
         if rest.mode == "named":
-            match = _VALUE.match(body)
-            return (True, self._valued(body, match.end())) if match else (False, None)
+            match = objects.VALUE.match(body)
+            return (True, self._valued(body, match.end())) if match and bare[0] != "-" else (False, None)
         if rest.mode == "file":
             match = _SOURCE.match(body)
             if match:
@@ -287,18 +300,23 @@ class Redactor:
             return True, body
         if rest.mode == "list":
             return ("]" not in bare, _QUOTED.sub(rf"\1{MARK}\1", body))
-        item = bare.startswith("- ") and rest.mode == "next"
-        if indent < rest.indent or (indent == rest.indent and not item):
+        if rest.mode == "more" and _ENTRY.match(body):
             return False, None
-        if rest.mode == "block":
+        item = bare.startswith("- ") and rest.mode == "next"
+        if indent < rest.indent or (indent == rest.indent and not item and (rest.mode != "quote" or not indent)):
+            return False, None
+        if rest.mode in ("block", "more"):
             first, rest.shown = not rest.shown, True
             return True, body[:indent] + MARK if first else None
         if rest.mode == "quote":
             end = closing(body, 0, rest.quote, 0)
             if end >= 0:
                 rest.mode = ""
-                return True, body[end + 1 :] if body[end + 1 :].strip() else None
-            return True, None
+                # Three of them stay, as the opening ones do.
+                after = body[end + (len(rest.quote) == 1) :]
+                return True, self._scan(after) if after.strip() else None
+            first, rest.shown = not rest.shown, True
+            return True, MARK if first and len(rest.quote) == 3 else None
         if rest.mode == "data":
             return self._data_line(body, indent)
         return self._next_line(body, bare, indent, item)
@@ -351,7 +369,7 @@ class Redactor:
     def _valued(self, body: str, at: int) -> str:
         self._rest.mode = ""
         self._begun.clear()
-        span = self._pairs.value(body, at, "secret", len(body) - len(body.lstrip(" \t-")))
+        span = self._pairs.value(body, at, "password", len(body) - len(body.lstrip(" \t-")))
         if self._begun:
             self._rest.begin(*self._begun[-1])
         return body[: span[0]] + span[2] + body[span[1] :] if span else self._scan(body)
@@ -369,31 +387,3 @@ class Redactor:
             if other.text(near + far) == other.text(near) + other.text(far):
                 return at + 1
         return 0
-
-
-def _is_secret_file(key: str, value: dict[Any, Any]) -> bool:
-    """Whether an object at ``key`` is the content of a file that is one secret: LUKS's key, or one that is named so."""
-    if key.lower().replace("_", "") == "keyfile":
-        return True
-    path = value.get("path")
-    return key == "contents" and isinstance(path, str) and bool(looks.secret_path(path))
-
-
-def _texts(source: IO[bytes]) -> Iterator[str]:
-    """What is read, as texts; whatever is no UTF-8 comes out again as it went in."""
-    held = b""
-    while chunk := source.read(PIECE):
-        held += chunk
-        # A character that is cut in two has its first byte among the last three.
-        cut = len(held)
-        for back in range(1, min(4, len(held)) + 1):
-            byte = held[-back]
-            if byte >= 0xC0:
-                cut = len(held) - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else cut
-                break
-            if byte < 0x80:
-                break
-        yield held[:cut].decode("utf-8", "surrogateescape")
-        held = held[cut:]
-    if held:
-        yield held.decode("utf-8", "surrogateescape")

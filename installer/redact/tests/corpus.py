@@ -15,6 +15,8 @@ import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from installer.redact.tests import places
+
 BEFORE = "Nov 21 10:00:00 master-0 agent[1234]: step inventory of host 192.168.111.80 begins"
 AFTER = "Nov 21 10:00:09 master-0 agent[1234]: step inventory ended with exit code 1: no such disk /dev/vda"
 
@@ -197,6 +199,26 @@ SYNTAXES: Mapping[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
         ),
         ("/etc/a.env",),
     ),
+    "YAML over lines": (_yaml(lambda f, v: f"    {f}: {v}\n      {v}"), _HOST),
+    "value before its name": (
+        lambda f, v: f"env:\n- value: {v}\n  name: {_environment_name(f)}\n- name: A\n  value: kept\n",
+        ("kept",),
+    ),
+    "environment with NUL": (lambda f, v: f"A=1\0{_environment_name(f)}={v}\0B=2", ("A=1", "B=2")),
+    "arguments with NUL": (lambda f, v: f"agent\0--{f}\0{v}\0--verbose", ("--verbose",)),
+    "Go's escapes": (
+        lambda f, v: json.dumps(_document(f, v)).replace('"', r"\u0022"),
+        _HOST,
+    ),
+    "XML's attribute": (lambda f, v: f'<user name="root" {f}="{v}" id="7"/>', ("root", 'id="7"')),
+    "Secret in braces": (
+        lambda f, v: f"kind: Secret\nstringData: {{a: {quoted(v)}, b: '{v}'}}\nmetadata:\n  name: bmc-0\n",
+        ("name: bmc-0",),
+    ),
+    "Secret with remarks": (
+        lambda f, v: f"kind: Secret # bmc\ndata: &a # it\n  opaque: {_b64(v)}\nmetadata:\n  name: bmc-0\n",
+        ("name: bmc-0",),
+    ),
     "Secret": (
         lambda f, v: f"apiVersion: v1\ndata:\n  opaque: {_b64(v)}\nkind: Secret\nmetadata:\n  name: bmc-0\n",
         ("name: bmc-0",),
@@ -211,7 +233,7 @@ SYNTAXES: Mapping[str, tuple[Callable[[str, str], str], tuple[str, ...]]] = {
     ),
 }
 # Where a value's own characters mean something to the syntax, it cannot be written there.
-SPECIAL: Mapping[str, str] = {"XML": "<>&", "JSON cut off": '"\\'}
+SPECIAL: Mapping[str, str] = {"XML": "<>&", "XML's attribute": '<>&"', "JSON cut off": '"\\'}
 
 
 def _b64(content: str | bytes) -> str:
@@ -474,11 +496,18 @@ def others() -> Iterator[Vector]:
 def vectors() -> list[Vector]:
     """All of them."""
     made = [vector for kind, (field, value) in NAMED.items() for vector in named(kind, field, value)]
-    return [*made, *keys(), *others()]
+    return [*made, *keys(), *others(), *placed()]
+
+
+def placed() -> Iterator[Vector]:
+    """Those that are secrets because of the place where they stand."""
+    for name, (text, stays) in places.SECRETS.items():
+        yield Vector(name, text, tuple(word for word in places.BOTH if word in text), stays)
 
 
 # Nothing of these is a secret.
 HARMLESS = (
+    *places.HARMLESS,
     "passwordHash: null",
     '"password": null, "token": "", "auth": ""',
     "password: ''",

@@ -220,6 +220,45 @@ NASTY = (
         "%40",
     ),
     *("%3A%2F%2Fa%3A", "password=", "password ='", "token: a b "),
+    *("token:/etc/", " " * 90 + "password: the ", " " * 190 + "token: the ", "token: is a ", "token: failed(", "{pw: "),
+    *(
+        "token: 404 Not Found ",
+        'password: Invalid value: "',
+        "password is ",
+        "password for a: ",
+        'password "a',
+        "pass:",
+    ),
+    *(
+        "value:'",
+        "value: x,",
+        "value: x name: ",
+        "\nvalue: x",
+        "\n- value: x\n  name: password",
+        "\npassword: the\n  a",
+    ),
+    *("kind: Secret, data: {a: ", 'kind: Secret, data: {a: "', "\nkind: Secret\nstringData: {a: b,", "\ndata: {a: b"),
+    *("<password ", '<a:password x="', "\\u003cpassword\\u003e", "\\u0022password\\u0022:\\u0022", "&quot;", "?sig="),
+    *(
+        "--password\0",
+        "--password\\u0000",
+        "\0",
+        "machine h ",
+        "login u password ",
+        "ipmitool -P ",
+        "curl -u",
+        "echo x",
+    ),
+    *(
+        'password = """',
+        "Private-Lines: 1\\nAAAA",
+        "tokens: [",
+        '<param name="password">',
+        "name='key' >",
+        "\x1b[1m",
+        "u:p@[a:",
+        "('password','x'",
+    ),
 )
 
 
@@ -235,6 +274,32 @@ def test_the_time_grows_as_the_text_does(unit: str) -> None:
 
     small, large = (min(seconds(size) for _ in range(3)) for size in (16_000, 128_000))
     assert large < 30 * max(small, 0.002)
+
+
+@pytest.mark.parametrize("word", ["expired", "required", "is invalid", "not found", "open the file"])
+@pytest.mark.parametrize(
+    "write", ["  password: {}", "- password: {}", "PASSWORD={}", "{{password: {}, id: 7}}", "password = {}"]
+)
+def test_words_of_errors_are_passwords_in_a_document(word: str, write: str) -> None:
+    """And are none at a line's start or behind a log's head."""
+    assert word not in redact(write.format(word))
+    for text in (f"password: {word}", f"error: password: {word}", f'level=error msg="get password: {word}"'):
+        assert redact(text) == text
+
+
+@pytest.mark.parametrize("kind", ["before", "after"])
+def test_a_secret_object_of_which_a_piece_has_one_half(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Wherever it is cut, also as an item of a list, and with the value before its name."""
+    monkeypatch.setattr(redactor, "PIECE", 120)
+    data = ["  data:", "    opaque: aHVudGVyMng=", "    other: c2Vjb25k"]
+    lines = ["- apiVersion: v1", *data, "  kind: Secret"] if kind == "after" else ["- kind: Secret", *data]
+    lines += ["- env:", "  - value: hunter2x", "    name: DB_PASSWORD"]
+    for before in range(40, 200):
+        text = "\n".join(["x" * before, "items:", *lines, ""])
+        clean = b"".join(Redactor().stream(io.BytesIO(text.encode()))).decode()
+        for secret in ("aHVudGVyMng=", "c2Vjb25k", "hunter2x"):
+            text = text.replace(secret, MARK)
+        assert clean == text
 
 
 def test_known_secrets_in_every_form() -> None:

@@ -1,0 +1,43 @@
+"""Streams in pieces: texts of bytes, and where a piece ends so that its lines tell all that is to be known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO
+
+from .objects import DATA, KIND, VALUE
+
+_NEAR = 8 << 10  # characters of a value whose name comes behind it
+
+
+def texts(source: IO[bytes], size: int) -> Iterator[str]:
+    """What is read, as texts; whatever is no UTF-8 comes out again as it went in."""
+    held = b""
+    while chunk := source.read(size):
+        held += chunk
+        # A character that is cut in two has its first byte among the last three.
+        cut = len(held)
+        for back in range(1, min(4, len(held)) + 1):
+            byte = held[-back]
+            if byte >= 0xC0:
+                cut = len(held) - back if back < (2 if byte < 0xE0 else 3 if byte < 0xF0 else 4) else cut
+                break
+            if byte < 0x80:
+                break
+        yield held[:cut].decode("utf-8", "surrogateescape")
+        held = held[cut:]
+    if held:
+        yield held.decode("utf-8", "surrogateescape")
+
+
+def whole_lines(held: str, most: int) -> int:
+    """Where the lines end that can be looked at without the next piece; 0 for none. Up to ``most`` characters are
+    held back: whether data are a Secret's, and what a value's name is, may be said behind them."""
+    cut = held.rfind("\n") + 1
+    if len(held) >= most:
+        return cut
+    begin = max((match.start() for match in DATA.finditer(held, 0, cut)), default=-1)
+    if begin >= 0 and not KIND.search(held, begin, cut):
+        cut = begin
+    values = [match.start() for match in VALUE.finditer(held, max(0, cut - _NEAR), cut)]
+    return values[-1] if values and values[-1] else cut
