@@ -15,6 +15,8 @@ from typing import Literal
 
 Kind = Literal["now", "late", "typing"]
 
+# A script may run Python by an image's name, and say more in between.
+_STARTED_IN_SCRIPT = re.compile(r"(?:^|\s)-m\s+([A-Za-z_]\w*\.[\w.]+)")
 _STARTED = re.compile(r"python[\d.]*(?:\s+-\w+)*\s+-m\s+([A-Za-z_][\w.]*)")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 
@@ -124,7 +126,9 @@ def named(source: str, known: Collection[str], *, python: bool) -> Iterator[tupl
     if not python:
         for number, line in enumerate(source.splitlines(), 1):
             if not line.lstrip().startswith("#"):
-                yield from ((number, started[1]) for started in _STARTED.finditer(line) if started[1] in known)
+                yield from (
+                    (number, started[1]) for started in _STARTED_IN_SCRIPT.finditer(line) if started[1] in known
+                )
         return
     tree = ast.parse(source)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}

@@ -17,10 +17,10 @@ from typing import Any
 import assisted_service_client as public
 
 from installer.release.access import registries_conf
+from installer.testing.image_kit import COMPONENTS
 from installer.testing.iso_kit import build
 from installer.testing.registry_kit import registry
 from installer.testing.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
-from installer.tests.create.test_image import COMPONENTS
 
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
 HEADERS = {"user": "Authorization", "agent": "X-Secret-Key", "watcher": "Watcher-Authorization"}

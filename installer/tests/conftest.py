@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from installer.testing.image_kit import directory, lab  # noqa: F401 - fixtures
 from installer.testing.world_kit import World
 
 if TYPE_CHECKING:

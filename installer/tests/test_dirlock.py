@@ -2,7 +2,6 @@
 
 import errno
 import fcntl
-import json
 import os
 import re
 import signal
@@ -16,9 +15,9 @@ from installer import dirlock
 from installer.cli import main
 from installer.dirlock import locked
 from installer.errors import DirectoryBusy, StateError
-from installer.tests.create.test_image import NEEDED, content, directory, lab  # noqa: F401 - fixtures
+from installer.testing.directory_kit import NODE0, is_locked, of_one_run
+from installer.testing.image_kit import NEEDED
 
-NODE0 = [sys.executable, "-m", "installer"]
 real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 TARGETS = (
     "image", "agent-config-template", "cluster-manifests", "pxe-files", "config-image", "unconfigured-ignition",
@@ -47,33 +46,8 @@ def end(process):
     process.communicate()
 
 
-def is_locked(folder):
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
-def of_one_run(folder):
-    """ISO, state and auth/ belong together."""
-    state = json.loads((folder / ".openshift_install_state.json").read_text())
-    _config, files = content(folder / "agent.x86_64.iso")
-    text = "".join(files.values())
-    own = state["*node0.Credentials"]
-    return (
-        state["*gencrypto.AuthConfig"]["AgentAuthToken"] in text
-        and own["serviceCA"]["certificate"] in text
-        and own["kubeconfig"] == (folder / "auth/kubeconfig").read_text()
-        and own["password"] == (folder / "auth/kubeadmin-password").read_text()
-    )
-
-
 @real
-def test_two_creates_in_one_directory(directory):  # noqa: F811
+def test_two_creates_in_one_directory(directory):
     """However they meet: what is there afterwards is of one of them, and who was turned away was told why."""
     command = [*NODE0, "agent", "create", "image", "--dir", str(directory)]
     runs = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(6)]
@@ -91,7 +65,7 @@ def test_two_creates_in_one_directory(directory):  # noqa: F811
 
 
 @real
-def test_the_second_names_the_first(directory):  # noqa: F811
+def test_the_second_names_the_first(directory):
     """The first is stopped in its midst, so the second surely comes while it works."""
     command = [*NODE0, "agent", "create", "image", "--dir", str(directory)]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

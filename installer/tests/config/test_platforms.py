@@ -21,8 +21,8 @@ from installer.testing.inputs_kit import (
     changed,
     text,
 )
-from installer.tests.config.test_rules import ROWS as PLAIN_ROWS
-from installer.tests.config.test_rules import WRAP
+from installer.testing.rules_kit import ROWS as PLAIN_ROWS
+from installer.testing.rules_kit import WRAP
 
 FD = "platform.vsphere.failureDomains.0"
 TOPOLOGY = "platform.vsphere.failureDomains[0].topology"

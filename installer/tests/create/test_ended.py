@@ -18,9 +18,9 @@ from installer.cli import main
 from installer.create.outputs import Outputs
 from installer.errors import EXIT_INTERRUPTED, StateError
 from installer.partial import Partial, hidden, leftovers, write_whole
+from installer.testing.directory_kit import NODE0, is_locked, of_one_run
+from installer.testing.image_kit import NEEDED
 from installer.testing.inputs_kit import AGENT, SNO, changed, text
-from installer.tests.create.test_image import NEEDED, directory, lab  # noqa: F401 - fixtures
-from installer.tests.test_dirlock import NODE0, is_locked, of_one_run
 
 real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 LOG = ".openshift_install.log"
@@ -49,7 +49,7 @@ def until(what, look):
 @real
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-def test_a_signal_in_the_midst(directory, number, again):  # noqa: F811
+def test_a_signal_in_the_midst(directory, number, again):
     """Stopped with the lock in hand and the copy under way, then told to end: the directory is as it was before."""
     if again:
         assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
@@ -73,7 +73,7 @@ def test_a_signal_in_the_midst(directory, number, again):  # noqa: F811
 
 
 @real
-def test_a_kill_in_the_midst(directory):  # noqa: F811
+def test_a_kill_in_the_midst(directory):
     """Nothing can be cleaned up then; the next command does, and what was not whole is nowhere at its name."""
     before = snapshot(directory)
     process = subprocess.Popen([*NODE0, "agent", "create", "image", "--dir", str(directory)], stderr=subprocess.DEVNULL)
@@ -244,7 +244,7 @@ umask 022; rm -rf "$6"/after; cp -a "$2" "$6"/after
 @real
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root and unshare")
 @pytest.mark.parametrize("target", ["image", "cluster-manifests", "certificates"])
-def test_a_full_disk(directory, tmp_path, target):  # noqa: F811
+def test_a_full_disk(directory, tmp_path, target):
     """Whatever does not fit any more, the error says it in a line, and the directory is as it was."""
     mounted, out = tmp_path / "mounted", tmp_path / "out"
     mounted.mkdir()
@@ -338,7 +338,7 @@ FORBIDDEN = {
 @real
 @unprivileged
 @pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_is_forbidden(directory, name):  # noqa: F811
+def test_what_is_forbidden(directory, name):
     """One line that names the file and the reason, exit code 1, and nothing has changed."""
     change, told = FORBIDDEN[name]
     change(directory)
@@ -403,6 +403,6 @@ def test_a_wrong_image_override_is_told_first(tmp_path, capsys, monkeypatch):
 
 
 @real
-def test_the_state_is_whole_json(directory):  # noqa: F811
+def test_the_state_is_whole_json(directory):
     assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
     assert json.loads((directory / ".openshift_install_state.json").read_text())["*agent.OptionalInstallConfig"]

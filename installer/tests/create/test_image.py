@@ -1,10 +1,8 @@
 """`node0 agent create image` end to end: real registry, real skopeo, an ISO made by xorriso."""
 
 import base64
-import hashlib
 import json
 import os
-import shutil
 import ssl
 import subprocess
 import sys
@@ -18,74 +16,17 @@ from cryptography import x509
 from installer.cli import main
 from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.credentials.certificates import SIGNERS
-from installer.image.embed import current_kargs, embedded_ignition, kargs_area
+from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
+from installer.testing.embed_kit import KARGS
+from installer.testing.image_kit import NEEDED, content
 from installer.testing.inputs_kit import AGENT, SNO, changed, text
-from installer.testing.registry_kit import MISSING, registry
-from installer.tests.image.test_embed import KARGS, make_iso
 
-NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
-
-COMPONENTS = (
-    "agent-installer-api-server",
-    "agent-installer-node-agent",
-    "agent-installer-orchestrator",
-    "agent-installer-csr-approver",
-)
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    """A registry with a release, and the pullspec of that release."""
-    folder = tmp_path_factory.mktemp("payload")
-    iso = make_iso(folder, igninfo={"file": "images/ignition.img"})
-    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
-    with registry(folder / "registry") as server:
-        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
-        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
-        images["machine-os-images"] = server.push([files], "mos", "zstd")
-        wrong = server.push([{**files, "coreos/coreos-x86_64.iso.sha256": b"0" * 64}], "wrong", "zstd")
-        yield (
-            server,
-            server.push_release(images),
-            server.push_release({**images, "machine-os-images": wrong}, tag="bad"),
-        )
-
-
-@pytest.fixture
-def directory(lab, tmp_path, monkeypatch):
-    server, release, _bad = lab
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
-    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
-    folder = tmp_path / "dir"
-    folder.mkdir()
-    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
-    install = {
-        **SNO,
-        "pullSecret": server.pull_secret,
-        "imageDigestSources": [source],
-        "additionalTrustBundle": server.ca_pem,
-    }
-    (folder / "install-config.yaml").write_text(text(install))
-    (folder / "agent-config.yaml").write_text(text(AGENT))
-    return folder
 
 
 def create(directory: Path) -> int:
     return main(["agent", "create", "image", "--dir", str(directory)])
-
-
-def content(iso: Path) -> tuple[dict, dict]:
-    """(Ignition config, its files by path) of an ISO."""
-    with iso.open("rb") as file:
-        config = json.loads(embedded_ignition(Iso(file, iso)))
-    files = {}
-    for entry in config["storage"]["files"]:
-        raw = base64.b64decode(entry["contents"]["source"].partition("base64,")[2])
-        files[entry["path"]] = raw.decode(errors="surrogateescape")  # agent-redact is a program
-    return config, files
 
 
 def test_outputs(directory, lab, capsys):

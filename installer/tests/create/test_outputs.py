@@ -18,12 +18,12 @@ from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in
 from installer.ignition.early import HOOK
 from installer.image import cpio
-from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
+from installer.testing.image_kit import COMPONENTS, content
 from installer.testing.inputs_kit import AGENT, SNO, text
 from installer.testing.iso_kit import KARGS, build
+from installer.testing.outputs_kit import kernel_line
 from installer.testing.registry_kit import MISSING, registry
-from installer.tests.create.test_image import COMPONENTS, content
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
@@ -63,14 +63,6 @@ def inputs(folder, server, install=None, agent=None):
 
 def create(target: str, directory: Path) -> int:
     return main(["agent", "create", target, "--dir", str(directory)])
-
-
-def kernel_line(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        iso = Iso(file, path)
-        area = kargs_area(iso)
-        assert area is not None
-        return current_kargs(iso, area).split()
 
 
 def brought(path: Path) -> dict[str, bytes]:

@@ -16,7 +16,6 @@ from installer.cli import main
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG
 from installer.testing.inputs_kit import AGENT, COMPACT, EXTERNAL, FENCED, NUTANIX, SNO, VSPHERE, changed, text
 from installer.testing.registry_kit import MISSING
-from installer.tests.create.test_image import directory, lab  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.skipif(
     bool(MISSING) or shutil.which("xorriso") is None, reason=f"not installed: {', '.join(MISSING) or 'xorriso'}"
@@ -85,7 +84,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(st.integers(0, len(BASES) - 1), mutations())
-def test_outputs_or_a_documented_error(directory, lab, index, mutation):  # noqa: F811
+def test_outputs_or_a_documented_error(directory, lab, index, mutation):
     server = lab[0]
     for path in directory.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -124,7 +123,7 @@ def test_outputs_or_a_documented_error(directory, lab, index, mutation):  # noqa
     assert snapshot(directory) == before
 
 
-def test_a_copy_that_was_begun_for_wrong_inputs_goes(directory):  # noqa: F811
+def test_a_copy_that_was_begun_for_wrong_inputs_goes(directory):
     """The copy of the base ISO begins before the inputs are read: it goes when they turn out to be wrong."""
     assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
     for path in directory.iterdir():

@@ -26,7 +26,7 @@ from installer.redact.tests import corpus
 from installer.testing.fleet_kit import Machine, Network
 from installer.testing.rendezvous_kit import Running, free_port, running, wait_for
 from installer.testing.single_kit import World
-from installer.tests.waitfor.test_live import asset_dir, upload_logs
+from installer.testing.waiting_kit import asset_dir, upload_logs
 from installer.waitfor.settings import Settings
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")

@@ -22,11 +22,11 @@ from installer.rendezvous.discovery.images import DiscoveryImages
 from installer.rendezvous.resources import clusters, infra_envs
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
+from installer.testing.image_kit import COMPONENTS
 from installer.testing.iso_kit import build, needs_xorriso
 from installer.testing.registry_kit import MISSING, Registry, registry
 from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET
 from installer.testing.world_kit import World
-from installer.tests.create.test_image import COMPONENTS
 
 # In each ISO somewhere, to be known by.
 MARKS = {"x86_64": b"\0mark-of-x86_64\0", "aarch64": b"\0mark-of-aarch64\0"}

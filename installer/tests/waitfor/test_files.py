@@ -15,13 +15,8 @@ from hypothesis import strategies as st
 
 from installer.errors import StateError, WaitError
 from installer.redact import MARK, redact
+from installer.testing.assets_kit import GOOD, asset_dir, pem
 from installer.waitfor import evidence, kubeconfig, state
-
-
-def pem(content: bytes) -> str:
-    body = base64.encodebytes(content).decode().strip()
-    return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----"
-
 
 bundles = st.lists(st.binary(min_size=1, max_size=100).map(pem), max_size=5)
 noise = st.sampled_from(["", "\n", "# a comment\n", "\r\n"])
@@ -168,20 +163,6 @@ def test_redact_keeps_shape_and_is_idempotent(value):
     once = redact(value)
     assert redact(once) == once
     assert type(once) is type(value)
-
-
-GOOD = {
-    "rendezvousIP": "192.168.111.80", "serviceCACert": pem(b"x"), "watcherToken": "t", "clusterName": "ostest",
-    "baseDomain": "test.example", "platform": "none",
-    "expectedHosts": {"names": ["master-0", ""], "controlPlane": 1, "arbiters": 0, "workers": 1},
-}  # fmt: skip
-
-
-def asset_dir(path, part):
-    (path / "auth").mkdir()
-    (path / "auth" / "kubeconfig").write_text("{}")
-    (path / ".openshift_install_state.json").write_text(json.dumps({"node0": part}))
-    return path
 
 
 def test_state(tmp_path):

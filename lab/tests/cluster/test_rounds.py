@@ -8,7 +8,7 @@ import pytest
 from lab.release.cluster.kube.conditions import Finding
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.version_operator import operators
-from lab.tests.cluster.test_scaling import CONFIG
+from lab.tests.cluster.scaling_kit import CONFIG
 
 
 class Api:

@@ -12,7 +12,6 @@ import pytest
 
 from lab.release.cluster.errors import EtcdError, WaitError
 from lab.release.cluster.ignition.machineconfig import CURRENT, ROLE
-from lab.release.cluster.installconfig import parse
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.nodes import etcdapi, scaling
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
@@ -20,20 +19,9 @@ from lab.release.cluster.nodes.probes import View
 from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
 from lab.release.cluster.pods.pod import RESOURCES
+from lab.tests.cluster.scaling_kit import CONFIG
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-CONFIG = parse(
-    """
-apiVersion: v1
-metadata: {name: c}
-baseDomain: d.example
-controlPlane: {replicas: 3}
-compute: [{name: worker, replicas: 1}]
-networking: {machineNetwork: [{cidr: 127.77.0.0/24}]}
-platform: {baremetal: {apiVIPs: [127.77.0.5], ingressVIPs: [127.77.0.4]}}
-pullSecret: '{"auths":{}}'
-"""
-)
 TAGS = ("etcd", "hyperkube", "machine-config-operator", "haproxy-router", "console", "agent-installer-csr-approver")
 IMAGES = Images("4.18.0", {**{tag: f"r.example/n@sha256:{tag}" for tag in TAGS}, "cluster-version-operator": "r"})
 

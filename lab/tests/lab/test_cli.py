@@ -22,7 +22,7 @@ from lab.errors import UnknownLabError
 from lab.host import preflight
 from lab.host.records import all_labs
 from lab.host.records import read as read_record
-from lab.tests.lab.test_live import small, tiny_iso  # noqa: F401
+from lab.tests.lab.live_kit import small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 pytestmark = [
@@ -79,7 +79,7 @@ def node0_lab(*words, check=True):
 
 
 @pytest.fixture
-def cluster(tmp_path, tiny_iso, monkeypatch):  # noqa: F811
+def cluster(tmp_path, tiny_iso, monkeypatch):
     """A user's directory and installer; the lab release is an empty one."""
     shutil.copy(tiny_iso, tmp_path / "tiny.iso")
     installer = tmp_path / "installer"

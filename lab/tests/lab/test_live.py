@@ -14,11 +14,8 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 
-import msgspec
-import pycdlib
 import pytest
 
 from drivers.errors import ConnectionFailedError, MediaError
@@ -28,56 +25,13 @@ from lab import topology
 from lab.host import preflight
 from lab.host.identity import alive, start_time
 from lab.lab import Lab
+from lab.tests.lab.live_kit import ask, gone, namespace_users, small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
 ]
-# El Torito loads it at 07c0:0000 in real mode: writes its text to COM1, a byte at a time, and halts.
-#   mov ax,0x7c0; mov ds,ax; mov si,0x20; mov dx,0x3f8
-#   next: lodsb; test al,al; jz stop; out dx,al; jmp next; stop: hlt; jmp stop
-BOOT_CODE = bytes.fromhex("b8c0078ed8be2000baf803ac84c07403eeebf8f4ebfd")
-HELLO = b"\r\nhello from the CD\r\n"
-
-
-@pytest.fixture
-def tiny_iso(beside_labs):
-    """A bootable CD of a few sectors that says hello on the serial line."""
-    sector = (BOOT_CODE.ljust(0x20, b"\0") + HELLO + b"\0").ljust(2048, b"\0")
-    iso = pycdlib.PyCdlib()
-    iso.new()
-    iso.add_fp(BytesIO(sector), len(sector), "/BOOT.;1")
-    iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1")
-    iso.write(str(beside_labs / "tiny.iso"))
-    iso.close()
-    return beside_labs / "tiny.iso"
-
-
-def gone(pid, started, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while alive(pid, started):
-        assert time.monotonic() < deadline, f"process {pid} is still there after {seconds} s"
-        time.sleep(0.05)
-
-
-def namespace_users(inode):
-    """Every process of the machine that is in the network namespace `inode`."""
-    users = []
-    for link in Path("/proc").glob("[0-9]*/ns/net"):
-        try:
-            if os.readlink(link) == inode:
-                users.append(int(link.parts[2]))
-        except OSError:
-            continue
-    return users
-
-
-def ask(name):
-    try:
-        return sorted({entry[4][0] for entry in socket.getaddrinfo(name, None, socket.AF_INET)})
-    except socket.gaierror as error:
-        return error.errno
 
 
 def test_a_lab_offers_its_services(tmp_path):
@@ -190,13 +144,6 @@ def test_two_labs_with_the_same_addresses(tmp_path):
         assert one.bmc.systems() == [one.nodes["master-0"].uuid]
         assert two.bmc.systems() == [two.nodes["master-0"].uuid]
         assert one.nodes["master-0"].uuid != two.nodes["master-0"].uuid
-
-
-def small(shape):
-    """The same with little memory: these tests must not wait for the memory that somebody's installation has."""
-    return msgspec.structs.replace(
-        shape, nodes=tuple(msgspec.structs.replace(node, memory_mib=256) for node in shape.nodes)
-    )
 
 
 ENV = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[3])}

@@ -24,7 +24,7 @@ from lab.host.records import State, look_at
 from lab.lab import Lab
 from lab.supervisor import watch
 from lab.supervisor.plan import Ended, Plan
-from lab.tests.lab.test_live import gone, small
+from lab.tests.lab.live_kit import gone, small
 from lab.waiting import wait_until
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -176,7 +176,7 @@ from types import SimpleNamespace
 from scenarios.conftest import *
 from scenarios.conftest import _deployed
 import scenarios.conftest as wiring
-from lab.tests.lab.test_live import small
+from lab.tests.lab.live_kit import small
 
 named = wiring.topology_of
 wiring.topology_of = lambda scenario_id: small(named(scenario_id.removesuffix("-x")))

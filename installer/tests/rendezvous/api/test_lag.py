@@ -40,10 +40,10 @@ from installer.rendezvous.eventloop.lag import AT_A_TIME, Lag, Selector, Sizes
 from installer.rendezvous.reconcile.slices import SLICE, Slices
 from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.database import Store
+from installer.testing.api_kit import filled, header, serve
 from installer.testing.fleet_kit import Fleet, Machine, Network
 from installer.testing.rendezvous_kit import Running, running
 from installer.testing.world_kit import World
-from installer.tests.rendezvous.api.test_safety import filled, header, serve
 
 LIMIT = 0.05
 NETWORK = IPv4Network("10.64.0.0/16")

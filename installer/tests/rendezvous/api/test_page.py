@@ -24,10 +24,10 @@ from installer.assisted.errors import ConfigurationError
 from installer.rendezvous import settings
 from installer.rendezvous.api.app import Service, build
 from installer.rendezvous.page import feed as page
+from installer.testing.api_kit import KEYS, header
 from installer.testing.fleet_kit import Fleet, Machine, Network
 from installer.testing.rendezvous_kit import PULL_SECRET, REPOSITORY, make_keys, running
 from installer.testing.world_kit import World
-from installer.tests.rendezvous.api.test_safety import KEYS, header
 
 PATH = "/page/stream"
 Use = Callable[[TestClient, Fleet, Service], Awaitable[None]]

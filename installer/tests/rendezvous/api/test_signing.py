@@ -18,8 +18,8 @@ from installer.rendezvous.api import signing
 from installer.rendezvous.api.app import BASE
 from installer.rendezvous.api.routes import ROUTES, SIGNED
 from installer.rendezvous.store.model import Manifest
+from installer.testing.api_kit import EVERY, UUID, filled, header, no_brakes, serve
 from installer.testing.fleet_kit import Fleet
-from installer.tests.rendezvous.api.test_safety import EVERY, UUID, filled, header, no_brakes, serve
 
 KEY = b"k" * 32
 PATH = f"/api/x/{UUID}/files"

@@ -19,8 +19,8 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
 from installer.testing.fleet_kit import Fleet, Machine, Network
 from installer.testing.rendezvous_kit import make_keys
+from installer.testing.store_kit import locked
 from installer.testing.world_kit import Clock, World
-from installer.tests.rendezvous.store.test_store import locked
 
 JUMPS = [305.0, -305.0, 7 * 3600.0, -7 * 3600.0, 400 * 86400.0]
 

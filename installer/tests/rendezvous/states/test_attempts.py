@@ -25,8 +25,8 @@ from installer.rendezvous.steps.instructions import OF_ATTEMPT, step_id
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import to_rest
 from installer.testing.rendezvous_kit import inventory, make_keys
+from installer.testing.store_kit import no_more_bytes
 from installer.testing.world_kit import HOST_ID, World
-from installer.tests.rendezvous.store.test_store import no_more_bytes
 
 OLD, NEW = {"bootstrap.ign": b"old", "old-only": b"old"}, {"bootstrap.ign": b"new"}
 MANIFEST = {"folder": "openshift", "file_name": "a.yaml", "content": "YTogMQo="}

@@ -18,12 +18,7 @@ from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
-
-GOOD = dict.fromkeys((*hs.MIN_HARDWARE, *hs.SUFFICIENT, "machine-cidr-defined"), Result.SUCCESS)
-
-
-def host_facts(**changes: object) -> hs.HostFacts:
-    return hs.HostFacts(**{"has_inventory": True, "validations": GOOD, "role": Role.MASTER, **changes})  # type: ignore[arg-type]
+from installer.testing.states_kit import CGOOD, GOOD, cluster_facts, host_facts
 
 
 def bad(*names: str) -> dict[str, Result]:
@@ -149,13 +144,6 @@ def test_refresh_is_always_taken_and_comes_to_rest(status: H, facts: hs.HostFact
         H.INSUFFICIENT,
         *hs.PREPARE,
     }
-
-
-CGOOD = dict.fromkeys((*cs.REQUIRED_INPUT, *cs.REQUIRED_INSTALL), Result.SUCCESS)
-
-
-def cluster_facts(*hosts: tuple[H, Role], **changes: object) -> cs.ClusterFacts:
-    return cs.ClusterFacts(**{"validations": CGOOD, "hosts": hosts, "control_plane_count": 1, **changes})  # type: ignore[arg-type]
 
 
 M = Role.MASTER

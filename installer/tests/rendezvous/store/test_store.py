@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,65 +16,11 @@ from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous import events
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
+from installer.testing.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, locked, no_more_bytes, picture
 
 replace = msgspec.structs.replace
 # More than fits into the pages that a small database has free.
 MUCH = "x" * 3_000_000
-CLUSTER = Cluster(id="c", name="c", status_info="before")
-ENV = InfraEnv(id="e", name="e", cluster_id="c", image_key="k")
-HOST = Host(id="h", infra_env_id="e", cluster_id="c", status_info="before")
-LONE = Host(id="lone", infra_env_id="e")
-
-
-def filled(path: Path) -> Store:
-    store = Store(path)
-    with store.change():
-        store.put_cluster(CLUSTER)
-        store.put_infra_env(ENV)
-        store.put_host(HOST)
-        store.put_host(LONE)
-        store.put_manifest("c", Manifest(folder="openshift", file_name="a.yaml", content=b"a"))
-        store.put_file("c", "master.ign", b"old")
-        store.add_event(events.make("cluster_registration_succeeded", cluster=CLUSTER, name="c"))
-    return store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    made = filled(tmp_path / "assisted.db")
-    yield made
-    made.close()
-
-
-def picture(store: Store) -> Any:
-    """All that the store tells."""
-    return (
-        store.clusters(),
-        store.infra_envs(),
-        store.hosts(),
-        store.hosts(infra_env_id="e"),
-        store.hosts(cluster_id="c"),
-        store.unbound_hosts(),
-        store.events(),
-        store.manifests("c"),
-        [(name, store.file("c", name)) for name in store.file_names("c")],
-    )
-
-
-class Stop(Exception):
-    """Ends a change."""
-
-
-def abandoned(store: Store, act: Callable[[], object]) -> None:
-    """A change that does this, and then fails."""
-
-    def run() -> None:
-        with store.change():
-            act()
-            raise Stop
-
-    with pytest.raises(Stop):
-        run()
 
 
 # Each write of the store, with so much that a full database cannot take it; removals come with something big.
@@ -115,30 +60,6 @@ def full(store: Store) -> Iterator[None]:
         yield
     finally:
         store._db.execute("PRAGMA max_page_count=1073741823")
-
-
-@contextmanager
-def no_more_bytes(store: Store) -> Iterator[None]:
-    """The kernel refuses every write past what the files hold: EFBIG, which SQLite reports as an I/O error."""
-    wal = Path(f"{store._path}-wal")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@contextmanager
-def locked(store: Store) -> Iterator[None]:
-    """Another holds the database."""
-    store._db.execute("PRAGMA busy_timeout=10")
-    other = sqlite3.connect(store._path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-    finally:
-        other.close()
 
 
 FAULTS: dict[str, tuple[Callable[[Store], AbstractContextManager[None]], str]] = {

@@ -1,0 +1,72 @@
+"""The application with its tokens, in this process and over a cluster of three hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from aiohttp.test_utils import TestClient, TestServer
+
+from installer.assisted.auth import HEADERS, Authenticator, Scheme
+from installer.rendezvous.api.app import BASE, Service, build
+from installer.rendezvous.api.limits import Bucket
+from installer.rendezvous.api.routes import NOT_OFFERED, ROUTES
+from installer.testing.fleet_kit import Fleet, Machine, Network
+from installer.testing.rendezvous_kit import make_keys
+from installer.testing.world_kit import World
+
+KEYS = make_keys()
+
+
+EVERY = (*((m, p, s) for m, p, s, _ in ROUTES), *((m, p, frozenset({Scheme.USER})) for m, p, _ in NOT_OFFERED))
+
+
+UUID = "6d3f6d5a-0000-4000-8000-000000000000"
+
+
+Use = Callable[[TestClient[Any, Any], Fleet], Awaitable[None]]
+
+
+def serve(directory: Path, use: Use, **env: str) -> None:
+    """The application in this process over a cluster of three hosts."""
+    world = World(directory, AUTH_TYPE="agent-installer-local", EC_PUBLIC_KEY_PEM=KEYS.public_base64, **env)
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
+    fleet.discover()
+    service = Service(
+        world.engine, world.engine.settings, Authenticator("agent-installer-local", KEYS.public_base64), lambda job: {}
+    )
+
+    async def run() -> None:
+        async with TestClient(TestServer(build(service))) as client:
+            await use(client, fleet)
+
+    try:
+        asyncio.run(run())
+    finally:
+        world.store.close()
+
+
+@contextmanager
+def no_brakes() -> Iterator[None]:
+    """Everybody may ask as often as they like."""
+    with mock.patch.object(Bucket, "take", return_value=None):
+        yield
+
+
+def filled(path: str, fleet: Fleet | None = None) -> str:
+    known = {
+        "cluster_id": fleet.cluster_id if fleet else UUID,
+        "infra_env_id": fleet.infra_env_id if fleet else UUID,
+        "host_id": fleet.machines[0].id if fleet else UUID,
+    }
+    return f"{BASE}/v2" + re.sub(r"\{([a-z_]+)\}", lambda match: known.get(match[1], "x"), path)
+
+
+def header(scheme: Scheme, **claims: Any) -> dict[str, str]:
+    return {HEADERS[scheme]: KEYS.token(scheme.value, **claims)}

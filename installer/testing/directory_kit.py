@@ -1,0 +1,37 @@
+"""The node0 command, and what it leaves in an asset directory."""
+
+import fcntl
+import json
+import os
+import sys
+from pathlib import Path
+
+from installer.testing.image_kit import content
+
+NODE0 = [sys.executable, "-m", "installer"]
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds the directory's lock."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def of_one_run(folder: Path) -> bool:
+    """ISO, state and auth/ belong together."""
+    state = json.loads((folder / ".openshift_install_state.json").read_text())
+    _config, files = content(folder / "agent.x86_64.iso")
+    text = "".join(files.values())
+    own = state["*node0.Credentials"]
+    return (
+        state["*gencrypto.AuthConfig"]["AgentAuthToken"] in text
+        and own["serviceCA"]["certificate"] in text
+        and own["kubeconfig"] == (folder / "auth/kubeconfig").read_text()
+        and own["password"] == (folder / "auth/kubeadmin-password").read_text()
+    )

@@ -1,0 +1,77 @@
+"""A registry with a release to make images from, an asset directory, and what an ISO carries."""
+
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installer.image.embed import embedded_ignition
+from installer.image.iso9660 import Iso
+from installer.testing.embed_kit import make_iso
+from installer.testing.inputs_kit import AGENT, SNO, text
+from installer.testing.registry_kit import MISSING, Registry, registry
+
+NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
+
+
+COMPONENTS = (
+    "agent-installer-api-server",
+    "agent-installer-node-agent",
+    "agent-installer-orchestrator",
+    "agent-installer-csr-approver",
+)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Registry, str, str]]:
+    """A registry with a release, and the pullspec of that release."""
+    folder = tmp_path_factory.mktemp("payload")
+    iso = make_iso(folder, igninfo={"file": "images/ignition.img"})
+    digest = hashlib.sha256(iso.read_bytes()).hexdigest().encode()
+    with registry(folder / "registry") as server:
+        files = {"coreos/coreos-x86_64.iso": iso.read_bytes(), "coreos/coreos-x86_64.iso.sha256": digest}
+        images = {name: server.push([{name: b"x"}], name) for name in COMPONENTS}
+        images["machine-os-images"] = server.push([files], "mos", "zstd")
+        wrong = server.push([{**files, "coreos/coreos-x86_64.iso.sha256": b"0" * 64}], "wrong", "zstd")
+        yield (
+            server,
+            server.push_release(images),
+            server.push_release({**images, "machine-os-images": wrong}, tag="bad"),
+        )
+
+
+@pytest.fixture
+def directory(lab: tuple[Registry, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An asset directory with the inputs of one node, installed from the registry's release."""
+    server, release, _bad = lab
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", release)
+    monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", raising=False)
+    folder = tmp_path / "dir"
+    folder.mkdir()
+    source = {"source": server.sources[0].source, "mirrors": [server.repository]}
+    install = {
+        **SNO,
+        "pullSecret": server.pull_secret,
+        "imageDigestSources": [source],
+        "additionalTrustBundle": server.ca_pem,
+    }
+    (folder / "install-config.yaml").write_text(text(install))
+    (folder / "agent-config.yaml").write_text(text(AGENT))
+    return folder
+
+
+def content(iso: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """(Ignition config, its files by path) of an ISO."""
+    with iso.open("rb") as file:
+        config = json.loads(embedded_ignition(Iso(file, iso)) or b"")
+    files = {}
+    for entry in config["storage"]["files"]:
+        raw = base64.b64decode(entry["contents"]["source"].partition("base64,")[2])
+        files[entry["path"]] = raw.decode(errors="surrogateescape")  # agent-redact is a program
+    return config, files

@@ -1,0 +1,14 @@
+"""What an image gives its kernel."""
+
+from pathlib import Path
+
+from installer.image.embed import current_kargs, kargs_area
+from installer.image.iso9660 import Iso
+
+
+def kernel_line(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        iso = Iso(file, path)
+        area = kargs_area(iso)
+        assert area is not None
+        return current_kargs(iso, area).split()

@@ -1,0 +1,3 @@
+"""Fixtures that several modules use."""
+
+from installer.testing.store_kit import store  # noqa: F401 - a fixture
