@@ -38,7 +38,7 @@ def test_scan_finds_who_is_there_and_nobody_else():
     nsenter -t $peer -n ip address add 192.0.2.2/24 dev there
     nsenter -t $peer -n ip address add 192.0.2.3/24 dev there
     ip link set here up
-    "$0" -c 'from installer.agent import arp
+    "$0" -c 'from installer.agent.checks import arp
     arp.ROUND_SECONDS = 0.5  # the other end is a kernel that has nothing else to do
     for source in ("0.0.0.0", "192.0.2.1"):
         print(sorted(arp.scan("here", source, ["192.0.2.2", "192.0.2.3", "192.0.2.4"], rounds=2).items()))'

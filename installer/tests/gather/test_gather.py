@@ -36,9 +36,7 @@ needs_sshd = pytest.mark.skipif(
 BMC_PASSWORD = "Rack7-c4lvin"
 PASSWORD = "aaaaa-bbbbb-ccccc-ddddd"
 SECRETS = ("eyJhbGciOiJFUzI1NiJ9.eyJhdXRoIjoxfQ.c2ln", "c2VjcmV0OnNlY3JldA==", "MIIEvQIBADANBg", PASSWORD, BMC_PASSWORD)
-JOURNAL = f"""#!/bin/sh
-cat <<'END OF JOURNAL'
-Nov 21 10:00:00 host agent[1]: started with X-Secret-Key {SECRETS[0]}
+JOURNAL = f"""Nov 21 10:00:00 host agent[1]: started with X-Secret-Key {SECRETS[0]}
 Nov 21 10:00:01 host agent[1]: {{"auths":{{"registry.example":{{"auth":"{SECRETS[1]}"}}}}}}
 Nov 21 10:00:02 host agent[1]: -----BEGIN PRIVATE KEY-----
 {SECRETS[2]}
@@ -47,7 +45,6 @@ Nov 21 10:00:03 host agent[1]: kubeadmin {PASSWORD}
 {"".join(vector.text + chr(10) for vector in corpus.vectors())}
 Nov 21 10:00:03 host agent[1]: nobody can log in to 192.0.2.1 with {BMC_PASSWORD}
 Nov 21 10:00:04 host agent[1]: the last line
-END OF JOURNAL
 """
 
 
@@ -70,7 +67,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         subprocess.run(command, check=True, timeout=60)
     shims = folder / "shims"
     shims.mkdir()
-    (shims / "journalctl").write_text(JOURNAL)
+    (folder / "journal").write_text(JOURNAL)  # in a file: a shell would drop what is NUL
+    (shims / "journalctl").write_text(f"#!/bin/sh\ncat '{folder}/journal'\n")
     (shims / "journalctl").chmod(0o755)
     port = free_port()
     (folder / "config").write_text(
