@@ -6,9 +6,12 @@ import contextlib
 import datetime
 import json
 import logging
+import os
 import re
+import stat
 import sys
 import threading
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -97,6 +100,21 @@ def to_journal(form: str, level: int = logging.INFO) -> None:
 
 class LogFile(logging.FileHandler):
     """The log in the asset directory. A disk that is full is told by what the command itself could not write."""
+
+    def _open(self) -> TextIOWrapper:
+        """Without waiting for a pipe's reader. Raises OSError for what is neither a file nor /dev/null's like."""
+        from installer.inputs import check_kind  # only who keeps a log needs it
+
+        with contextlib.suppress(FileNotFoundError):
+            check_kind(self.baseFilename, os.stat(self.baseFilename), allowed=(stat.S_IFCHR,))
+        fd = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+        try:
+            check_kind(self.baseFilename, os.fstat(fd), allowed=(stat.S_IFCHR,))
+            os.set_blocking(fd, True)
+            return open(fd, "a", encoding=self.encoding, errors=self.errors)
+        except BaseException:
+            os.close(fd)
+            raise
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Lose the line: the traceback that logging would print tells a user nothing."""

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "installer.redact": set(),
     "installer.redact.tests": {"installer.*"},
     "installer.release": set(),
-    "installer.rendezvous": {"installer.assisted", "installer.rendezvous.store"},
+    "installer.rendezvous": {"installer.assisted", "installer.release", "installer.rendezvous.store"},
     "installer.rendezvous.eventloop": set(),
     "installer.rendezvous.store": {"installer.assisted"},
     "installer.rendezvous.states": {"installer.assisted"},
@@ -78,7 +78,7 @@ ALLOWED: dict[str, set[str]] = {
         "installer.rendezvous.reconcile", "installer.rendezvous.store", "installer.rendezvous.validations",
     },
     "installer.rendezvous.standalone": {
-        "installer.credentials", "installer.release", "installer.rendezvous", "installer.rendezvous.__main__",
+        "installer.assisted", "installer.credentials", "installer.release", "installer.rendezvous", "installer.rendezvous.__main__",
         "installer.rendezvous.api", "installer.rendezvous.discovery", "installer.rendezvous.store",
         "installer.rendezvous.validations",
     },

@@ -11,6 +11,7 @@ from installer import jsontext
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+_PEM_BEGIN = re.compile("-----BEGIN ([A-Z0-9 ]+)-----")
 _LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _SUBDOMAIN_RULE = (
@@ -127,13 +128,26 @@ def ssh_key(line: str) -> str | None:
     return None
 
 
+def _pem_labels(value: str) -> list[str]:
+    """What each PEM block says that it is; nothing where one has no end. In a time that grows as the text does."""
+    labels = []
+    place = 0
+    while (begin := value.find("-----BEGIN", place)) >= 0:
+        label = _PEM_BEGIN.match(value, begin)
+        end = f"-----END {label[1]}-----" if label else ""
+        place = value.find(end, label.end()) + len(end) if label else -1
+        if label is None or place < label.end() + len(end):
+            return []
+        labels.append(label[1])
+    return labels
+
+
 def pem_certificates(value: str) -> str | None:
     """PEM blocks that are all X.509 certificates."""
     from cryptography import x509
 
-    blocks = re.findall(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", value, re.DOTALL)
-    rest = re.sub(r"-----BEGIN ([A-Z0-9 ]+)-----.*?-----END \1-----", "", value, flags=re.DOTALL)
-    if not blocks or "-----BEGIN" in rest:
+    blocks = _pem_labels(value)
+    if not blocks:
         return "invalid block"
     if set(blocks) != {"CERTIFICATE"}:
         return f"invalid block: {next(block for block in blocks if block != 'CERTIFICATE')} is not a certificate"

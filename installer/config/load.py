@@ -20,6 +20,7 @@ from installer.config.rules import catalogue as rules
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
 from installer.config.types import InstallConfig
 from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError
+from installer.inputs import read_input
 from installer.yamltext import YamlError, compose, dump, load_all
 
 log = logging.getLogger(__name__)
@@ -128,13 +129,13 @@ def _near(directory: Path) -> str:
     return f"; {' and '.join(f'{OLD_DIR}/{name}' for name in misplaced)} must be moved to {directory} to be read"
 
 
-def _read(directory: Path, name: str) -> bytes | None:
+def _read(directory: Path, name: str, wrap: str = "") -> bytes | None:
     try:
-        return (directory / name).read_bytes()
+        return read_input(directory / name)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"failed to load {name} file: {error.strerror or error}", file=name) from error
+        raise ConfigError(f"{wrap}failed to load {name} file: {error.strerror or error}", file=name) from error
 
 
 def _text(data: bytes, name: str, wrap: str = "") -> str:
@@ -193,7 +194,8 @@ def load_inputs(directory: Path, target: str) -> Inputs:
         (INSTALL_CONFIG, "Install Config", INSTALL_CONFIG_FILE),
         (AGENT_CONFIG, "Agent Config", AGENT_CONFIG_FILE),
     ):
-        data = _read(directory, name)
+        with _asset(target, label):
+            data = _read(directory, name, f"{INSTALL_CONFIG_MARKER}: " if asset == INSTALL_CONFIG else "")
         if data is not None:
             consumed[asset] = {name: data}
         given = consumed.get(asset) or state.files(asset)

@@ -13,6 +13,7 @@ from typing import Any
 
 from installer import jsontext
 from installer.errors import StateError
+from installer.inputs import LARGEST_STATE, read_input
 from installer.partial import write_whole
 
 FILE = ".openshift_install_state.json"
@@ -38,7 +39,7 @@ class State:
         """The saved state, empty if there is none; StateError if it cannot be used."""
         path = directory / FILE
         try:
-            data = jsontext.loads(path.read_text())
+            data = jsontext.loads(read_input(path, LARGEST_STATE))
         except FileNotFoundError:
             data = {}
         except (OSError, ValueError) as error:

@@ -16,6 +16,7 @@ from typing import Any
 
 from installer.errors import ConfigError, InstallerError, RestError
 from installer.gather.remote import Access, Running, add, add_file, fetch
+from installer.inputs import LARGEST_STATE, open_input, read_input
 from installer.redact import Redactor
 from installer.secretfiles import private_directory
 from installer.waitfor import state
@@ -54,11 +55,15 @@ class Gathering:
         """What the installer has written on this machine."""
         for name in LOGS:
             try:
-                with (self.inputs.directory / name).open("rb") as source, tempfile.TemporaryFile() as clean:
-                    self.redactor.copy(source, clean)
-                    add_file(self.archive, f"{self.top}/{name.lstrip('.')}", clean)
+                source = open_input(self.inputs.directory / name)
             except FileNotFoundError:
                 continue
+            except OSError as error:
+                self.note(f"{name}: {error.strerror or error}", bad=True)
+                continue
+            with source, tempfile.TemporaryFile() as clean:
+                self.redactor.copy(source, clean)
+                add_file(self.archive, f"{self.top}/{name.lstrip('.')}", clean)
 
     def service(self, settings: Settings) -> dict[str, str]:
         """The service's own view, events and logs; names by address of the hosts that it knows."""
@@ -171,7 +176,7 @@ def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape")
+        return read_input(path, LARGEST_STATE).decode(errors="surrogateescape")
     except OSError:
         return ""
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from installer.image.grow import embed_ignition
 from installer.image.iso9660 import Iso
 from installer.image.overlay import Overlay
 from installer.image.reset import growth, reset_image
+from installer.inputs import open_input, read_input, read_stream
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ STDOUT = "-"
 def open_image(name: str) -> Iterator[Overlay]:
     """The image as an overlay. Raises IsoError where it cannot be opened."""
     try:
-        file = open(name, "rb")  # noqa: SIM115 - closed below
+        file = open_input(name, allowed=(stat.S_IFBLK,))
     except OSError as error:
         raise IsoError(name, f"cannot be opened: {error.strerror or error}") from error
     with file:
@@ -141,7 +143,7 @@ def show(args: argparse.Namespace) -> int:
 
 def _config(name: str) -> bytes:
     try:
-        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        content = read_stream(sys.stdin.buffer) if name == "-" else read_input(name)
     except OSError as error:
         raise ConfigError(f"{name}: cannot be read: {error.strerror or error}", file=name) from error
     try:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from installer.config import check
 from installer.config.types import ImageSource, InstallConfig
 from installer.errors import ConfigError
 from installer.manifests.files import CA_BUNDLE, MIRROR, REGISTRIES
-from installer.release import DigestSource, registries_conf
+from installer.release import DigestSource, registries, registries_conf
 from installer.release.access import NEVER_CONTACT
 
 
@@ -22,32 +21,18 @@ def mirror_files(config: InstallConfig) -> dict[str, bytes]:
     }
 
 
-def _location(table: Any, what: str) -> str:
-    location = table.get("location", "") if isinstance(table, dict) else ""
-    if not isinstance(location, str) or not location:
-        raise ConfigError(f"failed to load {REGISTRIES} file: {what} has no location", file=REGISTRIES)
-    return location
-
-
 def read_registries(text: str) -> tuple[ImageSource, ...]:
     """The mirrors in a registries.conf; ConfigError if it is not one."""
-    import tomllib
-
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"failed to load {REGISTRIES} file: {error}", file=REGISTRIES) from error
-    entries = data.get("registry", [])
-    if not isinstance(entries, list):
-        raise ConfigError(f"failed to load {REGISTRIES} file: registry is not a list of tables", file=REGISTRIES)
     found = []
-    for index, entry in enumerate(entries):
-        source = _location(entry, f"registry {index}")
-        mirrors = entry.get("mirror", [])
-        if not isinstance(mirrors, list):
-            raise ConfigError(f"failed to load {REGISTRIES} file: mirror is not a list of tables", file=REGISTRIES)
-        names = tuple(_location(mirror, f"a mirror of {source}") for mirror in mirrors)
-        found.append(ImageSource(source, names, NEVER_CONTACT if entry.get("blocked") is True else ""))
+    try:
+        for index, entry in enumerate(registries.registries(text)):
+            if not entry.location:
+                raise ValueError(f"registry {index} has no location")
+            if not all(entry.mirrors):
+                raise ValueError(f"a mirror of {entry.location} has no location")
+            found.append(ImageSource(entry.location, entry.mirrors, NEVER_CONTACT if entry.blocked else ""))
+    except ValueError as error:
+        raise ConfigError(f"failed to load {REGISTRIES} file: {error}", file=REGISTRIES) from error
     return tuple(found)
 
 

@@ -6,12 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from installer.errors import EXIT_FATAL, NetworkConfigError
+from installer.inputs import read_input, read_stream
 from installer.network.document import load
 from installer.network.errors import InvalidNetworkConfig
 from installer.network.generate import keyfiles
@@ -55,7 +55,7 @@ def run_gc(file: str | None, output: str) -> int:
 
 
 def _read(file: str | None) -> bytes:
-    return sys.stdin.buffer.read() if file is None or file == "-" else Path(file).read_bytes()
+    return read_stream(sys.stdin.buffer) if file is None or file == "-" else read_input(file)
 
 
 def _fail(name: str, problems: list[dict[str, str]], output: str) -> int:

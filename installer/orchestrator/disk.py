@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from installer import jsontext
 from installer.agent import commands
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import PATH, HostSystem
@@ -151,7 +151,7 @@ def parse_args(text: str) -> list[str]:
     if not text:
         return []
     try:
-        value = json.loads(text)
+        value = jsontext.loads(text)
     except ValueError as error:
         raise StageError("--installer-args", f"not JSON: {error}") from None
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):

@@ -7,26 +7,29 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from installer.assisted.errors import PrepareError
+from installer.inputs import read_input
+from installer.release.registries import registries
 from installer.rendezvous.store.model import JsonMap
+from installer.tomltext import LARGEST
 
 
 def digest_sources(registries_conf: Path) -> list[JsonMap]:
     """imageDigestSources: every registry that has mirrors. Raises PrepareError."""
-    if not registries_conf.is_file():
+    if not registries_conf.exists():
         return []
-    import tomllib
-
     try:
-        data = tomllib.loads(registries_conf.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise PrepareError(str(registries_conf), f"not TOML: {error}") from None
+        entries = registries(read_input(registries_conf, LARGEST))
+    except OSError as error:
+        raise PrepareError(str(registries_conf), f"cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise PrepareError(str(registries_conf), str(error)) from None
     sources = []
-    for registry in data.get("registry", []):
-        source = registry.get("location") or registry.get("prefix")
-        mirrors = [mirror["location"] for mirror in registry.get("mirror", []) if mirror.get("location")]
+    for entry in entries:
+        source = entry.location or entry.prefix
+        mirrors = [mirror for mirror in entry.mirrors if mirror]
         if source and mirrors:
             item: JsonMap = {"source": source, "mirrors": mirrors}
-            if registry.get("blocked"):
+            if entry.blocked:
                 item["sourcePolicy"] = "NeverContactSource"
             sources.append(item)
     return sources

@@ -11,13 +11,17 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from installer import numbers
+from installer.assisted.errors import PrepareError
 from installer.errors import ConfigError
+from installer.inputs import read_input, read_text
 from installer.rendezvous import settings as service_settings
+from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
 
 log = logging.getLogger("assisted-service")
 SCHEMES = ("agent", "user", "watcher")
 PRIVATE, PUBLIC = 0o600, 0o644
+REGISTRIES, CA_BUNDLE = "registries.conf", "ca-bundle.crt"
 # A rootfs holds no secret, and hosts may be booted from an old minimal image for a long time.
 ROOTFS_LIFETIME = 10 * 365 * 86400
 # What the administrator's environment may say. Nothing else of it is read: a shell in which somebody has set up another
@@ -75,7 +79,7 @@ def prepare_tls(directory: Path, address: str) -> None:
         _write(key, made.key, PRIVATE)
         _write(ca, made.certificate, PUBLIC)
     try:
-        pair = Pair(ca.read_bytes(), key.read_bytes())
+        pair = Pair(read_input(ca), read_input(key))
         served = leaf(pair, address, addresses=tuple(dict.fromkeys((address, "127.0.0.1"))), server=True)
     except ValueError as error:
         raise ConfigError(f"{ca} and {key} cannot be used: {error}") from None
@@ -95,7 +99,28 @@ def prepare_tokens(directory: Path) -> str:
             _write(path, getattr(made, scheme).encode() + b"\n", PRIVATE)
         # Last, so that a start that was cut short begins anew.
         _write(public, made.public_key_pem.encode(), PUBLIC)
-    return base64.b64encode(public.read_bytes()).decode()
+    return base64.b64encode(read_input(public)).decode()
+
+
+def check_mirror(directory: Path) -> None:
+    """registries.conf and ca-bundle.crt, as far as they are there. Raises ConfigError."""
+    from cryptography import x509
+
+    try:
+        digest_sources(directory / REGISTRIES)
+    except PrepareError as error:
+        raise ConfigError(str(error)) from None
+    bundle = directory / CA_BUNDLE
+    try:
+        text = read_input(bundle)
+        if text.strip():
+            x509.load_pem_x509_certificates(text)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigError(f"{bundle}: cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise ConfigError(f"{bundle}: not a bundle of PEM certificates") from None
 
 
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
@@ -113,6 +138,7 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
         raise ConfigError(f"{directory} cannot be used: {error.strerror or error}") from None
     host = f"[{address}]" if ":" in address else address
     mirror = directory / "mirror"
+    check_mirror(mirror)
     given = {
         "SERVICE_BASE_URL": f"https://{host}:{port}/",
         "LISTEN_HOST": address,
@@ -122,8 +148,8 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
         "SERVICE_CA_CERT_PATH": str(directory / "tls/ca.crt"),
         "EC_PUBLIC_KEY_PEM": public_key,
         "WORK_DIR": str(data),
-        "REGISTRIES_CONF": str(mirror / "registries.conf"),
-        "MIRROR_CA_FILE": str(mirror / "ca-bundle.crt"),
+        "REGISTRIES_CONF": str(mirror / REGISTRIES),
+        "MIRROR_CA_FILE": str(mirror / CA_BUNDLE),
         "INSTALL_INVOKER": "assisted-installer",
         "AUTH_TYPE": "agent-installer-local",
         "PAGE_ACCESS": env.get("PAGE_ACCESS") or "token",
@@ -151,7 +177,7 @@ def run(directory: Path, listen: str) -> int:
     found = payload.known(config)
     if found is not None:
         config = payload.adopted(config, found)
-    token = (directory / "auth/agent-token").read_text().strip()
+    token = read_text(directory / "auth/agent-token").strip()
 
     def attach(made: Service) -> None:
         def adopt(release: payload.Payload) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from installer.errors import StateError
+from installer.inputs import read_input
 from installer.waitfor.errors import KubeError, innermost
 
 Json = dict[str, Any]
@@ -47,7 +48,7 @@ class Kube:
 
             configuration = client.Configuration()
             try:
-                load(self._path.read_bytes())  # the client reads it again, but without limits
+                load(read_input(self._path))  # the client reads it again, but without limits
                 config.load_kube_config(config_file=str(self._path), client_configuration=configuration)
             except (config.ConfigException, OSError, ValueError, KeyError, TypeError, YamlError) as error:
                 raise StateError(f"cannot use {self._path}: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any
 
 from installer.dirlock import locked
 from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError
+from installer.inputs import read_text
 from installer.partial import write_whole
 
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----")
@@ -68,12 +69,10 @@ def add_router_ca(path: Path, router: str, patience: float = 60.0) -> bool:
     check(router)
     with locked(path.parent.parent, patience):
         try:
-            old = path.read_text(encoding="utf-8")
+            old = read_text(path)
             new = with_router_ca(old, router)
             if new != old:
                 write_private(path, new)
-        except UnicodeDecodeError as error:
-            raise StateError(f"{path} is not UTF-8 text at byte {error.start}") from error
         except OSError as error:
-            raise StateError(f"cannot rewrite {path}: {error.strerror}") from error
+            raise StateError(f"cannot rewrite {path}: {error.strerror or error}") from error
     return new != old

@@ -9,6 +9,7 @@ from typing import Any
 
 from installer import jsontext
 from installer.errors import StateError
+from installer.inputs import LARGEST, LARGEST_STATE, read_text
 
 STATE_FILE = ".openshift_install_state.json"
 STATE_KEY = "node0"
@@ -76,12 +77,11 @@ def _expected(part: dict[str, Any]) -> Expected:
     return Expected(tuple(name for name in names if name), count or len(names), count == 1, described)
 
 
-def _read(path: Path, what: str) -> str:
+def _read(path: Path, what: str, limit: int = LARGEST) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise StateError(f"cannot read {what} {path}: {reason}") from error
+        return read_text(path, limit)
+    except OSError as error:
+        raise StateError(f"cannot read {what} {path}: {error.strerror or error}") from error
 
 
 def load(directory: Path, *, with_password: bool) -> Inputs:
@@ -90,7 +90,7 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
     Raises StateError with one sentence on what is missing or damaged.
     """
     directory = directory.absolute()
-    text = _read(directory / STATE_FILE, "the state of `agent create image` in")
+    text = _read(directory / STATE_FILE, "the state of `agent create image` in", LARGEST_STATE)
     try:
         document = jsontext.loads(text)
     except ValueError as error:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from installer import logs
+from installer import jsontext, logs
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
 from installer.assisted.restclient import RestClient
@@ -71,7 +71,7 @@ class Client:
             return
         current = str(cluster.get("install_config_overrides") or "{}")
         try:
-            if json.loads(current) == json.loads(wanted):
+            if jsontext.loads(current) == jsontext.loads(wanted):
                 return
         except ValueError as error:
             raise ManifestError(cm.OVERRIDES, f"is not JSON: {error}") from None

@@ -10,7 +10,9 @@ from typing import Any
 
 import yaml
 
+from installer import jsontext
 from installer.assisted.errors import ManifestError
+from installer.inputs import read_input
 from installer.yamltext import YamlError, load_all
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
@@ -21,9 +23,9 @@ FENCING = "fencing-credentials.yaml"
 def documents(path: Path) -> list[dict[str, Any]]:
     """The YAML documents of a file. Raises ManifestError."""
     try:
-        found = load_all(path.read_bytes())
+        found = load_all(read_input(path))
     except OSError as error:
-        raise ManifestError(str(path), f"cannot be read: {error.strerror}") from None
+        raise ManifestError(str(path), f"cannot be read: {error.strerror or error}") from None
     except YamlError as error:
         raise ManifestError(str(path), f"is not YAML: {error}") from None
     if not all(isinstance(item, dict) for item in found):
@@ -61,7 +63,7 @@ def load(directory: Path) -> Manifests:
     if not data:
         raise ManifestError(str(directory), 'pull secret: stringData[".dockerconfigjson"]: Required value')
     try:
-        compact = json.dumps(json.loads(data), separators=(",", ":"))
+        compact = json.dumps(jsontext.loads(data), separators=(",", ":"))
     except ValueError:
         raise ManifestError(str(directory), "pull secret is not JSON") from None
     return Manifests(
@@ -185,9 +187,12 @@ def infra_env_params(manifests: Manifests, cluster_id: str, image_type: str, ver
 
 
 def extra_manifests(directory: Path) -> Iterator[tuple[str, bytes]]:
-    """(file name, content) of each extra manifest; empty files are passed over."""
+    """(file name, content) of each extra manifest; empty files are passed over. Raises ManifestError."""
     for path in sorted(directory.glob("*.y*ml")) if directory.is_dir() else []:
-        content = path.read_bytes()
+        try:
+            content = read_input(path)
+        except OSError as error:
+            raise ManifestError(str(path), f"cannot be read: {error.strerror or error}") from None
         if content.strip():
             yield path.name, content
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from installer import jsontext
 from installer.assisted.errors import PrepareError
 from installer.rendezvous.store.model import Host
 
@@ -54,7 +55,7 @@ def _new(base: dict[str, Any], child: dict[str, Any]) -> list[str]:
 def parse(text: bytes | str, source: str) -> dict[str, Any]:
     """An Ignition config. Raises PrepareError unless it is an object with a version 3."""
     try:
-        config = json.loads(text)
+        config = jsontext.loads(text)
         version = str(config["ignition"]["version"])
     except (ValueError, KeyError, TypeError) as error:
         raise PrepareError(source, f"not an Ignition config: {error!r}") from None

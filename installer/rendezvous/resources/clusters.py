@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from installer import jsontext
 from installer.assisted.enums import ClusterStatus, Role
 from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.redact import redact
@@ -164,7 +165,7 @@ def update(engine: Engine, cluster_id: str, body: JsonMap) -> Cluster:
 def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     """PATCH install-config: overrides as a JSON object in text. Raises BadRequest or Conflict."""
     try:
-        value = json.loads(text) if text else {}
+        value = jsontext.loads(text) if text else {}
     except ValueError as error:
         raise BadRequest(f"install-config overrides are not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -182,7 +183,7 @@ def _ids(text: object, known: set[str], never: frozenset[str], what: str) -> str
     if text in (None, ""):
         return ""
     try:
-        ids = json.loads(str(text))
+        ids = jsontext.loads(str(text))
     except ValueError as error:
         raise BadRequest(f"{what} is not JSON: {error}") from None
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from installer import jsontext
 from installer.assisted.errors import ConfigurationError
 from installer.rendezvous.settings import DEFAULT_HW_FILE, Settings
 
@@ -59,7 +59,7 @@ def parse(text: str, source: str, version: str = "") -> dict[str, Requirements]:
     The entry whose version is a prefix of ``version`` wins over ``default``. Raises ConfigurationError.
     """
     try:
-        entries = json.loads(text)
+        entries = jsontext.loads(text)
     except ValueError as error:
         raise ConfigurationError(source, f"not JSON: {error}") from None
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -18,7 +19,7 @@ import pytest
 
 from installer import gather
 from installer.cli import main
-from installer.errors import InstallerError
+from installer.errors import EXIT_INTERRUPTED, InstallerError
 from installer.gather.command import addresses
 from installer.gather.remote import Access, add
 from installer.redact import Redactor
@@ -204,6 +205,17 @@ def test_addresses_of_hosts_that_say_nonsense() -> None:
     assert addresses([*bad, good]) == {"192.0.2.1": "a"}
 
 
+def ssh_processes(port: int) -> list[str]:
+    """Command lines of the ssh clients that talk to that port."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            if words[0].endswith("ssh") and f"Port={port}" in words:
+                found.append(" ".join(words))
+    return found
+
+
 @needs_sshd
 def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_path: Path) -> None:
     """In the middle of a host's part: no raw logs stay, and no ssh."""
@@ -217,12 +229,15 @@ def test_ended_by_a_signal_it_leaves_nothing(host: Host, service: Running, tmp_p
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         wait_for("a host's part to come", lambda: list(directory.glob("node0-gather-*/host-0")), 60)
+        wait_for("ssh", lambda: ssh_processes(host.port), 60)
         process.terminate()
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
         (host.shims / "journalctl").write_text(original)
-    assert process.returncode == 8, said
+    assert process.returncode == EXIT_INTERRUPTED, said
+    assert "SIGTERM" in said
     assert "Traceback" not in said
+    assert ssh_processes(host.port) == []
     assert sorted(path.name for path in directory.iterdir() if path.name != ".openshift_install.log") == before

@@ -1,0 +1,45 @@
+"""containers-registries.conf(5), version 2: what of it says where images are pulled from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from installer import tomltext
+
+
+@dataclass(frozen=True)
+class Registry:
+    """One [[registry]]; texts are empty where they are not given. `mirrors`: the location of each."""
+
+    location: str = ""
+    prefix: str = ""
+    mirrors: tuple[str, ...] = ()
+    blocked: bool = False
+
+
+def registries(data: bytes | str) -> tuple[Registry, ...]:
+    """All [[registry]] of a file, in order. Raises ValueError, one line, for what is no such file."""
+    return tuple(
+        Registry(
+            _text(entry, "location", f"registry {index}"),
+            _text(entry, "prefix", f"registry {index}"),
+            tuple(_text(mirror, "location", f"a mirror of registry {index}") for mirror in _tables(entry, "mirror")),
+            entry.get("blocked") is True,
+        )
+        for index, entry in enumerate(_tables(tomltext.loads(data), "registry"))
+    )
+
+
+def _tables(table: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    found = table.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+        raise ValueError(f"{key} is not a list of tables")
+    return found
+
+
+def _text(table: dict[str, Any], key: str, what: str) -> str:
+    found = table.get(key, "")
+    if not isinstance(found, str):
+        raise ValueError(f"{key} of {what} is not a text")
+    return found
