@@ -54,6 +54,7 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
         "warning",
         "The service's clock was set {way} by {seconds} s; time-outs count on as before",
     ),
+    "service_stood_still": ("warning", "The service stood still for {seconds} s, which no time-out counts"),
     "host_name_made": ("info", "Host {host}: calls itself {own!r}, which cannot be used, and is named {made}"),
     "cluster_machine_network_set": ("info", "Machine network {cidr} was taken from the default route of host {host}"),
     "host_step_failed": ("error", "Host {host}: step {step} failed: {reason}"),

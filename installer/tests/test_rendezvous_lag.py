@@ -147,7 +147,7 @@ def fleet_of(directory: Path, count: int, at: datetime | None = None) -> Fleet:
     machines = [Machine(number, network) for number in range(count)]
     fleet = Fleet(world, machines)
     fleet.discover()
-    world.clock.go(1000)
+    world.wait(1000)
     return fleet
 
 
