@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from installer.redact import redact
-from installer.rendezvous import cluster_states, diskencryption, events, hosts, roles
+from installer.rendezvous import cluster_states, diskencryption, events, hosts, plainjson, roles
 from installer.rendezvous import cluster_validations as cv
 from installer.rendezvous import host_validations as hv
 from installer.rendezvous.clock import now_text, to_text
@@ -160,7 +160,7 @@ def update(engine: Engine, cluster_id: str, body: JsonMap) -> Cluster:
 def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     """PATCH install-config: overrides as a JSON object in text. Raises BadRequest or Conflict."""
     try:
-        value = json.loads(text) if text else {}
+        value = plainjson.parsed(text) if text else {}
     except ValueError as error:
         raise BadRequest(f"install-config overrides are not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -178,7 +178,7 @@ def _ids(text: object, known: set[str], never: frozenset[str], what: str) -> str
     if text in (None, ""):
         return ""
     try:
-        ids = json.loads(str(text))
+        ids = plainjson.parsed(str(text))
     except ValueError as error:
         raise BadRequest(f"{what} is not JSON: {error}") from None
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):

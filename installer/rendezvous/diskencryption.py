@@ -5,9 +5,9 @@ Names and content follow assisted-service: openshift/99-openshift-<role>-<tpm|ta
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from installer.rendezvous import plainjson
 from installer.rendezvous.errors import BadRequest
 from installer.rendezvous.model import Cluster, JsonMap, Manifest
 
@@ -35,7 +35,7 @@ def roles(enable_on: str) -> list[str]:
 def servers(text: str) -> list[dict[str, str]]:
     """Tang servers, url and thumbprint of each. Raises BadRequest."""
     try:
-        found = json.loads(text or "[]")
+        found = plainjson.parsed(text or "[]")
     except ValueError as error:
         raise BadRequest(f"disk_encryption.tang_servers is not JSON: {error}") from None
     if not isinstance(found, list) or not found:

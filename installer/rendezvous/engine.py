@@ -24,7 +24,7 @@ from installer.rendezvous import roles as role_rules
 from installer.rendezvous import stages as stage_rules
 from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
-from installer.rendezvous.errors import StoreError
+from installer.rendezvous.errors import StoreError, clipped
 from installer.rendezvous.host_states import Effect
 from installer.rendezvous.hostview import HostView, Members, inventory_of, load_json
 from installer.rendezvous.hwreqs import Requirements
@@ -129,7 +129,7 @@ class Engine:
     def apply(self, host: Host, outcome: host_states.Outcome, info: str | None = None) -> Host:
         """The host in its new status, stored, with the event; effects on its data included."""
         text = outcome.info if info is None else info
-        text = redact(text) if text is not None else None
+        text = redact(clipped(text)) if text is not None else None
         stamp = to_text(self.clock())
         if Effect.CLEAR_INVENTORY in outcome.effects:
             host = replace(host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info="")

@@ -8,6 +8,7 @@ from typing import Any
 
 from installer.redact import redact
 from installer.rendezvous.clock import now_text
+from installer.rendezvous.errors import clipped
 from installer.rendezvous.model import Cluster, Event, Host, InfraEnv
 
 CATALOGUE: Mapping[str, tuple[str, str]] = {
@@ -78,7 +79,7 @@ def make(
     return Event(
         name=name,
         severity=severity.format(**fields),
-        message=redact(message.format(**fields)),
+        message=redact(clipped(message.format(**fields))),
         event_time=now_text(),
         category="user",
         cluster_id=cluster.id if cluster else host.cluster_id if host else infra_env.cluster_id if infra_env else None,
@@ -90,7 +91,7 @@ def make(
 
 def plain(text: str) -> str:
     """One line of a text that somebody else wrote: no line breaks, no control characters, at most 2000 characters."""
-    return redact(" ".join("".join(char if char.isprintable() else " " for char in text).split())[:2000])
+    return redact(" ".join("".join(char if char.isprintable() else " " for char in clipped(text)).split())[:2000])
 
 
 def host_severity(status: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from installer.rendezvous import architectures, events
+from installer.rendezvous import architectures, events, plainjson
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.engine import Engine
 from installer.rendezvous.errors import BadRequest, Conflict
@@ -57,7 +57,7 @@ def _fields(body: JsonMap) -> dict[str, Any]:
         from installer.rendezvous.errors import PrepareError
 
         try:
-            hostignition.parse(str(override), "ignition_config_override")
+            hostignition.parse(str(override), "ignition_config_override", plainjson.parsed)
         except PrepareError as error:
             raise BadRequest(str(error)) from None
     return fields
