@@ -9,6 +9,7 @@ import os
 import resource
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from unittest import mock
 import pytest
 
 from installer.rendezvous import bodies, gate, serving
-from installer.rendezvous.app import Service
+from installer.rendezvous.app import SLOW_THREADS, Service
 from installer.rendezvous.auth import Authenticator, Scheme
 from installer.rendezvous.gate import Limits
 from installer.tests.fleet_kit import Fleet, Machine, Network
@@ -557,6 +558,27 @@ async def _until(seen: Callable[[], bool]) -> None:
     while not seen():
         assert time.monotonic() < end
         await asyncio.sleep(0.02)
+
+
+def test_slow_work_keeps_nobody_out(tmp_path: Path) -> None:
+    """Handshakes and the checks of proofs wait for no thread: not for those that make images, nor for any other."""
+
+    async def use(place: Place) -> None:
+        stop = threading.Event()
+        loop = asyncio.get_running_loop()
+        slow = [asyncio.create_task(place.service.slowly(stop.wait, 60)) for _ in range(3 * SLOW_THREADS)]
+        slow += [asyncio.ensure_future(loop.run_in_executor(None, stop.wait, 60)) for _ in range(64)]
+        try:
+            # A token that has not been seen yet, too.
+            for who in (USER, AGENT, {"Authorization": f"Bearer {KEYS.token('userAuth', exp=2**33)}"}):
+                peer = await place.connect()
+                path = "/clusters" if "Authorization" in who else f"/infra-envs/{place.fleet.infra_env_id}"
+                assert await asyncio.wait_for(peer.get(path, who), 20) == 200
+        finally:
+            stop.set()
+            assert await asyncio.gather(*slow) == [True] * len(slow)
+
+    at(tmp_path, use)
 
 
 # what is no good HTTP
