@@ -78,7 +78,8 @@ ALLOWED: dict[str, set[str]] = {
         "installer.rendezvous.reconcile", "installer.rendezvous.store", "installer.rendezvous.validations",
     },
     "installer.rendezvous.standalone": {
-        "installer.assisted", "installer.credentials", "installer.release", "installer.rendezvous", "installer.rendezvous.__main__",
+        "installer.assisted", "installer.credentials", "installer.release", "installer.rendezvous",
+        "installer.rendezvous.__main__",
         "installer.rendezvous.api", "installer.rendezvous.discovery", "installer.rendezvous.store",
         "installer.rendezvous.validations",
     },

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+# Characters of a text that quotes others. Redacting it takes about a millisecond, and nobody reads more.
+LONGEST = 16 * 1024
+
+
+def clipped(text: str) -> str:
+    """The text, or its beginning if it is very long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
+
 
 class RendezvousError(Exception):
     """Base of everything that this package raises on purpose."""
@@ -15,6 +23,8 @@ class ServiceError(RendezvousError):
     status = 500
 
     def __init__(self, reason: str) -> None:
+        # It often quotes what was sent, which may be a whole body.
+        reason = clipped(reason)
         super().__init__(reason)
         self.reason = reason
 

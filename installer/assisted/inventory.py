@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from installer.assisted import plainjson
+
 
 class Interface(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One network interface; addresses carry their prefix length."""
@@ -153,7 +155,7 @@ class Inventory(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaul
 
 def decode(text: str | bytes) -> Inventory:
     """Inventory from JSON. Raises msgspec.ValidationError or msgspec.DecodeError."""
-    return msgspec.json.decode(text, type=Inventory)
+    return plainjson.typed(text, Inventory)
 
 
 def encode(inventory: Inventory) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -41,16 +42,27 @@ class SteadyClock:
     """Time that goes on as the monotonic clock does, whatever the wall clock is set to, until it is told to follow.
 
     Ages and time-outs are counted by it (timekeeping.py): a wall clock that is set, as NTP does soon after a live
-    system's start, is no time that has passed.
+    system's start, is no time that has passed. Nor is time in which its service stood still: from its first tick on it
+    waits for the next one.
     """
 
     def __init__(self, wall: Callable[[], datetime] = now, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._wall = wall
         self.monotonic = monotonic
         self._since, self._at = monotonic(), wall()
+        # It goes on until so many seconds after that.
+        self._until = math.inf
 
     def __call__(self) -> datetime:
-        return self._at + timedelta(seconds=self.monotonic() - self._since)
+        return self._at + timedelta(seconds=min(self.monotonic() - self._since, self._until))
+
+    def tick(self, seconds: float) -> float:
+        """Go on for at most so many seconds until the next tick. For how long did it wait for this one (s)?"""
+        passed = self.monotonic() - self._since
+        waited = max(0.0, passed - self._until)
+        self._since += waited
+        self._until = passed - waited + seconds
+        return waited
 
     def ahead(self) -> float:
         """Seconds that the wall clock is ahead of this one."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from installer.assisted.errors import clipped
 from installer.redact import redact
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.store.model import Cluster, Event, Host, InfraEnv
@@ -54,6 +55,7 @@ CATALOGUE: Mapping[str, tuple[str, str]] = {
         "warning",
         "The service's clock was set {way} by {seconds} s; time-outs count on as before",
     ),
+    "service_stood_still": ("warning", "The service stood still for {seconds} s, which no time-out counts"),
     "host_name_made": ("info", "Host {host}: calls itself {own!r}, which cannot be used, and is named {made}"),
     "cluster_machine_network_set": ("info", "Machine network {cidr} was taken from the default route of host {host}"),
     "host_step_failed": ("error", "Host {host}: step {step} failed: {reason}"),
@@ -77,7 +79,7 @@ def make(
     return Event(
         name=name,
         severity=severity.format(**fields),
-        message=redact(message.format(**fields)),
+        message=redact(clipped(message.format(**fields))),
         event_time=now_text(),
         category="user",
         cluster_id=cluster.id if cluster else host.cluster_id if host else infra_env.cluster_id if infra_env else None,
@@ -89,7 +91,7 @@ def make(
 
 def plain(text: str) -> str:
     """One line of a text that somebody else wrote: no line breaks, no control characters, at most 2000 characters."""
-    return redact(" ".join("".join(char if char.isprintable() else " " for char in text).split())[:2000])
+    return redact(" ".join("".join(char if char.isprintable() else " " for char in clipped(text)).split())[:2000])
 
 
 def host_severity(status: str) -> str:

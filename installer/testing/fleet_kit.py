@@ -134,10 +134,11 @@ class Fleet:
         return kinds
 
     def go(self, seconds: float, every: float = 5.0) -> None:
-        """Time passes, everybody polls."""
+        """Time passes as it does for a service: the monitor looks at the clock, everybody polls."""
         left = seconds
         while left > 0:
             self.world.clock.go(every)
+            self.world.engine.keep_time()
             left -= every
             for machine in self.machines:
                 self.poll(machine)

@@ -61,6 +61,14 @@ class World:
         body = {"name": "ostest", "pull_secret": PULL_SECRET, "cluster_id": cluster.id}
         return cluster.id, infra_envs.register(self.engine, body).id
 
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the monitor looks at the clock as often as it does."""
+        left = seconds
+        while left > 0:
+            self.clock.go(min(left, 5.0))
+            self.engine.keep_time()
+            left -= 5.0
+
     def step_id(self, infra_env_id: str, kind: StepType, host_id: str = HOST_ID) -> str:
         """The id under which a host is asked now."""
         host = self.store.host(infra_env_id, host_id)

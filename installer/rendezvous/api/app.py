@@ -56,7 +56,7 @@ Generate = Callable[[prepare.Job], dict[str, bytes]]
 AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
 # The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
 # limit of their own.
-MAX_BODY = 8 * 1024**2
+MAX_BODY = 4 * 1024**2
 STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
 # Installers and images that are made at a time.
 SLOW_THREADS = 4

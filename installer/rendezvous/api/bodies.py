@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -11,11 +10,11 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
+from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Unparsable
 
 # A body must bring so many bytes in every so many seconds, or its rest. Half a kilobyte a second is a bad modem's.
 WINDOW, LEAST = 30.0, 16 * 1024
-LARGE = 64 * 1024
 # Answers larger than this go out in pieces of about this size: TLS takes a while for more.
 PIECE = 256 * 1024
 # Objects that are encoded between two requests; the dearest takes a tenth of a millisecond.
@@ -60,17 +59,10 @@ async def json_of(request: web.Request) -> Any:
     """The request's JSON value. Raises Unparsable, TooSlow."""
     async with steady(request):
         text = await request.read()
-    # JSON makes many objects and no cycles: the collector would go through them for nothing, again and again.
-    quiet = len(text) > LARGE and gc.isenabled()
-    if quiet:
-        gc.disable()
     try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        return plainjson.parsed(text)
+    except ValueError as error:
         raise Unparsable(f"body is not JSON: {error}") from None
-    finally:
-        if quiet:
-            gc.enable()
 
 
 async def body_of(request: web.Request) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 from aiohttp import web
 
+from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
@@ -170,7 +171,7 @@ async def update_ignition(service: Service, request: web.Request) -> Response:
     config = str((await body_of(request)).get("config") or "")
     if config:
         try:
-            hostignition.parse(config, "config")
+            hostignition.parse(config, "config", plainjson.parsed)
         except PrepareError as error:
             raise BadRequest(str(error)) from None
     return reply(_shown(service, _set(service, request, ignition_config_overrides=config)), 201)

@@ -1,8 +1,12 @@
 """Who is connected: accepts connections, counts them, and ends those that only hold a place.
 
-A *stranger* is a connection that has not proven anything yet (no token that was taken, no signed URL). Strangers have
-few places; when those are taken, the oldest stranger goes, never the one that has just come: a host that has something
-to say says it within milliseconds, whoever waits is not missed. A proven connection is never ended to make room.
+A *stranger* is a connection that has not proven anything yet (no token that was taken, no signed URL). It is *silent*
+until its first byte is there, which costs a file and no more; it then *waits*, unread, until it can be *greeted*: TLS
+and the first request. Few are greeted at a time, and addresses take turns.
+
+A place is taken only from who does not use it: one that says nothing, one that was answered without having proven
+anything, one whose greeting takes too long while others wait; the oldest first. Where no such one is found, newcomers
+wait in the kernel's queue. A proven connection is never ended to make room.
 """
 
 from __future__ import annotations
@@ -13,14 +17,20 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+
+from installer.rendezvous.eventloop.doors import Deadline, Door, Strangers
 
 log = logging.getLogger("assisted-service")
 # A connection at rest costs about 90 KiB, most of it TLS.
 MOST = 8192
 # Files, pipes and the database, besides connections.
 OTHER_FILES = 256
-BACKLOG = 1024
+# Those who come while nobody can be let in; the kernel takes fewer where it is told to (net.core.somaxconn).
+BACKLOG = 4096
+# How often (s) is looked whether somebody's time is up while others wait.
+LOOK = 0.25
 
 
 @dataclass(frozen=True)
@@ -28,9 +38,11 @@ class Limits:
     """Connections in number, times in seconds."""
 
     in_all: int = MOST
-    # From being accepted until the first request's head is there, the TLS handshake included; of later requests, from
-    # their first byte. An emulated host needs seconds for a handshake.
+    # From being accepted to the first byte, and from being greeted until the first request's head is there, the TLS
+    # handshake included; of later requests, from their first byte.
     head: float = 30.0
+    # How long a greeting may take while others wait for its place. An emulated host needs seconds for a handshake.
+    patience: float = 10.0
     # How long an answer waits for a reader that takes nothing of it.
     stalled: float = 120.0
     # How long a connection may rest between two requests.
@@ -46,10 +58,20 @@ class Limits:
     @property
     def strangers(self) -> int:
         """How many may be strangers at a time."""
-        return max(1, self.in_all // 8)
+        return max(1, self.in_all // 2)
 
     @property
     def strangers_of_address(self) -> int:
+        """How many of them from one address: all agents of a big cluster come at once after a restart."""
+        return max(1, self.in_all * 5 // 16)
+
+    @property
+    def greeted(self) -> int:
+        """How many strangers are greeted at a time."""
+        return max(1, self.in_all // 8)
+
+    @property
+    def greeted_of_address(self) -> int:
         """How many of them from one address."""
         return max(1, self.in_all // 32)
 
@@ -66,113 +88,12 @@ def by_files() -> Limits:
     return Limits(in_all=MOST if soft == resource.RLIM_INFINITY else max(32, min(MOST, soft - OTHER_FILES)))
 
 
-class Door(asyncio.Protocol):
-    """One connection, from being accepted to its end; speaks through the HTTP protocol it is given."""
-
-    def __init__(self, gate: Gate, address: str) -> None:
-        self._gate, self.address = gate, address
-        self.stranger = True
-        self.busy = False
-        self.transport: asyncio.Transport | None = None
-        self.greeting: asyncio.Task[None] | None = None
-        self._http: asyncio.Protocol | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        self._http = self._gate.protocol()
-        self._http.connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes of a request: of its head, when none is being answered."""
-        assert self._http is not None
-        if not self.busy:
-            self._gate.heads.begin(self)
-        self._http.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        """The peer says no more."""
-        return None if self._http is None else self._http.eof_received()
-
-    def pause_writing(self) -> None:
-        """The peer does not take what it asked for."""
-        assert self._http is not None
-        self._gate.stalls.begin(self)
-        self._http.pause_writing()
-
-    def resume_writing(self) -> None:
-        """It has taken some."""
-        assert self._http is not None
-        self._gate.stalls.end(self)
-        self._http.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """All is over."""
-        self._gate.left(self)
-        if self._http is not None:
-            self._http.connection_lost(exc)
-            self._http = None
-
-    def end(self) -> None:
-        """End it at once, whatever it is doing."""
-        if self.transport is not None:
-            self.transport.abort()
-        elif self.greeting is not None:
-            self.greeting.cancel()
-
-
-class Deadline:
-    """Doors that something is awaited of, for at most so many seconds; one timer for all."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        # When each is to end, soonest first: all have the same time.
-        self._ends: dict[Door, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def begin(self, door: Door) -> None:
-        """Start to wait, unless that has begun already."""
-        if door not in self._ends:
-            self._ends[door] = asyncio.get_running_loop().time() + self._seconds
-            self._arm()
-
-    def end(self, door: Door) -> None:
-        """It has come."""
-        self._ends.pop(door, None)
-
-    def _arm(self) -> None:
-        if self._timer is None and self._ends:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(next(iter(self._ends.values())), self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        now = asyncio.get_running_loop().time()
-        late = []
-        for door, end in self._ends.items():
-            if end > now:
-                break
-            late.append(door)
-        for door in late:
-            del self._ends[door]
-            door.end()
-        self._arm()
-
-    def close(self) -> None:
-        """Wait for nobody any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._ends.clear()
-
-
 class _Address:
     """What one address has."""
 
     def __init__(self) -> None:
         self.count = 0
-        # Oldest first.
-        self.strangers: dict[Door, None] = {}
+        self.strangers = Strangers()
 
 
 class Gate:
@@ -184,8 +105,14 @@ class Gate:
         self.protocol, self._context, self.limits = protocol, context, limits
         self.heads, self.stalls = Deadline(self.limits.head), Deadline(self.limits.stalled)
         self.count = 0
-        self._strangers: dict[Door, None] = {}
+        self._strangers = Strangers()
         self._addresses: dict[str, _Address] = {}
+        # Of those who wait; whose turn it is comes first.
+        self._turns: dict[str, None] = {}
+        self._next_turn: asyncio.Handle | None = None
+        self._soon = False
+        # Somebody has gone, or has proven something.
+        self._changed = asyncio.Event()
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
 
@@ -217,8 +144,11 @@ class Gate:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         self._close()
-        for door in [door for door in self._strangers if door.transport is None]:
-            door.end()
+        for some in (self._strangers.silent, self._strangers.waiting, self._strangers.greeted):
+            for door in [door for door in some if door.transport is None]:
+                door.end()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
         self.heads.close()
         self.stalls.close()
 
@@ -234,64 +164,143 @@ class Gate:
             except ConnectionError:
                 continue
             except OSError as error:
-                # No file is left: the oldest stranger's will be.
+                # No file is left: an idle one's will be.
                 log.error("a connection cannot be accepted: %s", error)
-                self._end_one(self._strangers)
+                self._end(self._idle(self._strangers))
                 await asyncio.sleep(0.1)
                 continue
-            address = str(peer[0])
-            if self._room(address):
-                self._admit(connection, address)
-            else:
-                connection.close()
+            await self._admit_or_refuse(connection, str(peer[0]))
             # A flood of connections must not keep those that are in from being served.
             await asyncio.sleep(0)
 
-    def _end_one(self, strangers: dict[Door, None]) -> bool:
-        oldest = next(iter(strangers), None)
-        if oldest is None:
+    async def _admit_or_refuse(self, connection: socket.socket, address: str) -> None:
+        with ExitStack() as stack:
+            stack.enter_context(connection)
+            if not self._has_share(address):
+                return
+            # Until somebody goes; it is refused where nobody is going to.
+            while self._is_full() and not self._end(self._idle(self._strangers)):
+                if not len(self._strangers):
+                    return
+                self._changed.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._changed.wait(), LOOK)
+            stack.pop_all()
+            self._admit(connection, address)
+
+    def _is_full(self) -> bool:
+        return self.count >= self.limits.in_all or len(self._strangers) >= self.limits.strangers
+
+    def _idle(self, strangers: Strangers) -> Door | None:
+        """Who has a place and does not use it."""
+        return strangers.idle() or self._over(strangers)
+
+    def _over(self, strangers: Strangers) -> Door | None:
+        return strangers.over(asyncio.get_running_loop().time() - self.limits.patience)
+
+    def _end(self, door: Door | None) -> bool:
+        if door is None:
             return False
-        oldest.end()
+        door.end()
         # Its place is free now; what it holds goes with the loop's next turns.
-        self.left(oldest)
+        self.left(door)
         return True
 
-    def _room(self, address: str) -> bool:
-        """Is there a place for one more of this address? Strangers are asked to leave for it."""
+    def _has_share(self, address: str) -> bool:
+        """May this address have one more? Idle ones of it are asked to leave for it."""
         known = self._addresses.get(address)
-        if known is not None:
-            crowded = len(known.strangers) >= self.limits.strangers_of_address
-            if (crowded or known.count >= self.limits.of_address) and not self._end_one(known.strangers):
-                return False
-        crowded = len(self._strangers) >= self.limits.strangers
-        return not (crowded or self.count >= self.limits.in_all) or self._end_one(self._strangers)
+        if known is None:
+            return True
+        crowded = len(known.strangers) >= self.limits.strangers_of_address
+        return not (crowded or known.count >= self.limits.of_address) or self._end(self._idle(known.strangers))
 
     def _admit(self, connection: socket.socket, address: str) -> None:
-        door = Door(self, address)
+        door = Door(self, address, connection)
         known = self._addresses.setdefault(address, _Address())
         known.count += 1
         self.count += 1
-        known.strangers[door] = self._strangers[door] = None
+        known.strangers.silent[door] = self._strangers.silent[door] = None
         self.heads.begin(door)
-        door.greeting = asyncio.create_task(self._greet(door, connection))
+        asyncio.get_running_loop().add_reader(connection, self._speaks, door)
 
-    async def _greet(self, door: Door, connection: socket.socket) -> None:
+    def _speaks(self, door: Door) -> None:
+        """Its first byte is there, or its end."""
+        if not door.has_said():
+            door.end()
+            return
+        asyncio.get_running_loop().remove_reader(door.connection)
+        # From here on it is we who are slow.
+        self.heads.end(door)
+        for strangers in (self._strangers, self._addresses[door.address].strangers):
+            del strangers.silent[door]
+            strangers.waiting[door] = None
+        self._turns.setdefault(door.address)
+        self._take_turns()
+
+    # greeting
+
+    def _take_turns(self) -> None:
+        """Greet as many of those who wait as there are places, one of each address in turn."""
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+        self._next_turn, self._soon = None, False
+        left = len(self._turns)
+        while left and self._turns and self._can_greet(self._strangers, self.limits.greeted):
+            left -= 1
+            address = next(iter(self._turns))
+            del self._turns[address]
+            strangers = self._addresses[address].strangers
+            if self._can_greet(strangers, self.limits.greeted_of_address) and self._free(strangers):
+                self._greet(next(iter(strangers.waiting)))
+                left = len(self._turns) + 1
+            if strangers.waiting:
+                self._turns[address] = None
+        if self._turns:
+            self._next_turn = asyncio.get_running_loop().call_later(LOOK, self._take_turns)
+
+    def _can_greet(self, strangers: Strangers, most: int) -> bool:
+        return len(strangers.greeted) < most or self._over(strangers) is not None
+
+    def _free(self, strangers: Strangers) -> bool:
+        """End whoever must go for one more of these to be greeted."""
+        if len(strangers.greeted) >= self.limits.greeted_of_address:
+            return self._end(self._over(strangers))
+        return len(self._strangers.greeted) < self.limits.greeted or self._end(self._over(self._strangers))
+
+    def _greet(self, door: Door) -> None:
+        door.since = asyncio.get_running_loop().time()
+        for strangers in (self._strangers, self._addresses[door.address].strangers):
+            del strangers.waiting[door]
+            strangers.greeted[door] = None
+        self.heads.begin(door)
+        door.greeting = asyncio.create_task(self._hand_over(door))
+        door.greeting.add_done_callback(lambda done: self._handed_over(door))
+
+    async def _hand_over(self, door: Door) -> None:
+        door.unread = False
         loop, tls = asyncio.get_running_loop(), self._context is not None
-        try:
+        # No TLS, gone again, too slow, or asked to leave.
+        with suppress(OSError, asyncio.CancelledError):
             await loop.connect_accepted_socket(
                 lambda: door,
-                connection,
+                door.connection,
                 ssl=self._context,
                 ssl_handshake_timeout=self.limits.head if tls else None,
                 ssl_shutdown_timeout=self.limits.farewell if tls else None,
             )
-        except (OSError, asyncio.CancelledError):
-            # No TLS, gone again, too slow, or asked to leave.
-            pass
-        finally:
-            door.greeting = None
-            if door.transport is None:
-                self.left(door)
+
+    def _handed_over(self, door: Door) -> None:
+        door.greeting = None
+        if door.transport is None:
+            self.left(door)
+
+    def _moved(self) -> None:
+        """A place may be free."""
+        self._changed.set()
+        if self._turns and not self._soon:
+            if self._next_turn is not None:
+                self._next_turn.cancel()
+            self._next_turn, self._soon = asyncio.get_running_loop().call_soon(self._take_turns), True
 
     def left(self, door: Door) -> None:
         """The connection's place is free; more than once is once."""
@@ -303,12 +312,19 @@ class Gate:
             if not known.count:
                 del self._addresses[door.address]
             door.address = ""
+            if door.unread:
+                asyncio.get_running_loop().remove_reader(door.connection)
+                door.connection.close()
         self.heads.end(door)
         self.stalls.end(door)
+        self._moved()
 
     def _forget_stranger(self, door: Door) -> None:
-        self._strangers.pop(door, None)
-        self._addresses[door.address].strangers.pop(door, None)
+        strangers = self._addresses[door.address].strangers
+        strangers.forget(door)
+        self._strangers.forget(door)
+        if not strangers.waiting:
+            self._turns.pop(door.address, None)
 
     def _door(self, transport: asyncio.Transport | None) -> Door | None:
         found = None if transport is None else transport.get_protocol()
@@ -320,12 +336,13 @@ class Gate:
         if door is not None and door.stranger and door.address:
             door.stranger = False
             self._forget_stranger(door)
+            self._moved()
 
     def begin(self, transport: asyncio.Transport | None) -> None:
         """A request's head is there, and it is being answered."""
         door = self._door(transport)
         if door is not None:
-            door.busy = True
+            door.busy = door.asked = True
             self.heads.end(door)
 
     def end(self, transport: asyncio.Transport | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer import jsontext
+from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest
 
@@ -35,7 +35,7 @@ def roles(enable_on: str) -> list[str]:
 def servers(text: str) -> list[dict[str, str]]:
     """Tang servers, url and thumbprint of each. Raises BadRequest."""
     try:
-        found = jsontext.loads(text or "[]")
+        found = plainjson.parsed(text or "[]")
     except ValueError as error:
         raise BadRequest(f"disk_encryption.tang_servers is not JSON: {error}") from None
     if not isinstance(found, list) or not found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -52,12 +52,12 @@ def _new(base: dict[str, Any], child: dict[str, Any]) -> list[str]:
     return [key for key in child if key not in base]
 
 
-def parse(text: bytes | str, source: str) -> dict[str, Any]:
+def parse(text: bytes | str, source: str, read: Callable[[bytes | str], Any] = jsontext.loads) -> dict[str, Any]:
     """An Ignition config. Raises PrepareError unless it is an object with a version 3."""
     try:
-        config = jsontext.loads(text)
+        config = read(text)
         version = str(config["ignition"]["version"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PrepareError(source, f"not an Ignition config: {error!r}") from None
     if not version.startswith("3."):
         raise PrepareError(source, f"Ignition version {version} is not 3.x")

@@ -13,7 +13,7 @@ import msgspec
 
 from installer.assisted import stages as stage_rules
 from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
-from installer.assisted.errors import StoreError
+from installer.assisted.errors import StoreError, clipped
 from installer.redact import redact
 from installer.rendezvous import events
 from installer.rendezvous.clock import SteadyClock, to_text
@@ -62,6 +62,8 @@ class Engine:
         # Nobody could call in before this.
         self.since = self.clock()
         self._looked = self.clock.monotonic()
+        # What is to be forgiven (s): for how long nothing was done, and for how much of it the clock waited.
+        self._asleep, self._waited = 0.0, 0.0
         self.ledger = Ledger(store, requirements)
         self.pace = Pace()
         # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.abreast).
@@ -78,15 +80,22 @@ class Engine:
     def keep_time(self) -> None:
         """To be called every Settings.monitor_seconds, before anything is judged by time."""
         before, self._looked = self._looked, self.clock.monotonic()
+        # Whatever is asked before the next look is judged by a clock that waits for it.
+        self._waited += self.clock.tick(self.settings.monitor_seconds + STALL)
         asleep = self._looked - before - self.settings.monitor_seconds
         if asleep > STALL:
-            log.warning("the service stood still for %.0f s: silence of hosts counts from now", asleep)
-            self.since = self.clock()
+            log.warning("the service stood still for %.0f s, which no time-out counts", asleep)
+            self._asleep += asleep
         try:
+            if self._asleep:
+                self.timekeeper.forgive(self._asleep, self._waited)
+                self._asleep = self._waited = 0.0
+                # Nobody could call in before this.
+                self.since = self.clock()
             jump = self.timekeeper.look()
         except StoreError as error:
             # Counted on as before until it can be.
-            log.error("the clock was set, which cannot be noted: %s", error)
+            log.error("the time cannot be noted: %s", error)
             return
         if jump:
             # All that is judged by time has changed with it, and is judged anew.
@@ -118,7 +127,7 @@ class Engine:
     def apply(self, host: Host, outcome: host_states.Outcome, info: str | None = None) -> Host:
         """The host in its new status, stored, with the event; effects on its data included."""
         text = outcome.info if info is None else info
-        text = redact(text) if text is not None else None
+        text = redact(clipped(text)) if text is not None else None
         stamp = to_text(self.clock())
         if Effect.CLEAR_INVENTORY in outcome.effects:
             host = replace(host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info="")

@@ -3,12 +3,14 @@
 The store keeps wall-clock times, as the API shows them. In between the service counts by a clock of its own
 (clock.SteadyClock); when the wall clock has been set, all that something is counted from is moved by as much, so that
 every age stays what it was. So it does after a restart, of which the store knows when by the monotonic clock it last
-looked; only after a start of the machine itself there is nothing but the wall clock.
+looked; only after a start of the machine itself there is nothing but the wall clock. A service that stood still is
+treated alike: in that time nobody could do what is waited for.
 """
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 import msgspec
 
@@ -28,28 +30,40 @@ DRAWN = 1.0
 DRIFT = 0.001
 
 
-def moved_host(host: Host, seconds: float) -> Host:
-    """The host with all that its time-outs are counted from so much later."""
+@dataclass(frozen=True)
+class Move:
+    """So many seconds later, but no later than ``latest`` (RFC 3339) when there is one."""
+
+    seconds: float
+    latest: str = ""
+
+    def __call__(self, text: str | None) -> str | None:
+        later = moved(text, self.seconds)
+        return min(later, self.latest) if later and self.latest else later
+
+
+def moved_host(host: Host, move: Move) -> Host:
+    """The host with all that its time-outs are counted from moved."""
     progress = replace(
         host.progress,
-        stage_started_at=moved(host.progress.stage_started_at, seconds),
-        stage_updated_at=moved(host.progress.stage_updated_at, seconds),
+        stage_started_at=move(host.progress.stage_started_at),
+        stage_updated_at=move(host.progress.stage_updated_at),
     )
     return replace(
         host,
         progress=progress,
-        checked_in_at=moved(host.checked_in_at, seconds),
-        status_updated_at=moved(host.status_updated_at, seconds) or "",
-        sent_steps={kind: moved(at, seconds) or "" for kind, at in host.sent_steps.items()},
+        checked_in_at=move(host.checked_in_at),
+        status_updated_at=move(host.status_updated_at) or "",
+        sent_steps={kind: move(at) or "" for kind, at in host.sent_steps.items()},
     )
 
 
-def moved_cluster(cluster: Cluster, seconds: float) -> Cluster:
+def moved_cluster(cluster: Cluster, move: Move) -> Cluster:
     """The same of a cluster."""
     return replace(
         cluster,
-        status_updated_at=moved(cluster.status_updated_at, seconds) or "",
-        install_started_at=moved(cluster.install_started_at, seconds),
+        status_updated_at=move(cluster.status_updated_at) or "",
+        install_started_at=move(cluster.install_started_at),
     )
 
 
@@ -102,19 +116,35 @@ class Timekeeper:
         self._clock.follow(ahead)
         return jump
 
+    def forgive(self, seconds: float, waited: float) -> None:
+        """The service stood still for so long, the clock for ``waited`` of it. Raises StoreError: nothing has moved."""
+        latest = moved(to_text(self._clock()), waited) or ""
+        with self._store.change():
+            self._store.put_anchor(self._anchor(waited))
+            for cluster in self._move_all(Move(seconds, latest)):
+                self._store.add_event(events.make("service_stood_still", cluster=cluster, seconds=f"{seconds:.0f}"))
+        self._drawn = 0.0
+        self._clock.follow(waited)
+
     def _move(self, seconds: float, follow: float) -> None:
         """Move all times by ``seconds``; the clock itself is about to be moved by ``follow``."""
-        store, way, amount = self._store, "forward" if seconds > 0 else "back", f"{abs(seconds):.0f}"
-        with store.change():
-            store.put_anchor(self._anchor(follow))
+        way, amount = "forward" if seconds > 0 else "back", f"{abs(seconds):.0f}"
+        with self._store.change():
+            self._store.put_anchor(self._anchor(follow))
             if not seconds:
                 return
-            for cluster in store.clusters():
-                store.put_cluster(moved_cluster(cluster, seconds))
-                store.add_event(events.make("service_clock_set", cluster=cluster, way=way, seconds=amount))
-            for host in store.hosts():
-                store.put_host(moved_host(host, seconds))
+            for cluster in self._move_all(Move(seconds)):
+                self._store.add_event(events.make("service_clock_set", cluster=cluster, way=way, seconds=amount))
         log.warning("the clock was set %s by %s s: time-outs count on as before", way, amount)
+
+    def _move_all(self, move: Move) -> list[Cluster]:
+        """Move the times of all. The clusters, which are to be told."""
+        clusters = [moved_cluster(cluster, move) for cluster in self._store.clusters()]
+        for cluster in clusters:
+            self._store.put_cluster(cluster)
+        for host in self._store.hosts():
+            self._store.put_host(moved_host(host, move))
+        return clusters
 
     def _anchor(self, follow: float) -> Anchor:
         wall = moved(to_text(self._clock()), follow) or ""

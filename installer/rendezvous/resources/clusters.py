@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from installer import jsontext
+from installer.assisted import plainjson
 from installer.assisted.enums import ClusterStatus, Role
 from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.redact import redact
@@ -165,7 +165,7 @@ def update(engine: Engine, cluster_id: str, body: JsonMap) -> Cluster:
 def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     """PATCH install-config: overrides as a JSON object in text. Raises BadRequest or Conflict."""
     try:
-        value = jsontext.loads(text) if text else {}
+        value = plainjson.parsed(text) if text else {}
     except ValueError as error:
         raise BadRequest(f"install-config overrides are not JSON: {error}") from None
     if not isinstance(value, dict):
@@ -183,7 +183,7 @@ def _ids(text: object, known: set[str], never: frozenset[str], what: str) -> str
     if text in (None, ""):
         return ""
     try:
-        ids = jsontext.loads(str(text))
+        ids = plainjson.parsed(str(text))
     except ValueError as error:
         raise BadRequest(f"{what} is not JSON: {error}") from None
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):

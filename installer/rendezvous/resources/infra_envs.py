@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
@@ -57,7 +58,7 @@ def _fields(body: JsonMap) -> dict[str, Any]:
         from installer.rendezvous.prepare import hostignition
 
         try:
-            hostignition.parse(str(override), "ignition_config_override")
+            hostignition.parse(str(override), "ignition_config_override", plainjson.parsed)
         except PrepareError as error:
             raise BadRequest(str(error)) from None
     return fields

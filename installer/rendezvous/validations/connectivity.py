@@ -8,6 +8,7 @@ from ipaddress import ip_address
 
 import msgspec
 
+from installer.assisted import plainjson
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations.hostview import Slots
 from installer.rendezvous.validations.networks import in_any, machine_cidrs
@@ -96,7 +97,7 @@ def _fits(text: str, network: str) -> bool:
 
 def read(text: str) -> Findings:
     """Findings of a report. Raises msgspec.MsgspecError."""
-    return Findings(msgspec.json.decode(text, type=Report) if text else Report())
+    return Findings(plainjson.typed(text, Report) if text else Report())
 
 
 def _read_stored(text: str) -> Findings:

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from installer.assisted import inventory as inv
+from installer.assisted import plainjson
 from installer.assisted.enums import HostStatus, Role, Stage
 from installer.rendezvous.clock import age
 from installer.rendezvous.settings import Settings
@@ -33,7 +34,7 @@ FORBIDDEN_HOSTNAMES = frozenset(
 def load_json(text: str) -> Any:
     """Parsed JSON, or None for empty or broken text. The result is shared: it must not be changed."""
     try:
-        return json.loads(text) if text else None
+        return plainjson.parsed(text) if text else None
     except ValueError:
         return None
 

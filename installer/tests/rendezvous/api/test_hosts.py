@@ -64,7 +64,7 @@ def test_silent_and_skewed_hosts(world: World) -> None:
     cluster_id, infra_env_id = world.known()
     hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", int(world.clock().timestamp()) + 600)
     assert "10.0 minutes ahead of" in world.host(infra_env_id).status_info
-    world.clock.go(301)
+    world.wait(301)
     with world.store.change():
         world.engine.settle(cluster_id)
     assert world.host(infra_env_id).status is HostStatus.DISCONNECTED
@@ -74,13 +74,13 @@ def test_silent_and_skewed_hosts(world: World) -> None:
 
 def test_a_service_that_was_away_does_not_blame_the_hosts(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
-    world.clock.go(3600)
+    world.wait(3600)
     restarted = Engine(world.store, world.engine.settings, world.engine.requirements, world.clock)
-    world.clock.go(5)
+    world.wait(5)
     with world.store.change():
         host = restarted.view(world.host(infra_env_id))
         assert host.connected
-    world.clock.go(400)
+    world.wait(400)
     assert not restarted.view(world.host(infra_env_id)).connected
     assert cluster_id
 

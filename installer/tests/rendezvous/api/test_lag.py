@@ -14,11 +14,9 @@ import os
 import re
 import selectors
 import socket
-import ssl
 import subprocess
 import threading
 import time
-import urllib.request
 import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -42,23 +40,12 @@ from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.database import Store
 from installer.testing.api_kit import filled, header, serve
 from installer.testing.fleet_kit import Fleet, Machine, Network
+from installer.testing.lag_kit import LIMIT, LONGEST, measured
 from installer.testing.rendezvous_kit import Running, running
 from installer.testing.world_kit import World
 
-LIMIT = 0.05
 NETWORK = IPv4Network("10.64.0.0/16")
 MIB = 1024**2
-
-
-def measured(service: Running) -> dict[str, float]:
-    """The service's own measurements by name."""
-    context = ssl.create_default_context(cafile=str(service.ca))
-    with urllib.request.urlopen(f"{service.url}metrics", context=context, timeout=60) as answer:
-        lines = [line for line in answer.read().decode().splitlines() if line.startswith("event_loop")]
-    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
-
-
-LONGEST = 'event_loop_cpu_seconds{quantile="1"}'
 
 
 def logs(service: Running, cluster: str, host: str, size: int) -> None:
@@ -150,7 +137,7 @@ def fleet_of(directory: Path, count: int, at: datetime | None = None) -> Fleet:
     machines = [Machine(number, network) for number in range(count)]
     fleet = Fleet(world, machines)
     fleet.discover()
-    world.clock.go(1000)
+    world.wait(1000)
     return fleet
 
 

@@ -102,6 +102,83 @@ def test_silence_is_counted_on(tmp_path: Path, jump: float) -> None:
     world.store.close()
 
 
+def test_a_preparation_does_not_count_what_the_service_slept(world: World) -> None:
+    """Neither when it wakes up nor later, and what is asked before its first look has no other answer."""
+    cluster_id, infra_env_id = world.known()
+    clusters.install(world.engine, cluster_id)
+
+    def judged() -> tuple[ClusterStatus, str]:
+        with world.store.change():
+            world.engine.settle(cluster_id)
+        return world.store.cluster(cluster_id).status, world.host(infra_env_id).status.value
+
+    def wait(seconds: int) -> None:
+        for _ in range(seconds // 5):
+            world.clock.go(5)
+            world.engine.keep_time()
+            world.poll(infra_env_id)
+
+    wait(430)
+    preparing = (ClusterStatus.PREPARING, "preparing-for-installation")
+    assert judged() == preparing
+    world.clock.go(490)
+    assert judged() == preparing
+    # A step that is asked for now must not lie in the future later.
+    world.poll(infra_env_id)
+    world.engine.keep_time()
+    assert judged() == preparing
+    assert world.clock.ahead() == pytest.approx(0, abs=1e-3)
+    host = world.host(infra_env_id)
+    for text in (host.status_updated_at, host.checked_in_at, *host.sent_steps.values()):
+        assert age(text, world.clock()) >= -0.001
+    events = [event for event in world.store.events() if event.name == "service_stood_still"]
+    assert [event.message for event in events] == ["The service stood still for 485 s, which no time-out counts"]
+    assert told(world) == []
+    wait(45)
+    assert judged() == preparing
+    # 430, 5 and 45 s are 480.
+    wait(10)
+    assert judged() == (ClusterStatus.READY, "known")
+    assert "within 480 s" in "".join(event.message for event in world.store.events())
+
+
+def test_a_sleep_that_cannot_be_noted_is_noted_later(world: World) -> None:
+    cluster_id, infra_env_id = world.known()
+    clusters.install(world.engine, cluster_id)
+    world.engine.keep_time()
+    for seconds in (490, 5, 5):
+        world.clock.go(seconds)
+        with locked(world.store):
+            world.engine.keep_time()
+    assert told(world) == []
+    world.clock.go(5)
+    world.engine.keep_time()
+    with world.store.change():
+        world.engine.settle(cluster_id)
+    assert world.host(infra_env_id).status.value == "preparing-for-installation"
+    assert age(world.host(infra_env_id).status_updated_at, world.clock()) == pytest.approx(20, abs=0.01)
+    assert world.clock.ahead() == pytest.approx(0, abs=1e-3)
+    assert [event.name for event in world.store.events()].count("service_stood_still") == 1
+    assert told(world) == []
+
+
+@pytest.mark.parametrize("jump", JUMPS)
+def test_a_service_may_sleep_while_the_clock_is_set(world: World, jump: float) -> None:
+    cluster_id, infra_env_id = world.known()
+    clusters.install(world.engine, cluster_id)
+    world.engine.keep_time()
+    world.clock.go(490)
+    world.clock.jump(jump)
+    world.engine.keep_time()
+    assert len(told(world)) == 1
+    assert world.clock.ahead() == pytest.approx(0, abs=1e-3)
+    assert age(world.host(infra_env_id).status_updated_at, world.clock()) == pytest.approx(5, abs=0.01)
+    # A restart tells neither again.
+    restart(world)
+    assert len(told(world)) == 1
+    assert [event.name for event in world.store.events()].count("service_stood_still") == 1
+
+
 def lost(fleet: Fleet) -> int:
     """How many are in error for their silence; the bootstrap host, which has two minutes more, for the others."""
     assert set(fleet.statuses()) == {"error"}
@@ -151,14 +228,13 @@ def test_steps_are_asked_for_again_in_their_own_time(world: World) -> None:
     world.clock.jump(3600)
     world.engine.keep_time()
     assert world.poll(infra_env_id) == []
-    world.clock.go(59)
-    world.engine.keep_time()
+    world.wait(59)
     assert world.poll(infra_env_id) == []
-    world.clock.go(2)
+    world.wait(2)
     assert "inventory" in world.poll(infra_env_id)
     world.clock.jump(-86400)
     world.engine.keep_time()
-    world.clock.go(61)
+    world.wait(61)
     assert "inventory" in world.poll(infra_env_id)
 
 
@@ -357,6 +433,17 @@ def test_the_steady_clock() -> None:
     clock.follow(30)
     assert (clock(), clock.ahead()) == (wall[0], 0)
     assert clock.monotonic() == 15.0
+    # It waits for its next tick from the first one on.
+    assert clock.tick(10) == 0
+    steady[0] += 10
+    assert clock() == wall[0] + timedelta(seconds=10)
+    steady[0] += 100
+    assert clock() == wall[0] + timedelta(seconds=10)
+    assert clock.tick(20) == 100
+    assert clock() == wall[0] + timedelta(seconds=10)
+    steady[0] += 15
+    assert clock() == wall[0] + timedelta(seconds=25)
+    assert clock.tick(1) == 0
     real = SteadyClock()
     assert abs(real.ahead()) < 5
     assert real.boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -47,7 +47,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     host = world.host(infra_env_id)
     assert host.progress.installation_percentage == 6 * 100 // 8
     # Nobody asks after a host that reboots.
-    world.clock.go(3600)
+    world.wait(3600)
     world.engine.clock = world.clock
     with world.store.change():
         world.engine.settle(cluster_id)
@@ -67,7 +67,7 @@ def test_progress_rules(world: World) -> None:
         go("Dancing")
     go("Writing image to disk", "63%")
     started = world.host(infra_env_id).progress.stage_started_at
-    world.clock.go(10)
+    world.wait(10)
     go("Writing image to disk", "70%")
     progress = world.host(infra_env_id).progress
     assert (progress.progress_info, progress.stage_started_at) == ("70%", started)
@@ -81,7 +81,7 @@ def test_progress_rules(world: World) -> None:
 def test_stage_timeout(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
     hosts.progress(world.engine, infra_env_id, HOST_ID, "Writing image to disk", "")
-    world.clock.go(30 * 60 + 1)
+    world.wait(30 * 60 + 1)
     world.poll(infra_env_id)
     host = world.host(infra_env_id)
     assert host.status is HostStatus.ERROR

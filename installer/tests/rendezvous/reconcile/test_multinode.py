@@ -91,16 +91,16 @@ def test_steps_are_asked_for_once_in_a_minute_and_at_once_when_peers_change(make
     for machine in (first, second):
         fleet.register(machine)
         fleet.poll(machine)
-    fleet.world.clock.go(5)
+    fleet.world.wait(5)
     assert "connectivity-check" in fleet.poll(first)
-    fleet.world.clock.go(5)
+    fleet.world.wait(5)
     assert fleet.poll(first) == []
     fleet.register(third)
     fleet.poll(third)
-    fleet.world.clock.go(10)
+    fleet.world.wait(10)
     # The third host's addresses are new: asked again before the minute is over.
     assert fleet.poll(first) == ["connectivity-check"]
-    fleet.world.clock.go(5)
+    fleet.world.wait(5)
     for machine in fleet.machines:
         fleet.poll(machine)
     fleet.asked = {machine.id: [] for machine in fleet.machines}
@@ -117,7 +117,7 @@ def test_polls_of_hosts_at_rest_write_nothing(make: Make) -> None:
     fleet.discover()
     before = fleet.world.store.version(fleet.cluster_id)
     checked_in = fleet.host(fleet.machines[0]).checked_in_at
-    fleet.world.clock.go(1)
+    fleet.world.wait(1)
     assert [fleet.poll(machine) for machine in fleet.machines] == [[], [], []]
     fleet.tick()
     assert fleet.world.store.version(fleet.cluster_id) == before
@@ -156,7 +156,7 @@ def test_too_few_and_too_many_control_plane_hosts(make: Make, tmp_path: Path) ->
     for machine in fleet.machines[:2]:
         fleet.register(machine)
         fleet.poll(machine)
-    fleet.world.clock.go(30)
+    fleet.world.wait(30)
     for machine in fleet.machines[:2]:
         fleet.poll(machine)
     assert fleet.status() is ClusterStatus.INSUFFICIENT
@@ -336,7 +336,7 @@ def test_no_order_of_things_leaves_the_tables(
                     at = stages.index(done.value) + 1 if done and done.value in stages else 0
                     fleet.progress(machine, stages[min(at, len(stages) - 1)])
                 elif what == "time":
-                    world.clock.go(number * 200)
+                    world.wait(number * 200)
                     fleet.tick()
                 elif what == "break":
                     network.taken.add(API_VIP)

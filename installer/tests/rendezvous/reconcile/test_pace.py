@@ -224,7 +224,7 @@ def test_judging_what_has_changed_is_judging_all(tmp_path_factory: Any, count: i
                 if what == "register":
                     fleet.register(machine)
                 elif what == "time":
-                    world.clock.go(number * 40)
+                    world.wait(number * 40)
                 elif what == "cut":
                     network.broken.add(frozenset((machine.id, other.id)))
                 elif what == "mend":
@@ -272,7 +272,7 @@ def test_steps_are_no_change_and_a_failed_change_leaves_no_verdict(tmp_path: Pat
     machine = fleet.machines[0]
     fleet.register(machine)
     fleet.poll(machine)
-    world.clock.go(61)
+    world.wait(61)
     fleet.tick()
     version = world.store.version(fleet.cluster_id), world.store.host_version(fleet.host(machine))
     asked = hosts.next_steps(world.engine, fleet.infra_env_id, machine.id, "", int(world.clock().timestamp()))

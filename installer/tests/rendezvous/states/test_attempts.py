@@ -33,7 +33,7 @@ MANIFEST = {"folder": "openshift", "file_name": "a.yaml", "content": "YTogMQo="}
 
 
 def out_of_time(world: World, cluster_id: str) -> None:
-    world.clock.go(601)
+    world.wait(601)
     world.poll(next(item.id for item in world.store.infra_envs()))
     with world.store.change():
         world.engine.settle(cluster_id)
@@ -166,7 +166,7 @@ def test_the_installers_failure_of_before_a_reset_fails_nothing(world: World) ->
     cluster_id, infra_env_id = world.installing()
     first = asked(world, infra_env_id)["install"]
     # Handed out once more to an agent that has not begun yet: by the same name, so that its answer is taken.
-    world.clock.go(61)
+    world.wait(61)
     assert asked(world, infra_env_id)["install"] == first
     cancelled(world, cluster_id)
     clusters.install(world.engine, cluster_id)

@@ -1,0 +1,21 @@
+"""How long the service's loop is busy at a time, measured over a fleet."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.request
+
+from installer.testing.rendezvous_kit import Running
+
+LIMIT = 0.05
+
+
+def measured(service: Running) -> dict[str, float]:
+    """The service's own measurements by name."""
+    context = ssl.create_default_context(cafile=str(service.ca))
+    with urllib.request.urlopen(f"{service.url}metrics", context=context, timeout=60) as answer:
+        lines = [line for line in answer.read().decode().splitlines() if line.startswith("event_loop")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+LONGEST = 'event_loop_cpu_seconds{quantile="1"}'
