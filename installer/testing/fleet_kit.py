@@ -137,8 +137,7 @@ class Fleet:
         """Time passes as it does for a service: the monitor looks at the clock, everybody polls."""
         left = seconds
         while left > 0:
-            self.world.clock.go(every)
-            self.world.engine.keep_time()
+            self.world.wait(every)
             left -= every
             for machine in self.machines:
                 self.poll(machine)
