@@ -276,9 +276,10 @@ def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme
             service.strangers.take(address)
             known = service.auth.check(request.headers, schemes)
         proof = known.value
-    service.requests.take(f"{proof} {address}")
+    # Before it may be told to come back later: to do so it needs its connection.
     if proof != "open":
         service.vouch(request)
+    service.requests.take(f"{proof} {address}")
 
 
 def _once(request: web.Request) -> None:

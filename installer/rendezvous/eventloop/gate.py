@@ -327,7 +327,10 @@ class Gate:
             self._turns.pop(door.address, None)
 
     def _door(self, transport: asyncio.Transport | None) -> Door | None:
-        found = None if transport is None else transport.get_protocol()
+        try:
+            found = None if transport is None else transport.get_protocol()
+        except AttributeError:
+            return None  # CPython 3.11: a TLS transport that was closed twice has let go of its protocol
         return found if isinstance(found, Door) else None
 
     def vouch(self, transport: asyncio.Transport | None) -> None:

@@ -223,6 +223,30 @@ def test_an_answer_that_takes_long_is_no_silence(tmp_path: Path) -> None:
     at(tmp_path, use, head=2.0)
 
 
+def test_who_is_closed_twice_while_it_is_answered_is_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def use(place: Place) -> None:
+        peer, begin, found = await place.connect(), place.gate.begin, []
+
+        def noted(transport: asyncio.Transport | None) -> None:
+            found.append(transport)
+            begin(transport)
+
+        over = asyncio.Event()
+
+        async def close(cluster_id: str) -> None:
+            for _ in range(2):
+                found[-1].close()
+            over.set()
+
+        with mock.patch.object(place.gate, "begin", noted), mock.patch.object(place.service.logs, "forget", close):
+            await peer.say(request("DELETE", f"/clusters/{place.fleet.cluster_id}", USER))
+            await asyncio.wait_for(over.wait(), 20)
+            await peer.gone()
+
+    at(tmp_path, use)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_a_body_that_stops_ends_the_request(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         for path, kind in (
