@@ -246,7 +246,7 @@ class Redactor:
         elif match := _KEY_FILE.search(body):
             rest.begin("file", len(body) - len(body.lstrip()))
             rest.left = 6
-        elif (match := phrases.OPTION_LINE.fullmatch(body)) and sensitive(match[1]):
+        elif (match := phrases.OPTION_LINE.fullmatch(body)) and (match[1] == "-P" or sensitive(match[1])):
             rest.begin("argument", 0)
         return line[:at] + self._owned(clean, source, len(head))
 

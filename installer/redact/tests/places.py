@@ -78,6 +78,7 @@ SECRETS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("623", "root", "power"),
     ),
     "ipmitool with NUL": (f"ipmitool\0-U\0root\0-P\0{WORD}\0power", ("root", "power")),
+    "ipmitool, an argument a line": (f"ipmitool\n-U\nroot\n-P\n{WORD}\npower", ("root", "power")),
     "ipmitool with a port": (f"ipmitool -p 623 -P ab,{WORD} power", ("623", "power")),
     "arguments with NUL": (f"agent\0--password\0{WORD}\0--id\0kept", ("kept",)),
     "arguments with escaped NUL": (f'"agent\\u0000--password\\u0000{WORD}\\u0000kept"', ("kept",)),

@@ -75,6 +75,15 @@ def test_nothing_of_the_corpus_is_left_when_each_line_is_one_of_a_journal(head: 
     assert left == []
 
 
+def test_nothing_of_the_corpus_is_left_in_one_journal() -> None:
+    """All of it, one after the other, as journald has it: what is NUL ends a line, and empty lines are none."""
+    head = "Nov 21 10:00:01.012345 master-0 planted[7]: "
+    lines = [line for vector in VECTORS.values() for line in re.split("[\n\0]", vector.text) if line]
+    clean = redact("".join(f"{head}{line}\n" for line in lines))
+    everything = opened(clean)
+    assert {secret for vector in VECTORS.values() for secret in vector.secrets if secret in everything} == set()
+
+
 @pytest.mark.parametrize("text", corpus.HARMLESS)
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(around(text)) == around(text)
