@@ -73,7 +73,9 @@ def test_images_are_told_one_by_one(site: Site) -> None:
     found = json.loads(containers.availability(site.host, {"images": ["here", "gone"]}))["images"]
     assert [(one["name"], one["result"]) for one in found] == [("here", "success"), ("gone", "failure")]
     assert found[0]["size_bytes"] == 5000000
-    assert found[0]["download_rate"] == pytest.approx(5 / found[0]["time"], rel=0.1)
+    # The time is told in whole ms, of which a pull that has nothing to do takes few.
+    slowest, quickest = 5 / (found[0]["time"] + 0.0005), 5 / max(found[0]["time"] - 0.0005, 1e-9)
+    assert slowest * 0.999 <= found[0]["download_rate"] <= quickest * 1.001
     assert found[1] == {"name": "gone", "result": "failure", "error": "x" * 296 + "gone"}
     assert ["image", "inspect", "--format", "{{.Size}}", "here"] in calls(site)
     podman(site, inspect="echo unknown; exit 1")
