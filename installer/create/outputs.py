@@ -51,8 +51,9 @@ class Outputs:
         path = self._directory / name
         try:
             if not path.parent.is_dir():
-                path.parent.mkdir(mode=_FOLDER_MODE)
+                # Before it is there: a signal may come in between.
                 self._made.append(path.parent)
+                path.parent.mkdir(mode=_FOLDER_MODE)
             partial = Partial(path, mode)
             self._files.append(partial)
             partial.write(data)

@@ -1,6 +1,7 @@
 """YAML in the lab: what users wrote, read as Go reads it, and refused where it wants to harm."""
 
 import json
+import re
 import string
 
 import pytest
@@ -105,5 +106,7 @@ def test_any_text_is_read_or_refused(text):
     max_leaves=20,
 ))  # fmt: skip
 def test_what_is_written_is_read(value):
-    assert yamltext.load(yaml.safe_dump(value)) == value
+    written = yaml.safe_dump(value)
+    # PyYAML leaves texts like 0E0 plain, which Go and we read as numbers: what the lab writes has none.
+    assert yamltext.load(written) == value or re.search(r"(?<![\w.])[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+", written)
     assert yamltext.load(json.dumps(value, ensure_ascii=False)) == value or "\x7f" in json.dumps(value)
