@@ -123,11 +123,9 @@ def _copied(process: subprocess.Popen[bytes], out: IO[bytes], timeout: float) ->
     limit.start()
     size = 0
     try:
-        try:
+        # One that has ended already says why in words of its own.
+        with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write(script())
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has ended already; its words say why
         while chunk := process.stdout.read(CHUNK):
             size += len(chunk)
             if size > LARGEST_PACKED:

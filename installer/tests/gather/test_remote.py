@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def test_a_host_that_says_nothing(ssh: Programs, tmp_path: Path) -> None:
     ssh.put("ssh", "echo $$ > $log; exec sleep 1000")
     assert remote.fetch(access(1), "192.0.2.1", tmp_path / "packed", Running()) == "it did not end within 1 s"
     assert ended(ssh)
+
+
+def test_a_host_that_hangs_up_before_the_script_is_sent(ssh: Programs, tmp_path: Path) -> None:
+    """What could not be sent is let go at once: not found unsent, and an error of nobody's, when memory is tidied."""
+    ssh.put("ssh", "exec 0<&-; echo 'connect: Connection refused' >&2; exit 255")
+    for _ in range(20):
+        assert remote.fetch(access(), "192.0.2.1", tmp_path / "packed", Running()) == "connect: Connection refused"
+    gc.collect()
 
 
 def test_a_machine_without_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

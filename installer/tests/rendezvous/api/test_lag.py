@@ -250,7 +250,9 @@ def test_a_busy_turn_is_seen_and_a_waiting_one_is_not() -> None:
         await asyncio.to_thread(compute)
 
     found = in_turns(busy)
-    assert 0.03 <= found.cpu.longest <= found.wall.longest
+    assert found.cpu.longest >= 0.03
+    # The two clocks are read one after the other, and do not step alike.
+    assert found.wall.longest > 0.029
     assert in_turns(waiting).cpu.longest < 0.02
 
 
