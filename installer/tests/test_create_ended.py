@@ -16,7 +16,7 @@ import pytest
 from installer import signals
 from installer.cli import main
 from installer.create.outputs import Outputs
-from installer.errors import EXIT_INTERRUPTED, StateError
+from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, StateError
 from installer.partial import Partial, hidden, leftovers, write_whole
 from installer.tests.inputs_kit import AGENT, SNO, changed, text
 from installer.tests.test_create_image import NEEDED, directory, lab  # noqa: F401 - fixtures
@@ -339,7 +339,7 @@ FORBIDDEN = {
 @unprivileged
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_is_forbidden(directory, name):  # noqa: F811
-    """One line that names the file and the reason, exit code 1, and nothing has changed."""
+    """One line that names the file and the reason, exit code 1 (3 for the install-config), and nothing has changed."""
     change, told = FORBIDDEN[name]
     change(directory)
     before = snapshot(directory)
@@ -351,9 +351,10 @@ def test_what_is_forbidden(directory, name):  # noqa: F811
     if told is None:
         assert done.returncode == 0
         return
-    assert done.returncode == 1
+    wanted = (EXIT_INSTALL_CONFIG, "error") if name == "install-config" else (EXIT_FATAL, "fatal")
+    assert done.returncode == wanted[0]
     assert told.format(directory) in done.stderr.splitlines()[-1]
-    assert done.stderr.splitlines()[-1].startswith("level=fatal msg=")
+    assert done.stderr.splitlines()[-1].startswith(f"level={wanted[1]} msg=")
     assert after == before
 
 

@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from installer.credentials.certificates import authority
 from installer.errors import StateError, WaitError
 from installer.redact import MARK, redact
 from installer.waitfor import evidence, kubeconfig, state
@@ -171,7 +172,8 @@ def test_redact_keeps_shape_and_is_idempotent(value):
 
 
 GOOD = {
-    "rendezvousIP": "192.168.111.80", "serviceCACert": pem(b"x"), "watcherToken": "t", "clusterName": "ostest",
+    "rendezvousIP": "192.168.111.80", "serviceCACert": authority("x").certificate.decode(),
+    "watcherToken": "t", "clusterName": "ostest",
     "baseDomain": "test.example", "platform": "none",
     "expectedHosts": {"names": ["master-0", ""], "controlPlane": 1, "arbiters": 0, "workers": 1},
 }  # fmt: skip
@@ -194,6 +196,9 @@ def test_state(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"rendezvousIP": "node0"}, {"rendezvousIP": None}, {"serviceCACert": "x"}, {"watcherToken": ""},
+     {"serviceCACert": pem(b"x")}, {"serviceCACert": "\ud800"}, {"watcherToken": "a\nb"},
+     {"expectedHosts": {"controlPlane": float("inf")}}, {"expectedHosts": {"workers": -1}},
+     {"expectedHosts": {"names": "ab"}}, {"expectedHosts": {"macAddresses": ["ab"]}},
      {"expectedHosts": None}, {"expectedHosts": {"names": [], "controlPlane": "x"}}],
 )  # fmt: skip
 def test_state_says_what_is_wrong(tmp_path, change):
@@ -201,3 +206,4 @@ def test_state_says_what_is_wrong(tmp_path, change):
         state.load(asset_dir(tmp_path, {**GOOD, **change}), with_password=False)
     assert next(iter(change)) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(": run `agent create image` again")
