@@ -16,12 +16,13 @@ from drivers.protocols import PowerState
 from lab import budget, deploy_command, records, topology, watch
 from lab.cleanup import finish
 from lab.errors import LabError, PreflightError, UnknownLabError
-from lab.lab import HasStorage, Lab
+from lab.lab import Lab
 from lab.namespaces import enter_argv
 from lab.node import Node
 from lab.numbers import WAIT
 from lab.paths import budget_file, labs_dir
 from lab.processes import alive
+from lab.services import HasStorage
 from lab.terminal import converse, describe
 
 _DOWN_SECONDS = 60.0

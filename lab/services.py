@@ -9,6 +9,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import bcrypt
 import msgspec
@@ -19,6 +20,14 @@ from lab.layout import BMC_PORT, BRIDGE, HTTP_PORT, POOL, REGISTRY_PORT, Layout
 from lab.paths import cache_dir
 from lab.pki import Authority, make_ssh_key, write_secret
 from lab.plan import Plan, Ready, Service
+
+
+class HasStorage(Protocol):
+    """What a lab needs of a release: the storage directory of a registry that holds it."""
+
+    @property
+    def registry_storage(self) -> Path:
+        """The registry's root directory."""
 
 
 class Credentials(msgspec.Struct, frozen=True):
