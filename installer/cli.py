@@ -223,11 +223,11 @@ def _service(directory: Path, listen: str) -> int:
 def _version() -> int:
     from importlib.metadata import version
 
-    from installer.create.cache import RELEASE_OVERRIDE
+    from installer.create.cache import release_override
     from installer.create.payload import DEFAULT_RELEASE
 
     print(f"node0 {version('node0')}")
-    print(f"release image {os.environ.get(RELEASE_OVERRIDE) or DEFAULT_RELEASE}")
+    print(f"release image {release_override() or DEFAULT_RELEASE}")
     return 0
 
 
