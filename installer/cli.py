@@ -226,10 +226,10 @@ def _version() -> int:
     from importlib.metadata import version
 
     from installer.create.payload import DEFAULT_RELEASE
-    from installer.release.cache import RELEASE_OVERRIDE
+    from installer.release.cache import release_override
 
     print(f"node0 {version('node0')}")
-    print(f"release image {os.environ.get(RELEASE_OVERRIDE) or DEFAULT_RELEASE}")
+    print(f"release image {release_override() or DEFAULT_RELEASE}")
     return 0
 
 

@@ -7,14 +7,12 @@ with Lab(topology, artifacts=Path("artifacts"), release=release) as lab:
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import logging
 import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -29,7 +27,7 @@ from drivers.libvirt import Hypervisor
 from lab.cleanup import Step, afterwards, finish
 from lab.configs import Access
 from lab.daemons import services
-from lab.errors import LabGoneError, LabStartError
+from lab.errors import LabGoneError
 from lab.evidence import bundle as evidence
 from lab.evidence.phases import Phases
 from lab.faults import Fault
@@ -41,14 +39,12 @@ from lab.host.process import clean_environment, in_background, run_streaming
 from lab.layout import RELEASE_SOURCE, Layout
 from lab.machines.factory import Nodes, connect, define
 from lab.supervisor import control, watch
-from lab.supervisor.plan import Ended, Event
+from lab.supervisor.plan import Ended
+from lab.supervisor.spawn import Supervisor
 from lab.topology import Topology
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-_START_SECONDS = 120.0
-_STOP_SECONDS = 60.0
 
 
 def _ledger() -> budget.Ledger:
@@ -88,7 +84,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._storage = release.registry_storage if release else None
         self._keep = keep
         self._wait_for_memory = wait_for_memory
-        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._supervisor: Supervisor | None = None
         self._commands = itertools.count(1)
         self._phases = Phases(self.artifacts / "phases.json")
         self._record: records.Record | None = None
@@ -155,9 +151,10 @@ class Lab(AbstractContextManager["Lab"]):
         self._record = record
         prepared = services.prepare(self.layout, self.id, None if self._keep else owner, self._storage)
         ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
-        init = self._spawn_supervisor()
-        if self._supervisor is None:
-            raise RuntimeError("no supervisor")
+        self._supervisor = Supervisor(self.layout, self._alive)
+        # From now on it is the supervisor that the lab lives by.
+        self._drop_claim()
+        init, self.start_seconds = self._supervisor.up()
         supervisor = (self._supervisor.pid, start_time(self._supervisor.pid) or 0)
         self._record = record = msgspec.structs.replace(record, supervisor=supervisor, init=init)
         record.save()
@@ -166,38 +163,6 @@ class Lab(AbstractContextManager["Lab"]):
         self._record = msgspec.structs.replace(record, machines=define(self.hypervisor, self.layout))
         self._record.save()
         self._make_nodes(self._record.machines)
-
-    def _spawn_supervisor(self) -> int:
-        """Start the supervisor and wait until it reports; returns the pid of the namespaces' first process."""
-        reader, writer = os.pipe()
-        with (self.layout.log / "supervisor.log").open("ab") as output:
-            self._supervisor = subprocess.Popen(
-                [sys.executable, "-m", "lab.supervisor", str(self.layout.root), str(writer), str(self._alive)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=(writer, self._alive),
-                start_new_session=True,
-                env=dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[1])},
-            )
-        os.close(writer)
-        # From now on it is the supervisor that the lab lives by.
-        self._drop_claim()
-        init = 0
-        # The services have deadlines of their own, and whoever fails closes the pipe.
-        with os.fdopen(reader) as reports:
-            for line in reports:
-                event = msgspec.json.decode(line, type=Event)
-                if event.event == "forked":
-                    init = event.pid
-                elif event.event == "failed":
-                    raise LabStartError(event.message, service=event.service, tail=event.tail)
-                else:
-                    self.start_seconds = event.seconds
-                if init and self.start_seconds:
-                    return init
-        said = (self.layout.log / "supervisor.log").read_text(errors="replace")[-2000:]
-        raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=said)
 
     def _connect(self, credentials: services.Credentials) -> None:
         if self._record is None or self._record.supervisor is None:
@@ -242,9 +207,8 @@ class Lab(AbstractContextManager["Lab"]):
         log.warning("lab %s is kept: node0-lab ls | ssh | console | down %s", self.id, self.id)
 
     def _let_go(self) -> None:
-        """The supervisor outlives this process on purpose: Popen is not to complain about it."""
         if self._supervisor is not None:
-            self._supervisor.returncode = 0
+            self._supervisor.let_go()
             self._supervisor = None
 
     def _drop_claim(self) -> None:
@@ -291,15 +255,8 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _end_supervisor(self) -> None:
         supervisor, self._supervisor = self._supervisor, None
-        if supervisor is None:
-            return
-        supervisor.terminate()
-        try:
-            supervisor.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            # Its first process inside dies with it (PR_SET_PDEATHSIG), and everything else with that.
-            supervisor.kill()
-            supervisor.wait()
+        if supervisor is not None:
+            supervisor.end()
 
     def _remove_files(self) -> None:
         record, self._record = self._record, None
@@ -414,16 +371,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     def serve(self, path: Path) -> str:
         """The URL at which the lab's HTTP server has this file from now on."""
-        source = path.absolute()
-        if not source.is_file():
-            raise FileNotFoundError(f"{source}: no such file to serve")
-        # One folder a source keeps equal names apart and leaves the name as it is.
-        folder = self.layout.www / hashlib.sha256(bytes(source)).hexdigest()[:8]
-        folder.mkdir(exist_ok=True)
-        link = folder / source.name
-        link.unlink(missing_ok=True)
-        link.symlink_to(source)
-        return f"{self.layout.http_url}/{folder.name}/{source.name}"
+        return self.layout.publish(path)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A phase of the run: its duration goes to ARTIFACTS/phases.json."""

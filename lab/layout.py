@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,6 +111,19 @@ class Layout:
     def nvram(self, node: NodeSpec) -> Path:
         """A node's UEFI variables."""
         return self.root / "nvram" / f"{node.name}.fd"
+
+    def publish(self, path: Path) -> str:
+        """The URL at which the lab's HTTP server has this file from now on. Raises FileNotFoundError."""
+        source = path.absolute()
+        if not source.is_file():
+            raise FileNotFoundError(f"{source}: no such file to serve")
+        # One folder a source keeps equal names apart and leaves the name as it is.
+        folder = self.www / hashlib.sha256(bytes(source)).hexdigest()[:8]
+        folder.mkdir(exist_ok=True)
+        link = folder / source.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(source)
+        return f"{self.http_url}/{folder.name}/{source.name}"
 
     def make(self) -> None:
         """Make all directories."""

@@ -17,7 +17,7 @@ from installer.config.fielderror import FieldError, aggregate, invalid, raise_if
 from installer.config.rendezvous import choose
 from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
-from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
+from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State, blamed
 from installer.config.types import InstallConfig
 from installer.errors import INSTALL_CONFIG_MARKER, AssetError, ConfigError, InstallerError
 from installer.inputs import read_input
@@ -212,17 +212,18 @@ def load_inputs(directory: Path, target: str) -> Inputs:
         consumed[EXTRA_MANIFESTS] = manifests
     found[EXTRA_MANIFESTS] = manifests or state.files(EXTRA_MANIFESTS)
 
-    with _asset(target, "Install Config"):
+    with _asset(target, "Install Config"), blamed(state.path, kept=INSTALL_CONFIG not in consumed):
         install = parse_install_config(
             _text(found[INSTALL_CONFIG][INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
         )
-    with _asset(target, "Agent Config"):
+    with _asset(target, "Agent Config"), blamed(state.path, kept=AGENT_CONFIG not in consumed):
         raw = found[AGENT_CONFIG].get(AGENT_CONFIG_FILE)
         agent_text = _text(raw, AGENT_CONFIG_FILE) if raw is not None else ""
         agent = parse_agent_config(agent_text) if raw is not None else AgentConfig()
-    with _asset(target, "Agent Hosts"):
+    all_kept = not consumed.keys() & {INSTALL_CONFIG, AGENT_CONFIG}
+    with _asset(target, "Agent Hosts"), blamed(state.path, kept=all_kept):
         hosts = resolve_hosts(install, agent)
-    with _asset(target, "Extra Manifests"):
+    with _asset(target, "Extra Manifests"), blamed(state.path, kept=not manifests):
         extra = _split(found[EXTRA_MANIFESTS])
     for label, files in (
         ("Install Config", consumed.get(INSTALL_CONFIG)),
@@ -230,7 +231,7 @@ def load_inputs(directory: Path, target: str) -> Inputs:
     ):
         if files:
             log.info("Consuming %s from target directory", label)
-    with _asset(target, "Agent Installer Ignition"):
+    with _asset(target, "Agent Installer Ignition"), blamed(state.path, kept=all_kept):
         rendezvous = choose(agent, hosts)
     log.info("The rendezvous host IP (node0 IP) is %s", rendezvous)
     baremetal = install.platform.baremetal

@@ -7,12 +7,14 @@ Keys are the names of upstream's assets where there is such an asset, since scri
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from installer import jsontext
-from installer.errors import StateError
+from installer.errors import InstallerError, StateError
 from installer.inputs import LARGEST_STATE, read_input
 from installer.partial import write_whole
 
@@ -21,10 +23,22 @@ FILE = ".openshift_install_state.json"
 INSTALL_CONFIG = "*agent.OptionalInstallConfig"
 AGENT_CONFIG = "*agentconfig.AgentConfig"
 EXTRA_MANIFESTS = "*manifests.ExtraManifests"
+MANIFESTS = "*manifests.AgentManifests"
+MIRROR = "*mirror.RegistriesConf"
 AUTH = "*gencrypto.AuthConfig"
 CREDENTIALS = "*node0.Credentials"
 # What wait-for needs to know.
 OWN = "node0"
+
+# Whose files are kept where, by the names that they may have; a folder for all that are in it.
+FILES = {
+    INSTALL_CONFIG: ("install-config.yaml",),
+    AGENT_CONFIG: ("agent-config.yaml",),
+    EXTRA_MANIFESTS: ("openshift/",),
+    MANIFESTS: ("cluster-manifests/",),
+    MIRROR: ("mirror/",),
+}
+WHAT_TO_DO = "restore it from a copy, or begin anew in an empty directory, with your configs"
 
 
 class State:
@@ -44,29 +58,43 @@ class State:
             data = {}
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise StateError(f"failed to load state file {path}: {reason}") from error
+            raise damaged(path, str(reason)) from error
         if not isinstance(data, dict):
-            raise StateError(f"failed to load state file {path}: not a JSON object")
+            raise damaged(path, "not a JSON object")
+        for name in (*FILES, AUTH, CREDENTIALS, OWN):
+            if not isinstance(data.get(name, {}), dict):
+                raise damaged(path, f"{name} is not a JSON object")
         return cls(directory, data)
 
     def get(self, name: str) -> dict[str, Any]:
-        """One asset's fields, empty if it was never generated."""
-        found = self.data.get(name)
-        return dict(found) if isinstance(found, dict) else {}
+        """One asset's fields, empty if it was never generated. Raises StateError."""
+        found = self.data.get(name, {})
+        if not isinstance(found, dict):
+            raise damaged(self.path, f"{name} is not a JSON object")
+        return dict(found)
 
     def put(self, name: str, fields: dict[str, Any]) -> None:
         """Replace one asset's fields."""
         self.data[name] = fields
 
     def files(self, name: str) -> dict[str, bytes]:
-        """The files that an asset consumed, by their path below the asset directory."""
-        try:
-            return {
-                str(file["Filename"]): base64.b64decode(file["Data"], validate=True)
-                for file in self.get(name).get("Files", [])
-            }
-        except (KeyError, TypeError, ValueError) as error:
-            raise StateError(f"failed to load state file {self.path}: damaged files of {name}: {error}") from error
+        """The files that an asset consumed, by their path below the asset directory. Raises StateError."""
+        entries = self.get(name).get("Files", [])
+        if not isinstance(entries, list):
+            raise damaged(self.path, f"{name}.Files is not a list")
+        found: dict[str, bytes] = {}
+        for number, entry in enumerate(entries):
+            what = f"{name}.Files[{number}]"
+            path, data = (entry.get(key) if isinstance(entry, dict) else None for key in ("Filename", "Data"))
+            if not isinstance(path, str) or path in found or not _may_have(name, path):
+                raise damaged(self.path, f"{what}.Filename is not the name of a file that is kept there")
+            if not isinstance(data, str):
+                raise damaged(self.path, f"{what}.Data is not a text")
+            try:
+                found[path] = base64.b64decode(data, validate=True)
+            except ValueError as error:
+                raise damaged(self.path, f"{what}.Data is not base64: {error}") from error
+        return found
 
     def put_files(self, name: str, files: dict[str, bytes]) -> None:
         """Keep the files that an asset consumed."""
@@ -80,6 +108,29 @@ class State:
     def save(self) -> None:
         """Write the state, whole or not at all, readable by its owner only: it holds tokens and the pull secret."""
         write_private(self.path, self.text().encode())
+
+
+def damaged(path: Path, reason: str) -> StateError:
+    """The error of a state file that cannot be used; it says what to do."""
+    return StateError(f"failed to load state file {path}: {reason}: {WHAT_TO_DO}")
+
+
+@contextlib.contextmanager
+def blamed(path: Path, kept: bool) -> Iterator[None]:
+    """Errors within the block are about what the state file at `path` has `kept`: they say so, and what to do."""
+    try:
+        yield
+    except InstallerError as error:
+        if not kept:
+            raise
+        told = StateError(f"{error} (as kept in {path}: {WHAT_TO_DO})")
+        told.exit_code = error.exit_code
+        raise told from error
+
+
+def _may_have(asset: str, path: str) -> bool:
+    folder, _, name = path.rpartition("/")
+    return bool(name) and any(one in (path, f"{folder}/") for one in FILES[asset])
 
 
 def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:

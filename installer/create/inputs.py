@@ -16,15 +16,12 @@ from installer.config.fielderror import raise_if_any
 from installer.config.load import AGENT_CONFIG_FILE, INSTALL_CONFIG_FILE, Inputs
 from installer.config.rendezvous import choose
 from installer.config.rules import agent as rules_agent
-from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, State
+from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR, State, blamed
 from installer.create.release import expected_release
 from installer.errors import AssetError, ConfigError, InstallerError
 from installer.manifests import files
 
 log = logging.getLogger(__name__)
-
-MANIFESTS = "*manifests.AgentManifests"
-MIRROR = "*mirror.RegistriesConf"
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,8 @@ def gather(directory: Path, target: str) -> Gathered:
     gathered = Gathered(load.load_inputs(directory, target))
     if stale:
         gathered.consumed[MANIFESTS] = {}
-    return _with_mirror(gathered, mirrors, mirror_given)
+    with blamed(state.path, kept=not mirrors):
+        return _with_mirror(gathered, mirrors, mirror_given)
 
 
 def _with_mirror(gathered: Gathered, on_disk: dict[str, bytes], given: dict[str, bytes]) -> Gathered:
@@ -116,18 +114,21 @@ def _from_manifests(
 ) -> Gathered:
     from installer.manifests import mirror, read, ztp  # not needed, and not read, where there are configs
 
-    manifests = read.read_manifests(given, expected_release(), target)
+    with blamed(state.path, kept=not on_disk):
+        manifests = read.read_manifests(given, expected_release(), target)
     consumed = {name: files for name, files in ((MANIFESTS, on_disk), (MIRROR, mirrors)) if files}
     try:
-        sources, bundle = mirror.read_mirror(mirror_given)
+        with blamed(state.path, kept=not mirrors):
+            sources, bundle = mirror.read_mirror(mirror_given)
         install = ztp.install_config(manifests, sources, bundle)
         raw = load._read(directory, AGENT_CONFIG_FILE)
         if raw is not None:
             consumed[AGENT_CONFIG] = {AGENT_CONFIG_FILE: raw}
         else:
             raw = state.files(AGENT_CONFIG).get(AGENT_CONFIG_FILE)
-        agent_text = load._text(raw, AGENT_CONFIG_FILE) if raw is not None else ""
-        agent = load.parse_agent_config(agent_text) if raw is not None else AgentConfig()
+        with blamed(state.path, kept=AGENT_CONFIG not in consumed):
+            agent_text = load._text(raw, AGENT_CONFIG_FILE) if raw is not None else ""
+            agent = load.parse_agent_config(agent_text) if raw is not None else AgentConfig()
         hosts = ztp.with_networks(agent.hosts, manifests)
         named = hosts[: len(agent.hosts)]
         raise_if_any("invalid Hosts configuration", list(rules_agent.hosts(agent, hosts)), AGENT_CONFIG_FILE)
@@ -139,7 +140,8 @@ def _from_manifests(
         extra_files = load._extra_manifests(directory)
         if extra_files:
             consumed[EXTRA_MANIFESTS] = extra_files
-        extra = load._split(extra_files or state.files(EXTRA_MANIFESTS))
+        with blamed(state.path, kept=not extra_files):
+            extra = load._split(extra_files or state.files(EXTRA_MANIFESTS))
         rendezvous = choose(agent, hosts)
     except InstallerError as error:
         raise AssetError(f"failed to fetch {target}", error) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +10,18 @@ from pathlib import Path
 from installer.config.fielderror import aggregate, forbidden, required
 from installer.config.types import InstallConfig
 from installer.create import agent_files
-from installer.errors import AssetError, ConfigError, FileNotInImage, NotPublished, ReleaseError, ReleaseNotByDigest
+from installer.errors import (
+    AssetError,
+    ConfigError,
+    FileNotInImage,
+    NotPublished,
+    RegistryUnreachable,
+    ReleaseError,
+    ReleaseNotByDigest,
+)
 from installer.release import DigestSource, RegistryAccess, Release, base_iso
 from installer.release.access import NEVER_CONTACT
-from installer.release.cache import RELEASE_OVERRIDE, os_override
+from installer.release.cache import RELEASE_OVERRIDE, os_override, release_override
 from installer.release.known import KnownReleases
 
 log = logging.getLogger(__name__)
@@ -49,7 +56,7 @@ def architecture(config: InstallConfig) -> str:
 
 def release_image() -> str:
     """The release image's pullspec: the override of the environment, else this installer's own."""
-    override = os.environ.get(RELEASE_OVERRIDE, "").strip()
+    override = release_override()
     if override:
         log.warning("Found override for release image (%s). Please be warned, this is not advised", override)
     return override or DEFAULT_RELEASE
@@ -78,11 +85,20 @@ def read_payload(config: InstallConfig, tags: Iterable[str], want_rootfs: bool =
             rootfs = _rootfs_url(config, release) if want_rootfs else ""
             base = _iso(config, release)
             return Payload(pullspec, release.version, components, base, _agent_files(config, release), rootfs)
-    except ReleaseNotByDigest as error:
-        hint = "" if os.environ.get(RELEASE_OVERRIDE) else f" in the environment variable {RELEASE_OVERRIDE}"
-        raise AssetError(stage, ReleaseError(pullspec, f"{error}{hint}")) from error
     except ReleaseError as error:
-        raise AssetError(stage, error) from error
+        raise AssetError(stage, with_hint(error)) from error
+
+
+def with_hint(error: ReleaseError) -> ReleaseError:
+    """The error, and where to say which release is meant, if nobody has said so yet."""
+    if release_override():
+        return error
+    if isinstance(error, ReleaseNotByDigest):
+        return ReleaseError(error.image, f"{error} in the environment variable {RELEASE_OVERRIDE}")
+    if isinstance(error, RegistryUnreachable) and error.image == DEFAULT_RELEASE:
+        hint = f"say in the environment variable {RELEASE_OVERRIDE} which release is to be installed"
+        return ReleaseError(error.image, f"{error}; {hint}, as <repository>@sha256:<digest>")
+    return error
 
 
 def access(config: InstallConfig) -> RegistryAccess:

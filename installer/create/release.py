@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from installer.config.types import InstallConfig
 from installer.create import payload
 from installer.errors import AssetError, ReleaseError
 from installer.release import Release
-from installer.release.cache import RELEASE_OVERRIDE
+from installer.release.cache import release_override
 from installer.release.known import KnownReleases
 
 
 def expected_release() -> str:
     """The release image's pullspec, without the warning about an override, which reading it will give."""
-    return os.environ.get(RELEASE_OVERRIDE, "").strip() or payload.DEFAULT_RELEASE
+    return release_override() or payload.DEFAULT_RELEASE
 
 
 def read_release(config: InstallConfig, tags: Iterable[str], target: str) -> tuple[str, str, dict[str, str]]:
@@ -26,4 +25,6 @@ def read_release(config: InstallConfig, tags: Iterable[str], target: str) -> tup
             release = Release(pullspec, registry, KnownReleases(registry))
             return pullspec, release.version, {tag: release.image_for(tag) for tag in tags}
     except ReleaseError as error:
-        raise AssetError(f'failed to fetch {target}: failed to fetch dependency of "{target}"', error) from error
+        raise AssetError(
+            f'failed to fetch {target}: failed to fetch dependency of "{target}"', payload.with_hint(error)
+        ) from error

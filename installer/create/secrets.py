@@ -6,16 +6,15 @@ A kubeconfig that was handed out stays valid, and so does an ISO that was booted
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from installer.config.state import AUTH, CREDENTIALS, State
+from installer.config.state import AUTH, CREDENTIALS, State, damaged
 from installer.credentials import access, certificates, tokens
 from installer.credentials import background as begun
 from installer.credentials.background import Begun
-from installer.credentials.certificates import Pair
+from installer.credentials.certificates import SIGNERS, Pair
 from installer.credentials.tokens import Tokens
-from installer.errors import StateError
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,64 @@ class Secrets:
         return access.host_tls_files(self.signers, self.service_ca, self.service, self.password_hash)
 
 
-def _pair(value: Any) -> Pair:
-    return Pair(str(value["certificate"]).encode(), str(value["key"]).encode())
-
-
 def _plain(pair: Pair) -> dict[str, str]:
     return {"certificate": pair.certificate.decode(), "key": pair.key.decode()}
 
 
 def known(state: State) -> bool:
     """Whether the state has secrets, so that none are to be made."""
-    return bool(state.get(CREDENTIALS) and state.get(AUTH))
+    return bool(state.get(CREDENTIALS) or state.get(AUTH))
+
+
+def kept(state: State) -> Secrets | None:
+    """The state's secrets, None where there are none. Raises StateError for what nobody could log in with."""
+    saved, auth = state.get(CREDENTIALS), state.get(AUTH)
+    if not known(state):
+        return None
+
+    def text(table: Any, key: str, what: str) -> str:
+        found = table.get(key) if isinstance(table, dict) else None
+        if not isinstance(found, str) or not found:
+            raise ValueError(f"{what}.{key} is missing or not a text")
+        return found
+
+    def pair(table: Any, key: str, what: str) -> Pair:
+        found = table.get(key) if isinstance(table, dict) else None
+        made = Pair(*(text(found, part, f"{what}.{key}").encode() for part in ("certificate", "key")))
+        try:
+            certificates.check(made)
+        except ValueError as error:
+            raise ValueError(f"{what}.{key}: {error}") from None
+        return made
+
+    try:
+        texts = {key: text(saved, key, CREDENTIALS) for key in ("password", "passwordHash", "kubeconfig")}
+        made = Secrets(
+            signers={name: pair(saved.get("signers"), name, f"{CREDENTIALS}.signers") for name in SIGNERS},
+            service_ca=pair(saved, "serviceCA", CREDENTIALS),
+            service=pair(saved, "service", CREDENTIALS),
+            tokens=Tokens(
+                *(text(auth, key, AUTH) for key in ("PublicKey", "AgentAuthToken", "UserAuthToken", "WatcherAuthToken"))
+            ),
+            password=texts["password"],
+            password_hash=texts["passwordHash"],
+            kubeconfig=texts["kubeconfig"],
+            address=text(saved, "address", CREDENTIALS),
+            cluster=text(saved, "cluster", CREDENTIALS),
+        )
+        try:
+            tokens.check(made.tokens)
+        except ValueError as error:
+            raise ValueError(f"{AUTH}: {error}") from None
+        if not access.is_password(made.password, made.password_hash):
+            raise ValueError(f"{CREDENTIALS}.password is none, or passwordHash no hash")
+        if not access.is_kubeconfig(made.kubeconfig):
+            raise ValueError(f"{CREDENTIALS}.kubeconfig is none")
+    except ValueError as error:
+        # A text that cannot be encoded would be shown with what it holds.
+        reason = "a text is not Unicode" if isinstance(error, UnicodeError) else str(error)
+        raise damaged(state.path, reason) from None
+    return made
 
 
 def make(state: State, address: str, name: str, domain: str, begun_already: Begun | None = None) -> Secrets:
@@ -56,39 +102,27 @@ def make(state: State, address: str, name: str, domain: str, begun_already: Begu
 
     `begun_already`: the making of new ones, if somebody saw to it before. Raises StateError for a damaged state.
     """
-    saved, auth = state.get(CREDENTIALS), state.get(AUTH)
     cluster = f"{name}.{domain.rstrip('.')}"
-    if not known(state):
-        made = begun_already.made() if begun_already is not None else begun.make()
-        service_ca = certificates.authority("node0-service-ca")
-        return Secrets(
-            signers=made.signers,
-            service_ca=service_ca,
-            service=_service(service_ca, address),
-            tokens=tokens.make_tokens(),
-            password=made.password,
-            password_hash=made.password_hash,
-            kubeconfig=access.kubeconfig(name, domain, made.signers),
-            address=address,
-            cluster=cluster,
-        )
-    try:
-        signers = {str(key): _pair(value) for key, value in saved["signers"].items()}
-        service_ca = _pair(saved["serviceCA"])
-        same_address, same_cluster = saved["address"] == address, saved["cluster"] == cluster
-        return Secrets(
-            signers=signers,
-            service_ca=service_ca,
-            service=_pair(saved["service"]) if same_address else _service(service_ca, address),
-            tokens=Tokens(auth["PublicKey"], auth["AgentAuthToken"], auth["UserAuthToken"], auth["WatcherAuthToken"]),
-            password=saved["password"],
-            password_hash=saved["passwordHash"],
-            kubeconfig=saved["kubeconfig"] if same_cluster else access.kubeconfig(name, domain, signers),
-            address=address,
-            cluster=cluster,
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise StateError(f"failed to load state file {state.path}: damaged credentials ({error!r})") from error
+    saved = kept(state)
+    if saved is not None:
+        if saved.address != address:
+            saved = replace(saved, service=_service(saved.service_ca, address), address=address)
+        if saved.cluster != cluster:
+            saved = replace(saved, kubeconfig=access.kubeconfig(name, domain, saved.signers), cluster=cluster)
+        return saved
+    made = begun_already.made() if begun_already is not None else begun.make()
+    service_ca = certificates.authority("node0-service-ca")
+    return Secrets(
+        signers=made.signers,
+        service_ca=service_ca,
+        service=_service(service_ca, address),
+        tokens=tokens.make_tokens(),
+        password=made.password,
+        password_hash=made.password_hash,
+        kubeconfig=access.kubeconfig(name, domain, made.signers),
+        address=address,
+        cluster=cluster,
+    )
 
 
 def _service(service_ca: Pair, address: str) -> Pair:

@@ -7,16 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
-from installer.config.state import CREDENTIALS, State
+from installer.config.state import MANIFESTS, MIRROR, State
 from installer.create import artifacts, payload, secrets
 from installer.create.hosts import host_files
-from installer.create.inputs import MANIFESTS, MIRROR, gather
+from installer.create.inputs import gather
 from installer.create.live import kernel_arguments, live_inputs, manifest_files, with_rendezvous_in_no_proxy
 from installer.create.outputs import Outputs
 from installer.create.persist import persist, save
 from installer.create.release import read_release
 from installer.credentials import background as begun
-from installer.errors import StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.manifests import files as names
 from installer.manifests import mirror
@@ -116,21 +115,14 @@ def config_image(directory: Path) -> None:
 def certificates(directory: Path) -> None:
     """Write tls/: the four signers, kubeadmin's password and its hash; those of the state where it has them."""
     state = State.load(directory)
-    saved = state.get(CREDENTIALS)
+    made = secrets.kept(state) or begun.make()
     files: dict[str, bytes] = {}
-    if saved:
-        try:
-            pairs = {name: (pair["certificate"], pair["key"]) for name, pair in saved["signers"].items()}
-            password, hashed = saved["password"], saved["passwordHash"]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise StateError(f"failed to load state file {state.path}: damaged credentials ({error!r})") from error
-    else:
-        made = begun.make()
-        pairs = {n: (p.certificate.decode(), p.key.decode()) for n, p in made.signers.items()}
-        password, hashed = made.password, made.password_hash
-    for name, (certificate, key) in pairs.items():
-        files |= {f"tls/{name}.crt": certificate.encode(), f"tls/{name}.key": key.encode()}
-    files |= {"tls/kubeadmin-password": password.encode(), "tls/kubeadmin-password.hash": hashed.encode()}
+    for name, pair in made.signers.items():
+        files |= {f"tls/{name}.crt": pair.certificate, f"tls/{name}.key": pair.key}
+    files |= {
+        "tls/kubeadmin-password": made.password.encode(),
+        "tls/kubeadmin-password.hash": made.password_hash.encode(),
+    }
     with Outputs(directory) as outputs:
         for name, data in files.items():
             outputs.put(name, data)

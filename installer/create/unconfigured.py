@@ -11,11 +11,10 @@ from importlib import resources
 from pathlib import Path
 
 from installer.config import load
-from installer.config.state import State
+from installer.config.state import MANIFESTS, MIRROR, State, blamed
 from installer.config.types import InstallConfig
 from installer.create.config_image import belongs
 from installer.create.hosts import host_files
-from installer.create.inputs import MANIFESTS, MIRROR
 from installer.create.live import proxy_environment
 from installer.create.release import expected_release, read_release
 from installer.errors import AssetError, ConfigError
@@ -76,8 +75,10 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
 
 def unconfigured(directory: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
     """The Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
-    files, consumed = _files(directory, State.load(directory))
-    manifests, install = _read(files)
+    state = State.load(directory)
+    files, consumed = _files(directory, state)
+    with blamed(state.path, kept=not consumed):
+        manifests, install = _read(files)
     hosts = host_files(ztp.with_networks((), manifests))
     image, version, components = read_release(install, IMAGE_VARIABLES.values(), TARGET)
     if paths.IMAGE_SET not in files:

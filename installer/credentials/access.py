@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,10 @@ from typing import Any
 import yaml
 
 from installer.credentials.certificates import SERVING_SIGNERS, Pair, leaf
+from installer.yamltext import YamlError, load
 
+_PASSWORD = re.compile(r"[!-~]{5,72}")
+_HASH = re.compile(r"\$2[aby]\$[0-9]{2}\$[./A-Za-z0-9]{53}")
 # No l, O, 0 or 1: people type this.
 ALPHABET = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23456789"
 GROUPS, GROUP_LENGTH = 4, 5
@@ -26,6 +30,20 @@ def password_hash(password: str) -> str:
     import bcrypt
 
     return bcrypt.hashpw(password.encode(), bcrypt.gensalt(10)).decode()
+
+
+def is_password(password: str, hashed: str) -> bool:
+    """Whether both have the form of kubeadmin's; whether they belong together takes a tenth of a second to tell."""
+    return bool(_PASSWORD.fullmatch(password) and _HASH.fullmatch(hashed))
+
+
+def is_kubeconfig(text: str) -> bool:
+    """Whether it is a kubeconfig with a cluster and a user."""
+    try:
+        found = load(text)
+        return bool(found["clusters"][0]["cluster"]["server"] and found["users"][0]["user"])
+    except (YamlError, TypeError, KeyError, IndexError):
+        return False
 
 
 def kubeconfig(cluster_name: str, base_domain: str, signers: Mapping[str, Pair]) -> str:

@@ -12,6 +12,7 @@ import ipaddress
 from dataclasses import dataclass, field
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -104,6 +105,24 @@ def _self_signed(key: PrivateKey, common_name: str, unit: str) -> Pair:
         .sign(key, hashes.SHA256())
     )
     return Pair(certificate.public_bytes(serialization.Encoding.PEM), _key_pem(key))
+
+
+def check(pair: Pair) -> None:
+    """Raises ValueError, one line, unless the certificate and the key can be read and belong together."""
+    try:
+        certificate = x509.load_pem_x509_certificate(pair.certificate)
+    except ValueError:
+        raise ValueError("certificate is no PEM certificate") from None
+    try:
+        key = serialization.load_pem_private_key(pair.key, None, unsafe_skip_rsa_key_validation=True)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ValueError("key is no PEM private key") from None
+    try:
+        same = key.public_key() == certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):
+        same = False
+    if not same:
+        raise ValueError("certificate and key do not belong together")
 
 
 def leaf(

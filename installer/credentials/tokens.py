@@ -6,9 +6,12 @@ import base64
 import json
 from dataclasses import dataclass, field
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+SCHEMES = ("agentAuth", "userAuth", "watcherAuth")
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,10 @@ def _part(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
+def _bytes(part: str) -> bytes:
+    return base64.b64decode(part.encode() + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
+
+
 def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
     """RFC 7515 §3.1 with RFC 7518 §3.4: three lines, where PyJWT takes longer to import than all keys to make."""
     head, body = (json.dumps(part, separators=(",", ":")).encode() for part in ({"alg": "ES256", "typ": "JWT"}, claims))
@@ -33,9 +40,31 @@ def _token(claims: dict[str, str], key: ec.EllipticCurvePrivateKey) -> str:
     return f"{signed}.{_part(b''.join(number.to_bytes(32) for number in numbers))}"
 
 
+def check(given: Tokens) -> None:
+    """Raises ValueError, one line, unless each token is one of its scheme that the public key has signed."""
+    try:
+        key = serialization.load_pem_public_key(given.public_key_pem.encode())
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            raise ValueError
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("PublicKey is no PEM public key") from None
+    named = {"Agent": given.agent, "User": given.user, "Watcher": given.watcher}
+    for (name, token), scheme in zip(named.items(), SCHEMES, strict=True):
+        signed, _, signature = token.rpartition(".")
+        try:
+            raw = _bytes(signature)
+            numbers = encode_dss_signature(int.from_bytes(raw[:32]), int.from_bytes(raw[32:]))
+            key.verify(numbers, signed.encode(), ec.ECDSA(hashes.SHA256()))
+            claims = json.loads(_bytes(signed.rpartition(".")[2]))
+            if claims != {"auth_scheme": scheme}:
+                raise ValueError
+        except (ValueError, InvalidSignature, RecursionError):
+            raise ValueError(f"{name}AuthToken is none that PublicKey has signed for {scheme}") from None
+
+
 def make_tokens() -> Tokens:
     """A new key pair and its three tokens, without expiry: an installation image may lie for long before it boots."""
     key = ec.generate_private_key(ec.SECP256R1())
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    agent, user, watcher = (_token({"auth_scheme": scheme}, key) for scheme in ("agentAuth", "userAuth", "watcherAuth"))
+    agent, user, watcher = (_token({"auth_scheme": scheme}, key) for scheme in SCHEMES)
     return Tokens(public.decode(), agent, user, watcher)

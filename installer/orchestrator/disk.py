@@ -42,8 +42,21 @@ def quick_format(host: HostSystem, device: str) -> None:
     host.run("dd", "if=/dev/zero", f"of={device}", "bs=512", "count=1", "oflag=direct", timeout=CLEAN_TIMEOUT)
 
 
+def _groups(listed: str) -> dict[str, tuple[str, list[str]]]:
+    """Name and physical volumes of each volume group by its UUID, out of pvs' pv_name, vg_uuid and vg_name."""
+    groups: dict[str, tuple[str, list[str]]] = {}
+    for line in listed.splitlines():
+        match line.split():
+            case [volume, uuid, name]:
+                groups.setdefault(uuid, (name, []))[1].append(volume)
+    return groups
+
+
 def clean(host: HostSystem, device: str) -> list[str]:
-    """Take volume groups, RAID members and signatures off the install disk; what failed, as text."""
+    """Take volume groups, RAID members and signatures off the install disk; what failed, as text.
+
+    A volume group that is on other disks as well goes with all of them, as assisted-installer's cleanup has it.
+    """
     problems: list[str] = []
 
     def attempt(*args: str) -> str:
@@ -63,10 +76,16 @@ def clean(host: HostSystem, device: str) -> list[str]:
     kinds = {str(node.get("fstype") or "") for node in nodes}
     if "LVM2_member" in kinds:
         members = {str(node["name"]) for node in nodes if node.get("fstype") == "LVM2_member"}
-        for line in attempt("pvs", "--noheadings", "-o", "pv_name,vg_name").splitlines():
-            volume, _, group = line.strip().partition(" ")
-            if volume in members and group.strip():
-                attempt("vgremove", group.strip(), "-y", "--force")
+        for uuid, (name, volumes) in _groups(attempt("pvs", "--noheadings", "-o", "pv_name,vg_uuid,vg_name")).items():
+            if members.isdisjoint(volumes):
+                continue
+            elsewhere = [volume for volume in volumes if volume not in members]
+            if elsewhere:
+                log.warning(
+                    "volume group %s is removed as a whole, so its data is lost on %s too", name, ", ".join(elsewhere)
+                )
+            # By its UUID: a group of another disk may have the same name.
+            attempt("vgremove", "--select", f"vg_uuid={uuid}", "-y", "--force")
         for member in sorted(members):
             attempt("pvremove", member, "-y", "-ff")
     arrays = {str(node["name"]) for node in nodes if str(node.get("type", "")).startswith("raid")}

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from installer.errors import ConfigError
@@ -21,6 +21,14 @@ _SHORT = 16
 _QUIET_S = 2.0
 
 log = logging.getLogger(__name__)
+
+
+def release_override(env: Mapping[str, str] = os.environ) -> str:
+    """The release image's pullspec in the environment, empty without one. Raises ConfigError for what is none."""
+    override = env.get(RELEASE_OVERRIDE, "").strip()
+    if not re.fullmatch(r"[!-~]*", override):
+        raise ConfigError(f"{RELEASE_OVERRIDE}: {override!a} is not the name of an image")
+    return override
 
 
 def cache_dir() -> Path:
@@ -98,7 +106,10 @@ def likely() -> Path | None:
             return os_override()
         except ConfigError:
             return None
-    release = os.environ.get(RELEASE_OVERRIDE, "").strip()
+    try:
+        release = release_override()
+    except ConfigError:
+        return None
     if not re.search(r"@sha256:[0-9a-f]{64}$", release):
         return None
     links = list(cache_dir().glob(f"{release.rpartition(':')[2][:_SHORT]}.*"))

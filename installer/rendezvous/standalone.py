@@ -125,7 +125,7 @@ def check_mirror(directory: Path) -> None:
 
 def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Settings:
     """Settings of a service in ``directory``, whose files are made where they are missing. Raises InstallerError."""
-    from installer.release.cache import RELEASE_OVERRIDE
+    from installer.release.cache import release_override
 
     address, port = listening(listen)
     try:
@@ -153,7 +153,7 @@ def settings_of(directory: Path, listen: str, env: Mapping[str, str]) -> Setting
         "INSTALL_INVOKER": "assisted-installer",
         "AUTH_TYPE": "agent-installer-local",
         "PAGE_ACCESS": env.get("PAGE_ACCESS") or "token",
-        "OPENSHIFT_INSTALL_RELEASE_IMAGE": env.get(RELEASE_OVERRIDE, ""),
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE": release_override(env),
     }
     heeded = {name: value for name, value in env.items() if name in HEEDED or STAGE_TIMEOUT.fullmatch(name)}
     unheeded = sorted(name for name in (*UNHEEDED, *given) if env.get(name) and name not in HEEDED)

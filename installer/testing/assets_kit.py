@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from installer.credentials.certificates import authority
+
 
 def pem(content: bytes) -> str:
     body = base64.encodebytes(content).decode().strip()
@@ -14,7 +16,8 @@ def pem(content: bytes) -> str:
 
 
 GOOD = {
-    "rendezvousIP": "192.168.111.80", "serviceCACert": pem(b"x"), "watcherToken": "t", "clusterName": "ostest",
+    "rendezvousIP": "192.168.111.80", "serviceCACert": authority("x").certificate.decode(),
+    "watcherToken": "t", "clusterName": "ostest",
     "baseDomain": "test.example", "platform": "none",
     "expectedHosts": {"names": ["master-0", ""], "controlPlane": 1, "arbiters": 0, "workers": 1},
 }  # fmt: skip

@@ -10,6 +10,9 @@ import pytest
 from installer import logs
 from installer.cli import main
 from installer.progress import Progress
+from installer.testing.inputs_kit import AGENT, SNO
+from installer.testing.inputs_kit import text as yaml_text
+from installer.testing.registry_kit import MISSING
 
 COMMANDS = [
     [],
@@ -71,6 +74,35 @@ def test_wait_for_without_an_image(tmp_path, capsys, target):
 def test_flags_before_and_behind(tmp_path, capsys):
     assert main(["--dir", str(tmp_path), "agent", "create", "image", "--log-level", "error"]) == 1
     assert f"{tmp_path}/install-config.yaml does not exist" in capsys.readouterr().err
+
+
+def test_a_release_that_is_no_image_name(capsys, monkeypatch, tmp_path):
+    (tmp_path / "install-config.yaml").write_text(yaml_text(SNO))
+    (tmp_path / "agent-config.yaml").write_text(yaml_text(AGENT))
+    for override in ("a\nb", "a b", "a\x1b[31m", "\u00e9", "a\udcff"):
+        monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", override)
+        listen = ["service", "--dir", str(tmp_path / "service"), "--listen", "127.0.0.1:8090"]
+        for command in (["version"], ["agent", "create", "image", "--dir", str(tmp_path)], listen):
+            assert main(command) == 1
+            said = capsys.readouterr()
+            last = said.err.splitlines()[-1]
+            assert last.endswith(f"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE: {override!a} is not the name of an image")
+            assert "release image" not in said.out
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", " r.example/x@sha256:1\n")
+    assert main(["version"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == ["release image r.example/x@sha256:1"]
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_without_a_release_it_says_where_to_name_one(capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "install-config.yaml").write_text(yaml_text(SNO))
+    (tmp_path / "agent-config.yaml").write_text(yaml_text(AGENT))
+    for target in ("image", "cluster-manifests"):
+        assert main(["agent", "create", target, "--dir", str(tmp_path)]) == 1
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert "say in the environment variable OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE which release" in said
 
 
 def test_version(capsys):

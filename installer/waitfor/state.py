@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import ssl
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +15,9 @@ from installer.inputs import LARGEST, LARGEST_STATE, read_text
 
 STATE_FILE = ".openshift_install_state.json"
 STATE_KEY = "node0"
+AGAIN = "run `agent create image` again"
+TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
+MOST_HOSTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -57,21 +62,36 @@ class Inputs:
 def _text(part: dict[str, Any], key: str, *, needed: bool = True) -> str:
     value = part.get(key)
     if not isinstance(value, str) or (needed and not value):
-        raise StateError(f"{STATE_FILE}: {STATE_KEY}.{key} is missing or not a text: run `agent create image` again")
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.{key} is missing or not a text: {AGAIN}")
+    return value
+
+
+def _count(value: Any) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or not 0 <= value <= MOST_HOSTS:
+        raise ValueError("a number of hosts is none")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError("names and macAddresses must be lists")
     return value
 
 
 def _expected(part: dict[str, Any]) -> Expected:
     hosts = part.get("expectedHosts")
     if not isinstance(hosts, dict):
-        raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts is missing: run `agent create image` again")
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts is missing: {AGAIN}")
     try:
-        control_plane, arbiters, workers = (int(hosts.get(key) or 0) for key in ("controlPlane", "arbiters", "workers"))
-        names = [str(name or "") for name in hosts.get("names") or ()]
-        given = hosts.get("macAddresses") or []
-        macs = [frozenset(str(mac).lower() for mac in found) for found in given]
-    except (TypeError, ValueError) as error:
-        raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts cannot be read: {error}") from error
+        control_plane, arbiters, workers = (_count(hosts.get(key)) for key in ("controlPlane", "arbiters", "workers"))
+        names = [str(name or "") for name in _list(hosts.get("names"))]
+        macs = [frozenset(str(mac).lower() for mac in _list(found)) for found in _list(hosts.get("macAddresses"))]
+    except ValueError as error:
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts cannot be read: {error}: {AGAIN}") from error
     count = control_plane + arbiters + workers
     described = tuple(zip(names, macs, strict=False)) if len(macs) == len(names) else ()
     return Expected(tuple(name for name in names if name), count or len(names), count == 1, described)
@@ -90,11 +110,14 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
     Raises StateError with one sentence on what is missing or damaged.
     """
     directory = directory.absolute()
-    text = _read(directory / STATE_FILE, "the state of `agent create image` in", LARGEST_STATE)
+    try:
+        text = _read(directory / STATE_FILE, "the state of `agent create image` in", LARGEST_STATE)
+    except StateError as error:
+        raise StateError(f"{error}: run `agent create image` first") from error
     try:
         document = jsontext.loads(text)
     except ValueError as error:
-        raise StateError(f"{directory / STATE_FILE} is not JSON: {error}") from error
+        raise StateError(f"{directory / STATE_FILE} is not JSON: {error}: {AGAIN}") from error
     part = document.get(STATE_KEY) if isinstance(document, dict) else None
     if not isinstance(part, dict):
         raise StateError(f"{directory / STATE_FILE} has no part {STATE_KEY!r}: run `agent create image` first")
@@ -102,17 +125,22 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
     try:
         ip_address(address)
     except ValueError as error:
-        raise StateError(f"{STATE_FILE}: {STATE_KEY}.rendezvousIP: {error}") from error
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.rendezvousIP: {error}: {AGAIN}") from error
     ca_pem = _text(part, "serviceCACert")
-    if "-----BEGIN CERTIFICATE-----" not in ca_pem:
-        raise StateError(f"{STATE_FILE}: {STATE_KEY}.serviceCACert is not a PEM certificate")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca_pem)
+    except (ssl.SSLError, ValueError, TypeError):  # the last one for what is not ASCII
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.serviceCACert is not a PEM certificate: {AGAIN}") from None
+    token = _text(part, "watcherToken")
+    if not TOKEN.fullmatch(token):
+        raise StateError(f"{STATE_FILE}: {STATE_KEY}.watcherToken is not a token: {AGAIN}")
     _read(directory / "auth" / "kubeconfig", "the kubeconfig")
     password = _read(directory / "auth" / "kubeadmin-password", "the kubeadmin password") if with_password else None
     return Inputs(
         directory=directory,
         rendezvous_ip=address,
         ca_pem=ca_pem,
-        token=_text(part, "watcherToken"),
+        token=token,
         cluster_name=_text(part, "clusterName"),
         base_domain=_text(part, "baseDomain", needed=False),
         platform=_text(part, "platform", needed=False),

@@ -13,6 +13,14 @@ from installer.orchestrator.errors import StageError
 from installer.testing.orchestrator_kit import Site
 
 BARS = "for p in 4 5 9 10 99 100 100; do printf '> Read disk 1 MiB/2 MiB (%s%%)   \\r' $p >&2; done\n"
+# pvs of LVM 2.03.16, with two volume groups of one name and one on two disks.
+DATA, OLD, TWENTY = (
+    "cDkQLh-LHN3-58og-IeFs-iE7T-yvoT-rRIxEn",
+    "wW54by-tPhi-AuFb-BY68-iYv3-uhy9-Aq5smS",
+    "Rt74KO-0xUo-a1g9-MHwU-oRmO-MIR9-0GSxID",
+)
+TWINS = f"  /dev/loop0 {DATA} data\n  /dev/loop1 {OLD} data\n  /dev/loop2 {TWENTY} span\n"
+SPAN = f"  /dev/loop0 {DATA} data\n  /dev/loop1 {TWENTY} span\n  /dev/loop2 {TWENTY} span\n"
 
 
 def tree(*nodes: dict[str, Any]) -> str:
@@ -58,16 +66,45 @@ def test_volume_groups_of_other_disks_stay(site: Site) -> None:
             node("/dev/vda3", "part", "LVM2_member"),
         )
     )
-    pvs = "  /dev/vdb   data  \n  /dev/vda2  old   \n  /dev/vda20 twenty\n  /dev/vda3        \n  /dev/vdc\n"
+    pvs = (
+        f"  /dev/vdb   {DATA} data  \n  /dev/vda2  {OLD} old   \n  /dev/vda20 {TWENTY} twenty\n"
+        "  /dev/vda3                                                \n  /dev/vdc\n"
+    )
     told, ran = clean(site, lsblk, pvs)
     assert told == []
     assert ran == [
-        "vgremove old -y --force",
+        f"vgremove --select vg_uuid={OLD} -y --force",
         "pvremove /dev/vda2 -y -ff",
         "pvremove /dev/vda3 -y -ff",
         "wipefs --all --force /dev/vda",
     ]
-    assert site.timeline.argv("pvs") == [["--noheadings", "-o", "pv_name,vg_name"]]
+    assert site.timeline.argv("pvs") == [["--noheadings", "-o", "pv_name,vg_uuid,vg_name"]]
+
+
+def test_of_two_volume_groups_of_one_name_that_of_this_disk_goes(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    """By name LVM removes neither: "Multiple VGs found with the same name", exit code 5."""
+    told, ran = clean(site, tree(node("/dev/loop1", "disk", "LVM2_member")), TWINS)
+    assert told == []
+    assert ran[:2] == [f"vgremove --select vg_uuid={OLD} -y --force", "pvremove /dev/loop1 -y -ff"]
+    assert DATA not in " ".join(ran)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("disk_name", "other"), [("/dev/loop1", "/dev/loop2"), ("/dev/loop2", "/dev/loop1")])
+def test_a_volume_group_on_two_disks_goes_and_who_loses_it_is_told(
+    site: Site, caplog: pytest.LogCaptureFixture, disk_name: str, other: str
+) -> None:
+    told, ran = clean(site, tree(node(disk_name, "disk", "LVM2_member")), SPAN)
+    assert told == []
+    assert ran[:2] == [f"vgremove --select vg_uuid={TWENTY} -y --force", f"pvremove {disk_name} -y -ff"]
+    assert caplog.messages == [f"volume group span is removed as a whole, so its data is lost on {other} too"]
+
+
+def test_a_volume_group_on_two_partitions_of_this_disk_goes_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    parts = [node(f"/dev/loop{number}", "part", "LVM2_member") for number in (1, 2)]
+    _, ran = clean(site, tree(node("/dev/vda", "disk", None, *parts)), SPAN)
+    assert [line for line in ran if line.startswith("vgremove")] == [f"vgremove --select vg_uuid={TWENTY} -y --force"]
+    assert not caplog.records
 
 
 def test_without_volume_groups_on_it_nobody_asks_for_them(site: Site) -> None:
@@ -99,10 +136,10 @@ def test_arrays_are_stopped_before_their_members_on_this_disk_are_cleared(site: 
 
 def test_a_volume_group_on_an_array_goes_before_the_array(site: Site) -> None:
     array = node("/dev/md0", "raid1", "LVM2_member", node("/dev/mapper/vg-a", "lvm", None))
-    told, ran = clean(site, tree(node("/dev/vda", "disk", "linux_raid_member", array)), "  /dev/md0 vg\n")
+    told, ran = clean(site, tree(node("/dev/vda", "disk", "linux_raid_member", array)), f"  /dev/md0 {OLD} vg\n")
     assert told == []
     assert ran == [
-        "vgremove vg -y --force",
+        f"vgremove --select vg_uuid={OLD} -y --force",
         "pvremove /dev/md0 -y -ff",
         "mdadm --stop /dev/md0",
         "mdadm --zero-superblock /dev/vda",
@@ -113,11 +150,14 @@ def test_a_volume_group_on_an_array_goes_before_the_array(site: Site) -> None:
 def test_what_cannot_be_cleaned_is_told_and_the_rest_is_cleaned(site: Site) -> None:
     cleaners(site)
     site.programs.says("lsblk", tree(node("/dev/vda", "disk", "LVM2_member")))
-    site.programs.says("pvs", "  /dev/vda vg\n")
+    site.programs.says("pvs", f"  /dev/vda {OLD} vg\n")
     site.programs.fails("vgremove", "vg is in use", 5)
     site.programs.fails("wipefs", "probing failed")
     told = disk.clean(site.host, "/dev/vda")
-    assert told == ["vgremove vg -y: exit code 5: vg is in use", "wipefs --all --force: exit code 1: probing failed"]
+    assert told == [
+        f"vgremove --select vg_uuid={OLD}: exit code 5: vg is in use",
+        "wipefs --all --force: exit code 1: probing failed",
+    ]
     assert site.timeline.argv("pvremove") == [["/dev/vda", "-y", "-ff"]]
 
 

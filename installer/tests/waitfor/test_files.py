@@ -175,6 +175,9 @@ def test_state(tmp_path):
 @pytest.mark.parametrize(
     "change",
     [{"rendezvousIP": "node0"}, {"rendezvousIP": None}, {"serviceCACert": "x"}, {"watcherToken": ""},
+     {"serviceCACert": pem(b"x")}, {"serviceCACert": "\ud800"}, {"watcherToken": "a\nb"},
+     {"expectedHosts": {"controlPlane": float("inf")}}, {"expectedHosts": {"workers": -1}},
+     {"expectedHosts": {"names": "ab"}}, {"expectedHosts": {"macAddresses": ["ab"]}},
      {"expectedHosts": None}, {"expectedHosts": {"names": [], "controlPlane": "x"}}],
 )  # fmt: skip
 def test_state_says_what_is_wrong(tmp_path, change):
@@ -182,3 +185,4 @@ def test_state_says_what_is_wrong(tmp_path, change):
         state.load(asset_dir(tmp_path, {**GOOD, **change}), with_password=False)
     assert next(iter(change)) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(": run `agent create image` again")

@@ -136,7 +136,7 @@ def test_a_lab_that_ends_as_a_whole_is_told(tmp_path, caplog, capsys, who):
         with pytest.raises(DaemonEndedError, match="itself failed: the lab "):
             lab.run(["true"], timeout=10)
         # Its own process is what reaps it here.
-        lab._supervisor.wait(20)
+        lab._supervisor._process.wait(20)
         assert look_at(lab.layout.root).state is State.ENDED
         assert cli.main(["ls"]) == 0
         said = capsys.readouterr().out

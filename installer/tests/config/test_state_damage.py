@@ -1,0 +1,264 @@
+"""A state file that is damaged in whatever way: one line that names it and says what to do; never half its secrets."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from installer.cli import main
+from installer.config import state as states
+from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
+from installer.config.state import AUTH, CREDENTIALS, FILE, INSTALL_CONFIG, OWN, WHAT_TO_DO, State
+from installer.create import secrets
+from installer.create.inputs import gather
+from installer.create.live import own_state
+from installer.create.targets import certificates
+from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
+from installer.manifests.cluster import Inputs, cluster_manifests
+from installer.release.cache import RELEASE_OVERRIDE
+from installer.testing.inputs_kit import AGENT, SNO
+from installer.waitfor import state as waiting
+
+RELEASE = f"registry.example:5000/release@sha256:{'0' * 64}"
+MANIFEST = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\n"
+
+
+class Whole(dict[str, Any]):
+    """Not shown when a test fails: it is long."""
+
+    def __repr__(self) -> str:
+        return "<a state>"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The state that `create image` leaves, with files of every kind."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "install-config.yaml").write_text(yaml.safe_dump(SNO))
+    (folder / "agent-config.yaml").write_text(yaml.safe_dump(AGENT))
+    (folder / "openshift").mkdir()
+    (folder / "openshift/a.yaml").write_text(MANIFEST)
+    gathered = gather(folder, "X")
+    state = State.load(folder)
+    made = secrets.make(state, gathered.inputs.rendezvous_ip, "ostest", "test.node0.example")
+    for asset, files in gathered.consumed.items():
+        state.put_files(asset, files)
+    state.put_files(states.MIRROR, {"mirror/registries.conf": b"", "mirror/ca-bundle.crt": b""})
+    secrets.store(state, made)
+    state.put(OWN, own_state(gathered, made))
+    return Whole(json.loads(state.text()))
+
+
+@pytest.fixture(scope="module")
+def manifests(whole: Whole, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The same where cluster-manifests/ was the input."""
+    state = State(tmp_path_factory.mktemp("manifests"), copy.deepcopy(whole))
+    given = state.files(INSTALL_CONFIG) | state.files(states.AGENT_CONFIG)
+    state.data.pop(INSTALL_CONFIG)
+    install = parse_install_config(given["install-config.yaml"].decode())
+    agent = parse_agent_config(given["agent-config.yaml"].decode())
+    made = cluster_manifests(Inputs(install, (), resolve_hosts(install, agent), RELEASE, "4.18.0"))
+    state.put_files(states.MANIFESTS, {f"cluster-manifests/{name}": data for name, data in made.items()})
+    return Whole(json.loads(state.text()))
+
+
+@pytest.fixture(autouse=True)
+def release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that the manifests name."""
+    monkeypatch.setenv(RELEASE_OVERRIDE, RELEASE)
+
+
+def uses(directory: Path) -> Iterator[Callable[[], Any]]:
+    """All that reads a state."""
+    yield lambda: gather(directory, "X")
+    yield lambda: secrets.make(State.load(directory), "192.168.111.80", "ostest", "test.node0.example")
+    yield lambda: waiting.load(directory, with_password=False)
+
+
+def prepared(directory: Path, text: str) -> Path:
+    """An asset directory whose inputs are in its state."""
+    shutil.rmtree(directory, ignore_errors=True)
+    (directory / "auth").mkdir(parents=True)
+    (directory / "auth/kubeconfig").write_text("{}")
+    (directory / FILE).write_text(text)
+    return directory
+
+
+def refusals(directory: Path) -> list[str]:
+    """What each user of the state says who refuses it; any other exception gets through."""
+    told = []
+    for use in uses(directory):
+        try:
+            use()
+        except InstallerError as error:
+            told.append(str(error))
+    return told
+
+
+def check(told: list[str]) -> None:
+    for one in told:
+        assert "\n" not in one
+        assert len(one) < 2000
+        if "install-config.yaml does not exist" not in one:
+            assert FILE in one
+            assert WHAT_TO_DO in one or "run `agent create image`" in one
+        for secret in ("PRIVATE KEY", "s3cr3t", "dXNlcjpzM2NyM3Q=", "eyJ"):
+            assert secret not in one
+
+
+def paths(node: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if here:
+        yield here
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in items:
+        yield from paths(value, (*here, key))
+
+
+def at(document: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+JUNK: tuple[Any, ...] = (
+    "",
+    "x",
+    "\n",
+    "\0",
+    "\ud800",
+    "é",
+    "=",
+    0,
+    -1,
+    5,
+    1e999,
+    float("nan"),
+    True,
+    None,
+    [],
+    {},
+    [5],
+    {"x": 5},
+    ["x"],
+)
+DROP = object()
+
+
+def damaged(document: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    document = copy.deepcopy(document)
+    parent = at(document, path[:-1])
+    if value is DROP:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = value
+    return document
+
+
+@pytest.mark.parametrize("kind", ["whole", "manifests"])
+def test_undamaged(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    document = request.getfixturevalue(kind)
+    directory = prepared(tmp_path / "dir", json.dumps(document))
+    assert refusals(directory) == []
+    certificates(directory)
+    written = (directory / "tls/admin-kubeconfig-signer.key").read_text()
+    assert written == document[CREDENTIALS]["signers"]["admin-kubeconfig-signer"]["key"]
+    (directory / FILE).write_text(json.dumps(damaged(document, (CREDENTIALS, "password"), 5)))
+    with pytest.raises(InstallerError, match="password is missing or not a text"):
+        certificates(directory)
+
+
+@pytest.mark.parametrize("kind", ["whole", "manifests"])
+def test_each_key_dropped_and_replaced(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    document = request.getfixturevalue(kind)
+    for path in paths(document):
+        for value in (DROP, *(JUNK if kind == "whole" else JUNK[:4])):
+            told = refusals(prepared(tmp_path / "dir", json.dumps(damaged(document, path, value))))
+            check(told)
+            if path[0] in (AUTH, CREDENTIALS) and (value is DROP or not isinstance(value, str)):
+                assert told, (path, value)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_text_that_is_garbled(whole: Whole, tmp_path: Path, data: st.DataObject) -> None:
+    texts = [path for path in paths(whole) if isinstance(at(whole, path), str) and at(whole, path)]
+    path = data.draw(st.sampled_from(texts))
+    text = at(whole, path)
+    place = data.draw(st.integers(0, len(text) - 1))
+    new = text[:place] + data.draw(st.sampled_from(["", "A", "é", "\n", "\0", "\ud800"])) + text[place + 1 :]
+    directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, path, new)))
+    told = refusals(directory)
+    check(told)
+    if not told and path[0] == AUTH:
+        # What passes is what was there: white space in PEM, say.
+        state = State.load(directory)
+        made, before = secrets.kept(state), secrets.kept(State(directory, whole))
+        assert made is not None
+        assert before is not None
+        assert (made.tokens.agent, made.tokens.user) == (before.tokens.agent, before.tokens.user)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_file_that_is_cut_or_overwritten(whole: Whole, tmp_path: Path, data: st.DataObject) -> None:
+    content = json.dumps(whole).encode()
+    place = data.draw(st.integers(0, len(content)))
+    more = data.draw(st.binary(max_size=8))
+    directory = prepared(tmp_path / "dir", "")
+    (directory / FILE).write_bytes(content[:place] + more + content[place + data.draw(st.integers(0, 999)) :])
+    check(refusals(directory))
+
+
+@pytest.mark.parametrize("text", ["", "5", "[]", "null", "{", "[" * 100_000, "9" * 5000, "\0", '"\\ud800"'])
+def test_a_file_that_is_no_state(tmp_path: Path, text: str) -> None:
+    told = refusals(prepared(tmp_path / "dir", text))
+    assert len(told) == 3
+    check(told)
+
+
+def test_a_state_without_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str], whole: Whole) -> None:
+    files = [{"Filename": "x", "Data": "YQ=="}]
+    directory = prepared(tmp_path / "dir", json.dumps({INSTALL_CONFIG: {"Files": files}}))
+    before = (directory / FILE).read_bytes()
+    assert main(["agent", "create", "image", "--dir", str(directory)]) == EXIT_FATAL
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert f"{directory / FILE}: {INSTALL_CONFIG}.Files[0].Filename is not the name of a file" in said
+    assert said.endswith(WHAT_TO_DO)
+    assert (directory / FILE).read_bytes() == before
+    # A config that was damaged there has the exit code of one on the disk.
+    path = (INSTALL_CONFIG, "Files", 0, "Data")
+    prepared(directory, json.dumps(damaged(whole, path, "YQ==")))
+    assert main(["agent", "create", "image", "--dir", str(directory)]) == EXIT_INSTALL_CONFIG
+    assert f"(as kept in {directory / FILE}: {WHAT_TO_DO})" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lost", [AUTH, CREDENTIALS])
+def test_half_of_the_secrets_is_not_replaced(tmp_path: Path, whole: Whole, lost: str) -> None:
+    """New ones would shut out whoever has the kubeconfig, or an ISO that was booted."""
+    directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, (lost,), DROP)))
+    with pytest.raises(InstallerError, match="is missing or not a text"):
+        secrets.make(State.load(directory), "192.168.111.80", "ostest", "test.node0.example")
+
+
+def test_secrets_of_two_states(tmp_path: Path, whole: Whole) -> None:
+    """Each is whole; together they are of no use."""
+    other = secrets.make(State(tmp_path, {}), "192.168.111.80", "ostest", "test.node0.example")
+    state = State(tmp_path, {})
+    secrets.store(state, other)
+    for path, rule in (
+        ((AUTH, "PublicKey"), "AgentAuthToken is none that PublicKey has signed for agentAuth"),
+        ((AUTH, "WatcherAuthToken"), "WatcherAuthToken is none that PublicKey has signed for watcherAuth"),
+        ((CREDENTIALS, "serviceCA", "key"), "serviceCA: certificate and key do not belong together"),
+    ):
+        directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, path, at(state.data, path))))
+        with pytest.raises(InstallerError, match=rule):
+            secrets.kept(State.load(directory))

@@ -1,0 +1,80 @@
+"""A lab's supervisor (lab.supervisor) as who has started it sees it: started, waited for, ended or let go."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from lab.errors import LabStartError
+from lab.layout import Layout
+from lab.supervisor.plan import Event
+
+_STOP_SECONDS = 60.0
+_TAIL = 2000
+
+
+class Supervisor:
+    """The process. `alive`: the open file that says that the lab lives; it keeps one of its own."""
+
+    def __init__(self, layout: Layout, alive: int) -> None:
+        self._log = layout.log / "supervisor.log"
+        self._reader, writer = os.pipe()
+        try:
+            with self._log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "lab.supervisor", str(layout.root), str(writer), str(alive)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    pass_fds=(writer, alive),
+                    start_new_session=True,
+                    env=dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[2])},
+                )
+        except BaseException:
+            os.close(self._reader)
+            raise
+        finally:
+            os.close(writer)
+
+    @property
+    def pid(self) -> int:
+        """Its process, as this machine sees it."""
+        return self._process.pid
+
+    def up(self) -> tuple[int, dict[str, float]]:
+        """Wait until it reports, once; the pid of the namespaces' first process, and how long each service took in
+        seconds. Raises LabStartError."""
+        init = 0
+        seconds: dict[str, float] = {}
+        # The services have deadlines of their own, and whoever fails closes the pipe.
+        with os.fdopen(self._reader) as reports:
+            for line in reports:
+                event = msgspec.json.decode(line, type=Event)
+                if event.event == "forked":
+                    init = event.pid
+                elif event.event == "failed":
+                    raise LabStartError(event.message, service=event.service, tail=event.tail)
+                else:
+                    seconds = event.seconds
+                if init and seconds:
+                    return init, seconds
+        said = self._log.read_text(errors="replace")[-_TAIL:]
+        raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=said)
+
+    def let_go(self) -> None:
+        """It outlives this process on purpose: Popen is not to complain about it."""
+        self._process.returncode = 0
+
+    def end(self) -> None:
+        """End it, and with it the lab."""
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            # Its first process inside dies with it (PR_SET_PDEATHSIG), and everything else with that.
+            self._process.kill()
+            self._process.wait()
