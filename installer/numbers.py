@@ -6,6 +6,8 @@ import argparse
 import re
 from collections.abc import Callable
 
+from installer.redact import shortened
+
 # Python would read digits of every script, underscores, nan and inf as well.
 _WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
 _REAL = re.compile(r"[-+]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][-+]?[0-9]{1,3})?")
@@ -56,4 +58,4 @@ def real_type(least: float, most: float, unit: str = "") -> Callable[[str], floa
 
 
 def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
+    return repr(shortened(text, _SHOWN))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from installer.redact import shortened
+
 LARGEST = 1 << 20
 DEEPEST = 16
 MOST_PARTS = 16
@@ -42,8 +44,7 @@ def loads(data: bytes | str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         # It may hold a key as it was written.
-        told = str(error)
-        raise ValueError(told if len(told) <= _SHOWN else f"{told[: _SHOWN - 3]}...") from None
+        raise ValueError(shortened(str(error), _SHOWN)) from None
 
 
 def _measure(text: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import yaml
 
 from installer.composer import Composer, YamlError
+from installer.redact import shortened
 
 __all__ = ["CORE", "GO", "YamlError", "compose", "compose_all", "construct", "dump", "is_null", "load", "load_all"]
 
@@ -129,8 +130,7 @@ def _scalar(node: yaml.ScalarNode, kind: str, schema: type[Any]) -> Any:
             case "binary":
                 return base64.b64decode("".join(text.split()), validate=True).decode()
     except (ValueError, KeyError, binascii.Error):
-        shown = text if len(text) <= 40 else f"{text[:37]}..."
-        raise YamlError(node.start_mark.line + 1, f"cannot decode `{shown}` as a !!{kind}") from None
+        raise YamlError(node.start_mark.line + 1, f"cannot decode `{shortened(text, 40)}` as a !!{kind}") from None
     raise _unsupported(node)
 
 

@@ -14,6 +14,7 @@ from installer.agent import steps
 from installer.agent.errors import MEDIA_LOST, Refused
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
+from installer.redact import shortened
 
 log = logging.getLogger("agent")
 FATAL_AT_REGISTRATION = (401, 403, 404, 409)
@@ -179,7 +180,9 @@ class Agent:
     def _answer(self, kind: str, identity: str, args: list[str]) -> None:
         started = time.monotonic()
         code, output, error = steps.run(self._context, kind, args)
-        log.info("step %s ended with %d after %.1f s %s", identity, code, time.monotonic() - started, error[:500])
+        log.info(
+            "step %s ended with %d after %.1f s %s", identity, code, time.monotonic() - started, shortened(error, 500)
+        )
         if code == 0 and not self._dedupe.is_new(kind, args, output):
             return
         age = self._dedupe.age

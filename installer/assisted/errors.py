@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from installer.redact import shortened
+
 # Characters of a text that quotes others. Redacting it takes about a millisecond, and nobody reads more.
 LONGEST = 16 * 1024
-
-
-def clipped(text: str) -> str:
-    """The text, or its beginning if it is very long."""
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]} …"
 
 
 class RendezvousError(Exception):
@@ -24,7 +21,7 @@ class ServiceError(RendezvousError):
 
     def __init__(self, reason: str) -> None:
         # It often quotes what was sent, which may be a whole body.
-        reason = clipped(reason)
+        reason = shortened(reason, LONGEST)
         super().__init__(reason)
         self.reason = reason
 

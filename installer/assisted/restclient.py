@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.errors import ClientError
+from installer.redact import shortened
 
 BASE = "/api/assisted-install/v2"
 CHUNK = 256 * 1024
@@ -207,4 +208,4 @@ def _reason(content: bytes) -> str:
         body = json.loads(content)
         return str(body.get("reason") or body.get("message") or body)
     except (ValueError, AttributeError):
-        return content[:300].decode(errors="replace")
+        return shortened(content.decode(errors="replace"), 300)

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 
+from installer.redact import shortened
 from installer.yamltext import YamlError, construct, is_null
 
 T = TypeVar("T")
@@ -143,8 +144,7 @@ def _what(node: yaml.Node) -> str:
         return "a map"
     if isinstance(node, yaml.SequenceNode):
         return "a list"
-    text = node.value if len(node.value) <= 40 else node.value[:37] + "..."
-    return f'"{text}"'
+    return f'"{shortened(node.value, 40)}"'
 
 
 def decode(node: yaml.Node, cls: type[T]) -> tuple[T, list[DecodeError]]:

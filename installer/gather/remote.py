@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-from installer.redact import Redactor
+from installer.redact import Redactor, shortened
 from installer.redact.program import program
 from installer.waitfor.evidence import PACKED, safe_parts
 
@@ -109,7 +109,7 @@ def fetch(access: Access, address: str, target: Path, running: Running) -> str:
         return problem
     if process.returncode:
         # The cause comes first, and what failed because of it after that.
-        return "; ".join(lines[:3] or [f"ssh ended with {process.returncode}"])[:500]
+        return shortened("; ".join(lines[:3] or [f"ssh ended with {process.returncode}"]), 500)
     return "" if target.stat().st_size else "the host sent nothing"
 
 

@@ -13,6 +13,7 @@ from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator import ignfs
 from installer.orchestrator.errors import StageError
+from installer.redact import redact
 from installer.rendezvous.prepare import hostignition
 
 log = logging.getLogger("assisted-installer")
@@ -101,7 +102,7 @@ def last_words(host: HostSystem, unit: str, lines: int = 5, identifier: str = ""
     """
     source = ("-t", identifier) if identifier else ("-u", unit)
     text = host.run("journalctl", *source, "-n", str(lines), "-o", "cat", "--no-pager", check=False)
-    return " | ".join(line.strip() for line in text.splitlines() if line.strip())[-1500:]
+    return redact(" | ".join(line.strip() for line in text.splitlines() if line.strip()))[-1500:]
 
 
 def wait_bootkube(

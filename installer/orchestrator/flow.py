@@ -18,6 +18,7 @@ from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError, StageError
 from installer.orchestrator.report import Reporter, parse
+from installer.redact import shortened
 
 log = logging.getLogger("assisted-installer")
 REBOOT_SECONDS = 15
@@ -78,7 +79,7 @@ def starting(run: Run) -> None:
     if not run.plan.skip_cleanup:
         problems += disk.clean(run.host, run.device)
     if problems:
-        run.reporter.stage(Stage.STARTING, f"Failed to clean up disks: {'; '.join(problems)[:900]}")
+        run.reporter.stage(Stage.STARTING, f"Failed to clean up disks: {shortened('; '.join(problems), 900)}")
 
 
 def start_bootstrap(run: Run) -> None:
@@ -221,6 +222,6 @@ def execute(run: Run) -> int:
             step(run)
     except (OrchestratorError, CommandError, OSError) as error:
         log.error("%s", error)
-        run.reporter.stage(Stage.FAILED, str(error)[:1500])
+        run.reporter.stage(Stage.FAILED, shortened(str(error), 1500))
         return 1
     return 0

@@ -21,9 +21,12 @@ from .hint import HINT, MARK
 if TYPE_CHECKING:
     from .redactor import Redactor
 
-__all__ = ["MARK", "Redactor", "redact"]
+__all__ = ["MARK", "Redactor", "redact", "shortened"]
 
 T = TypeVar("T")
+
+# Characters behind what is shown that are looked at with it.
+_BEYOND = 16 * 1024
 
 
 def redact(value: T, known: Iterable[str] = ()) -> T:
@@ -34,6 +37,16 @@ def redact(value: T, known: Iterable[str] = ()) -> T:
 
     cleaned: T = Redactor(known).value(value)
     return cleaned
+
+
+def shortened(text: str, most: int) -> str:
+    """At most ``most`` characters of a text, without secrets: taken out first, as half of one has lost its look."""
+    clean = redact(text[: most + _BEYOND])
+    cut = len(text) > most + _BEYOND
+    if cut:
+        # What this has broken is not shown either.
+        clean = clean[: max(0, len(clean) - _BEYOND // 2)]
+    return f"{clean[: most - 3]}..." if cut or len(clean) > most else clean
 
 
 def __getattr__(name: str) -> Any:

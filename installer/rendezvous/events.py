@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from installer.assisted.errors import clipped
-from installer.redact import redact
+from installer.assisted.errors import LONGEST
+from installer.redact import redact, shortened
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.store.model import Cluster, Event, Host, InfraEnv
 
@@ -79,7 +79,7 @@ def make(
     return Event(
         name=name,
         severity=severity.format(**fields),
-        message=redact(clipped(message.format(**fields))),
+        message=shortened(message.format(**fields), LONGEST),
         event_time=now_text(),
         category="user",
         cluster_id=cluster.id if cluster else host.cluster_id if host else infra_env.cluster_id if infra_env else None,
@@ -91,7 +91,7 @@ def make(
 
 def plain(text: str) -> str:
     """One line of a text that somebody else wrote: no line breaks, no control characters, at most 2000 characters."""
-    return redact(" ".join("".join(char if char.isprintable() else " " for char in clipped(text)).split())[:2000])
+    return shortened(" ".join("".join(char if char.isprintable() else " " for char in text[:LONGEST]).split()), 2000)
 
 
 def host_severity(status: str) -> str:

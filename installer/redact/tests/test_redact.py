@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.redact import MARK, Redactor, redact, redactor
+from installer.redact import MARK, Redactor, redact, redactor, shortened
 from installer.redact.program import program
 from installer.redact.tests import corpus
 
@@ -309,6 +309,30 @@ def test_a_secret_object_of_which_a_piece_has_one_half(monkeypatch: pytest.Monke
         for secret in ("aHVudGVyMng=", "c2Vjb25k", "hunter2x"):
             text = text.replace(secret, MARK)
         assert clean == text
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("httpProxy: http://u:s3cr3t-0123456789@p.example:1", "s3cr3t-0123456789"),
+        (f"token was {corpus.TOKEN}, it is refused", corpus.TOKEN),
+        (f"auth: {corpus.AUTH}", corpus.AUTH),
+        (f"cannot use {corpus.KEYS['EC PRIVATE KEY'][0]}", corpus.KEY_LINES[0]),
+    ],
+)
+def test_wherever_a_text_is_cut_nothing_of_a_secret_is_left(text: str, secret: str) -> None:
+    text = f"level=error msg=cannot decode {text}"
+    for most in range(4, len(text) + 10):
+        short = shortened(text, most)
+        assert len(short) <= most
+        assert secret[:6] not in short
+    # A text so long that it is not looked at to its end.
+    for before in range(16 * 1024 - 100, 16 * 1024 + 100, 7):
+        short = shortened(" " * before + text, 1000)
+        assert len(short) <= 1000
+        assert secret[:6] not in short
+    assert shortened("as it is", 8) == "as it is"
+    assert shortened("as it is", 7) == "as i..."
 
 
 def test_known_secrets_in_every_form() -> None:

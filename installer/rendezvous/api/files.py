@@ -13,6 +13,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
+from installer.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import json_of, steady
@@ -40,7 +41,7 @@ def _uuid(text: str | None, what: str) -> str:
     try:
         return str(UUID(text))
     except ValueError:
-        raise Invalid(f"{what} in query must be of type uuid: {text[:80]!r}", WRONG_TYPE) from None
+        raise Invalid(f"{what} in query must be of type uuid: {shortened(text, 80)!r}", WRONG_TYPE) from None
 
 
 async def cluster_file(service: Service, request: web.Request) -> Response:

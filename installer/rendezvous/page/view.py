@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from installer.assisted import inventory as inv
-from installer.redact import redact
+from installer.redact import shortened
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.reconcile.facts import role_of
 from installer.rendezvous.store.model import Cluster, Host
@@ -21,7 +21,7 @@ MIB = 1024**2
 
 def _text(value: object) -> str:
     """Somebody else's text, cut and without secrets."""
-    return redact(str(value or "")[:LONGEST])
+    return shortened(str(value or ""), LONGEST)
 
 
 def _validations(info: str) -> list[dict[str, str]]:

@@ -13,8 +13,8 @@ import msgspec
 
 from installer.assisted import stages as stage_rules
 from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
-from installer.assisted.errors import StoreError, clipped
-from installer.redact import redact
+from installer.assisted.errors import LONGEST, StoreError
+from installer.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import SteadyClock, to_text
 from installer.rendezvous.reconcile import facts
@@ -127,7 +127,7 @@ class Engine:
     def apply(self, host: Host, outcome: host_states.Outcome, info: str | None = None) -> Host:
         """The host in its new status, stored, with the event; effects on its data included."""
         text = outcome.info if info is None else info
-        text = redact(clipped(text)) if text is not None else None
+        text = shortened(text, LONGEST) if text is not None else None
         stamp = to_text(self.clock())
         if Effect.CLEAR_INVENTORY in outcome.effects:
             host = replace(host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info="")

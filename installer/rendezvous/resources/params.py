@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from installer.assisted.errors import Invalid
+from installer.redact import shortened
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,7 +29,7 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
     except ValueError:
         number = _INT64
     if not -_INT64 <= number < _INT64:
-        raise Invalid(f"{name} in query must be of type int64: {text[:80]!r}", WRONG_TYPE)
+        raise Invalid(f"{name} in query must be of type int64: {shortened(text, 80)!r}", WRONG_TYPE)
     if number < least:
         raise Invalid(f"{name} in query should be greater than or equal to {least}", TOO_SMALL)
     return number
@@ -44,4 +45,6 @@ def require(body: Mapping[str, Any], *names: str) -> None:
 def one_of(value: object, name: str, place: str, allowed: Collection[str]) -> None:
     """Raise Invalid unless the value of `name`, in `place` (query, body), is one of those that are allowed."""
     if value not in allowed:
-        raise Invalid(f"{name} in {place} should be one of {', '.join(allowed)}, not {str(value)[:80]!r}", NOT_ALLOWED)
+        raise Invalid(
+            f"{name} in {place} should be one of {', '.join(allowed)}, not {shortened(str(value), 80)!r}", NOT_ALLOWED
+        )

@@ -13,6 +13,7 @@ import msgspec
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, StepType
 from installer.assisted.errors import BadRequest, Conflict
+from installer.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.states import host as host_states
@@ -215,10 +216,10 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
         return host
     if kind is T.DISK_SPEED:
         path = host.installation_disk_path
-        return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": reason[:300]})
+        return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": shortened(reason, 300)})
     if kind is T.IMAGES:
         images = [
-            {"name": name, "result": "failure", "error": reason[:300]}
+            {"name": name, "result": "failure", "error": shortened(reason, 300)}
             for name in steps.images_needed(engine.view(host))
         ]
         return replace(host, images_status=json.dumps(images))
