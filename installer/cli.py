@@ -188,7 +188,7 @@ def _make(target: str, directory: Path) -> None:
 
 def _graph(output_file: str) -> int:
     from installer.create.graph import dot
-    from installer.partial import write_whole
+    from installer.files import write_whole
 
     if not output_file:
         print(dot(), end="")
@@ -205,7 +205,6 @@ def _graph(output_file: str) -> int:
 
 
 def _service(directory: Path, listen: str) -> int:
-    from installer.assisted.errors import ConfigurationError
     from installer.dirlock import locked
     from installer.errors import ConfigError
     from installer.rendezvous import standalone
@@ -215,11 +214,8 @@ def _service(directory: Path, listen: str) -> int:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{directory} cannot be used: {error.strerror or error}") from None
-    try:
-        with locked(directory):
-            return standalone.run(directory, listen)
-    except ConfigurationError as error:
-        raise ConfigError(str(error)) from None
+    with locked(directory):
+        return standalone.run(directory, listen)
 
 
 def _version() -> int:

@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from installer.errors import InstallerError
+
 # Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
 MAX_DEPTH = 128
 # How much of a document may come of aliases, by nodes: 99 % of small ones, sinking to 10 % of large ones (go-yaml).
@@ -22,7 +24,7 @@ _SMALL, _LARGE = 400_000, 4_000_000
 _FREE_TEXT = 4 << 20
 
 
-class YamlError(Exception):
+class YamlError(InstallerError):
     """The text is not YAML, or not what may be read; `line` counts from 1, 0 where it is about no line."""
 
     def __init__(self, line: int, text: str) -> None:

@@ -146,7 +146,7 @@ COMMAND = ("installer.cli", "installer.__main__")
 #: Room -> room that should not be, and which of its modules are imported all the same.
 KNOWN_ARROWS: dict[tuple[str, str], set[str]] = {
         ("installer.gather", "installer.waitfor"): {
-        "errors", "evidence", "kube", "rest", "settings", "state",
+        "evidence", "kube", "rest", "settings", "state",
     },
     ("installer.orchestrator", "installer.agent"): {"commands", "errors", "hostsys", "logs"},
     ("installer.orchestrator", "installer.rendezvous.prepare"): {"hostignition"},
@@ -157,7 +157,6 @@ KNOWN_ARROWS: dict[tuple[str, str], set[str]] = {
     ("lab.release", "lab"): {"numbers"},
     ("lab.evidence", "lab.lab"): {"lab.lab"},
     ("lab.faults", "lab.lab"): {"lab.lab"},
-    ("installer.release", "installer.config"): {"state"},
 }  # fmt: skip
 #: Imports within functions that close a cycle.
 KNOWN_LATE_CYCLES = {

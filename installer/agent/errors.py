@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from installer.errors import InstallerError
+
 #: Exit code of a step that was not done because the discovery media cannot be read.
 MEDIA_LOST = 256
 
 
-class AgentError(Exception):
+class AgentError(InstallerError):
     """Base of everything that the agent raises on purpose."""
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from installer.errors import InstallerError
 from installer.redact import shortened
 
 # Characters of a text that quotes others. Redacting it takes about a millisecond, and nobody reads more.
 LONGEST = 16 * 1024
 
 
-class RendezvousError(Exception):
+class RendezvousError(InstallerError):
     """Base of everything that this package raises on purpose."""
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from installer import jsontext
 from installer.errors import InstallerError, StateError
+from installer.files import write_private
 from installer.inputs import LARGEST_STATE, read_input
-from installer.partial import write_whole
 
 FILE = ".openshift_install_state.json"
 
@@ -131,11 +131,3 @@ def blamed(path: Path, kept: bool) -> Iterator[None]:
 def _may_have(asset: str, path: str) -> bool:
     folder, _, name = path.rpartition("/")
     return bool(name) and any(one in (path, f"{folder}/") for one in FILES[asset])
-
-
-def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a file whole or not at all, with `mode` from its first byte on; StateError."""
-    try:
-        write_whole(path, data, mode)
-    except OSError as error:
-        raise StateError(f"failed to write {path}: {error.strerror or error}") from error

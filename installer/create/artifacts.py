@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from installer.config.load import Inputs
-from installer.config.state import write_private
 from installer.config.types import InstallConfig
 from installer.create.outputs import Outputs
 from installer.create.payload import architecture
 from installer.errors import EmbedTooBig, IsoError
+from installer.files import write_private
 from installer.image import cpio
 from installer.image.copy import Ahead
 from installer.image.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_area, kargs_patches

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from installer import signals
 from installer.errors import StateError
-from installer.partial import Partial, hidden, leftovers
+from installer.files import Partial, hidden, leftovers
 
 FOLDERS = ("", "auth", "tls", "cluster-manifests", "mirror")
 _FOLDER_MODE = 0o750

@@ -20,7 +20,6 @@ from installer.inputs import LARGEST_STATE, open_input, read_input
 from installer.redact import Redactor
 from installer.secretfiles import private_directory
 from installer.waitfor import state
-from installer.waitfor.errors import KubeError
 from installer.waitfor.kube import Kube
 from installer.waitfor.rest import RestClient, base_url
 from installer.waitfor.settings import Settings
@@ -127,7 +126,7 @@ class Gathering:
         )
         try:
             return kube.node_addresses()
-        except (KubeError, InstallerError) as error:
+        except InstallerError as error:
             self.note(f"cluster: {error}")
             return {}
         finally:

@@ -9,7 +9,7 @@ import os
 import threading
 from pathlib import Path
 
-from installer.partial import Partial
+from installer.files import Partial
 
 # linux/fs.h: _IOW(0x94, 9, int)
 _FICLONE = 0x40049409

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from installer.errors import IsoError
+from installer.files import Partial
 from installer.image.copy import Ahead, clone, copy_range
 from installer.image.embed import Patch
 from installer.image.iso9660 import Iso
-from installer.partial import Partial
 
 _CHUNK = 1 << 24
 _ZEROS = bytes(1 << 16)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
 from installer.agent.hostsys import HostSystem
+from installer.files import write_whole
 
 NAMESPACE = "assisted-installer"
 CONFIG_MAP = "assisted-installer-controller-config"
@@ -52,9 +52,7 @@ class Controller:
         folder = host.path(MANIFESTS)
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.manifests().items():
-            handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
+            write_whole(folder / name, content)
 
 
 def _object(kind: str, name: str, **fields: Any) -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from installer.errors import InstallerError
 
-class OrchestratorError(Exception):
+
+class OrchestratorError(InstallerError):
     """A stage failed; the text ends up as the host's status info."""
 
 

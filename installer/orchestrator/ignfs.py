@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
+from installer.files import write_whole
 from installer.orchestrator.errors import StageError
 
 UNITS = "/etc/systemd/system"
@@ -144,25 +145,17 @@ class Writer:
         if path.is_symlink():
             path.unlink()
         if node.get("contents") is not None or not path.exists():
-            self._replace(path, content_of(node.get("contents")))
+            write_whole(path, content_of(node.get("contents")))
         for extra in node.get("append") or []:
             data = content_of(extra)
             before = path.read_bytes()
             # The same config may be extracted again after a restart.
             if data not in before:
-                self._replace(path, before + data)
+                # In place of the old file at once, whole: a script may be running from it.
+                write_whole(path, before + data)
         mode = node.get("mode")
         path.chmod(0o644 if mode is None else int(mode))
         self._own(path, node)
-
-    @staticmethod
-    def _replace(path: Path, data: bytes) -> None:
-        # In place of the old file at once, whole: a script may be running from it.
-        temporary = path.with_name(f".{path.name}.new")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        temporary.replace(path)
 
     def _link(self, node: Mapping[str, Any]) -> None:
         path = _inside(self._root, str(node["path"]))

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+from installer.errors import InstallerError
 from installer.progress import Progress
 from installer.release.stream import Artifact
 
@@ -27,7 +28,7 @@ _GONE_ON = 206
 _NOTHING_LEFT = 416
 
 
-class DownloadError(Exception):
+class DownloadError(InstallerError):
     """Why a file could not be had, in one line."""
 
 

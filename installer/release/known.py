@@ -14,8 +14,8 @@ import secrets
 from pathlib import Path
 
 from installer import jsontext
-from installer.config.state import write_private
 from installer.errors import StateError
+from installer.files import write_private
 from installer.release import Content, RegistryAccess, cache, registries_conf
 
 log = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from pathlib import Path
 from installer import numbers
 from installer.assisted.errors import PrepareError
 from installer.errors import ConfigError
+from installer.files import write_whole
 from installer.inputs import read_input, read_text
 from installer.rendezvous import settings as service_settings
 from installer.rendezvous.registries import digest_sources
@@ -61,12 +62,7 @@ def listening(text: str) -> tuple[str, int]:
 
 def _write(path: Path, content: bytes, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_whole(path, content, mode)
 
 
 def prepare_tls(directory: Path, address: str) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from installer.errors import RestError
-from installer.partial import hidden
+from installer.files import hidden, write_whole
 from installer.redact import Redactor
-from installer.waitfor.kubeconfig import write_private
 from installer.waitfor.rest import RestClient
 
 log = logging.getLogger("installer.waitfor")
@@ -39,7 +38,7 @@ class Evidence:
         """Writes ``value`` as JSON without its secrets, replacing the old file in one step."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_private(self.folder / name, json.dumps(self._redactor.value(value), indent=1) + "\n")
+            write_whole(self.folder / name, f"{json.dumps(self._redactor.value(value), indent=1)}\n".encode())
         except OSError as error:
             self._tell(f"cannot write {self.folder / name}: {error.strerror}")
 

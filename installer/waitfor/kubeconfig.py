@@ -10,8 +10,8 @@ from typing import Any
 
 from installer.dirlock import locked
 from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError
+from installer.files import write_whole
 from installer.inputs import read_text
-from installer.partial import write_whole
 
 CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s+[A-Za-z0-9+/=\s]+?-----END CERTIFICATE-----")
 
@@ -56,11 +56,6 @@ def with_router_ca(text: str, router: str) -> str:
     return dump(document)
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replaces ``path`` in one step with mode 0600: a reader sees the old or the new text, never a part."""
-    write_whole(path, text.encode())
-
-
 def add_router_ca(path: Path, router: str, patience: float = 60.0) -> bool:
     """Merges ``router`` into the file; gives whether it changed. Raises WaitError for a bad bundle, StateError.
 
@@ -72,7 +67,7 @@ def add_router_ca(path: Path, router: str, patience: float = 60.0) -> bool:
             old = read_text(path)
             new = with_router_ca(old, router)
             if new != old:
-                write_private(path, new)
+                write_whole(path, new.encode())
         except OSError as error:
             raise StateError(f"cannot rewrite {path}: {error.strerror or error}") from error
     return new != old

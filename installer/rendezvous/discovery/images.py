@@ -145,6 +145,8 @@ class DiscoveryImages:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
                 self._make(infra_env, name, folder, found, config)
+            except BadRequest:
+                raise
             except (InstallerError, OSError) as error:
                 raise PrepareError(f"image {name} of infra-env {infra_env.name}", str(error)) from error
             self._forget(place, folder)

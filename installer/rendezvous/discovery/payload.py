@@ -70,6 +70,8 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             iso = override or base_iso.base_iso(release, wanted)
             found = Payload(release.version, images, iso)
             architecture = release.architecture
+    except BadRequest:
+        raise
     except (InstallerError, OSError) as error:
         if isinstance(error.__cause__, FileNotInImage | NotPublished):
             raise BadRequest(f"cpu_architecture {wanted}: {error}") from error

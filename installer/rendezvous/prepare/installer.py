@@ -20,6 +20,7 @@ from pathlib import Path
 
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, PrepareError
+from installer.files import write_whole
 from installer.rendezvous.prepare import binaries, diskencryption, hostignition, installconfig
 from installer.rendezvous.registries import digest_sources
 from installer.rendezvous.settings import Settings
@@ -170,9 +171,7 @@ def _run(job: Job, binary: Path, args: Sequence[str], env: Mapping[str, str]) ->
 
 def _private(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+    write_whole(path, content)
 
 
 def _copy_tls(source: Path | None, target: Path) -> None:

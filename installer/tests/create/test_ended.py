@@ -17,7 +17,7 @@ from installer import signals
 from installer.cli import main
 from installer.create.outputs import Outputs
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, StateError
-from installer.partial import Partial, hidden, leftovers, write_whole
+from installer.files import Partial, hidden, leftovers, write_whole
 from installer.testing.directory_kit import NODE0, is_locked, of_one_run
 from installer.testing.image_kit import NEEDED
 from installer.testing.inputs_kit import AGENT, SNO, changed, text

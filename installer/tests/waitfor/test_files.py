@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.errors import StateError, WaitError
+from installer.files import write_whole
 from installer.redact import MARK, redact
 from installer.testing.assets_kit import GOOD, asset_dir, pem
 from installer.waitfor import evidence, kubeconfig, state
@@ -75,11 +76,11 @@ def test_bad_bundle_is_an_install_failure(tmp_path):
     assert caught.value.exit_code == 6
 
 
-def test_write_private_replaces_in_one_step(tmp_path):
+def test_a_file_is_replaced_in_one_step(tmp_path):
     path = tmp_path / "kubeconfig"
     path.write_text("old")
     path.chmod(0o644)
-    kubeconfig.write_private(path, "new")
+    write_whole(path, b"new")
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]

@@ -9,6 +9,8 @@ import os
 import re
 from pathlib import Path
 
+from installer.errors import StateError
+
 _numbers = itertools.count()
 _HIDDEN = re.compile(r"\..+\.[0-9]+-[0-9]+\.partial")
 
@@ -60,6 +62,14 @@ def write_whole(path: Path, data: bytes, mode: int = 0o600) -> None:
         partial.commit()
     finally:
         partial.discard()
+
+
+def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """`write_whole` into the asset directory. Raises StateError, which names the file."""
+    try:
+        write_whole(path, data, mode)
+    except OSError as error:
+        raise StateError(f"failed to write {path}: {error.strerror or error}") from error
 
 
 def hidden(dest: Path) -> Path:
