@@ -1,7 +1,7 @@
-"""Somebody's cluster, from the directory with its two files to its console, in a lab made for it (`node0-lab deploy`).
+"""A cluster in a lab made for it, from the directory with its two files to its console: `node0-lab deploy`, scenarios.
 
-The directory stays as it is: a copy of it lies with the lab, and there the two files are given what a closed lab needs,
-its registry, its CA, its SSH key and its clock, beside what they have.
+A user's directory stays as it is: a copy of it lies with the lab, and there the two files are given what a closed lab
+needs, its registry, its CA, its SSH key and its clock, beside what they have.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -23,6 +24,11 @@ from lab.derive import AGENT, INSTALL
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
 from lab.release.cluster import yamltext
+from lab.topology import Topology
+from lab.waiting import wait_until
+
+if TYPE_CHECKING:
+    from lab.release.build import Release
 
 log = logging.getLogger(__name__)
 
@@ -81,16 +87,22 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A lab that is up, and the command line of an installer; `pullspec` is the release to install."""
+    """A lab that is up, the release to install in it, and the command line of an installer."""
 
     lab: Lab
     installer: Sequence[str]
-    pullspec: str
+    release: Release
+    log_level: str = "info"
 
     @property
     def directory(self) -> Path:
-        """The installer's --dir: with the lab it goes."""
+        """The installer's --dir, removed together with the lab: its keys go, only what holds no secret is evidence."""
         return self.lab.layout.root / "cluster"
+
+    @property
+    def topology(self) -> Topology:
+        """What the lab was made from."""
+        return self.lab.topology
 
     @property
     def kubeconfig(self) -> Path:
@@ -100,7 +112,7 @@ class Deployment:
     @property
     def console_url(self) -> str:
         """Where the console is when the cluster is installed."""
-        return f"https://console-openshift-console.apps.{self.lab.topology.cluster_domain}"
+        return f"https://console-openshift-console.apps.{self.topology.cluster_domain}"
 
     def prepare(self, source: Path, *, adapt: bool) -> None:
         """Copy the user's directory; with `adapt`, what the lab needs is added to its two files."""
@@ -109,38 +121,73 @@ class Deployment:
         if adapt:
             install, agent = read(source)
             _write(self.directory / INSTALL, adapt_install_config(install, self.lab.access))
-            _write(self.directory / AGENT, adapt_agent_config(agent, self.lab.topology.gateway))
+            _write(self.directory / AGENT, adapt_agent_config(agent, self.topology.gateway))
 
-    def _agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
-        result = self.lab.run(
-            [*self.installer, "agent", *words, "--dir", str(self.directory)],
-            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.pullspec},
-            name="-".join(words[:2]),
+    def agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
+        """Run `<installer> agent WORDS --dir DIR` in the lab, whatever it ends with; its output is kept as evidence."""
+        return self.lab.run(
+            [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", self.log_level],
+            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec},
+            name="-".join(takewhile(lambda word: not word.startswith("-"), words)),
             timeout=timeout,
         )
-        if result.returncode:
-            tail = "\n".join((result.stdout + result.stderr).splitlines()[-_TAIL_LINES:])
-            raise InstallFailedError(f"agent {' '.join(words[:2])}", result.returncode, tail)
-        return result
 
     def create_image(self) -> Path:
         """`agent create image`; the image. Raises InstallFailedError."""
         with self.lab.phase("create image"):
-            self._agent("create", "image", timeout=CREATE_SECONDS)
+            _succeeded("create image", self.agent("create", "image", timeout=CREATE_SECONDS))
         [image] = self.directory.glob("agent.*.iso")
         return image
 
-    def boot(self, image: Path) -> None:
-        """Boot every machine from the image, through its BMC."""
-        with self.lab.phase("boot"):
-            for node in self.lab.nodes.values():
-                node.boot_image(image)
+    def boot(self, *names: str, image: Path | None = None) -> None:
+        """Boot these machines (default: all) from an image (default: the one created), through their BMCs."""
+        if image is None:
+            [image] = self.directory.glob("agent.*.iso")
+        nodes = [self.lab.nodes[name] for name in names or self.lab.nodes]
+        with self.lab.phase("insert media"):
+            for node in nodes:
+                node.media.insert(image)
+        with self.lab.phase("power on"):
+            for node in nodes:
+                node.power.on()
 
-    def wait(self) -> None:
-        """`agent wait-for`, both targets. Raises InstallFailedError."""
-        for target, options in (("bootstrap-complete", ()), ("install-complete", ("--skip-password-print",))):
-            with self.lab.phase(f"wait-for {target}"):
-                self._agent("wait-for", target, *options, timeout=WAIT_SECONDS)
+    def wait_for(self, target: str, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
+        """`agent wait-for TARGET OPTIONS`, whatever it ends with."""
+        # What a command says is kept as evidence, and no evidence may hold a secret.
+        words = [target, "--skip-password-print"] if target == "install-complete" else [target]
+        with self.lab.phase(f"wait-for {target}"):
+            return self.agent("wait-for", *words, *options, timeout=timeout)
+
+    def wait(self, timeout: float = WAIT_SECONDS) -> None:
+        """`agent wait-for`, both targets, each for so many seconds at most. Raises InstallFailedError."""
+        for target in ("bootstrap-complete", "install-complete"):
+            _succeeded(f"wait-for {target}", self.wait_for(target, timeout))
+
+    def disk_is_written(self, name: str, seconds: float, mib: int = 64) -> None:
+        """Wait until this much of a machine's disk is allocated: its image is being written. Raises WaitTimeout."""
+        disk = self.lab.layout.disk(self.lab.nodes[name].spec)
+
+        def written() -> int:
+            return disk.stat().st_blocks * 512 >> 20
+
+        with self.lab.phase(f"{name} writes its disk"):
+            wait_until(lambda: written() >= mib, seconds, f"{mib} MiB of the disk of {name}", written, poll=0.2)
+
+    def keep_evidence(self) -> None:
+        """Copy what the installer left that holds no secrets: its log, the REST events, hosts, logs of a failure."""
+        target = self.lab.artifacts / "installer"
+        target.mkdir(parents=True, exist_ok=True)
+        for name in (".openshift_install.log", "rendezvousIP"):
+            if (self.directory / name).is_file():
+                shutil.copyfile(self.directory / name, target / name.lstrip("."))
+        if (self.directory / "logs").is_dir():
+            shutil.copytree(self.directory / "logs", target / "logs", dirs_exist_ok=True)
+
+
+def _succeeded(what: str, result: subprocess.CompletedProcess[str]) -> None:
+    if result.returncode:
+        tail = "\n".join((result.stdout + result.stderr).splitlines()[-_TAIL_LINES:])
+        raise InstallFailedError(f"agent {what}", result.returncode, tail)
 
 
 def default_installer() -> list[str]:

@@ -1,31 +1,24 @@
-"""What scenarios hold in their hands: a deployment that they drive, and a cluster that is installed."""
+"""What becomes of a deployment: a cluster that is installed, or an installation that has stopped."""
 
 from __future__ import annotations
 
 import base64
 import json
 import re
-import shutil
 import socket
 import ssl
 import subprocess
 import urllib.request
 from dataclasses import dataclass
-from functools import partial
-from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from lab.configs import Access, write_configs
+from lab.deploy import Deployment
 from lab.lab import Lab
 from lab.release.build import Release
 from lab.topology import Topology
-from lab.waiting import wait_until
-from scenarios.ids import edit_agent_config
 
-CREATE_IMAGE_SECONDS = 300
 BOOTSTRAP_SECONDS = 3600  # the documented limit: a busy machine is slow, not broken
 INSTALL_SECONDS = 3600
 STOPPED_SECONDS = 600
@@ -37,100 +30,21 @@ def said(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout + result.stderr
 
 
-@dataclass
-class Deployment:
-    """A lab that is up, and a directory with both config files; nothing has booted.
+def install(deployment: Deployment) -> Installation:
+    """Everything, to a working cluster. Raises InstallFailedError with the last lines of what failed."""
+    deployment.create_image()
+    deployment.boot()
+    deployment.wait(INSTALL_SECONDS)
+    return Installation(deployment)
 
-    `scenario_id` is what it was made for; `installer` is the command line of the installer under test; `directory` its
-    `--dir`.
-    """
 
-    scenario_id: str
-    lab: Lab
-    directory: Path
-    installer: list[str]
-    release: Release
-    access: Access
-
-    @property
-    def topology(self) -> Topology:
-        """What the lab was made from."""
-        return self.lab.topology
-
-    def write_configs(self) -> None:
-        """Write the two config files of the topology, as the scenario's variant wants them."""
-        write_configs(self.directory, self.topology, self.access, partial(edit_agent_config, self.scenario_id))
-
-    def agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
-        """Run `<installer> agent WORDS --dir DIR` in the lab; its output is kept as evidence."""
-        return self.lab.run(
-            [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", "debug"],
-            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec},
-            name="-".join(takewhile(lambda word: not word.startswith("-"), words)),
-            timeout=timeout,
-        )
-
-    def create_image(self) -> Path:
-        """`agent create image`; the path of the ISO."""
-        with self.lab.phase("create image"):
-            result = self.agent("create", "image", timeout=CREATE_IMAGE_SECONDS)
-        assert result.returncode == 0, f"create image ended with {result.returncode}:\n{said(result)[-3000:]}"
-        return self.directory / "agent.x86_64.iso"
-
-    def boot(self, *names: str) -> None:
-        """Insert the ISO into these machines (default: all) through Redfish and power them on."""
-        iso = self.directory / "agent.x86_64.iso"
-        nodes = [self.lab.nodes[name] for name in names or self.lab.nodes]
-        with self.lab.phase("insert media"):
-            for node in nodes:
-                node.media.insert(iso)
-        with self.lab.phase("power on"):
-            for node in nodes:
-                node.power.on()
-
-    def wait_for(self, target: str, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
-        """`agent wait-for TARGET OPTIONS`, whatever it ends with."""
-        # What a command says is kept as evidence, and no evidence may hold a secret.
-        words = [target, "--skip-password-print"] if target == "install-complete" else [target]
-        with self.lab.phase(f"wait-for {target}"):
-            return self.agent("wait-for", *words, *options, timeout=timeout)
-
-    def disk_is_written(self, name: str, seconds: float, mib: int = 64) -> None:
-        """Wait until this much of a machine's disk is allocated: its image is being written. Raises WaitTimeout."""
-        disk = self.lab.layout.disk(self.lab.nodes[name].spec)
-
-        def written() -> int:
-            return disk.stat().st_blocks * 512 >> 20
-
-        with self.lab.phase(f"{name} writes its disk"):
-            wait_until(lambda: written() >= mib, seconds, f"{mib} MiB of the disk of {name}", written, poll=0.2)
-
-    def keep_evidence(self) -> None:
-        """Copy what the installer left that holds no secrets: its log, the REST events, hosts, logs of a failure."""
-        target = self.lab.artifacts / "installer"
-        target.mkdir(parents=True, exist_ok=True)
-        for name in (".openshift_install.log", "rendezvousIP"):
-            if (self.directory / name).is_file():
-                shutil.copyfile(self.directory / name, target / name.lstrip("."))
-        if (self.directory / "logs").is_dir():
-            shutil.copytree(self.directory / "logs", target / "logs", dirs_exist_ok=True)
-
-    def install(self) -> Installation:
-        """Everything, to a working cluster; fails with the last lines of what failed."""
-        self.create_image()
-        self.boot()
-        for target, seconds in (("bootstrap-complete", BOOTSTRAP_SECONDS), ("install-complete", INSTALL_SECONDS)):
-            result = self.wait_for(target, seconds)
-            assert result.returncode == 0, f"wait-for {target} ended with {result.returncode}:\n{said(result)[-4000:]}"
-        return Installation(self)
-
-    def stop(self) -> Stopped:
-        """Everything, to where `wait-for bootstrap-complete` gives up; fails when it does not, or not as documented."""
-        self.create_image()
-        self.boot()
-        result = self.wait_for("bootstrap-complete", STOPPED_SECONDS)
-        assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
-        return Stopped(self, result)
+def stop(deployment: Deployment) -> Stopped:
+    """Everything, to where `wait-for bootstrap-complete` gives up; fails when it does not, or not as documented."""
+    deployment.create_image()
+    deployment.boot()
+    result = deployment.wait_for("bootstrap-complete", STOPPED_SECONDS)
+    assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
+    return Stopped(deployment, result)
 
 
 @dataclass
@@ -178,19 +92,11 @@ class Installation:
         """The release that was installed."""
         return self.deployment.release
 
-    @property
-    def kubeconfig(self) -> Path:
-        """The user's kubeconfig, as the installer left it."""
-        return self.deployment.directory / "auth/kubeconfig"
-
-    @property
-    def console_url(self) -> str:
-        """Where the console must be."""
-        return f"https://console-openshift-console.apps.{self.topology.cluster_domain}"
-
     def kubectl(self, *words: str) -> str:
         """What the unmodified kubectl prints, run in the lab; an error of it fails the test."""
-        result = self.lab.run(["kubectl", "--kubeconfig", str(self.kubeconfig), *words], name="kubectl", timeout=90)
+        result = self.lab.run(
+            ["kubectl", "--kubeconfig", str(self.deployment.kubeconfig), *words], name="kubectl", timeout=90
+        )
         assert result.returncode == 0, f"kubectl {' '.join(words)}: {said(result)[-2000:]}"
         return result.stdout
 
@@ -202,7 +108,7 @@ class Installation:
         """An ApiClient of the official Python client for the user's kubeconfig; use it inside `lab.inside`."""
         from kubernetes import config
 
-        return config.new_client_from_config(str(self.kubeconfig))
+        return config.new_client_from_config(str(self.deployment.kubeconfig))
 
     def api_ready(self) -> bool:
         """Whether kube-apiserver says that it is ready."""
@@ -267,7 +173,7 @@ class Installation:
 
     def get(self, url: str, timeout: float = 30) -> tuple[int, str]:
         """Status and body of an https URL, verified against the CAs of the user's kubeconfig; `timeout` in seconds."""
-        [cluster] = yaml.safe_load(self.kubeconfig.read_text())["clusters"]
+        [cluster] = yaml.safe_load(self.deployment.kubeconfig.read_text())["clusters"]
         bundle = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
 
         def fetch() -> tuple[int, str]:

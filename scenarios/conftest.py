@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +18,8 @@ import pytest
 
 from lab import topology as shapes
 from lab.cleanup import afterwards
+from lab.configs import write_configs
+from lab.deploy import Deployment, default_installer
 from lab.errors import LabBrokenError
 from lab.evidence.report import TESTS, write
 from lab.host import budget
@@ -24,8 +27,8 @@ from lab.host.paths import cache_dir, labs_dir
 from lab.lab import Lab
 from lab.release.build import Release, build_release
 from lab.supervisor.watch import described
-from scenarios.cluster import Deployment, Installation, Stopped
-from scenarios.ids import TOPOLOGIES, topology_of
+from scenarios.cluster import Installation, Stopped, install, stop
+from scenarios.ids import TOPOLOGIES, edit_agent_config, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.service import Discovered, install_discovered, service_alone
 
@@ -104,10 +107,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     reorder(items, DURATIONS.read())
 
 
-def _installed_already(scenario_id: str, lab_id: str, release: Release) -> Installation:
+def _installed_already(lab_id: str, release: Release) -> Installation:
     """The cluster of a kept lab, for --lab."""
     lab = Lab.attach(lab_id)
-    return Installation(Deployment(scenario_id, lab, lab.layout.root / "cluster", [], release, lab.access))
+    return Installation(Deployment(lab, [], release))
 
 
 @pytest.fixture(scope="session")
@@ -230,15 +233,7 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
     installer = request.config.getoption("--installer")
     keep = request.config.getoption("--lab-keep")
     with Lab(topology_of(scenario_id), artifacts=artifacts, release=release) as lab:
-        deployment = Deployment(
-            scenario_id=scenario_id,
-            lab=lab,
-            # With the lab it goes, and its keys with it: only what holds no secret is copied to the artefacts.
-            directory=lab.layout.root / "cluster",
-            installer=[installer] if installer else [str(Path(sys.executable).with_name("node0"))],
-            release=release,
-            access=lab.access,
-        )
+        deployment = Deployment(lab, [installer] if installer else default_installer(), release, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False
         stash.setdefault(LABS, {})[scenario_id] = lab
 
@@ -266,7 +261,7 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
             ("note what of the lab has failed", note_failure),
             ("keep the lab", keep_lab),
         ):
-            deployment.write_configs()
+            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario_id))
             yield deployment
             done = True
 
@@ -331,8 +326,8 @@ def installation(request: pytest.FixtureRequest, release: Release) -> Installati
 
     def make(labs: ExitStack) -> Installation:
         if kept:
-            return _installed_already(scenario_id, kept, release)
-        return labs.enter_context(_deployed(request, release)).install()
+            return _installed_already(kept, release)
+        return install(labs.enter_context(_deployed(request, release)))
 
     stash = request.session.stash
     if SHARED not in stash:
@@ -347,7 +342,7 @@ def stopped(request: pytest.FixtureRequest, release: Release) -> Stopped:
     """An installation that wait-for has given up on, made once for all tests of an id. Parametrise with an id."""
     scenario_id, stash = str(request.param), request.session.stash
     if SHARED not in stash:
-        stash[SHARED] = _Shared(scenario_id, lambda labs: labs.enter_context(_deployed(request, release)).stop())
+        stash[SHARED] = _Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, release))))
     found = stash[SHARED].get(scenario_id)
     assert isinstance(found, Stopped)
     return found

@@ -16,9 +16,10 @@ from typing import Any
 import yaml
 
 from lab.configs import NIC, nmstate
+from lab.deploy import Deployment
 from lab.release.components import hardware_requirements
 from lab.waiting import wait_until
-from scenarios.cluster import Deployment, Installation
+from scenarios.cluster import Installation
 from scenarios.page import SERVICE_PORT
 
 READY_SECONDS = 120
@@ -83,7 +84,7 @@ def registries_conf(source: str, mirror: str) -> str:
 @contextmanager
 def service_alone(deployment: Deployment) -> Iterator[Service]:
     """The service runs in the lab as long as the block: over the lab's registry, with the lab's small thresholds."""
-    lab, access = deployment.lab, deployment.access
+    lab, access = deployment.lab, deployment.lab.access
     address = lab.topology.gateway
     service = Service(deployment, lab.layout.root / "service", f"https://{address}:{SERVICE_PORT}")
     mirror = service.directory / "mirror"
@@ -147,8 +148,8 @@ def cluster_params(deployment: Deployment) -> dict[str, Any]:
         "name": topology.cluster_name,
         "base_dns_domain": topology.base_domain,
         "openshift_version": deployment.release.version,
-        "pull_secret": deployment.access.pull_secret,
-        "ssh_public_key": deployment.access.ssh_key,
+        "pull_secret": deployment.lab.access.pull_secret,
+        "ssh_public_key": deployment.lab.access.ssh_key,
         "high_availability_mode": "None",
         "platform": {"type": "none"},
         "user_managed_networking": True,
@@ -163,8 +164,8 @@ def infra_env_params(deployment: Deployment, cluster_id: str, image_type: str) -
         "cluster_id": cluster_id,
         "image_type": image_type,
         "openshift_version": deployment.release.version,
-        "pull_secret": deployment.access.pull_secret,
-        "ssh_authorized_key": deployment.access.ssh_key,
+        "pull_secret": deployment.lab.access.pull_secret,
+        "ssh_authorized_key": deployment.lab.access.ssh_key,
         "additional_ntp_sources": topology.gateway,
     }
     if topology.addressing == "static":

@@ -57,7 +57,7 @@ def test_the_network_is_the_infra_envs(discovered: Discovered):
 def test_the_services_kubeconfig_reaches_api_and_console(discovered: Discovered):
     assert discovered.api_ready()
     assert discovered.write(timeout=30)
-    status, body = discovered.get(discovered.console_url)
+    status, body = discovered.get(discovered.deployment.console_url)
     assert status == 200
     assert discovered.topology.cluster_name in body
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.deploy import Deployment
 from lab.layout import BRIDGE
 from scenarios import planted
-from scenarios.cluster import WAIT_FOR_FAILED, Deployment, Stopped, said
+from scenarios.cluster import WAIT_FOR_FAILED, Stopped, said
 from scenarios.page import card, watching
 
 GATHER_SECONDS = 600
@@ -52,7 +53,7 @@ def test_the_page_shows_the_host_and_says_what_wait_for_said(stopped: Stopped):
 
 def secrets_of(deployment: Deployment) -> dict[str, bytes]:
     """Every secret of the installation that a user or the lab holds."""
-    [login] = json.loads(deployment.access.pull_secret)["auths"].values()
+    [login] = json.loads(deployment.lab.access.pull_secret)["auths"].values()
     texts = {
         "watcher's token": state_of(deployment)["watcherToken"],
         "pull secret": login["auth"],

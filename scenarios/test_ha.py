@@ -44,7 +44,7 @@ def etcd_is_whole(installation: Installation) -> bool:
 
 def console_answers(installation: Installation) -> bool:
     """Whether the console can be had through the ingress VIP, at once."""
-    return installation.get(installation.console_url, timeout=5)[0] == 200
+    return installation.get(installation.deployment.console_url, timeout=5)[0] == 200
 
 
 def lose(installation: Installation, name: str) -> None:

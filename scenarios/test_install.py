@@ -181,7 +181,7 @@ def test_an_operator_reports_what_it_really_sees(installation: Installation):
 
 @every
 def test_console_answers(installation: Installation):
-    status, body = installation.get(installation.console_url)
+    status, body = installation.get(installation.deployment.console_url)
     assert status == 200
     assert installation.topology.cluster_name in body
 

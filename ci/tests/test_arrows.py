@@ -98,7 +98,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.lab": {
         "drivers", "lab", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines", "lab.supervisor",
     },
-    "lab.deploy": {"lab", "lab.lab"},
+    "lab.deploy": {"lab", "lab.lab", "lab.release"},
     "lab.commands": {
         "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.supervisor",
     },

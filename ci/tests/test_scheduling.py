@@ -197,13 +197,15 @@ def labs(request):
     def deployed(request, release):
         SEEN.append(f"up {request.param}")
         lab = SimpleNamespace(id=request.param, kernel_trouble=dict)
-        def install():
-            assert "bad" not in request.param, "no cluster"
-            return of(Installation, lab)
-        yield SimpleNamespace(install=install, stop=lambda: of(Stopped, lab), lab=lab)
+        yield SimpleNamespace(lab=lab)
         SEEN.append(f"down {request.param}")
 
+    def install(deployment):
+        assert "bad" not in deployment.lab.id, "no cluster"
+        return of(Installation, deployment.lab)
+
     wiring._deployed = deployed
+    wiring.install, wiring.stop = install, lambda deployment: of(Stopped, deployment.lab)
     yield
 
 every = pytest.mark.parametrize("installation", ["sno-bad", "sno-good"], indirect=True)

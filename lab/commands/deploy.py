@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     lab = Lab(shape, arguments.artifacts, release, wait_for_memory=arguments.wait)
     installer = [arguments.installer] if arguments.installer else default_installer()
     with lab:
-        work = Deployment(lab, installer, release.pullspec)
+        work = Deployment(lab, installer, release)
         describe(records.read(lab.id))
         done = False
 
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
             ("say where the evidence is", lambda: print(f"evidence   {lab.artifacts}")),
         ):
             work.prepare(arguments.directory, adapt=arguments.iso is None)
-            work.boot(arguments.iso or work.create_image())
+            work.boot(image=arguments.iso or work.create_image())
             if work.kubeconfig.exists():
                 work.wait()
             lab.check()
