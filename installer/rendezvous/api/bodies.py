@@ -13,6 +13,9 @@ from aiohttp import web
 from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Unparsable
 
+# The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
+# limit of their own.
+MAX_BODY = 4 * 1024**2
 # A body must bring so many bytes in every so many seconds, or its rest. Half a kilobyte a second is a bad modem's.
 WINDOW, LEAST = 30.0, 16 * 1024
 # Answers larger than this go out in pieces of about this size: TLS takes a while for more.

@@ -10,8 +10,8 @@ from aiohttp import web
 
 from installer.assisted.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous import events
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import encode, reply, tags, unchanged
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.resources import clusters

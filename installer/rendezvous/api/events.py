@@ -10,8 +10,8 @@ from pathlib import Path
 from aiohttp import web
 
 from installer.rendezvous import events as catalogue
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import body_of, listed, send
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.resources.params import integer, one_of, require
 from installer.rendezvous.store.model import Event
 

@@ -14,8 +14,8 @@ from aiohttp.http_exceptions import BadHttpMessage
 from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
 from installer.rendezvous import events
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import json_of, steady
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.resources.params import REQUIRED, WRONG_TYPE, one_of

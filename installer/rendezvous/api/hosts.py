@@ -11,8 +11,8 @@ from aiohttp import web
 
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply, tags, unchanged
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.resources import hosts, replies

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.api import signing
-from installer.rendezvous.api.app import BASE, ImageMaker, Service
 from installer.rendezvous.api.bodies import body_of
+from installer.rendezvous.api.context import BASE, ImageMaker, Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.store.model import InfraEnv, to_rest

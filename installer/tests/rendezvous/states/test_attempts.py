@@ -17,7 +17,7 @@ import pytest
 from installer.assisted.auth import Authenticator
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import PrepareError
-from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
