@@ -108,10 +108,8 @@ def answering(
             return reply(error_body(TooLarge(f"body is larger than {MAX_BODY} bytes"), request.path), TooLarge.status)
         except (web.HTTPException, asyncio.CancelledError, ConnectionError):
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            log.exception("%s %s", request.method, request.rel_url.raw_path)
-            return reply(error_body(BadRequest(f"the request cannot be understood: {error!r}"), request.path), 400)
         except Exception:
+            # Ours, whatever it is: what a caller got wrong is told where it is read (bodies.py, resources/params.py).
             identity = uuid4().hex[:8]
             log.exception("%s %s: internal error %s", request.method, request.rel_url.raw_path, identity)
             return reply(error_body(ServiceError(f"internal error {identity}"), request.path), 500)
