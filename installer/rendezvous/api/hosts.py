@@ -130,8 +130,9 @@ def _set(service: Service, request: web.Request, **changes: Any) -> Host:
 
 async def bind(service: Service, request: web.Request) -> Response:
     """POST .../actions/bind"""
+    body = await body_of(request, requests.Binding)
     try:
-        cluster_id = str(UUID((await body_of(request, requests.Binding)).cluster_id or ""))
+        cluster_id = str(UUID(body.cluster_id or ""))
     except ValueError:
         raise BadRequest("cluster_id must be a UUID") from None
     return reply(_shown(service, hosts.bind(service.engine, *_ids(request), cluster_id)))

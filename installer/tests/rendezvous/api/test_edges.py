@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import re
@@ -20,6 +21,7 @@ from installer.assisted.enums import StepType
 from installer.rendezvous.api.routes import ROUTES
 from installer.rendezvous.resources import outputs, replies, requests
 from installer.rendezvous.store import shapes
+from installer.rendezvous.store.logs import Upload
 from installer.rendezvous.validations.connectivity import Report
 from installer.testing.api_kit import filled, header, no_brakes, serve
 from installer.testing.fleet_kit import Fleet
@@ -293,6 +295,22 @@ def test_what_we_get_wrong_is_ours_and_in_the_log(
 
     with no_brakes():
         serve(tmp_path, use)
+
+
+def test_an_upload_that_we_cannot_write_is_not_the_senders_fault(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise ValueError("a fault within")
+
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        path = filled(C + "/logs?logs_type=controller", fleet)
+        monkeypatch.setattr(Upload, "write", broken)
+        answer = await client.post(path, data={"upfile": io.BytesIO(b"logs")}, headers=header(Scheme.AGENT))
+        assert answer.status == 500, await answer.text()
+        assert "Traceback" in caplog.text
+
+    serve(tmp_path, use)
 
 
 def test_bytes_that_are_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
