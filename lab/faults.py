@@ -10,15 +10,12 @@ the lab: cut it through the BMC, as `lab.nodes[...].power.off()` does.
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import msgspec
 
 from lab.errors import LabError
-
-if TYPE_CHECKING:
-    from lab.lab import Lab
+from lab.running import RunningLab
 
 
 class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -26,11 +23,11 @@ class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     service: str
 
-    def begin(self, lab: Lab) -> None:
+    def begin(self, lab: RunningLab) -> None:
         """Kill it."""
         lab.services.stop(self.service)
 
-    def end(self, lab: Lab) -> None:
+    def end(self, lab: RunningLab) -> None:
         """Start it anew."""
         lab.services.start(self.service)
 
@@ -40,11 +37,11 @@ class Hang(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     service: str
 
-    def begin(self, lab: Lab) -> None:
+    def begin(self, lab: RunningLab) -> None:
         """Stop its process."""
         lab.services.pause(self.service)
 
-    def end(self, lab: Lab) -> None:
+    def end(self, lab: RunningLab) -> None:
         """Let it go on, with all that has piled up."""
         lab.services.resume(self.service)
 
@@ -54,11 +51,11 @@ class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     node: str
 
-    def begin(self, lab: Lab) -> None:
+    def begin(self, lab: RunningLab) -> None:
         """Pull."""
         lab.nodes[self.node].link.set_up(False)
 
-    def end(self, lab: Lab) -> None:
+    def end(self, lab: RunningLab) -> None:
         """Plug."""
         lab.nodes[self.node].link.set_up(True)
 
@@ -69,13 +66,13 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
     node: str
     kbit: int
 
-    def begin(self, lab: Lab) -> None:
+    def begin(self, lab: RunningLab) -> None:
         """Put a token bucket before the machine's network card."""
         for tap in _taps(lab, self.node):
             shape = f"tbf rate {self.kbit}kbit burst {max(self.kbit // 8, 16)}kbit latency 400ms"
             _tc(lab, f"qdisc add dev {tap} root {shape}")
 
-    def end(self, lab: Lab) -> None:
+    def end(self, lab: RunningLab) -> None:
         """Take it away; it went with the machine's power, if that was cut."""
         for tap in _taps(lab, self.node):
             _tc(lab, f"qdisc del dev {tap} root")
@@ -84,13 +81,13 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 Fault = Outage | Hang | LinkDown | Throttle
 
 
-def _taps(lab: Lab, node: str) -> list[str]:
+def _taps(lab: RunningLab, node: str) -> list[str]:
     """The lab's ends of a running machine's cables."""
     live = ElementTree.fromstring(lab.hypervisor.machine(lab.nodes[node].name).xml(live=True))
     return [target.get("dev", "") for target in live.findall("devices/interface/target") if target.get("dev")]
 
 
-def _tc(lab: Lab, words: str) -> None:
+def _tc(lab: RunningLab, words: str) -> None:
     done = lab.inside(subprocess.run, ["tc", *words.split()], capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"tc {words}: {' '.join(done.stderr.split())}")

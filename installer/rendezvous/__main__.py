@@ -13,7 +13,7 @@ from installer.rendezvous import settings
 from installer.rendezvous.validations import requirements as hwreqs
 
 if TYPE_CHECKING:
-    from installer.rendezvous.api.app import Service
+    from installer.rendezvous.api.context import Service
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def serve(
 
     from installer.assisted.auth import Authenticator
     from installer.rendezvous.api import serving
-    from installer.rendezvous.api.app import Service
+    from installer.rendezvous.api.context import Service
     from installer.rendezvous.prepare import installer as prepare
     from installer.rendezvous.reconcile.engine import Engine
     from installer.rendezvous.store.database import Store

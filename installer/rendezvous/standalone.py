@@ -162,7 +162,7 @@ def run(directory: Path, listen: str) -> int:
     """Serve until told to stop. Raises InstallerError, ConfigurationError."""
     from installer.rendezvous import __main__ as service
     from installer.rendezvous.api import signing
-    from installer.rendezvous.api.app import Service
+    from installer.rendezvous.api.context import Service
     from installer.rendezvous.discovery import images as discovery
     from installer.rendezvous.discovery import payload
     from installer.rendezvous.store.model import InfraEnv

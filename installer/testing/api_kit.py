@@ -13,7 +13,8 @@ from unittest import mock
 from aiohttp.test_utils import TestClient, TestServer
 
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
-from installer.rendezvous.api.app import BASE, Service, build
+from installer.rendezvous.api.app import build
+from installer.rendezvous.api.context import BASE, Service
 from installer.rendezvous.api.limits import Bucket
 from installer.rendezvous.api.routes import NOT_OFFERED, ROUTES
 from installer.testing.fleet_kit import Fleet, Machine, Network

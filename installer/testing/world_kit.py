@@ -13,11 +13,12 @@ from installer.assisted.enums import StepType
 from installer.rendezvous import settings
 from installer.rendezvous.clock import SteadyClock
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import clusters, hosts, infra_envs, replies
+from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import requirements as hwreqs
+from installer.testing import sent_kit
 from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"
@@ -57,9 +58,9 @@ class World:
         self.store = store
 
     def cluster(self, **changes: Any) -> tuple[str, str]:
-        cluster = clusters.register(self.engine, {**CLUSTER, **changes})
+        cluster = sent_kit.register_cluster(self.engine, {**CLUSTER, **changes})
         body = {"name": "ostest", "pull_secret": PULL_SECRET, "cluster_id": cluster.id}
-        return cluster.id, infra_envs.register(self.engine, body).id
+        return cluster.id, sent_kit.register_infra_env(self.engine, body).id
 
     def wait(self, seconds: float) -> None:
         """Time passes, and the monitor looks at the clock as often as it does."""
@@ -93,7 +94,7 @@ class World:
             "output": text,
             "error": "" if not code else text,
         }
-        replies.receive(self.engine, infra_env_id, host_id, body)
+        sent_kit.receive(self.engine, infra_env_id, host_id, body)
 
     def known(self, **changes: Any) -> tuple[str, str]:
         cluster_id, infra_env_id = self.cluster()

@@ -26,9 +26,9 @@ from lab.redact import Redactor, redact
 from lab.supervisor import watch
 
 if TYPE_CHECKING:
-    from lab.lab import Lab
     from lab.layout import Layout
     from lab.machines.node import Node
+    from lab.running import RunningLab
     from lab.supervisor.plan import Ended
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def copy(source: Path, target: Path) -> None:
 
 
 class _Collector:
-    def __init__(self, lab: Lab, target: Path) -> None:
+    def __init__(self, lab: RunningLab, target: Path) -> None:
         self.lab = lab
         self.target = target
         self.missing: list[str] = []
@@ -130,7 +130,7 @@ def _quoted(command: str) -> str:
     return "'" + command.replace("'", "'\\''") + "'"
 
 
-def collect(lab: Lab, target: Path) -> list[str]:
+def collect(lab: RunningLab, target: Path) -> list[str]:
     """Gather everything below `target`; returns what could not be had, one line each."""
     work = _Collector(lab, target)
     work.attempt("what of the lab has ended", lambda: tell_failure(lab.ended(), target))

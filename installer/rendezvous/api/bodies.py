@@ -12,7 +12,11 @@ from aiohttp import web
 
 from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Unparsable
+from installer.rendezvous.resources.params import decoded
 
+# The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
+# limit of their own.
+MAX_BODY = 4 * 1024**2
 # A body must bring so many bytes in every so many seconds, or its rest. Half a kilobyte a second is a bad modem's.
 WINDOW, LEAST = 30.0, 16 * 1024
 # Answers larger than this go out in pieces of about this size: TLS takes a while for more.
@@ -65,12 +69,12 @@ async def json_of(request: web.Request) -> Any:
         raise Unparsable(f"body is not JSON: {error}") from None
 
 
-async def body_of(request: web.Request) -> dict[str, Any]:
-    """The request's JSON object. Raises Unparsable, TooSlow."""
+async def body_of(request: web.Request, kind: type[T]) -> T:
+    """The request's JSON object as a struct of resources/requests.py. Raises Unparsable, TooSlow."""
     value = await json_of(request)
     if not isinstance(value, dict):
         raise Unparsable("body must be a JSON object")
-    return value
+    return decoded(value, kind)
 
 
 async def encoded(items: Sequence[T], encode: Callable[[T], Encoded]) -> list[Encoded]:

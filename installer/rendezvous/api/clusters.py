@@ -10,13 +10,13 @@ from aiohttp import web
 
 from installer.assisted.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous import events
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import encode, reply, tags, unchanged
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.resources import clusters
+from installer.rendezvous.resources import clusters, requests
 from installer.rendezvous.resources import hosts as hosts_rules
-from installer.rendezvous.resources.params import one_of, require
+from installer.rendezvous.resources.params import one_of, required
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations.hostview import inventory_of
 
@@ -27,8 +27,6 @@ FINALIZING_STAGES = (
     *("Waiting for olm operators csv initialization", "Waiting for olm operators csv"),
     *("Waiting for OLM operator setup jobs", "Done"),
 )
-# What an operator is reported with, all texts.
-REPORTED = ("name", "version", "status", "status_info")
 OPERATOR_STATUSES = ("failed", "progressing", "available")
 replace = msgspec.structs.replace
 
@@ -44,7 +42,7 @@ def shown(service: Service, cluster: Cluster, with_hosts: bool = True) -> dict[s
 
 async def register(service: Service, request: web.Request) -> Response:
     """POST /clusters"""
-    return reply(shown(service, clusters.register(service.engine, await body_of(request))), 201)
+    return reply(shown(service, clusters.register(service.engine, await body_of(request, requests.ClusterParams))), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
@@ -71,7 +69,8 @@ async def get(service: Service, request: web.Request) -> Response:
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /clusters/{id}"""
-    cluster = clusters.update(service.engine, request.match_info["cluster_id"], await body_of(request))
+    body = await body_of(request, requests.ClusterParams)
+    cluster = clusters.update(service.engine, request.match_info["cluster_id"], body)
     return reply(shown(service, cluster), 201)
 
 
@@ -102,7 +101,7 @@ async def hosts(service: Service, request: web.Request) -> Response:
 
 async def finalizing_progress(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/progress"""
-    stage = str((await body_of(request)).get("finalizing_stage", ""))
+    stage = (await body_of(request, requests.FinalizingProgress)).finalizing_stage or ""
     one_of(stage, "finalizing_stage", "body", FINALIZING_STAGES)
     store = service.engine.store
     with store.change():
@@ -168,7 +167,7 @@ async def update_manifest(service: Service, request: web.Request) -> Response:
 
 
 async def _put_manifest(service: Service, request: web.Request, replacing: bool) -> dict[str, str]:
-    cluster, body = _cluster(service, request), await body_of(request)
+    cluster, body = _cluster(service, request), await body_of(request, requests.ManifestParams)
     await asyncio.to_thread(clusters.check_manifest, body, replacing)
     made = clusters.put_manifest(service.engine, cluster.id, body, replacing, checked=True)
     return {"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"}
@@ -212,12 +211,9 @@ async def reset(service: Service, request: web.Request) -> Response:
 
 async def complete(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/actions/complete-installation"""
-    body = await body_of(request)
-    require(body, "is_success")
-    if not isinstance(body["is_success"], bool):
-        raise Unparsable("is_success must be true or false")
-    cluster_id = request.match_info["cluster_id"]
-    done = clusters.complete(service.engine, cluster_id, body["is_success"], str(body.get("error_info") or ""))
+    body = await body_of(request, requests.Completion)
+    success = required(body.is_success, "is_success")
+    done = clusters.complete(service.engine, request.match_info["cluster_id"], success, body.error_info or "")
     return reply(shown(service, done), 202)
 
 
@@ -230,11 +226,7 @@ async def list_operators(service: Service, request: web.Request) -> Response:
 
 async def put_operator(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/monitored-operators"""
-    body = await body_of(request)
-    given = {key: body[key] for key in REPORTED if body.get(key) is not None}
-    for key, value in given.items():
-        if not isinstance(value, str):
-            raise Unparsable(f"{key} must be a text")
+    given = (await body_of(request, requests.OperatorReport)).given()
     if "status" in given:
         one_of(given["status"], "status", "body", OPERATOR_STATUSES)
     if not given.get("name"):
@@ -262,7 +254,7 @@ def _ignored(cluster: Cluster) -> dict[str, str]:
 
 async def set_ignored_validations(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/ignored-validations"""
-    body = await body_of(request)
+    body = await body_of(request, requests.IgnoredValidations)
     return reply(_ignored(clusters.ignore(service.engine, request.match_info["cluster_id"], body)), 201)
 
 
@@ -295,7 +287,7 @@ async def supported_platforms(service: Service, request: web.Request) -> Respons
 
 async def logs_progress(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/logs-progress"""
-    state = hosts_rules.logs_state((await body_of(request)).get("logs_state"))
+    state = hosts_rules.logs_state((await body_of(request, requests.LogsProgress)).logs_state)
     with service.engine.store.change():
         service.engine.store.put_cluster(replace(_cluster(service, request), logs_info=state))
     return web.Response(status=204)

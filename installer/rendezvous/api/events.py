@@ -10,9 +10,10 @@ from pathlib import Path
 from aiohttp import web
 
 from installer.rendezvous import events as catalogue
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import body_of, listed, send
-from installer.rendezvous.resources.params import integer, one_of, require
+from installer.rendezvous.api.context import Service
+from installer.rendezvous.resources import requests
+from installer.rendezvous.resources.params import integer, one_of, required
 from installer.rendezvous.store.model import Event
 
 Response = web.StreamResponse
@@ -90,21 +91,22 @@ def _read(
 
 async def trigger(service: Service, request: web.Request) -> Response:
     """POST /events: a host's own event (the orchestrator's, a controller's)."""
-    body = await body_of(request)
-    require(body, "severity", "message", "event_time", "cluster_id")
-    one_of(body["severity"], "severity", "body", SEVERITIES)
+    body = await body_of(request, requests.EventParams)
+    severity, message = required(body.severity, "severity"), required(body.message, "message")
+    event_time, cluster_id = required(body.event_time, "event_time"), required(body.cluster_id, "cluster_id")
+    one_of(severity, "severity", "body", SEVERITIES)
     store = service.engine.store
-    cluster = store.cluster(str(body["cluster_id"]))
+    cluster = store.cluster(cluster_id)
     event = Event(
-        name=str(body.get("name") or "event"),
-        severity=str(body["severity"]),
-        message=catalogue.plain(str(body["message"])),
-        event_time=str(body["event_time"]),
-        category="metrics" if body.get("category") == "metrics" else "user",
+        name=body.name or "event",
+        severity=severity,
+        message=catalogue.plain(message),
+        event_time=event_time,
+        category="metrics" if body.category == "metrics" else "user",
         cluster_id=cluster.id,
-        host_id=str(body["host_id"]) if body.get("host_id") else None,
-        infra_env_id=str(body["infra_env_id"]) if body.get("infra_env_id") else None,
-        props=str(body.get("props") or ""),
+        host_id=body.host_id or None,
+        infra_env_id=body.infra_env_id or None,
+        props=body.props or "",
     )
     with store.change():
         store.add_event(event)

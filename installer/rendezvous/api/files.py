@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from uuid import UUID
 
@@ -15,12 +17,12 @@ from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
 from installer.redact import shortened
 from installer.rendezvous import events
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import json_of, steady
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.resources.params import REQUIRED, WRONG_TYPE, one_of
-from installer.rendezvous.store.logs import CHUNK, Upload, tar
+from installer.rendezvous.store.logs import CHUNK, tar
 from installer.rendezvous.store.model import Cluster, Host
 
 Response = web.StreamResponse
@@ -143,11 +145,9 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
     if not request.content_type.startswith("multipart/"):
         raise BadRequest("body must be multipart/form-data with a field upfile")
     target = service.logs.path(cluster.id, host.id if host else None)
-    async with steady(request), service.logs.upload(target) as upload:
-        try:
-            await _receive(request, upload)
-        except (BadHttpMessage, ValueError) as error:
-            raise Unparsable(f"body is not multipart/form-data: {' '.join(str(error).split())}") from None
+    async with steady(request), service.logs.upload(target) as upload, aclosing(_pieces(request)) as pieces:
+        async for piece in pieces:
+            await upload.write(piece)
     stamp = now_text()
     with store.change():
         if host is None:
@@ -159,15 +159,18 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
     return web.Response(status=204)
 
 
-async def _receive(request: web.Request, upload: Upload) -> None:
-    """Write the field ``upfile`` of a request. Raises BadRequest, TooLarge, NoSpace, and what aiohttp raises."""
+async def _pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
+    """The field ``upfile`` of a request as it comes in. Raises BadRequest."""
     found = False
-    async for part in await request.multipart():
-        if not isinstance(part, BodyPartReader) or part.name != "upfile" or found:
-            raise BadRequest("body must have one field, upfile")
-        found = True
-        while chunk := await part.read_chunk(CHUNK):
-            await upload.write(chunk)
+    try:
+        async for part in await request.multipart():
+            if not isinstance(part, BodyPartReader) or part.name != "upfile" or found:
+                raise BadRequest("body must have one field, upfile")
+            found = True
+            while chunk := await part.read_chunk(CHUNK):
+                yield chunk
+    except (BadHttpMessage, ValueError) as error:
+        raise Unparsable(f"body is not multipart/form-data: {' '.join(str(error).split())}") from None
     if not found:
         raise BadRequest("the field upfile is missing")
 

@@ -11,11 +11,11 @@ from aiohttp import web
 
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply, tags, unchanged
 from installer.rendezvous.clock import now_text
-from installer.rendezvous.resources import hosts, replies
+from installer.rendezvous.resources import hosts, replies, requests
 from installer.rendezvous.resources.params import integer
 from installer.rendezvous.store.model import Host
 
@@ -27,19 +27,27 @@ def _ids(request: web.Request) -> tuple[str, str]:
     return request.match_info["infra_env_id"], request.match_info["host_id"]
 
 
+def _version(request: web.Request) -> str:
+    """The agent's own version. Raises BadRequest: bytes that are no text could not be shown again."""
+    version = request.headers.get("discovery_agent_version", "")
+    if not version.isprintable():
+        raise BadRequest("discovery_agent_version in header must be a text of printable characters")
+    return version
+
+
 def _shown(service: Service, host: Host) -> msgspec.Raw:
     return service.views.host(host)
 
 
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs/{id}/hosts"""
-    body = await body_of(request)
+    body = await body_of(request, requests.HostCreate)
     try:
-        host_id = str(UUID(str(body.get("host_id", ""))))
+        host_id = str(UUID(body.host_id or ""))
     except ValueError:
-        raise BadRequest(f"host_id {body.get('host_id')!r} is not a UUID") from None
+        raise BadRequest(f"host_id {body.host_id!r} is not a UUID") from None
     infra_env_id = request.match_info["infra_env_id"]
-    version = str(body.get("discovery_agent_version") or request.headers.get("discovery_agent_version") or "")
+    version = body.discovery_agent_version or _version(request)
     host = hosts.register(service.engine, infra_env_id, host_id, version)
     args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": version or service.settings.agent_image}
     command = {"command": "", "args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
@@ -67,7 +75,8 @@ async def get(service: Service, request: web.Request) -> Response:
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}/hosts/{id}"""
-    return reply(_shown(service, hosts.update(service.engine, *_ids(request), await body_of(request))), 201)
+    body = await body_of(request, requests.HostUpdate)
+    return reply(_shown(service, hosts.update(service.engine, *_ids(request), body)), 201)
 
 
 async def delete(service: Service, request: web.Request) -> Response:
@@ -86,27 +95,25 @@ async def delete(service: Service, request: web.Request) -> Response:
 async def instructions(service: Service, request: web.Request) -> Response:
     """GET .../instructions"""
     timestamp = integer(request, "timestamp") or 0
-    version = request.headers.get("discovery_agent_version", "")
-    return reply(hosts.next_steps(service.engine, *_ids(request), version, timestamp))
+    return reply(hosts.next_steps(service.engine, *_ids(request), _version(request), timestamp))
 
 
 async def step_reply(service: Service, request: web.Request) -> Response:
     """POST .../instructions"""
-    replies.receive(service.engine, *_ids(request), await body_of(request))
+    replies.receive(service.engine, *_ids(request), await body_of(request, requests.StepReply))
     return web.Response(status=204)
 
 
 async def progress(service: Service, request: web.Request) -> Response:
     """PUT .../progress"""
-    body = await body_of(request)
-    stage, info = str(body.get("current_stage") or ""), str(body.get("progress_info") or "")
-    hosts.progress(service.engine, *_ids(request), stage, info)
+    body = await body_of(request, requests.HostProgressParams)
+    hosts.progress(service.engine, *_ids(request), body.current_stage or "", body.progress_info or "")
     return web.Response(status=200)
 
 
 async def logs_progress(service: Service, request: web.Request) -> Response:
     """PUT .../logs-progress"""
-    state = str((await body_of(request)).get("logs_state") or "")
+    state = (await body_of(request, requests.LogsProgress)).logs_state or ""
     hosts.set_logs_state(service.engine, *_ids(request), state)
     return web.Response(status=204)
 
@@ -123,8 +130,9 @@ def _set(service: Service, request: web.Request, **changes: Any) -> Host:
 
 async def bind(service: Service, request: web.Request) -> Response:
     """POST .../actions/bind"""
+    body = await body_of(request, requests.Binding)
     try:
-        cluster_id = str(UUID(str((await body_of(request)).get("cluster_id", ""))))
+        cluster_id = str(UUID(body.cluster_id or ""))
     except ValueError:
         raise BadRequest("cluster_id must be a UUID") from None
     return reply(_shown(service, hosts.bind(service.engine, *_ids(request), cluster_id)))
@@ -152,9 +160,7 @@ async def reset_validation(service: Service, request: web.Request) -> Response:
 
 async def installer_args(service: Service, request: web.Request) -> Response:
     """PATCH .../installer-args"""
-    args = (await body_of(request)).get("args") or []
-    if not isinstance(args, list) or not all(isinstance(item, str) for item in args):
-        raise BadRequest("args must be a list of strings")
+    args = (await body_of(request, requests.InstallerArgs)).args or []
     return reply(_shown(service, _set(service, request, installer_args=json.dumps(args))), 201)
 
 
@@ -168,7 +174,7 @@ async def update_ignition(service: Service, request: web.Request) -> Response:
     from installer.assisted.errors import PrepareError
     from installer.rendezvous.prepare import hostignition
 
-    config = str((await body_of(request)).get("config") or "")
+    config = (await body_of(request, requests.IgnitionParams)).config or ""
     if config:
         try:
             hostignition.parse(config, "config", plainjson.parsed)

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from installer.assisted.errors import BadRequest, NotFound
-from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES

@@ -9,10 +9,10 @@ from aiohttp import web
 
 from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.rendezvous.api import signing
-from installer.rendezvous.api.app import BASE, ImageMaker, Service
 from installer.rendezvous.api.bodies import body_of
+from installer.rendezvous.api.context import BASE, ImageMaker, Service
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.resources import infra_envs, requests
 from installer.rendezvous.store.model import InfraEnv, to_rest
 
 Response = web.StreamResponse
@@ -49,7 +49,8 @@ def shown(service: Service, infra_env: InfraEnv) -> dict[str, Any]:
 
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs"""
-    return reply(shown(service, infra_envs.register(service.engine, await body_of(request))), 201)
+    body = await body_of(request, requests.InfraEnvParams)
+    return reply(shown(service, infra_envs.register(service.engine, body)), 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
@@ -66,7 +67,8 @@ async def get(service: Service, request: web.Request) -> Response:
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}"""
-    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], await body_of(request))
+    body = await body_of(request, requests.InfraEnvParams)
+    changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body)
     return reply(shown(service, changed), 201)
 
 

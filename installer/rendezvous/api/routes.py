@@ -12,7 +12,9 @@ from installer.rendezvous.api import files as af
 from installer.rendezvous.api import hosts as ah
 from installer.rendezvous.api import info as an
 from installer.rendezvous.api import infra_envs as ai
-from installer.rendezvous.api.app import AGENT, USER, WATCHER, Handler, Service
+from installer.rendezvous.api.context import Handler, Service
+
+AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
 
 
 def _by(*schemes: Scheme) -> frozenset[Scheme]:
@@ -158,22 +160,8 @@ async def _metrics(service: Service, request: web.Request) -> web.StreamResponse
     return web.Response(text="\n".join(lines) + "\n", content_type="text/plain")
 
 
-async def _page(service: Service, request: web.Request) -> web.StreamResponse:
-    from installer.rendezvous.page import feed as page  # read when somebody looks
-
-    return await page.show(service, request)
-
-
-async def _page_stream(service: Service, request: web.Request) -> web.StreamResponse:
-    from installer.rendezvous.page import feed as page
-
-    return await page.stream(service, request)
-
-
-# What the page shows; open to all where the settings say so.
-PAGE_STREAM = ("/page/stream", _by(USER, WATCHER), _page_stream)
+# Without a proof.
 OPEN: tuple[tuple[str, Handler], ...] = (
-    ("/", _page),
     ("/health", _health),
     ("/ready", _ready),
     ("/metrics", _metrics),

@@ -12,7 +12,8 @@ from aiohttp import web, web_fileresponse
 from aiohttp.http_exceptions import HttpProcessingError
 
 from installer.assisted.errors import ConfigurationError
-from installer.rendezvous.api.app import Service, build
+from installer.rendezvous.api.app import build
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.eventloop import heap
 from installer.rendezvous.eventloop.gate import Gate, Limits, by_files
 from installer.rendezvous.eventloop.lag import Selector

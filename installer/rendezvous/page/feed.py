@@ -1,6 +1,6 @@
 """The page to watch an installation on, and the stream of server-sent events that feeds it.
 
-Nothing is read, made or kept before somebody looks: the routes hand over to this module when they are first asked.
+Nothing is read, made or kept before somebody looks: this module is imported when the page is first asked for.
 A viewer gets everything once and then what has changed, at most once a second; viewers share what is made.
 """
 
@@ -17,8 +17,8 @@ import msgspec
 from aiohttp import web
 
 from installer.assisted.errors import TooMany
-from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import joined
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import BOOT, encode
 from installer.rendezvous.page import view as pageview
 from installer.rendezvous.store.model import Cluster, Host
@@ -61,7 +61,7 @@ def document() -> tuple[bytes, str, str]:
     return body, policy, f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
 
-async def show(service: Service, request: web.Request) -> web.StreamResponse:
+async def show(request: web.Request) -> web.StreamResponse:
     """GET /: the page itself, which holds no data."""
     body, policy, etag = document()
     headers = {**PRIVATE, "Cache-Control": "no-cache", "Content-Security-Policy": policy, "ETag": etag}
@@ -135,11 +135,8 @@ def _message(kind: str, value: object) -> bytes:
     return b"event: " + kind.encode() + b"\ndata: " + encode(value) + b"\n\n"
 
 
-async def stream(service: Service, request: web.Request) -> web.StreamResponse:
+async def stream(service: Service, viewers: Viewers, request: web.Request) -> web.StreamResponse:
     """GET /page/stream: everything, then what changes, until the viewer or the service goes. Raises TooMany."""
-    if service.viewers is None:
-        service.viewers = Viewers(service)
-    viewers = service.viewers
     if viewers.count >= MOST_VIEWERS:
         raise TooMany(f"{MOST_VIEWERS} viewers are looking already")
     viewers.count += 1

@@ -56,10 +56,10 @@ def parse(text: bytes | str, source: str, read: Callable[[bytes | str], Any] = j
     """An Ignition config. Raises PrepareError unless it is an object with a version 3."""
     try:
         config = read(text)
-        version = str(config["ignition"]["version"])
+        version = config["ignition"]["version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise PrepareError(source, f"not an Ignition config: {error!r}") from None
-    if not version.startswith("3."):
+    if not isinstance(version, str) or not version.startswith("3."):
         raise PrepareError(source, f"Ignition version {version} is not 3.x")
     if not isinstance(config, dict):
         raise PrepareError(source, "not a JSON object")

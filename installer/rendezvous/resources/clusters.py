@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import logging
 import re
@@ -23,6 +22,8 @@ from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import hosts
+from installer.rendezvous.resources.params import told
+from installer.rendezvous.resources.requests import ClusterParams, IgnoredValidations, ManifestParams, NetworkParams
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation
 from installer.rendezvous.validations import cluster as cv
@@ -54,16 +55,16 @@ CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 FOLDERS = ("manifests", "openshift")
 
 
-def _networks(body: JsonMap) -> dict[str, list[JsonMap]]:
+def _networks(body: ClusterParams) -> dict[str, list[NetworkParams]]:
     """The three lists of networks, also from the older single fields. Raises BadRequest."""
     single = {
-        "cluster_networks": body.get("cluster_network_cidr"),
-        "service_networks": body.get("service_network_cidr"),
-        "machine_networks": body.get("machine_network_cidr"),
+        "cluster_networks": body.cluster_network_cidr,
+        "service_networks": body.service_network_cidr,
+        "machine_networks": body.machine_network_cidr,
     }
-    found: dict[str, list[JsonMap]] = {}
+    found: dict[str, list[NetworkParams]] = {}
     for key in NETWORKS:
-        items = body.get(key)
+        items: list[NetworkParams] | None = getattr(body, key)
         if items is None and single[key]:
             items = [{"cidr": single[key]}]
         if items is None:
@@ -74,23 +75,24 @@ def _networks(body: JsonMap) -> dict[str, list[JsonMap]]:
             except ValueError as error:
                 raise BadRequest(f"{key}: {error}") from None
             if key == "cluster_networks" and not item.get("host_prefix"):
-                default = 64 if ":" in str(item["cidr"]) else 23
-                item["host_prefix"] = body.get("cluster_network_host_prefix") or default
+                default = 64 if ":" in str(item.get("cidr")) else 23
+                item["host_prefix"] = body.cluster_network_host_prefix or default
         found[key] = items
     return found
 
 
-def _changes(body: JsonMap) -> dict[str, Any]:
-    """Fields of a cluster from a body, each checked for its type. Raises BadRequest."""
-    changes: dict[str, Any] = {key: body[key] for key in PLAIN if body.get(key) is not None}
-    changes.update(_networks(body))
+def _changes(params: ClusterParams) -> dict[str, Any]:
+    """Fields of a cluster from a body, each checked for its value. Raises BadRequest."""
+    body = params.given()
+    changes: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
+    changes.update(_networks(params))
     for key in ("api_vips", "ingress_vips"):
         for item in changes.get(key, []):
             try:
                 ip_address(str(item.get("ip")))
             except ValueError as error:
                 raise BadRequest(f"{key}: {error}") from None
-    if "name" in changes and (not CLUSTER_NAME.match(str(changes["name"])) or len(changes["name"]) > 54):
+    if "name" in changes and (not CLUSTER_NAME.match(changes["name"]) or len(changes["name"]) > 54):
         raise BadRequest(f"name {changes['name']!r} must match {CLUSTER_NAME.pattern} and have at most 54 characters")
     if changes.get("vip_dhcp_allocation"):
         raise BadRequest("vip_dhcp_allocation is not supported: give api_vips and ingress_vips")
@@ -103,7 +105,7 @@ def _changes(body: JsonMap) -> dict[str, Any]:
     if "disk_encryption" in changes:
         diskencryption.check(changes["disk_encryption"])
     count = changes.get("control_plane_count")
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 5):
+    if count is not None and not 1 <= count <= 5:
         raise BadRequest(f"control_plane_count must be 1 to 5, not {count!r}")
     mode = changes.get("high_availability_mode")
     if count is not None and mode is not None and (mode == "None") is not (count == 1):
@@ -119,13 +121,13 @@ def _built(base: JsonMap, changes: JsonMap) -> Cluster:
     try:
         return msgspec.convert({**base, **changes}, Cluster)
     except msgspec.ValidationError as error:
-        raise BadRequest(str(error)) from None
+        raise BadRequest(told(error, "cluster")) from None
 
 
-def register(engine: Engine, body: JsonMap) -> Cluster:
+def register(engine: Engine, body: ClusterParams) -> Cluster:
     """RegisterCluster. Raises BadRequest."""
     for key in ("name", "openshift_version", "pull_secret"):
-        if not body.get(key):
+        if not getattr(body, key):
             raise BadRequest(f"{key} is required")
     stamp = to_text(engine.clock())
     identity = str(uuid.uuid4())
@@ -151,7 +153,7 @@ def _editable(cluster: Cluster) -> None:
         raise Conflict(f"cluster is in status {cluster.status}: it can no longer be changed")
 
 
-def update(engine: Engine, cluster_id: str, body: JsonMap) -> Cluster:
+def update(engine: Engine, cluster_id: str, body: ClusterParams) -> Cluster:
     """PATCH of a cluster. Raises BadRequest or Conflict."""
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
@@ -179,11 +181,11 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     return cluster
 
 
-def _ids(text: object, known: set[str], never: frozenset[str], what: str) -> str:
-    if text in (None, ""):
+def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) -> str:
+    if not text:
         return ""
     try:
-        ids = plainjson.parsed(str(text))
+        ids = plainjson.parsed(text)
     except ValueError as error:
         raise BadRequest(f"{what} is not JSON: {error}") from None
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
@@ -196,15 +198,13 @@ def _ids(text: object, known: set[str], never: frozenset[str], what: str) -> str
     return json.dumps(ids)
 
 
-def ignore(engine: Engine, cluster_id: str, body: JsonMap) -> Cluster:
+def ignore(engine: Engine, cluster_id: str, body: IgnoredValidations) -> Cluster:
     """PUT ignored-validations: two JSON lists of ids as texts. Raises BadRequest or NotFound."""
     host_ids, cluster_ids = {line.id for line in hv.TABLE}, {line.id for line in cv.TABLE}
     changes = {
-        "ignored_host_validations": _ids(
-            body.get("host-validation-ids"), host_ids, hv.NOT_IGNORABLE, "host-validation-ids"
-        ),
+        "ignored_host_validations": _ids(body.host_validation_ids, host_ids, hv.NOT_IGNORABLE, "host-validation-ids"),
         "ignored_cluster_validations": _ids(
-            body.get("cluster-validation-ids"), cluster_ids, cv.NOT_IGNORABLE, "cluster-validation-ids"
+            body.cluster_validation_ids, cluster_ids, cv.NOT_IGNORABLE, "cluster-validation-ids"
         ),
     }
     with engine.store.change():
@@ -229,35 +229,34 @@ def delete(engine: Engine, cluster_id: str) -> None:
         engine.store.delete_cluster(cluster_id)
 
 
-def check_manifest(body: JsonMap, replacing: bool) -> None:
+def check_manifest(body: ManifestParams, replacing: bool) -> None:
     """Parse the content of a body for ``put_manifest``: a large one takes seconds. Raises BadRequest."""
-    encoded = body.get("updated_content") if replacing else body.get("content")
-    name = body.get("updated_file_name") or body.get("file_name")
+    encoded = body.updated_content if replacing else body.content
     try:
-        content = base64.b64decode(str(encoded or ""), validate=True)
+        content = base64.b64decode(encoded or "", validate=True)
     except ValueError:
         return
-    _check_content(str(name), content)
+    _check_content(body.updated_file_name or body.file_name or "", content)
 
 
 def put_manifest(
-    engine: Engine, cluster_id: str, body: JsonMap, replacing: bool = False, checked: bool = False
+    engine: Engine, cluster_id: str, body: ManifestParams, replacing: bool = False, checked: bool = False
 ) -> Manifest:
     """Create (or with ``replacing`` change) a manifest. Raises BadRequest, NotFound or Conflict.
 
     ``checked``: by ``check_manifest``.
     """
-    folder = str(body.get("folder") or "manifests")
-    name = str(body.get("file_name") or "")
+    folder = body.folder or "manifests"
+    name = body.file_name or ""
     if folder not in FOLDERS:
         raise BadRequest(f"folder {folder!r} is not one of {', '.join(FOLDERS)}")
     if not MANIFEST_NAME.match(name):
         raise BadRequest(f"file_name {name!r} must match {MANIFEST_NAME.pattern}")
-    new_folder = str(body.get("updated_folder") or folder)
-    new_name = str(body.get("updated_file_name") or name)
+    new_folder = body.updated_folder or folder
+    new_name = body.updated_file_name or name
     if new_folder not in FOLDERS or not MANIFEST_NAME.match(new_name):
         raise BadRequest(f"{new_folder}/{new_name} is not a manifest's name")
-    encoded = body.get("updated_content") if replacing else body.get("content")
+    encoded = body.updated_content if replacing else body.content
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         _editable(cluster)
@@ -266,7 +265,7 @@ def put_manifest(
             raise NotFound(f"manifest {folder}/{name} does not exist")
         try:
             content = base64.b64decode(encoded, validate=True) if encoded else known.content if known else b""
-        except binascii.Error:
+        except ValueError:
             raise BadRequest(f"content of {name} is not base64") from None
         if not content.strip():
             raise BadRequest(f"manifest {name} is empty")

@@ -15,9 +15,10 @@ from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.params import one_of
+from installer.rendezvous.resources.requests import ChosenDisk, HostUpdate
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps
-from installer.rendezvous.store.model import Host, HostProgress
+from installer.rendezvous.store.model import Host, HostProgress, JsonMap
 from installer.rendezvous.validations import disks, hints
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
@@ -190,9 +191,9 @@ def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, i
         engine.heard(engine.trigger(host, T.PROGRESS)[0])
 
 
-def _select_disk(engine: Engine, host: Host, wanted: list[dict[str, Any]]) -> Host:
+def _select_disk(engine: Engine, host: Host, wanted: list[ChosenDisk]) -> Host:
     inventory = inventory_of(host)
-    chosen = [str(item.get("id", "")) for item in wanted if item.get("role", "install") == "install"]
+    chosen = [item.id or "" for item in wanted if (item.role or "install") == "install"]
     if len(chosen) > 1:
         raise BadRequest(f"only one installation disk can be chosen, not {len(chosen)}")
     if not chosen:
@@ -223,7 +224,7 @@ def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
     return disks.skip(host, [*names, name] if wanted else names, inventory)
 
 
-def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
+def update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
     """PATCH of a host: role, name, disks, labels. Raises BadRequest or Conflict."""
     try:
         return _update(engine, infra_env_id, host_id, body)
@@ -237,10 +238,8 @@ def update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]
         raise
 
 
-def _fencing(given: Any) -> str:
+def _fencing(given: JsonMap) -> str:
     """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
-    if not isinstance(given, dict):
-        raise BadRequest("fencing_credentials must be an object")
     for key in ("address", "username", "password"):
         if not isinstance(given.get(key), str) or not given[key]:
             raise BadRequest(f"fencing_credentials.{key} is required")
@@ -249,13 +248,13 @@ def _fencing(given: Any) -> str:
     return json.dumps(given)
 
 
-def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any]) -> Host:
+def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)
         if host.status not in EDITABLE:
             raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
-        role = body.get("host_role")
+        role = body.host_role
         if role is not None:
             if role not in (Role.AUTO, Role.MASTER, Role.ARBITER, Role.WORKER):
                 raise BadRequest(f"host_role {role!r} is not one of auto-assign, master, arbiter, worker")
@@ -263,22 +262,22 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: dict[str, Any
                 suggested = Role(role) if role != Role.AUTO else host.suggested_role
                 host = replace(host, role=Role(role), suggested_role=suggested)
                 store.add_event(events.make("host_role_updated", host=host, role=role))
-        name = body.get("host_name")
+        name = body.host_name
         if name is not None:
             if name in FORBIDDEN_HOSTNAMES or not HOSTNAME.match(name):
                 raise BadRequest(f"host_name {name!r} is not allowed: it must match {HOSTNAME.pattern}")
             host = replace(host, user_hostname=name, requested_hostname=name)
-        if body.get("disks_selected_config") is not None:
-            host = _select_disk(engine, host, body["disks_selected_config"])
-        for item in body.get("disks_skip_formatting") or []:
-            host = _skip_formatting(host, item["disk_id"], bool(item["skip_formatting"]))
-        if body.get("node_labels") is not None:
-            labels = {str(item["key"]): str(item["value"]) for item in body["node_labels"]}
+        if body.disks_selected_config is not None:
+            host = _select_disk(engine, host, body.disks_selected_config)
+        for item in body.disks_skip_formatting or []:
+            host = _skip_formatting(host, item.disk_id, item.skip_formatting)
+        if body.node_labels is not None:
+            labels = {item.key: item.value for item in body.node_labels}
             host = replace(host, node_labels=json.dumps(labels))
-        if body.get("fencing_credentials") is not None:
-            host = replace(host, fencing_credentials=_fencing(body["fencing_credentials"]))
-        if body.get("machine_config_pool_name") is not None:
-            host = replace(host, machine_config_pool_name=str(body["machine_config_pool_name"]))
+        if body.fencing_credentials is not None:
+            host = replace(host, fencing_credentials=_fencing(body.fencing_credentials))
+        if body.machine_config_pool_name is not None:
+            host = replace(host, machine_config_pool_name=body.machine_config_pool_name)
         store.put_host(replace(host, updated_at=now_text()))
         engine.settle_host(store.host(infra_env_id, host_id))
     return store.host(infra_env_id, host_id)

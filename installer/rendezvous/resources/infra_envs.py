@@ -15,8 +15,11 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources.params import told
+from installer.rendezvous.resources.requests import InfraEnvParams
 from installer.rendezvous.states.host import ACTIVE_HOST
-from installer.rendezvous.store.model import InfraEnv, JsonMap
+from installer.rendezvous.store.model import InfraEnv
+from installer.rendezvous.store.shapes import StaticNetwork
 
 replace = msgspec.structs.replace
 PLAIN = (
@@ -28,47 +31,47 @@ KERNEL_ARGUMENT = re.compile(r'(?:[^ \t\n\r"]+|"[^"]*")+')
 IMAGE_TYPES = ("full-iso", "minimal-iso")
 
 
-def _fields(body: JsonMap) -> dict[str, Any]:
+def _fields(params: InfraEnvParams) -> dict[str, Any]:
     """Fields of an infra-env from a body. Raises BadRequest."""
-    fields: dict[str, Any] = {key: body[key] for key in PLAIN if body.get(key) is not None}
+    body = params.given()
+    fields: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
     if "cpu_architecture" in fields:
         given = fields["cpu_architecture"]
-        if not isinstance(given, str) or given not in architectures.NAMES:
+        if given not in architectures.NAMES:
             raise BadRequest(f"cpu_architecture {given!r} is not one of {', '.join(architectures.NAMES)}")
         fields["cpu_architecture"] = architectures.NAMES[given]
-    kind = body.get("image_type")
+    kind = params.image_type
     if kind is not None:
         if kind not in IMAGE_TYPES:
             raise BadRequest(f"image_type {kind!r} is not one of {', '.join(IMAGE_TYPES)}")
         fields["type"] = kind
-    static = body.get("static_network_config")
-    if static is not None:
-        fields["static_network_config"] = _static(static)
-    arguments = body.get("kernel_arguments")
+    if params.static_network_config is not None:
+        fields["static_network_config"] = _static(params.static_network_config)
+    arguments = params.kernel_arguments
     if arguments is not None:
         for item in arguments:
-            if not isinstance(item, dict) or item.get("operation") not in ("append", "replace", "delete"):
+            if item.get("operation") not in ("append", "replace", "delete"):
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
-            if not isinstance(item.get("value"), str) or not KERNEL_ARGUMENT.fullmatch(item["value"]):
+            if not KERNEL_ARGUMENT.fullmatch(item.get("value") or ""):
                 raise BadRequest(f"kernel_arguments: {item.get('value')!r} is not one argument; quote its blanks")
         fields["kernel_arguments"] = json.dumps(arguments) if arguments else ""
-    override = body.get("ignition_config_override")
+    override = params.ignition_config_override
     if override:
         from installer.assisted.errors import PrepareError
         from installer.rendezvous.prepare import hostignition
 
         try:
-            hostignition.parse(str(override), "ignition_config_override", plainjson.parsed)
+            hostignition.parse(override, "ignition_config_override", plainjson.parsed)
         except PrepareError as error:
             raise BadRequest(str(error)) from None
     return fields
 
 
-def _static(items: Any) -> str:
+def _static(items: list[StaticNetwork]) -> str:
     """The static networks as text; each must have its document and the NICs that it is for. Raises BadRequest."""
     for index, item in enumerate(items):
         where = f"static_network_config[{index}]"
-        if not isinstance(item.get("network_yaml"), str):
+        if item.get("network_yaml") is None:
             raise BadRequest(f"{where}.network_yaml: a text is needed")
         for nic in item.get("mac_interface_map") or []:
             if not nic.get("mac_address") or not nic.get("logical_nic_name"):
@@ -80,7 +83,7 @@ def _built(fields: dict[str, Any]) -> InfraEnv:
     try:
         return msgspec.convert(fields, InfraEnv)
     except msgspec.ValidationError as error:
-        raise BadRequest(str(error)) from None
+        raise BadRequest(told(error, "infra-env")) from None
 
 
 def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
@@ -95,21 +98,20 @@ def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
     architectures.check_known(engine.settings, infra_env.cpu_architecture)
 
 
-def register(engine: Engine, body: JsonMap) -> InfraEnv:
+def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
     """RegisterInfraEnv. Raises BadRequest or NotFound."""
     for key in ("name", "pull_secret"):
-        if not body.get(key):
+        if not getattr(body, key):
             raise BadRequest(f"{key} is required")
-    cluster_id = body.get("cluster_id")
-    if cluster_id:
-        engine.store.cluster(cluster_id)
+    if body.cluster_id:
+        engine.store.cluster(body.cluster_id)
     stamp = now_text()
     infra_env = _built(
         {
             **_fields(body),
             "id": str(uuid.uuid4()),
-            "name": body["name"],
-            "cluster_id": cluster_id,
+            "name": body.name,
+            "cluster_id": body.cluster_id,
             "created_at": stamp,
             "updated_at": stamp,
         }
@@ -121,7 +123,7 @@ def register(engine: Engine, body: JsonMap) -> InfraEnv:
     return infra_env
 
 
-def update(engine: Engine, infra_env_id: str, body: JsonMap) -> InfraEnv:
+def update(engine: Engine, infra_env_id: str, body: InfraEnvParams) -> InfraEnv:
     """UpdateInfraEnv: hosts that have booted keep what their image had. Raises BadRequest or NotFound."""
     with engine.store.change():
         known = engine.store.infra_env(infra_env_id)

@@ -6,10 +6,13 @@ or not an operation documents it, with a body of its own, whose code tells the r
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, TypeVar
 
-from installer.assisted.errors import Invalid
+import msgspec
+
+from installer.assisted.errors import Invalid, Unparsable
 from installer.redact import shortened
 
 if TYPE_CHECKING:
@@ -17,6 +20,17 @@ if TYPE_CHECKING:
 
 WRONG_TYPE, REQUIRED, NOT_ALLOWED, TOO_SMALL = 601, 602, 606, 609
 _INT64 = 1 << 63
+T = TypeVar("T")
+_EXPECTED = re.compile(r"Expected `(.+)`, got `(.+)`")
+_MISSING = re.compile(r"Object missing required field `(.+)`")
+_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
 
 
 def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None:
@@ -35,11 +49,35 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
     return number
 
 
-def require(body: Mapping[str, Any], *names: str) -> None:
-    """Raise Invalid for the first of the names that the body does not have."""
-    for name in names:
-        if body.get(name) is None:
-            raise Invalid(f"{name} in body is required", REQUIRED)
+def told(error: msgspec.ValidationError, whole: str) -> str:
+    """What does not fit, in words: the field (or the ``whole``), and what it must be.
+
+    No value is shown, but for one that is not of an enumeration.
+    """
+    rule, _, path = str(error).partition(" - at `$")
+    path = path.removesuffix("`").removeprefix(".")
+    if missing := _MISSING.fullmatch(rule):
+        return f"{path}{'.' if path else ''}{missing[1]} is required"
+    if wrong := _EXPECTED.fullmatch(rule):
+        wanted = [_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null"]
+        rule = f"must be {' or '.join(wanted)}, not {_WORDS.get(wrong[2], wrong[2])}"
+    # An enumeration's, or a range's.
+    return f"{path or whole}: {rule}" if wrong is None else f"{path or whole} {rule}"
+
+
+def decoded(value: object, kind: type[T]) -> T:
+    """A request's JSON value as a struct. Raises Unparsable, which names the field."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise Unparsable(told(error, "body")) from None
+
+
+def required(value: T | None, name: str) -> T:
+    """The value of a field in a body. Raises Invalid when it is not there."""
+    if value is None:
+        raise Invalid(f"{name} in body is required", REQUIRED)
+    return value
 
 
 def one_of(value: object, name: str, place: str, allowed: Collection[str]) -> None:

@@ -16,6 +16,8 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import outputs
+from installer.rendezvous.resources.requests import StepReply
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.states.host import PRE_INSTALL, UNBOUND
 from installer.rendezvous.steps import instructions as steps
@@ -33,18 +35,12 @@ IMAGE_PULL_FAILED = 2
 ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
 
-def _object(output: str, step: str) -> Any:
-    value = load_json(output)
-    if value is None:
-        raise BadRequest(f"the output of step {step} is not JSON")
-    return value
-
-
 def _inventory(engine: Engine, host: Host, output: str) -> Host:
     try:
         inventory = inv.decode(output)
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the inventory cannot be read: {error}") from None
+    _check_addresses(inventory)
     if host.status not in ACCEPTS_INVENTORY:
         # Not silently: an agent does not send again what was taken.
         raise Conflict(f"host is in status {host.status}: its inventory is not taken")
@@ -65,6 +61,16 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
         engine.store.add_event(events.make("host_name_made", host=host, own=own, made=inventory.hostname))
     names = [name for name in host.skip_formatting_disks.split(",") if name]
     return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
+
+
+def _check_addresses(inventory: inv.Inventory) -> None:
+    """Raise BadRequest for what is read as an address and is none."""
+    for index, disk in enumerate(inventory.disks):
+        try:
+            if disk.iscsi is not None and disk.iscsi.host_ip_address:
+                ip_address(disk.iscsi.host_ip_address)
+        except ValueError as error:
+            raise BadRequest(f"the inventory cannot be read: disks[{index}].iscsi.host_ip_address: {error}") from None
 
 
 def _made_name(host: Host, inventory: inv.Inventory) -> str:
@@ -114,31 +120,33 @@ def _connectivity(engine: Engine, host: Host, output: str) -> Host:
 
 
 def _ntp(engine: Engine, host: Host, output: str) -> Host:
-    return replace(host, ntp_sources=json.dumps(_object(output, "ntp-synchronizer").get("ntp_sources") or []))
+    _, sent = outputs.read(output, T.NTP, outputs.NtpSources)
+    return replace(host, ntp_sources=json.dumps(sent.get("ntp_sources") or []))
 
 
 def _domains(engine: Engine, host: Host, output: str) -> Host:
-    _object(output, "domain-resolution")
+    outputs.read(output, T.DOMAINS, outputs.Resolutions)
     return replace(host, domain_name_resolutions=output)
 
 
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
-    _object(output, "free-network-addresses")
+    found, _ = outputs.read(output, T.FREE_ADDRESSES, list[outputs.FreeAddresses])
+    outputs.check_networks(found, T.FREE_ADDRESSES)
     return replace(host, free_addresses=output)
 
 
 def _vips(engine: Engine, host: Host, output: str) -> Host:
-    _object(output, "verify-vips")
+    outputs.read(output, T.VERIFY_VIPS, list[outputs.VerifiedVip])
     return replace(host, verified_vips=output)
 
 
 def _tang(engine: Engine, host: Host, output: str) -> Host:
-    _object(output, "tang-connectivity-check")
+    outputs.read(output, T.TANG, outputs.Tang)
     return replace(host, tang_connectivity=output)
 
 
 def _api_vip(engine: Engine, host: Host, output: str) -> Host:
-    _object(output, "api-vip-connectivity-check")
+    outputs.read(output, T.API_VIP, outputs.ApiVip)
     return replace(host, api_vip_connectivity=output)
 
 
@@ -149,8 +157,8 @@ def _set_speed(engine: Engine, host: Host, path: str, speed: dict[str, Any]) -> 
 
 
 def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
-    answer = _object(output, "installation-disk-speed-check")
-    path, found = str(answer.get("path", "")), int(answer.get("io_sync_duration", 0))
+    answer, _ = outputs.read(output, T.DISK_SPEED, outputs.DiskSpeed)
+    path, found = answer.path, answer.io_sync_duration
     needed = engine.view(host).needs().disk_speed_ms
     # No threshold, as for the check itself, where it is 0.
     if needed and found > needed:
@@ -161,22 +169,22 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
 
 
 def _images(engine: Engine, host: Host, output: str) -> Host:
-    images = _object(output, "container-image-availability").get("images") or []
-    for image in images:
-        good = image.get("result") == "success"
-        size, seconds = float(image.get("size_bytes") or 0), float(image.get("time") or 0)
-        detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if good else str(image.get("error") or "")
+    answer, sent = outputs.read(output, T.IMAGES, outputs.Images)
+    for image in answer.images or []:
+        good = image.result == "success"
+        size, seconds = image.size_bytes or 0.0, image.time or 0.0
+        detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if good else image.error or ""
         engine.store.add_event(
             events.make(
                 "image_status_updated",
                 host=host,
                 severity="info" if good else "error",
-                image=image.get("name"),
-                result=image.get("result"),
+                image=image.name,
+                result=image.result,
                 detail=detail,
             )
         )
-    return replace(host, images_status=json.dumps(images))
+    return replace(host, images_status=json.dumps(sent.get("images") or []))
 
 
 def _ignore(engine: Engine, host: Host, output: str) -> Host:
@@ -242,20 +250,14 @@ def _fill_machine_network(engine: Engine, host: Host) -> None:
                 return
 
 
-def receive(engine: Engine, infra_env_id: str, host_id: str, reply: dict[str, Any]) -> None:
+def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -> None:
     """POST instructions: take one step's answer. Raises BadRequest when it cannot be understood."""
     try:
-        kind = StepType(str(reply.get("step_type", "")))
+        kind = StepType(reply.step_type or "")
     except ValueError:
-        raise BadRequest(f"{reply.get('step_type')!r} is not a step type") from None
-    code = int(reply.get("exit_code") or 0)
-    output, error = str(reply.get("output") or ""), str(reply.get("error") or "")
-    try:
-        if not _is_late(engine, infra_env_id, host_id, kind, str(reply.get("step_id") or "")):
-            _apply(engine, infra_env_id, host_id, kind, code, output, error)
-    except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        # A shape that nobody expected; the change was undone as a whole, so it cannot poison later judgements.
-        raise BadRequest(f"the output of step {kind} cannot be understood: {problem!r}") from problem
+        raise BadRequest(f"{reply.step_type!r} is not a step type") from None
+    if not _is_late(engine, infra_env_id, host_id, kind, reply.step_id or ""):
+        _apply(engine, infra_env_id, host_id, kind, reply.exit_code or 0, reply.output or "", reply.error or "")
 
 
 def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, step_id: str) -> bool:

@@ -19,9 +19,9 @@ from installer.rendezvous import architectures
 from installer.rendezvous.client import manifests as client_manifests
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.discovery.images import DiscoveryImages
-from installer.rendezvous.resources import clusters, infra_envs
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
+from installer.testing import sent_kit
 from installer.testing.image_kit import COMPONENTS
 from installer.testing.iso_kit import build, needs_xorriso
 from installer.testing.registry_kit import MISSING, Registry, registry
@@ -193,18 +193,24 @@ def notes(world: World, architecture: str) -> None:
     (world.engine.settings.work_dir / "release.json").write_text(json.dumps(known))
 
 
-@pytest.mark.parametrize("given", ["sparc", "", "amd64", "multi", 7, ["x86_64"]])
+@pytest.mark.parametrize("given", ["sparc", "", "amd64", "multi"])
 def test_an_architecture_that_is_none_is_refused(world: World, given: Any) -> None:
     with pytest.raises(BadRequest, match=r"cpu_architecture .* is not one of x86_64, aarch64, ppc64le, s390x, arm64"):
-        infra_envs.register(world.engine, {**BODY, "cpu_architecture": given})
+        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given})
     assert world.store.infra_envs() == []
+
+
+@pytest.mark.parametrize("given", [7, ["x86_64"]])
+def test_an_architecture_that_is_no_text_is_refused(world: World, given: Any) -> None:
+    with pytest.raises(BadRequest, match="cpu_architecture must be a text, not a"):
+        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given})
 
 
 @pytest.mark.parametrize(
     ("given", "kept"), [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("arm64", "aarch64"), (None, "x86_64")]
 )
 def test_an_architecture_has_one_name(world: World, given: str | None, kept: str) -> None:
-    assert infra_envs.register(world.engine, {**BODY, "cpu_architecture": given}).cpu_architecture == kept
+    assert sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given}).cpu_architecture == kept
 
 
 @pytest.mark.parametrize(
@@ -219,31 +225,33 @@ def test_an_architecture_has_one_name(world: World, given: str | None, kept: str
     ],
 )
 def test_hosts_are_of_their_clusters_architecture(world: World, cluster: str, given: str, good: bool) -> None:
-    made = clusters.register(world.engine, {**CLUSTER, "cpu_architecture": cluster})
+    made = sent_kit.register_cluster(world.engine, {**CLUSTER, "cpu_architecture": cluster})
     body = {**BODY, "cluster_id": made.id, "cpu_architecture": given}
     if good:
-        assert infra_envs.register(world.engine, body).cluster_id == made.id
+        assert sent_kit.register_infra_env(world.engine, body).cluster_id == made.id
         return
     with pytest.raises(BadRequest, match="does not match that of cluster ostest, "):
-        infra_envs.register(world.engine, body)
+        sent_kit.register_infra_env(world.engine, body)
     # Nor by a later change.
-    known = infra_envs.register(world.engine, {**body, "cpu_architecture": cluster})
+    known = sent_kit.register_infra_env(world.engine, {**body, "cpu_architecture": cluster})
     with pytest.raises(BadRequest, match="does not match"):
-        infra_envs.update(world.engine, known.id, {"cpu_architecture": given})
+        sent_kit.update_infra_env(world.engine, known.id, {"cpu_architecture": given})
     assert world.store.infra_env(known.id) == known
 
 
 def test_what_the_release_does_not_offer_is_refused_at_once(world: World) -> None:
     notes(world, "amd64")
     with pytest.raises(BadRequest, match="is for amd64 only"):
-        infra_envs.register(world.engine, {**BODY, "cpu_architecture": "aarch64"})
-    known = infra_envs.register(world.engine, {**BODY, "cpu_architecture": "x86_64"})
+        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "aarch64"})
+    known = sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "x86_64"})
     with pytest.raises(BadRequest, match="is for amd64 only"):
-        infra_envs.update(world.engine, known.id, {"cpu_architecture": "s390x"})
+        sent_kit.update_infra_env(world.engine, known.id, {"cpu_architecture": "s390x"})
     notes(world, "arm64")
-    assert infra_envs.register(world.engine, {**BODY, "cpu_architecture": "arm64"}).cpu_architecture == "aarch64"
+    assert (
+        sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "arm64"}).cpu_architecture == "aarch64"
+    )
     notes(world, "multi")
-    infra_envs.register(world.engine, {**BODY, "cpu_architecture": "s390x"})
+    sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "s390x"})
 
 
 @pytest.mark.parametrize(("spec", "found"), [({}, "x86_64"), ({"cpuArchitecture": "aarch64"}, "aarch64")])

@@ -16,8 +16,9 @@ import pytest
 
 from installer.assisted.errors import ServiceError
 from installer.rendezvous.api.views import Views, encode
-from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.resources import clusters
 from installer.rendezvous.validations import hints
+from installer.testing import sent_kit
 from installer.testing.fleet_kit import API_VIP, Fleet, Machine, Network
 from installer.testing.waitfor_kit import QUICK, Moment, Run
 from installer.testing.world_kit import World
@@ -150,7 +151,7 @@ def test_hints_that_match_no_disk(run: Run, make: Any) -> None:
     wanted = {"disks_selected_config": [{"id": hints.NOT_FOUND, "role": "install"}]}
     for _ in range(3):
         with pytest.raises(ServiceError):
-            hosts.update(fleet.world.engine, fleet.infra_env_id, fleet.machines[1].id, wanted)
+            sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, fleet.machines[1].id, wanted)
     line = first_error(run, fleet)
     assert line == ("Host host-1: no disk that can be installed on matches the root device hints: /dev/vda (20 GB)")
 

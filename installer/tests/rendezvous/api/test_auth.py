@@ -21,7 +21,7 @@ from installer.assisted import auth
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.assisted.errors import ConfigurationError, TooMany, Unauthorized
 from installer.rendezvous.api import limits
-from installer.rendezvous.api.app import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
+from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
 from installer.rendezvous.api.limits import Bucket
 from installer.testing.api_kit import KEYS, filled, header, serve
 from installer.testing.fleet_kit import Fleet

@@ -20,7 +20,7 @@ import pytest
 
 from installer.assisted.auth import Authenticator, Scheme
 from installer.rendezvous.api import bodies, serving
-from installer.rendezvous.api.app import SLOW_THREADS, Service
+from installer.rendezvous.api.context import SLOW_THREADS, Service
 from installer.rendezvous.eventloop import gate
 from installer.rendezvous.eventloop.gate import Limits
 from installer.testing.api_kit import KEYS, filled, header

@@ -16,6 +16,7 @@ from installer.assisted.errors import BadRequest
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import hosts
 from installer.rendezvous.validations.hostview import load_json
+from installer.testing import sent_kit
 from installer.testing.rendezvous_kit import inventory
 from installer.testing.world_kit import HOST_ID, JSON, World
 
@@ -106,10 +107,10 @@ def test_hint_that_matches_nothing_is_refused(world: World) -> None:
     _, infra_env_id = world.known()
     body = {"disks_selected_config": [{"id": "/dev/not-found-by-hints", "role": "install"}]}
     with pytest.raises(BadRequest, match=r"matches the root device hints: /dev/vda \(20 GB\)"):
-        hosts.update(world.engine, infra_env_id, HOST_ID, body)
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
     body["disks_selected_config"][0]["id"] = "/dev/sdx"
     with pytest.raises(BadRequest, match="/dev/sdx is not part of the host's disks"):
-        hosts.update(world.engine, infra_env_id, HOST_ID, body)
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
     assert [event.name for event in world.store.events()].count("host_disk_not_found") == 2
 
 

@@ -17,7 +17,7 @@ from installer.assisted import plainjson
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import LONGEST, BadRequest
 from installer.assisted.plainjson import DEEPEST, MOST
-from installer.rendezvous.api.app import MAX_BODY
+from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.events import make, plain
 from installer.rendezvous.validations.connectivity import Report
 from installer.rendezvous.validations.hostview import load_json

@@ -22,7 +22,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from installer.assisted.auth import Authenticator, Scheme
 from installer.assisted.errors import ConfigurationError
 from installer.rendezvous import settings
-from installer.rendezvous.api.app import Service, build
+from installer.rendezvous.api.app import PAGE, Page, build
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.page import feed as page
 from installer.testing.api_kit import KEYS, header
 from installer.testing.fleet_kit import Fleet, Machine, Network
@@ -43,8 +44,9 @@ def serve(directory: Path, use: Use, hosts: int = 2, **env: str) -> None:
     service = Service(world.engine, world.engine.settings, auth, lambda job: {})
 
     async def run() -> None:
-        async with TestClient(TestServer(build(service))) as client:
-            await use(client, fleet, service)
+        app = build(service)
+        async with TestClient(TestServer(app)) as client:
+            await use(client, fleet, app[PAGE])
 
     try:
         asyncio.run(run())
@@ -64,10 +66,10 @@ async def until(answer: ClientResponse, last: str) -> list[tuple[str, Any]]:
 
 
 def test_who_may_look(tmp_path: Path) -> None:
-    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+    async def use(client: TestClient, fleet: Fleet, shown: Page) -> None:
         for headers in ({}, header(Scheme.AGENT), {"Authorization": make_keys().token("userAuth")}):
             assert (await client.get(PATH, headers=headers)).status == 401
-            assert service.viewers is None
+            assert shown.viewers is None
         for scheme in (Scheme.USER, Scheme.WATCHER):
             async with client.get(PATH, headers=header(scheme)) as answer:
                 assert answer.status == 200
@@ -80,7 +82,7 @@ def test_who_may_look(tmp_path: Path) -> None:
 
 
 def test_an_open_page_tells_no_secret_and_opens_nothing_else(tmp_path: Path) -> None:
-    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+    async def use(client: TestClient, fleet: Fleet, shown: Page) -> None:
         store = fleet.world.store
         with store.change():
             hidden = {
@@ -108,13 +110,13 @@ def test_an_open_page_tells_no_secret_and_opens_nothing_else(tmp_path: Path) -> 
 
 
 def test_only_what_changed_is_sent_again(tmp_path: Path) -> None:
-    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+    async def use(client: TestClient, fleet: Fleet, shown: Page) -> None:
         async with client.get(PATH) as answer:
             await until(answer, "ready")
-            assert service.viewers is not None
-            before = await service.viewers.picture.look()
+            assert shown.viewers is not None
+            before = await shown.viewers.picture.look()
             fleet.poll(fleet.machines[0])  # a bare calling in: nothing to see
-            assert await service.viewers.picture.look() is before
+            assert await shown.viewers.picture.look() is before
             fleet.machines[1].inventory["hostname"] = "renamed"
             fleet.go(65)
             found = await until(answer, "host")
@@ -127,7 +129,7 @@ def test_only_what_changed_is_sent_again(tmp_path: Path) -> None:
 
 
 def test_viewers_are_bounded_and_leave_nothing(tmp_path: Path) -> None:
-    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+    async def use(client: TestClient, fleet: Fleet, shown: Page) -> None:
         answers = [await client.get(PATH) for _ in range(page.MOST_VIEWERS)]
         assert {answer.status for answer in answers} == {200}
         assert (await client.get(PATH)).status == 429
@@ -135,8 +137,8 @@ def test_viewers_are_bounded_and_leave_nothing(tmp_path: Path) -> None:
         for answer in answers:
             answer.close()
         end = time.monotonic() + 20
-        while service.viewers is None or service.viewers.count:
-            assert time.monotonic() < end, f"{service.viewers and service.viewers.count} viewers are still counted"
+        while shown.viewers is None or shown.viewers.count:
+            assert time.monotonic() < end, f"{shown.viewers and shown.viewers.count} viewers are still counted"
             await asyncio.sleep(0.05)
         assert (await client.get(PATH)).status == 200
 
@@ -144,7 +146,7 @@ def test_viewers_are_bounded_and_leave_nothing(tmp_path: Path) -> None:
 
 
 def test_the_page_is_one_file_under_a_strict_policy(tmp_path: Path) -> None:
-    async def use(client: TestClient, fleet: Fleet, service: Service) -> None:
+    async def use(client: TestClient, fleet: Fleet, shown: Page) -> None:
         answer = await client.get("/")
         text = await answer.text()
         policy = answer.headers["Content-Security-Policy"]
@@ -157,15 +159,13 @@ def test_the_page_is_one_file_under_a_strict_policy(tmp_path: Path) -> None:
         assert not re.search(r"""(src|href)=["'](?!#|data:,)""", text)
         again = await client.get("/", headers={"If-None-Match": answer.headers["ETag"]})
         assert again.status == 304
-        assert service.viewers is None
+        assert shown.viewers is None
 
     serve(tmp_path, use)
 
 
 def test_nothing_of_it_is_read_before_somebody_looks() -> None:
-    code = (
-        "import installer.rendezvous.api.routes, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
-    )
+    code = "import installer.rendezvous.api.app, sys; sys.exit(any('rendezvous.page' in name for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
 
 

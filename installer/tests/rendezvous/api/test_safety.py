@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from installer.assisted.auth import HEADERS, Scheme
 from installer.redact import redact
-from installer.rendezvous.api.app import BASE, MAX_BODY
+from installer.rendezvous.api.bodies import MAX_BODY
+from installer.rendezvous.api.context import BASE
 from installer.rendezvous.api.routes import NOT_OFFERED, OPEN
 from installer.testing.api_kit import EVERY, KEYS, UUID, filled, header, no_brakes, serve
 from installer.testing.fleet_kit import Fleet
@@ -54,7 +55,7 @@ def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:
 
 def test_what_is_open_tells_no_secret(tmp_path: Path) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
-        for path, _ in OPEN:
+        for path in ("/", *(path for path, _ in OPEN)):
             answer = await client.get(re.sub(r"\{[a-z_]+\}", UUID, path))
             text = await answer.text()
             assert answer.status in (200, 401, 404), path

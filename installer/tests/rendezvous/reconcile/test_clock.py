@@ -12,7 +12,7 @@ import pytest
 from installer.assisted.auth import Authenticator
 from installer.assisted.enums import ClusterStatus
 from installer.rendezvous import clock as clocks
-from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.clock import SteadyClock, age, moved, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts

@@ -15,8 +15,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role
-from installer.rendezvous.resources import hosts
 from installer.rendezvous.validations import connectivity
+from installer.testing import sent_kit
 from installer.testing.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
 from installer.testing.world_kit import World
 
@@ -168,7 +168,7 @@ def test_too_few_and_too_many_control_plane_hosts(make: Make, tmp_path: Path) ->
     fleet.register(more)
     fleet.go(30)
     for machine in fleet.machines:
-        hosts.update(fleet.world.engine, fleet.infra_env_id, machine.id, {"host_role": "master"})
+        sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, machine.id, {"host_role": "master"})
     assert "exactly 3 dedicated control plane node(s), found 4" in fleet.cluster.status_info
 
 
@@ -181,7 +181,7 @@ def test_two_hosts_with_one_name(make: Make) -> None:
     for text in ("host-0 is not unique", f"MAC {fleet.machines[0].mac}", f"MAC {twin.mac}"):
         assert text in info
     assert fleet.host(fleet.machines[1]).status is HostStatus.KNOWN
-    hosts.update(fleet.world.engine, fleet.infra_env_id, twin.id, {"host_name": "host-2"})
+    sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, twin.id, {"host_name": "host-2"})
     assert fleet.known(), fleet.statuses()
 
 

@@ -22,6 +22,7 @@ from installer.rendezvous.reconcile.slices import Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.validations import host as host_validations
+from installer.testing import sent_kit
 from installer.testing.fleet_kit import Fleet, Machine, Network
 from installer.testing.rendezvous_kit import running
 from installer.testing.world_kit import World
@@ -122,10 +123,10 @@ def test_one_host_s_news_is_that_host_s_judgement(tmp_path: Path, counted: list[
     last = fleet.machines[-1]
     world.reply(fleet.infra_env_id, StepType.INVENTORY, last.inventory | {"routes": []}, host_id=last.id)
     counted.clear()
-    hosts.update(world.engine, fleet.infra_env_id, first.id, {"host_name": "host-1"})
+    sent_kit.update_host(world.engine, fleet.infra_env_id, first.id, {"host_name": "host-1"})
     assert set(counted) == {first.id, second.id}
     assert "not unique" in fleet.host(second).status_info
-    hosts.update(world.engine, fleet.infra_env_id, first.id, {"host_name": "host-0"})
+    sent_kit.update_host(world.engine, fleet.infra_env_id, first.id, {"host_name": "host-0"})
     assert set(counted) == {first.id, second.id}
     assert [fleet.host(machine).status for machine in (first, second)] == [HostStatus.KNOWN] * 2
     world.store.close()
@@ -144,16 +145,16 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
         fleet.infra_env_id, StepType.CONNECTIVITY, first.answer("connectivity-check", [json.dumps(asked)]), 0, first.id
     )
     assert "latency" not in fleet.host(first).status_info
-    hosts.update(world.engine, fleet.infra_env_id, last.id, {"host_role": "master"})
+    sent_kit.update_host(world.engine, fleet.infra_env_id, last.id, {"host_role": "master"})
     assert f"Network latency to host-{last.number}" in fleet.host(first).status_info
-    hosts.update(world.engine, fleet.infra_env_id, last.id, {"host_role": "worker"})
+    sent_kit.update_host(world.engine, fleet.infra_env_id, last.id, {"host_role": "worker"})
     assert "latency" not in fleet.host(first).status_info
     second = fleet.machines[1] if last is not fleet.machines[1] else fleet.machines[2]
     assert "no address in" not in fleet.host(second).status_info
-    clusters.update(world.engine, fleet.cluster_id, {"machine_networks": [{"cidr": "10.9.0.0/24"}]})
+    sent_kit.update_cluster(world.engine, fleet.cluster_id, {"machine_networks": [{"cidr": "10.9.0.0/24"}]})
     assert "no address in machine network 10.9.0.0/24" in fleet.host(second).status_info
     world.reply(fleet.infra_env_id, StepType.NTP, {"ntp_sources": []}, host_id=second.id)
-    clusters.ignore(world.engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]'})
+    sent_kit.ignore(world.engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]'})
     assert "Ignored by the user: Host couldn't synchronize" in fleet.host(second).validations_info
     world.store.close()
 
@@ -235,20 +236,22 @@ def test_judging_what_has_changed_is_judging_all(tmp_path_factory: Any, count: i
                     network.rtt_ms, network.loss_percent = 1.0, 0.0
                 elif what in ("rename", "same"):
                     name = f"host-{(other if what == 'same' else machine).number}"
-                    hosts.update(engine, where, machine.id, {"host_name": name})
+                    sent_kit.update_host(engine, where, machine.id, {"host_name": name})
                 elif what == "address":
                     changed = machine.inventory | {"interfaces": other.inventory["interfaces"]}
                     world.reply(where, StepType.INVENTORY, changed, host_id=machine.id)
                 elif what == "role":
                     role = ("auto-assign", "master", "worker")[number % 3]
-                    hosts.update(engine, where, machine.id, {"host_role": role})
+                    sent_kit.update_host(engine, where, machine.id, {"host_role": role})
                 elif what == "ignore":
-                    clusters.ignore(engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]' * (number % 2)})
+                    sent_kit.ignore(engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]' * (number % 2)})
                 elif what == "vip":
-                    clusters.update(engine, fleet.cluster_id, {"api_vips": [{"ip": f"192.168.111.{5 + number % 2}"}]})
+                    sent_kit.update_cluster(
+                        engine, fleet.cluster_id, {"api_vips": [{"ip": f"192.168.111.{5 + number % 2}"}]}
+                    )
                 elif what == "networks":
                     cidr = ("192.168.111.0/24", "10.9.0.0/24")[number % 2]
-                    clusters.update(engine, fleet.cluster_id, {"machine_networks": [{"cidr": cidr}]})
+                    sent_kit.update_cluster(engine, fleet.cluster_id, {"machine_networks": [{"cidr": cidr}]})
                 elif what == "clock":
                     machine.clock_offset = number * 60
                 elif what == "unplug":

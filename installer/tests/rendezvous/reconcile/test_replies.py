@@ -12,9 +12,10 @@ import pytest
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, StepType
 from installer.assisted.errors import BadRequest, Conflict
-from installer.rendezvous.resources import hosts, replies
+from installer.rendezvous.resources import hosts
 from installer.rendezvous.store.model import Event
 from installer.rendezvous.validations.hostview import load_json
+from installer.testing import sent_kit
 from installer.testing.rendezvous_kit import SMALL, inventory
 from installer.testing.world_kit import HOST_ID, World
 
@@ -54,7 +55,7 @@ def disk(name: str, **changes: Any) -> dict[str, Any]:
 def test_a_step_that_there_is_not(world: World, kind: Any) -> None:
     _, infra_env_id = world.known()
     with pytest.raises(BadRequest, match="is not a step type"):
-        replies.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})
+        sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})
 
 
 ANSWERS = {
@@ -248,7 +249,7 @@ def test_images(world: World) -> None:
 def failed(world: World, infra_env_id: str, kind: StepType, code: int = 1, output: str = "", error: str = "") -> None:
     step_id = world.step_id(infra_env_id, kind)
     body = {"step_type": kind.value, "step_id": step_id, "exit_code": code, "output": output, "error": error}
-    replies.receive(world.engine, infra_env_id, HOST_ID, body)
+    sent_kit.receive(world.engine, infra_env_id, HOST_ID, body)
 
 
 def test_a_failing_step_is_told_once_for_each_reason(world: World) -> None:

@@ -17,13 +17,14 @@ import pytest
 from installer.assisted.auth import Authenticator
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import PrepareError
-from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.context import Service
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps.instructions import OF_ATTEMPT, step_id
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import to_rest
+from installer.testing import sent_kit
 from installer.testing.rendezvous_kit import inventory, make_keys
 from installer.testing.store_kit import no_more_bytes
 from installer.testing.world_kit import HOST_ID, World
@@ -70,7 +71,7 @@ def test_a_late_preparation_is_nobodys(
     ended(world, cluster_id)
     # Between two attempts nobody waits for it either.
     assert not clusters.finish_preparation(world.engine, cluster_id, first, late, "late")
-    clusters.put_manifest(world.engine, cluster_id, MANIFEST)
+    sent_kit.put_manifest(world.engine, cluster_id, MANIFEST)
     second = clusters.install(world.engine, cluster_id).attempt
     assert second not in ("", first)
     events = len(world.store.events())
@@ -264,7 +265,7 @@ def test_an_attempt_does_not_wait_for_the_one_before(world: World) -> None:
         # Nobody waits for it: told to end, and nothing else is begun.
         assert made.jobs[0].stop.is_set()
         assert list(service.preparing) == [(cluster_id, first)]
-        clusters.put_manifest(world.engine, cluster_id, MANIFEST)
+        sent_kit.put_manifest(world.engine, cluster_id, MANIFEST)
         second = clusters.install(world.engine, cluster_id).attempt
         await service.tick()
         await until("the second job", lambda: len(made.jobs) == 2)

@@ -17,6 +17,7 @@ from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store import diskidentity
 from installer.rendezvous.store.diskidentity import DiskIdentity
 from installer.rendezvous.validations import disks
+from installer.testing import sent_kit
 from installer.testing.rendezvous_kit import inventory
 from installer.testing.world_kit import HOST_ID, World
 
@@ -53,12 +54,12 @@ def restart(world: World, infra_env_id: str) -> None:
 
 def select(world: World, infra_env_id: str, name: str) -> None:
     body = {"disks_selected_config": [{"id": name, "role": "install"}]}
-    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
 
 
 def skip(world: World, infra_env_id: str, name: str, wanted: bool = True) -> None:
     body = {"disks_skip_formatting": [{"disk_id": name, "skip_formatting": wanted}]}
-    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
 
 
 def min_disks(world: World, infra_env_id: str) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.model import Event, to_rest
 from installer.rendezvous.validations.hostview import load_json
+from installer.testing import sent_kit
 from installer.testing.fleet_kit import Fleet, Machine, Network
 from installer.testing.rendezvous_kit import inventory
 from installer.testing.world_kit import HOST_ID, World
@@ -67,7 +68,7 @@ def named(world: World, name: str) -> list[Event]:
 
 def select(world: World, infra_env_id: str, identity: str) -> None:
     body = {"disks_selected_config": [{"id": identity, "role": "install"}]}
-    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
 
 
 @pytest.fixture
@@ -204,10 +205,10 @@ def test_a_disk_to_be_left_alone_is_so_by_any_of_its_names(world: World, name: s
     _, infra_env_id = world.known(disks=disks)
     assert _ordered(world, infra_env_id)["disks_to_format"] == [SMALL, BIG, MARKED]
     body: dict[str, Any] = {"disks_skip_formatting": [{"disk_id": name, "skip_formatting": True}]}
-    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
     assert _ordered(world, infra_env_id)["disks_to_format"] == [SMALL, MARKED]
     body["disks_skip_formatting"][0]["skip_formatting"] = False
-    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
     assert _ordered(world, infra_env_id)["disks_to_format"] == [SMALL, BIG, MARKED]
 
 
@@ -215,7 +216,7 @@ def test_a_disk_to_be_left_alone_that_is_missing_is_not_passed_over(world: World
     disks = [disk("vda", SMALL, 20), disk("vdc", MARKED, 40, by_id=MARKED, bootable=True)]
     _, infra_env_id = world.known(disks=disks)
     body = {"disks_skip_formatting": [{"disk_id": MARKED, "skip_formatting": True}]}
-    hosts.update(world.engine, infra_env_id, HOST_ID, body)
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
     assert (
         "both the installation disk and to be skipped" in verdict(world, infra_env_id, "no-skip-installation-disk")[1]
     )
@@ -248,7 +249,7 @@ class Rest:
             return [to_rest(host) for host in self.world.store.hosts(infra_env_id=self.infra_env_id)]
         self.patched.append(body)
         try:
-            return to_rest(hosts.update(self.world.engine, self.infra_env_id, HOST_ID, body))
+            return to_rest(sent_kit.update_host(self.world.engine, self.infra_env_id, HOST_ID, body))
         except BadRequest as error:
             raise ClientError("PATCH", error.status, error.reason) from None
 
@@ -341,7 +342,7 @@ def test_a_made_name_is_told_once(world: World) -> None:
 
 def test_a_name_that_the_user_gave_stays(world: World) -> None:
     _, infra_env_id = world.known()
-    hosts.update(world.engine, infra_env_id, HOST_ID, {"host_name": "mine"})
+    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"host_name": "mine"})
     tell(world, infra_env_id, three(), hostname="localhost")
     assert world.host(infra_env_id).requested_hostname == "mine"
     assert named(world, "host_name_made") == []
@@ -369,14 +370,14 @@ def test_the_rendezvous_host_keeps_a_role_that_it_cannot_have(tmp_path: Path, ro
     network = Network()
     fleet = Fleet(world, [Machine(number, network) for number in range(4)])
     fleet.register(fleet.machines[1])
-    hosts.update(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": role})
+    sent_kit.update_host(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": role})
     fleet.discover()
     host = fleet.host(fleet.machines[1])
     assert (host.bootstrap, host.role, host.suggested_role) == (True, Role(role), Role(role))
     assert fleet.status() is ClusterStatus.INSUFFICIENT
     words = f"The rendezvous host must be a control plane node, it has another role: host-1 ({role})"
     assert words in fleet.cluster.status_info
-    hosts.update(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": "master"})
+    sent_kit.update_host(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": "master"})
     fleet.go(30)
     assert words not in fleet.cluster.status_info
     assert fleet.host(fleet.machines[1]).role is Role.MASTER

@@ -1,0 +1,148 @@
+"""How a request is answered: who may come in, the handler, and what its errors look like."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import web
+
+from installer.assisted.auth import Scheme
+from installer.assisted.errors import (
+    BadRequest,
+    Invalid,
+    RendezvousError,
+    ServiceError,
+    TooLarge,
+    TooMany,
+    TooSlow,
+    Unauthorized,
+    Unparsable,
+)
+from installer.rendezvous.api import signing
+from installer.rendezvous.api.bodies import MAX_BODY
+from installer.rendezvous.api.context import Handler, Service
+from installer.rendezvous.api.views import reply
+
+log = logging.getLogger("assisted-service")
+# Lists that the specification has as one parameter a value.
+REPEATED = frozenset({"feature_ids"})
+
+
+def error_body(error: ServiceError, path: str) -> dict[str, Any]:
+    """Error for most statuses, InfraError for 401, 403 (installer.md §5.1) and all that go-swagger itself refuses."""
+    if isinstance(error, Invalid):
+        return {"code": error.code, "message": error.reason}
+    if error.status in (401, 403) or isinstance(error, Unparsable):
+        return {"code": error.status, "message": error.reason}
+    return {"kind": "Error", "id": error.status, "href": path, "code": str(error.status), "reason": error.reason}
+
+
+def _authorize(service: Service, request: web.Request, schemes: frozenset[Scheme], signed: bool) -> None:
+    """Let the caller in or raise Unauthorized or TooMany. No signature of a token is checked past the brake."""
+    address, proof = request.remote or "", "open"
+    if signed and signing.SIGNATURE in request.query:
+        try:
+            signing.check(service.url_key, request.method, request.raw_path)
+        except Unauthorized:
+            service.strangers.take(address)
+            raise
+        proof = "url"
+    elif schemes:
+        known = service.auth.known(request.headers, schemes)
+        if known is None:
+            service.strangers.take(address)
+            known = service.auth.check(request.headers, schemes)
+        proof = known.value
+    # Before it may be told to come back later: to do so it needs its connection.
+    if proof != "open":
+        service.vouch(request)
+    service.requests.take(f"{proof} {address}")
+
+
+def _once(request: web.Request) -> None:
+    """Raise BadRequest for a parameter that is given twice, however it is spelt: which one counts must not matter."""
+    seen: set[str] = set()
+    for name, _ in request.query.items():  # noqa: PERF102 (keys come once each)
+        if name.casefold() in seen and name not in REPEATED:
+            raise BadRequest(f"{name[:80]} in query must be given once")
+        seen.add(name.casefold())
+
+
+def answering(
+    service: Service, handler: Handler, schemes: frozenset[Scheme], signed: bool = False, binary: bool = False
+) -> Callable[[web.Request], Any]:
+    """A handler as aiohttp calls it. Only callers with one of the schemes come in, or all where there are none.
+
+    `signed`: a URL's own signature will do as well.
+    `binary`: the operation's content type is application/octet-stream, also of its errors, which are JSON still.
+    """
+
+    async def call(request: web.Request) -> web.StreamResponse:
+        try:
+            _authorize(service, request, schemes, signed)
+            _once(request)
+            return await handler(service, request)
+        except ServiceError as error:
+            # Whoever proves nothing does not fill the log either.
+            if schemes and not isinstance(error, Unauthorized | TooMany):
+                level = logging.ERROR if error.status >= 500 else logging.INFO
+                log.log(level, "%s %s: %d %s", request.method, request.rel_url.raw_path, error.status, error.reason)
+            body = error_body(error, request.path)
+            answer = reply(body, error.status)
+            if binary and "kind" in body:
+                answer.content_type = "application/octet-stream"
+            if isinstance(error, TooMany):
+                answer.headers["Retry-After"] = "1"
+            if isinstance(error, TooSlow):
+                answer.force_close()
+            return answer
+        except RendezvousError as error:
+            log.error("%s %s: %s", request.method, request.rel_url.raw_path, error)
+            return reply(error_body(ServiceError(str(error)), request.path), 500)
+        except web.HTTPRequestEntityTooLarge:
+            return reply(error_body(TooLarge(f"body is larger than {MAX_BODY} bytes"), request.path), TooLarge.status)
+        except (web.HTTPException, asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception:
+            # Ours, whatever it is: what a caller got wrong is told where it is read (bodies.py, resources/params.py).
+            identity = uuid4().hex[:8]
+            log.exception("%s %s: internal error %s", request.method, request.rel_url.raw_path, identity)
+            return reply(error_body(ServiceError(f"internal error {identity}"), request.path), 500)
+
+    return call
+
+
+def not_offered(error: ServiceError) -> Handler:
+    """Answers with the error where the request's host or cluster exists."""
+
+    async def answer(service: Service, request: web.Request) -> web.Response:
+        found = request.match_info
+        if "host_id" in found:
+            service.engine.store.host(found["infra_env_id"], found["host_id"])
+        elif "cluster_id" in found:
+            service.engine.store.cluster(found["cluster_id"])
+        raise type(error)(error.reason)
+
+    return answer
+
+
+def unknown(paths: Mapping[str, set[str]]) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """For every path that no route took: 405 where another method would have been right, else 404."""
+    known = [(re.compile(re.sub(r"\{[a-z_]+\}", "[^/]+", path)), methods) for path, methods in paths.items()]
+
+    async def answer(request: web.Request) -> web.Response:
+        for pattern, methods in known:
+            if pattern.fullmatch(request.path):
+                error = ServiceError(f"method {request.method} is not one of {', '.join(sorted(methods))}")
+                error.status = 405
+                answer = reply(error_body(error, request.path), 405)
+                answer.headers["Allow"] = ", ".join(sorted(methods))
+                return answer
+        return reply({"code": 404, "message": f"path {request.path} was not found"}, 404)
+
+    return answer

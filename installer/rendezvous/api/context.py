@@ -1,0 +1,224 @@
+"""What the handlers of requests are given: the service with its engine, its limits and what it does in the background.
+
+It knows neither routes nor the page: app.py puts them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+
+from aiohttp import web
+
+from installer.assisted.auth import Authenticator
+from installer.assisted.enums import HostStatus
+from installer.assisted.errors import NotFound, PrepareError, StoreError
+from installer.rendezvous.api.limits import Bucket
+from installer.rendezvous.api.views import Views
+from installer.rendezvous.eventloop.lag import Lag
+from installer.rendezvous.prepare import installer as prepare
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.reconcile.slices import Slices
+from installer.rendezvous.resources import clusters
+from installer.rendezvous.settings import Settings
+from installer.rendezvous.store import checkpoint
+from installer.rendezvous.store.logs import LogStore
+from installer.rendezvous.store.model import InfraEnv
+
+if TYPE_CHECKING:
+    from installer.rendezvous.eventloop.gate import Gate
+
+BASE = "/api/assisted-install"
+log = logging.getLogger("assisted-service")
+Handler = Callable[["Service", web.Request], Awaitable[web.StreamResponse]]
+Generate = Callable[[prepare.Job], dict[str, bytes]]
+STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 1.0, 30.0
+# Installers and images that are made at a time.
+SLOW_THREADS = 4
+P = ParamSpec("P")
+R = TypeVar("R")
+# So many hosts are looked at between two requests.
+MANY = 100
+
+
+class ImageMaker(Protocol):
+    """Makes what hosts of an infra-env are booted with. Each may take long and raise RendezvousError."""
+
+    def ignition(self, infra_env: InfraEnv) -> bytes:
+        """The Ignition config."""
+
+    def file(self, infra_env: InfraEnv, name: str) -> Path:
+        """full.iso, minimal.iso, vmlinuz, initrd.img or rootfs.img."""
+
+    def minimal_initrd(self, infra_env: InfraEnv) -> bytes:
+        """What a minimal image adds to its initrd, empty if nothing."""
+
+    def ipxe(self, infra_env: InfraEnv, urls: Mapping[str, str]) -> bytes:
+        """An iPXE script that boots from these URLs."""
+
+
+class Service:
+    """What the handlers share."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        auth: Authenticator,
+        generate: Generate,
+        images: ImageMaker | None = None,
+    ) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.auth = auth
+        self.generate = generate
+        self.images = images
+        self.views = Views(engine)
+        self.slices = Slices(engine)
+        self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
+        # Callers with a proof (or at what is open to all), by what they proved and their address.
+        self.requests = Bucket(settings.requests_per_second, 2 * settings.requests_per_second)
+        # Callers without one, by address: what a proof's check may cost.
+        # docs/rendezvous.md, "Who may come in, and how much"
+        self.strangers = Bucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE)
+        # By (cluster, attempt): what makes its ignition, and what ends that.
+        self.preparing: dict[tuple[str, str], tuple[asyncio.Task[None], threading.Event]] = {}
+        self.lag = Lag()
+        self.logs = LogStore(settings.work_dir / "logs")
+        # Where connections come in; None where somebody else accepts them.
+        self.gate: Gate | None = None
+
+    @cached_property
+    def url_key(self) -> bytes:
+        """What the URLs of clusters' files are signed with."""
+        return self.engine.store.secret("urls")
+
+    async def slowly(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do what takes minutes in a thread of few: the others are for those who only read and write."""
+        return await asyncio.get_running_loop().run_in_executor(self._slow, partial(work, *args, **kwargs))
+
+    def vouch(self, request: web.Request) -> None:
+        """Remember that the request's connection is no stranger's."""
+        if self.gate is not None:
+            self.gate.vouch(request.transport)
+
+    def adopt(self, settings: Settings) -> None:
+        """Go on with other settings: a standalone service learns of its release's images when it first reads it."""
+        self.settings = settings
+        self.engine.adopt(settings)
+
+    def start_preparations(self) -> None:
+        """Start generating ignition for every attempt that waits for it, also after a restart; end those of before."""
+        wanted = {(item.id, item.attempt) for item in self.engine.store.clusters() if clusters.awaited(item)}
+        for attempt, (_, stop) in self.preparing.items():
+            if attempt not in wanted:
+                stop.set()
+        for attempt in wanted - self.preparing.keys():
+            job = self._job(attempt[0])
+            self.preparing[attempt] = asyncio.create_task(self._prepare(attempt, job)), job.stop
+
+    def _job(self, cluster_id: str) -> prepare.Job:
+        store = self.engine.store
+        infra_env = next((item for item in store.infra_envs() if item.cluster_id == cluster_id), None)
+        hosts, manifests = store.hosts(cluster_id=cluster_id), store.manifests(cluster_id)
+        return prepare.Job(store.cluster(cluster_id), infra_env, hosts, manifests, self.settings)
+
+    def stop_preparations(self) -> None:
+        """End what is under way: the service ends, and the next one begins anew."""
+        for task, stop in self.preparing.values():
+            stop.set()
+            task.cancel()
+
+    async def _prepare(self, attempt: tuple[str, str], job: prepare.Job) -> None:
+        try:
+            files, reason = await self._generated(job)
+            # What could not be kept is kept as soon as it can be, if it is still waited for.
+            while not job.stop.is_set():
+                try:
+                    clusters.finish_preparation(self.engine, *attempt, files, reason)
+                    break
+                except StoreError as error:
+                    log.error("cluster %s: what was prepared cannot be kept: %s", attempt[0], error)
+                    await asyncio.sleep(self.settings.monitor_seconds)
+        except NotFound:
+            log.info("cluster %s went while it was prepared", attempt[0])
+        finally:
+            del self.preparing[attempt]
+
+    async def _generated(self, job: prepare.Job) -> tuple[dict[str, bytes] | None, str]:
+        """(files, "") or (None, what failed)."""
+        cluster_id = job.cluster.id
+        try:
+            return await self.slowly(self.generate, job), ""
+        except PrepareError as error:
+            log.error("cluster %s: %s", cluster_id, error)
+            return None, str(error)
+        except Exception as error:
+            log.exception("cluster %s: preparation failed", cluster_id)
+            return None, f"internal error while preparing: {error}"
+
+    async def tick(self) -> None:
+        """One round of the monitor: time alone may change a state."""
+        self.engine.keep_time()
+        for cluster in self.engine.store.clusters():
+            if not self.engine.is_calm(cluster.id):
+                with self.engine.store.change():
+                    self.engine.settle_in_time(cluster.id)
+                # There may be many, and all of them after a start: requests that have come in go first.
+                await asyncio.sleep(0)
+        for number, known in enumerate(self.engine.store.unbound_hosts()):
+            if number % MANY == 0:
+                await asyncio.sleep(0)
+            # As it is now: others have had their turn.
+            host = self.engine.store.find_host(known.infra_env_id, known.id)
+            if host is None or host.cluster_id is not None:
+                continue
+            if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
+                with self.engine.store.change():
+                    self.engine.settle_host(host)
+        self.start_preparations()
+
+    async def fresh(self, cluster_id: str | None) -> None:
+        """Settle what waits of this cluster: for those who ask what is true now."""
+        if cluster_id and self.engine.pace.waits(cluster_id):
+            await self.slices.settle(cluster_id)
+
+    async def monitor(self) -> None:
+        """Tick for ever."""
+        while True:
+            try:
+                await self.tick()
+                await checkpoint.when_large(self.settings.db_path)
+            except NotFound:
+                # A cluster or host went while others were looked at; the rest has its turn next time.
+                pass
+            except Exception:
+                log.exception("monitor")
+            await asyncio.sleep(self.settings.monitor_seconds)
+
+    async def judge(self) -> None:
+        """Settle the clusters that wait for it, for ever (pace.py)."""
+        pace, wake = self.engine.pace, asyncio.Event()
+        pace.wake = wake.set
+        while True:
+            wake.clear()
+            waiting = pace.next()
+            if waiting is None:
+                await wake.wait()
+                continue
+            cluster_id, pause = waiting
+            await asyncio.sleep(pause)
+            try:
+                await self.fresh(cluster_id)
+            except NotFound:
+                pace.drop(cluster_id)
+            except Exception:
+                # The monitor comes back to it.
+                pace.drop(cluster_id)
+                log.exception("cluster %s cannot be judged", cluster_id)

@@ -1,0 +1,45 @@
+"""What a caller sends, as a JSON object: decoded as the API does, then done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import clusters, hosts, infra_envs, replies, requests
+from installer.rendezvous.resources.params import decoded
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
+
+Json = dict[str, Any]
+
+
+def register_cluster(engine: Engine, body: Json) -> Cluster:
+    return clusters.register(engine, decoded(body, requests.ClusterParams))
+
+
+def update_cluster(engine: Engine, cluster_id: str, body: Json) -> Cluster:
+    return clusters.update(engine, cluster_id, decoded(body, requests.ClusterParams))
+
+
+def ignore(engine: Engine, cluster_id: str, body: Json) -> Cluster:
+    return clusters.ignore(engine, cluster_id, decoded(body, requests.IgnoredValidations))
+
+
+def put_manifest(engine: Engine, cluster_id: str, body: Json) -> Manifest:
+    return clusters.put_manifest(engine, cluster_id, decoded(body, requests.ManifestParams))
+
+
+def register_infra_env(engine: Engine, body: Json) -> InfraEnv:
+    return infra_envs.register(engine, decoded(body, requests.InfraEnvParams))
+
+
+def update_infra_env(engine: Engine, infra_env_id: str, body: Json) -> InfraEnv:
+    return infra_envs.update(engine, infra_env_id, decoded(body, requests.InfraEnvParams))
+
+
+def update_host(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> Host:
+    return hosts.update(engine, infra_env_id, host_id, decoded(body, requests.HostUpdate))
+
+
+def receive(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> None:
+    """A step's answer."""
+    replies.receive(engine, infra_env_id, host_id, decoded(body, requests.StepReply))

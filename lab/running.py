@@ -1,0 +1,44 @@
+"""What faults and evidence need of a lab that runs: lab.py has it, and uses both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from drivers.libvirt import Hypervisor
+    from lab.layout import Layout
+    from lab.machines.node import Node
+    from lab.supervisor.control import Control
+    from lab.supervisor.plan import Ended
+
+T = TypeVar("T")
+
+
+class RunningLab(Protocol):
+    """The parts of lab.Lab that may be broken and looked at."""
+
+    @property
+    def layout(self) -> Layout:
+        """Its files and addresses."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """Its machines by name."""
+
+    @property
+    def hypervisor(self) -> Hypervisor:
+        """Its libvirt."""
+
+    @property
+    def services(self) -> Control:
+        """Its daemons."""
+
+    def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """Call within its namespaces."""
+
+    def ended(self) -> list[Ended]:
+        """What of it has ended."""
+
+    def kernel_trouble(self) -> dict[str, list[str]]:
+        """What kernels on its consoles have complained of, by machine."""
