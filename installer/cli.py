@@ -188,14 +188,14 @@ def _make(target: str, directory: Path) -> None:
 
 def _graph(output_file: str) -> int:
     from installer.create.graph import dot
-    from installer.files import write_whole
+    from installer.files import is_stream, write_whole
 
     if not output_file:
         print(dot(), end="")
         return 0
     path = Path(output_file)
     try:
-        if path.exists() and not path.is_file():
+        if is_stream(path):
             path.write_text(dot())  # a pipe, say
         else:
             write_whole(path, dot().encode(), 0o644)

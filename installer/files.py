@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import re
+import shutil
 from pathlib import Path
 
 from installer.errors import StateError
@@ -70,6 +71,23 @@ def write_private(path: Path, data: bytes, mode: int = 0o600) -> None:
         write_whole(path, data, mode)
     except OSError as error:
         raise StateError(f"failed to write {path}: {error.strerror or error}") from error
+
+
+def deliver(source: Path, dest: Path) -> None:
+    """Put a finished file of the same file system in the place of `dest`; a device or a pipe is written into.
+
+    Raises OSError.
+    """
+    if is_stream(dest):
+        with source.open("rb") as whole, dest.open("wb") as stream:
+            shutil.copyfileobj(whole, stream)
+    else:
+        source.replace(dest)
+
+
+def is_stream(path: Path) -> bool:
+    """Whether what a user wants written to is a device, a pipe or a socket, which no file may take the place of."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def hidden(dest: Path) -> Path:

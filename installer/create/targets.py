@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from installer.create.outputs import Outputs
 from installer.create.persist import persist, save
 from installer.create.release import read_release
 from installer.credentials import background as begun
+from installer.errors import StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
+from installer.inputs import read_input
 from installer.manifests import files as names
 from installer.manifests import mirror
 
@@ -33,13 +36,23 @@ def created_in(command: str, directory: Path, files: Iterable[str]) -> str:
 
 
 def agent_config_template(directory: Path) -> None:
-    """Write a sample agent-config.yaml."""
+    """Write a sample agent-config.yaml. Raises StateError where there is another: OpenShift's overwrites it."""
     from installer.create.templates import AGENT_CONFIG_TEMPLATE
 
+    path = directory / AGENT_CONFIG_FILE
+    if os.path.lexists(path) and not _holds(path, AGENT_CONFIG_TEMPLATE.encode()):
+        raise StateError(f"failed to write {path}: there is one already, which is not overwritten; move it away first")
     with Outputs(directory) as outputs:
         outputs.put(AGENT_CONFIG_FILE, AGENT_CONFIG_TEMPLATE.encode())
         outputs.commit()
     log.info("%s", created_in("agent-config-template", directory, [AGENT_CONFIG_FILE]))
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    try:
+        return read_input(path) == data
+    except OSError:
+        return False
 
 
 def cluster_manifests(directory: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from installer.errors import ConfigError, InstallerError, RestError
+from installer.files import deliver, is_stream
 from installer.gather.remote import Access, Running, add, add_file, fetch
 from installer.inputs import LARGEST_STATE, open_input, read_input
 from installer.redact import Redactor
@@ -198,12 +199,12 @@ def run(
     target = output or inputs.directory / f"{top}.tar.gz"
     try:
         # Beside the archive, since hosts send much; and not in it before their secrets are out.
-        with private_directory("node0-gather-", target.parent) as work:
+        with private_directory("node0-gather-", None if is_stream(target) else target.parent) as work:
             packed = work / "archive"
             with tarfile.open(packed, mode="w:gz", compresslevel=6) as archive:
                 count, asked = _all(Gathering(inputs, archive, work, top), access, hosts, settings or Settings())
             packed.chmod(0o600)
-            packed.replace(target)
+            deliver(packed, target)
     except OSError as error:
         raise InstallerError(f"{target}: cannot be written: {error.strerror or error}") from error
     log.info("gathered from %d of %d hosts: %s", count, asked, target)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from installer.errors import IsoError
-from installer.files import Partial
+from installer.files import Partial, is_stream
 from installer.image.copy import Ahead, clone, copy_range
 from installer.image.embed import Patch
 from installer.image.iso9660 import Iso
@@ -192,7 +192,7 @@ class Overlay(io.RawIOBase):
 
         `ahead`: a copy of the base that was begun before. Where `dest` is a device or a pipe, it is written as it is.
         """
-        if dest.exists() and not (dest.is_file() or dest.is_dir()):
+        if is_stream(dest):
             self._save_to_device(dest)
             return "device"
         partial, how = self.prepare(dest, mode, ahead)

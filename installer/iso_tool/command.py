@@ -15,6 +15,7 @@ from typing import Any
 
 from installer import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
+from installer.files import is_stream
 from installer.image.embed import (
     current_kargs,
     embedded_ignition,
@@ -198,6 +199,20 @@ def kargs(args: argparse.Namespace) -> int:
     return 0
 
 
+def _spare(iso: Path | str, outputs: dict[str, Path | str | None]) -> None:
+    """Raise IsoError for an output that would take the place of the image that is read, or of another output."""
+    taken: dict[str, str] = {}
+    for option, output in outputs.items():
+        if output in (None, "", STDOUT):
+            continue
+        if os.path.exists(str(output)) and os.path.samefile(str(output), iso):
+            raise IsoError(iso, f"{option} {output}: cannot replace the image that it is made from")
+        place = os.path.realpath(str(output))
+        if place in taken and not is_stream(Path(place)):
+            raise IsoError(iso, f"{option} {output}: is where {taken[place]} is written to")
+        taken[place] = option
+
+
 def extract(args: argparse.Namespace) -> int:
     """Print a file, or list a directory."""
     with open_image(args.iso) as overlay:
@@ -205,6 +220,7 @@ def extract(args: argparse.Namespace) -> int:
         found = iso.find(args.path)
         if found is None:
             raise IsoError(args.iso, f"has no file {args.path}")
+        _spare(args.iso, {"--output": args.output})
         if found.directory:
             for name, entry in sorted(iso.entries(found), key=lambda one: (one[0] or one[1].name).lower()):
                 shown = name or entry.name.partition(";")[0]
@@ -227,8 +243,7 @@ def minimal(args: argparse.Namespace) -> int:
 
     check_url(args.rootfs_url)
     with open_image(args.iso) as overlay:
-        if os.path.exists(args.output) and os.path.samefile(args.output, args.iso):
-            raise IsoError(args.iso, "a minimal image cannot replace the image that it is made from")
+        _spare(args.iso, {"--output": args.output, "--rootfs": args.rootfs})
         if args.rootfs:
             extract_rootfs(overlay, args.iso, Path(args.rootfs))
         make_minimal(overlay, args.iso, args.rootfs_url)

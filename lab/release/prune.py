@@ -15,7 +15,7 @@ from pathlib import Path
 from lab.release.build import LATEST, RECORDS, STORAGE
 from lab.release.registry import RegistryConfig, tags_folder
 from lab.release.stage import progress
-from lab.release.stage.store import STAGE_RECORD, Store
+from lab.release.stage.store import STAGE_RECORD, Store, abandoned
 
 # A build that runs now may hold paths of stages that it found a few minutes ago.
 MINIMUM_HOURS = 1.0
@@ -37,7 +37,8 @@ def prune(store: Store, hours: float) -> int:
             _registry(store, kept)
         for folder in ("tmp", "logs"):
             for path in (store.root / folder).glob("*"):
-                if path.lstat().st_mtime < limit:
+                # A long build writes far below its directory, whose own date stays that of its beginning.
+                if path.lstat().st_mtime < limit and abandoned(path):
                     _remove(path)
     return before - _size(store.root)
 

@@ -325,6 +325,21 @@ def test_agent_config_template(tmp_path, capsys):
     assert set(template) >= {"rendezvousIP", "bootArtifactsBaseURL", "minimalISO", "additionalNTPSources", "hosts"}
 
 
+def test_agent_config_template_takes_nobodys_place(tmp_path, capsys):
+    own = tmp_path / "agent-config.yaml"
+    for _ in range(2):  # a template again is no loss
+        assert create("agent-config-template", tmp_path) == 0
+    for content in ("rendezvousIP: 192.168.111.80\n", ""):
+        own.write_text(content)
+        assert create("agent-config-template", tmp_path) == 1
+        assert "there is one already, which is not overwritten" in capsys.readouterr().err
+        assert own.read_text() == content
+    own.unlink()
+    own.symlink_to("nowhere")
+    assert create("agent-config-template", tmp_path) == 1
+    assert own.is_symlink()
+
+
 def test_graph(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the log goes to the asset directory, which is this one without --dir
     assert main(["agent", "graph"]) == 0

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ import pytest
 from installer import gather
 from installer.cli import main
 from installer.errors import EXIT_INTERRUPTED, InstallerError
+from installer.files import deliver
 from installer.gather.command import addresses
 from installer.gather.remote import Access, add
 from installer.redact import Redactor
@@ -144,6 +146,38 @@ def test_everything_that_answers_and_what_does_not(
     assert "Connection refused" in missing
     assert missing in caplog.text
     assert sorted(path.name for path in directory.iterdir() if "gather" in path.name) == [packed.name]
+
+
+def test_a_device_or_a_pipe_is_written_into(tmp_path: Path) -> None:
+    packed, pipe = tmp_path / "packed", tmp_path / "pipe"
+    packed.write_bytes(b"archive")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    deliver(packed, pipe)
+    assert os.read(reader, 100) == b"archive"
+    os.close(reader)
+    assert pipe.is_fifo()
+    deliver(packed, Path("/dev/null"))
+    assert Path("/dev/null").is_char_device()
+    deliver(packed, tmp_path / "new")
+    assert not packed.exists()
+    assert (tmp_path / "new").read_bytes() == b"archive"
+
+
+@needs_sshd
+def test_the_archive_goes_into_a_pipe(host: Host, service: Running, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    directory = asset_dir(tmp_path / "assets", service)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    port = Settings(rest_port=service.port, connect_timeout=5)
+    assert gather.run(directory, host.access(), output=pipe, settings=port) == 0
+    reader.join(60)
+    assert pipe.is_fifo()
+    with tarfile.open(fileobj=io.BytesIO(found[0])) as archive:
+        assert archive.getnames()
 
 
 @needs_sshd

@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -36,6 +37,27 @@ def bases(tmp_path_factory):
 
 def node0(*args):
     return cli.main(["iso", *map(str, args)])
+
+
+def test_no_output_takes_the_place_of_the_image_or_of_another(bases, tmp_path, capfd):
+    iso, link, out = tmp_path / "base.iso", tmp_path / "link.iso", tmp_path / "out.iso"
+    shutil.copyfile(bases("2023-07.x86_64"), iso)
+    link.symlink_to(iso)
+    before = iso.read_bytes()
+    small = ("minimal", "--rootfs-url", "http://h.example/r")
+    for args, told in (
+        ((*small, "--rootfs", iso, "-o", out, iso), "--rootfs"),
+        ((*small, "--rootfs", link, "-o", out, iso), "--rootfs"),
+        ((*small, "-o", iso, iso), "--output"),
+        ((*small, "--rootfs", out, "-o", tmp_path / "." / "out.iso", iso), "is where --output is written to"),
+        (("extract", "-o", iso, link, "/images/pxeboot/vmlinuz"), "cannot replace the image"),
+    ):
+        assert node0(*args) == 1
+        assert told in capfd.readouterr().err
+        assert iso.read_bytes() == before
+        assert not out.exists()
+    assert node0(*small, "--rootfs", "/dev/null", "-o", "/dev/null", iso) == 0
+    assert Path("/dev/null").is_char_device()
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

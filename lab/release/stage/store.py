@@ -7,6 +7,7 @@ builders of different stages do not.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -79,8 +80,14 @@ class Store:
             lock.release()
 
     def scratch(self, name: str) -> Path:
-        """A new empty directory on the cache's file system, for work that is renamed into place or thrown away."""
-        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._dir("tmp")))
+        """A new empty directory on the cache's file system, for work that is renamed into place or thrown away.
+
+        It is locked as long as this process lives (`abandoned`).
+        """
+        path = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._dir("tmp")))
+        # Open until the process ends: however that comes about, the lock ends with it.
+        fcntl.flock(os.open(path, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return path
 
     def path(self, name: str, key: str) -> Path:
         """Where the stage ``name`` with key ``key`` lies once it is finished."""
@@ -112,3 +119,18 @@ class Store:
             finally:
                 shutil.rmtree(work, ignore_errors=True)
         return final
+
+
+def abandoned(path: Path) -> bool:
+    """Whether nobody works in what `scratch` made: the process that made it has ended."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return not path.is_dir()  # a file of who knows whom; an unreadable directory stays
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -49,6 +51,36 @@ def test_nothing_younger_than_an_hour_goes(tmp_path: Path) -> None:
     age(stage, 0.5)
     prune(store, 0)
     assert stage.exists()
+
+
+BUILDER = """
+import sys
+from pathlib import Path
+from lab.release.stage.store import Store
+work = Store(Path(sys.argv[1])).scratch("long")
+(work / "root").mkdir()
+print(work, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_directory_of_a_build_that_runs_stays_however_old_it_is(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", BUILDER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[3],
+    ) as builder:
+        assert builder.stdout is not None
+        work = Path(builder.stdout.readline().strip())
+        age(work, 5)
+        prune(store, 2)
+        assert (work / "root").is_dir()
+        builder.kill()
+    prune(store, 2)
+    assert not work.exists()
 
 
 def test_layout_loses_blobs_that_no_image_has(tmp_path: Path) -> None:
