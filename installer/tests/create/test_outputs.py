@@ -329,11 +329,11 @@ def test_agent_config_template_takes_nobodys_place(tmp_path, capsys):
     own = tmp_path / "agent-config.yaml"
     for _ in range(2):  # a template again is no loss
         assert create("agent-config-template", tmp_path) == 0
-    for content in ("rendezvousIP: 192.168.111.80\n", ""):
-        own.write_text(content)
+    for written in ("rendezvousIP: 192.168.111.80\n", ""):
+        own.write_text(written)
         assert create("agent-config-template", tmp_path) == 1
         assert "there is one already, which is not overwritten" in capsys.readouterr().err
-        assert own.read_text() == content
+        assert own.read_text() == written
     own.unlink()
     own.symlink_to("nowhere")
     assert create("agent-config-template", tmp_path) == 1
