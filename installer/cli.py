@@ -74,8 +74,9 @@ def parser() -> argparse.ArgumentParser:
         "image",
         "Make the bootable agent ISO",
         epilog=(
-            "DIR must hold install-config.yaml and agent-config.yaml. They are consumed: kept in the state file, and\n"
-            "removed. Written are agent.x86_64.iso, auth/kubeconfig, auth/kubeadmin-password and rendezvousIP.\n\n"
+            "DIR must hold install-config.yaml, and agent-config.yaml where there are hosts, networks or a rendezvous\n"
+            "IP to name. They are consumed: kept in the state file, and removed. Written are agent.x86_64.iso,\n"
+            "auth/kubeconfig, auth/kubeadmin-password and rendezvousIP.\n\n"
             "environment:\n"
             "  OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE  release image to install, by digest\n"
             "  OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE       path of a base ISO to use in place of the payload's"
@@ -283,6 +284,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from installer.agent.swarm import command as swarm
 
         return swarm.main(words[1:])
+    if words[:1] == ["--version"]:
+        argv = ["version", *words[1:]]
     args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
     if directory is not None and (problem := _unusable(directory)):

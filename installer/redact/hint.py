@@ -10,6 +10,7 @@ WORDS = (
     r"|sig(?:nature)?\b"
 )
 HINT = re.compile(
-    rf"(?i:{WORDS}|\bname|chpasswd|rootpw)|@|%40|eyJ|\$[0-9a-z]|-----BEGIN|sha256~|gh[posr]_|github_pat|glpat|AGE-|[Bb]asic|[Bb]earer"
-    r"|data:|-[a-zA-Z]{0,6}[pPuUw]|-user|[A-Za-z0-9+/_-]{24}"
+    rf"(?i:{WORDS}|\bname|chpasswd|cryptsetup|rootpw)|@|%40|eyJ|\$[0-9a-z]|-----BEGIN|sha256~|gh[posr]_|github_pat|glpat|AGE-|[Bb]asic|[Bb]earer"
+    r"|data:|-[a-zA-Z]{0,6}[pPuUw]|-user|[A-Za-z0-9+/_-]{24}|[Pp][Rr][Oo][Cc][Tt][Ii]"
+    r"|\.[a-z0-9]{16}\b|\b[A-Za-z0-9]{5}-[A-Za-z0-9]{5}-[A-Za-z0-9]{5}-[A-Za-z0-9]{5}\b"
 )

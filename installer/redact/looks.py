@@ -25,6 +25,8 @@ _KEY = re.compile(
 _TOKEN = re.compile(
     r"eyJ[\w-]*+(?:\.[\w-]++\.[\w-]*+(?:\.[\w-]++\.[\w-]++)?)?"
     r"|sha256~[\w-]{20,}+|(?:gh[posr]|github_pat|glpat|dckr_pat)[-_][\w-]{16,}+|AGE-SECRET-KEY-1[A-Z0-9]{20,}+"
+    r"|\b[a-z0-9]{6}\.(?=[a-z]*\d)[a-z0-9]{16}(?![\w.-])"
+    r"|(?<![\w-])(?=[\w-]*[A-Z])(?=[\w-]*[a-z])(?:[A-Za-z0-9]{5}-){3}[A-Za-z0-9]{5}(?![\w-])"
     r"|\$(?:2[abxy]|[1567]|y|gy|sha1|apr1|argon2(?:id?|d))\$[\w./$=,+-]{8,}+"
 )
 _BASIC = re.compile(rf"(\b[Bb]asic[ ,]++(?>(?:{QUOTE})?))([A-Za-z0-9+/]{{6,}}+={{0,2}})")
@@ -35,6 +37,11 @@ _LOGIN = re.compile(
     r"(?<![\w/@.:%+-])([A-Za-z_][\w.+-]{0,63}):([^\s:@/\"'`<>\\,;()\[\]]{1,128})@"
     r"(?=((?:[\w-]{1,63}\.)+[\w-]{1,63}(?![\w@])|[\w-]{1,63}:\d|\[[0-9a-fA-F:.]{2,64}\]))"
 )
+# dracut.cmdline(7): netroot=iscsi:[<user>:<password>[:<reverse user>:<reverse password>]]@<server>:...
+_ISCSI = re.compile(r"(\biscsi:[^\s:@]{1,128}):([^\s@]{1,300})(?=@)")
+# auditd's, in hex, as the arguments are ended by NUL.
+_PROCTITLE = re.compile(r"(\bproctitle=)((?:[0-9A-Fa-f]{2}){8,})\b", re.IGNORECASE)
+_TAG_VALUE = re.compile(r"(<secret\b[^<>]*>\s*<value>)([^<>]+)(?=</value>)")
 _NO_LOGIN = re.compile(r"(?i:mailto|from|to|cc|e?mail|by|contact|maintainer|sips?|xmpp|acct)")
 _UNIT = re.compile(r"[\w-]+\.(?:service|timer|socket|slice|scope|mount|target|device|path)\b|sha\d+:")
 _OPTION = re.compile(
@@ -77,6 +84,12 @@ def clean(text: str, inner: Inner | None) -> str:
         text = _CURL.sub(_option, text)
     if "Private-Lines" in text:
         text = _PUTTY.sub(rf"\1\\n{MARK}", text)
+    if "<secret" in text:
+        text = _TAG_VALUE.sub(rf"\1{MARK}", text)
+    if inner is not None and "roctitle" in text.lower():
+        text = _PROCTITLE.sub(lambda match: _proctitle(match, inner), text)
+    if "iscsi:" in text:
+        text = _ISCSI.sub(rf"\1:{MARK}", text)
     if "@" in text:
         text = _LOGIN.sub(_login, _URL.sub(_url, text))
     if "%40" in text:
@@ -112,6 +125,11 @@ def _url(match: re.Match[str]) -> str:
     if not colon and len(user) >= 20 and not harmless(user):
         return f"://{MARK}{match[1][at:]}"
     return match[0]
+
+
+def _proctitle(match: re.Match[str], inner: Inner) -> str:
+    words = bytes.fromhex(match[2]).decode(errors="replace").replace("\0", " ")
+    return f"{match[1]}{MARK}" if inner(words) != words else match[0]
 
 
 def _data(match: re.Match[str], inner: Inner) -> str:

@@ -103,7 +103,7 @@ class Pairs:
                 out += (text[done:first], instead)
                 done = last
         text = "".join((*out, text[done:])) if out else text
-        if "ass" in text or "ASS" in text or "rootpw" in text or "-p" in text or "-P" in text or "-w" in text:
+        if any(mark in text for mark in ("ass", "ASS", "pw", "-p", "-P", "-w", "crypt")):
             text = self._phrases(text)
         if "ame" in text or "AME" in text:
             text = self._named(text)

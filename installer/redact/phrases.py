@@ -20,6 +20,7 @@ _OPTIONS = tuple(
     for programs, option in (
         (r"sshpass|login|mysql\w*|htpasswd|racadm|ldap\w+|smbclient", "-[pPw]"),
         (r"ipmitool", "-P"),
+        (r"fence_\w+|user(?:add|mod)", "-p"),
         (r"rootpw", r"(?:--(?:plaintext|iscrypted)[ \t]++)?(?=\S)"),
     )
 )
@@ -31,11 +32,11 @@ _VALUE = re.compile(rf"(?>(?:(?!{NEWLINE}|{QUOTE}(?=$|[\s,;}}\])]))\S)+)")
 _ODD = re.compile(r"(?=[^\W_]*[^A-Za-z]*\d|\D*\d)(?=.*[A-Za-z])")
 # A line of a netrc, and of what has blanks or a tabulator between names and values.
 _LINE = re.compile(
-    rf"(?:^|{NEWLINE})[ \t]*+(?:password|passphrase)[ \t]++([^\s\"'`\\=:]++)(?=[ \t\r]*+(?:$|{NEWLINE}))"
+    rf"(?:^|{NEWLINE})[ \t]*+(?:password|passphrase|bindpw)[ \t]++([^\s\"'`\\=:]++)(?=[ \t\r]*+(?:$|{NEWLINE}))"
 )
 _ECHO = re.compile(
     rf"\becho[ \t]++(?:-\w++[ \t]++)?{_ANY}(?:\w++:)?([^\s\"'|:]{{1,128}}+)"
-    rf"(?={_ANY}[ \t]*+\|[ \t]*+(?:sudo[ \t]++)?(?:chpasswd|passwd)\b)"
+    rf"(?={_ANY}[ \t]*+\|[ \t]*+(?:sudo[ \t]++)?(?:chpasswd|passwd|cryptsetup)\b)"
 )
 _TAG = re.compile(r"(?i:name|key)=[\"']([\w.-]{1,64})[\"'][^<>\n]{0,200}?(?<!/)>([^<>\n]++)(?=</)")
 # One of several arguments that have a line each.

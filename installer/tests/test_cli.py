@@ -105,8 +105,9 @@ def test_without_a_release_it_says_where_to_name_one(capsys, monkeypatch, tmp_pa
         assert "say in the environment variable OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE which release" in said
 
 
-def test_version(capsys):
-    assert main(["version"]) == 0
+@pytest.mark.parametrize("word", ["version", "--version"])
+def test_version(capsys, word):
+    assert main([word]) == 0
     assert capsys.readouterr().out.startswith("node0 ")
 
 

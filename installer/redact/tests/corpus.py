@@ -364,6 +364,11 @@ def others() -> Iterator[Vector]:
         (AUTH, "pu11-Secret"),
         ("sshKey: ssh-ed25519 AAAA a@b",),
     )
+    yield Vector("a bootstrap token", "bootstrap token abcdef.0123456789abcdef used", ("0123456789abcdef",), ("used",))
+    form = "aB3de-FGH4J-kl5no-PQR6T"
+    yield Vector("kubeadmin's password by its form", f"it is {form}, they say", (form,), ("they say",))
+    hexed = b"ipmitool\0-P\0c4lvin!Rack7".hex().upper()
+    yield Vector("auditd's title", f"type=PROCTITLE proctitle={hexed}", (hexed[18:],), ("type=PROCTITLE",))
     yield Vector("pull secret alone", PULL_SECRET, (AUTH,), ("registry.example:5000", "a@registry.example"))
     yield Vector(
         "pull secret, indented", json.dumps(json.loads(PULL_SECRET), indent=1), (AUTH,), ("registry.example:5000",)
@@ -509,6 +514,9 @@ def placed() -> Iterator[Vector]:
 HARMLESS = (
     *places.HARMLESS,
     "passwordHash: null",
+    "proctitle=2F7573722F7362696E2F73736864002D44 pid=7",
+    "never-there-where-those were, sno01-ab1cd-ef2gh-ij3kl too",
+    "https://ostest.abcdefghijklmnop/ and etcd-1.a0123456789bcdef.example.com",
     '"password": null, "token": "", "auth": ""',
     "password: ''",
     "the password is wrong, and so was the secret",
