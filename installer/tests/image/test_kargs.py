@@ -19,6 +19,8 @@ from installer.image.iso9660 import Iso
 from installer.image.kargs import edited
 from installer.rendezvous.discovery.images import kernel_arguments
 from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.resources.params import decoded
+from installer.rendezvous.resources.requests import InfraEnvParams
 from installer.rendezvous.store.model import InfraEnv
 from installer.testing.iso_kit import build
 
@@ -127,5 +129,6 @@ def test_a_request_for_an_image_that_cannot_be_is_a_bad_one() -> None:
 )
 def test_what_is_no_argument_is_refused_at_once(item: Any) -> None:
     with pytest.raises(BadRequest, match="kernel_arguments"):
-        infra_envs._fields({"kernel_arguments": [item]})
-    assert infra_envs._fields({"kernel_arguments": [op("append", 'a="b c"')]})["kernel_arguments"]
+        infra_envs._fields(decoded({"kernel_arguments": [item]}, InfraEnvParams))
+    good = {"kernel_arguments": [op("append", 'a="b c"')]}
+    assert infra_envs._fields(decoded(good, InfraEnvParams))["kernel_arguments"]

@@ -286,7 +286,7 @@ def test_a_disk_whose_speed_could_not_be_measured(world: World) -> None:
     assert load_json(world.host(infra_env_id).disks_info) == {
         BY_PATH: {
             "path": BY_PATH,
-            "disk_speed": {"tested": True, "exit_code": 3, "error": "fio: " + "x" * 295},
+            "disk_speed": {"tested": True, "exit_code": 3, "error": "fio: " + "x" * 292 + "..."},
         }
     }
 
@@ -295,7 +295,7 @@ def test_images_that_could_not_be_looked_for(world: World) -> None:
     _, infra_env_id = world.known()
     failed(world, infra_env_id, T.IMAGES, 3, error="podman: " + "x" * 400)
     assert json.loads(world.host(infra_env_id).images_status) == [
-        {"name": "r.example/installer@sha256:1", "result": "failure", "error": "podman: " + "x" * 292}
+        {"name": "r.example/installer@sha256:1", "result": "failure", "error": "podman: " + "x" * 289 + "..."}
     ]
 
 
