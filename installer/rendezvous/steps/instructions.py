@@ -156,19 +156,33 @@ def installer_args(view: HostView) -> list[str]:
     return args
 
 
+def _still_named(view: HostView, path: str) -> bool:
+    """Does this name still lead to the disk that the inventory has it for?
+
+    Kernel names are given anew with each boot; before the inventory of the new one has come only udev's links hold.
+    """
+    chosen = view.host.installation_disk
+    return path.startswith("/dev/disk/") or chosen is None or not chosen.restarted
+
+
 def _to_format(view: HostView) -> list[str]:
-    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called."""
-    left = disks.skipped(view.host, view.inventory) if view.inventory else []
-    skipped = [name for name in view.host.skip_formatting_disks.split(",") if name]
-    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and path not in skipped]
+    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called.
+
+    None at all when one to be left alone is missing or cannot be told from another: it may be any of them.
+    """
     if view.inventory is None:
-        return paths
-    return [path for path in paths if disks.find(view.inventory, path) not in (None, *(disk for _, disk in left))]
+        return []
+    left = [disk for _, disk in disks.skipped(view.host, view.inventory)]
+    if None in left:
+        return []
+    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and _still_named(view, path)]
+    return [path for path in paths if disks.find(view.inventory, path) not in (None, *left)]
 
 
 def _install(view: HostView) -> Args | None:
     host, cluster = view.host, view.cluster
-    if view.inventory is not None and disks.installation(host, view.inventory) is None:
+    known = view.inventory is not None and disks.installation(host, view.inventory) is not None
+    if not known or not _still_named(view, host.installation_disk_path):
         return None  # rather no installation than one on another disk
     role = Role.BOOTSTRAP if host.bootstrap else view.role
     proxy = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy, "no_proxy": cluster.no_proxy}
