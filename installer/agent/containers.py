@@ -17,6 +17,7 @@ START_TIMEOUT = 600.0
 INSTALL_TIMEOUT = 6 * 3600.0  # the service's stage time-outs end it long before
 AUTH_FILE = "/root/.docker/config.json"
 CONTAINER = "assisted-installer"
+ATTEMPT = "INSTALLATION_ATTEMPT"
 PULL_FAILED = 2
 
 
@@ -115,6 +116,9 @@ def run_command(request: dict[str, Any], agent: AgentContext) -> list[str]:
     command += ["-v", "/dev:/dev:rw", "-v", "/:/host:rw", "-v", "/var/log:/var/log:rw"]
     if agent.ca_file:
         command += ["-v", f"{agent.ca_file}:{agent.ca_file}:ro"]
+    if request.get("installation_attempt"):
+        # Not as an argument, which other payloads would refuse.
+        command += ["--env", f"{ATTEMPT}={request['installation_attempt']}"]
     command += ["--env", "PULL_SECRET_TOKEN", request["installer_image"]]
     return command + orchestrator_args(request, agent)
 

@@ -32,6 +32,8 @@ HEADERS: Mapping[Scheme, str] = {
     Scheme.USER: "Authorization",
     Scheme.WATCHER: "Watcher-Authorization",
 }
+# Which attempt to install a request belongs to, as the install step named it; beyond the specification, and optional.
+ATTEMPT_HEADER = "X-Installation-Attempt"
 
 
 class Authenticator:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from aiohttp import web
 from aiohttp.typedefs import Handler as WebHandler
 
-from installer.assisted.auth import Authenticator, Scheme
+from installer.assisted.auth import ATTEMPT_HEADER, Authenticator, Scheme
 from installer.assisted.enums import HostStatus
 from installer.assisted.errors import (
     BadRequest,
@@ -291,6 +291,18 @@ def _once(request: web.Request) -> None:
         seen.add(name.casefold())
 
 
+def of_attempt(service: Service, request: web.Request) -> None:
+    """Refuse what programs of an attempt to install that is over still ask for or tell. Raises Conflict, NotFound."""
+    attempt, found = request.headers.get(ATTEMPT_HEADER), request.match_info
+    if not attempt:
+        return
+    cluster_id = found.get("cluster_id")
+    if "host_id" in found:
+        cluster_id = service.engine.store.host(found["infra_env_id"], found["host_id"]).cluster_id
+    if cluster_id:
+        clusters.of_attempt(service.engine, cluster_id, attempt)
+
+
 def _wrap(
     service: Service, handler: Handler, schemes: frozenset[Scheme], signed: bool = False, binary: bool = False
 ) -> Callable[[web.Request], Any]:
@@ -300,6 +312,7 @@ def _wrap(
         try:
             _authorize(service, request, schemes, signed)
             _once(request)
+            of_attempt(service, request)
             return await handler(service, request)
         except ServiceError as error:
             # Whoever proves nothing does not fill the log either.

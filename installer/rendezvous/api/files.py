@@ -15,7 +15,7 @@ from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
 from installer.redact import shortened
 from installer.rendezvous import events
-from installer.rendezvous.api.app import Service
+from installer.rendezvous.api.app import Service, of_attempt
 from installer.rendezvous.api.bodies import json_of, steady
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.clock import now_text
@@ -146,6 +146,7 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
     async with steady(request), service.logs.upload(target) as upload:
         try:
             await _receive(request, upload)
+            of_attempt(service, request)  # once more: sending them takes its time
         except (BadHttpMessage, ValueError) as error:
             raise Unparsable(f"body is not multipart/form-data: {' '.join(str(error).split())}") from None
     stamp = now_text()

@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from installer.assisted import plainjson
+from installer.assisted.auth import ATTEMPT_HEADER
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.api.app import Service
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
@@ -100,7 +101,7 @@ async def progress(service: Service, request: web.Request) -> Response:
     """PUT .../progress"""
     body = await body_of(request)
     stage, info = str(body.get("current_stage") or ""), str(body.get("progress_info") or "")
-    hosts.progress(service.engine, *_ids(request), stage, info)
+    hosts.progress(service.engine, *_ids(request), stage, info, bool(request.headers.get(ATTEMPT_HEADER)))
     return web.Response(status=200)
 
 

@@ -200,6 +200,7 @@ def _install(view: HostView) -> Args | None:
         "openshift_version": cluster.openshift_version,
         "installer_args": _dump(installer_args(view)),
         "skip_installation_disk_cleanup": False,
+        "installation_attempt": cluster.attempt,
     }
     if any(proxy.values()):
         request["proxy"] = proxy
@@ -223,6 +224,7 @@ def _logs(view: HostView) -> Args | None:
                 "bootstrap": view.host.bootstrap,
                 "installer_gather": True,
                 "master_ips": [ip for ip in ips if ip],
+                "installation_attempt": view.cluster.attempt,
             }
         )
     ]

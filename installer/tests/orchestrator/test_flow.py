@@ -377,6 +377,7 @@ def argv(site: Site, **changes: str) -> list[str]:
 def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODE0_HOST_ROOT", str(machine.root))
     monkeypatch.setenv("PULL_SECRET_TOKEN", "a token")
+    monkeypatch.setenv("INSTALLATION_ATTEMPT", "the second")
     left = f"cd {machine.root}; echo '{json.dumps(EMPTY)}' > opt/openshift/master.ign; touch {DONE}"
     machine.programs.add("systemctl", f'[ "$3" != bootkube.service ] || {{ {left}; }}\n')
     # As assisted-service calls it: flags alone and with values, and some that are for other payloads.
@@ -394,6 +395,7 @@ def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> Non
     assert machine.timeline.argv("coreos-installer")[0][4:] == ["--copy-network", "/dev/vdc"]
     assert [one[-1] for one in machine.timeline.argv("wipefs")] == ["/dev/vdx", "/dev/vdy", "/dev/vdc"]
     assert {headers["X-Secret-Key"] for headers in machine.service.headers} == {"a token"}
+    assert {headers["X-Installation-Attempt"] for headers in machine.service.headers} == {"the second"}
     manifest = machine.root / "opt/openshift/manifests/assisted-installer-controller-cm.yaml"
     assert json.loads(manifest.read_text())["data"] == {
         "inventory-url": machine.service.url,
@@ -401,6 +403,7 @@ def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> Non
         "skip-cert-verification": "true",
         "cluster-id": "c",
         "control-plane-count": "1",
+        "installation-attempt": "the second",
     }
 
 
@@ -410,6 +413,7 @@ def test_defaults_are_three_masters_with_cleaning(
     seen: list[flow.Run] = []
     monkeypatch.setattr(flow, "execute", lambda run: seen.append(run) or 7)
     monkeypatch.delenv("PULL_SECRET_TOKEN", raising=False)
+    monkeypatch.delenv("INSTALLATION_ATTEMPT", raising=False)
     ca = tmp_path / "ca"
     ca.write_text("the CA's text")
     given = argv(machine, cacert=str(ca))

@@ -42,6 +42,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     request = json.loads(plan.steps[0][1][0])
     assert (request["role"], request["boot_device"]) == ("bootstrap", "/dev/disk/by-path/pci-0000:04:00.0")
     assert request["control_plane_count"] == 1
+    assert world.poll(infra_env_id) == ["install"]
     for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk", "Rebooting"):
         hosts.progress(world.engine, infra_env_id, HOST_ID, stage, "")
     host = world.host(infra_env_id)
@@ -56,6 +57,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
 
 def test_progress_rules(world: World) -> None:
     _, infra_env_id = world.installing()
+    world.poll(infra_env_id)
     go = lambda stage, info="": hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)  # noqa: E731
     go("Starting installation")
     go("Waiting for bootkube")
@@ -80,6 +82,7 @@ def test_progress_rules(world: World) -> None:
 
 def test_stage_timeout(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
+    world.poll(infra_env_id)
     hosts.progress(world.engine, infra_env_id, HOST_ID, "Writing image to disk", "")
     world.wait(30 * 60 + 1)
     world.poll(infra_env_id)
@@ -91,6 +94,7 @@ def test_stage_timeout(world: World) -> None:
 
 def test_boot_from_the_wrong_device(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
+    world.poll(infra_env_id)
     hosts.progress(world.engine, infra_env_id, HOST_ID, "Rebooting", "")
     hosts.register(world.engine, infra_env_id, HOST_ID, "")
     host = world.host(infra_env_id)
