@@ -67,6 +67,14 @@ LEAST_PAUSE = 10
 HOSTS_PER_PAUSE = 10
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
 
+# Where OpenShift lets an agent be replaced: never by another while one installs, or while steps of its own are due.
+UPGRADABLE = frozenset(
+    {
+        *(H.BINDING, H.DISCOVERING, H.INSUFFICIENT, H.KNOWN, H.PENDING_FOR_INPUT),
+        *(H.DISCOVERING_UNBOUND, H.INSUFFICIENT_UNBOUND, H.KNOWN_UNBOUND),
+    }
+)
+
 # What these come to belongs to one attempt to install: answers to those of an earlier one are dropped.
 OF_ATTEMPT = frozenset({T.INSTALL, T.DISK_SPEED, T.IMAGES})
 
@@ -276,13 +284,20 @@ def least_pause(hosts: int) -> float:
     return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
 
 
+def _outdated(view: HostView) -> bool:
+    """Is the agent another than the service's, and may it be replaced now?"""
+    wanted, found = view.settings.agent_image, view.host.discovery_agent_version
+    if view.host.status not in UPGRADABLE or T.UPGRADE.value in view.settings.disabled_steps:
+        return False
+    return bool(wanted and found) and not same_image(found, wanted)
+
+
 def plan(view: HostView, abreast: bool = False) -> Plan:
     """Steps that are due for a host now; ``abreast`` when nothing has changed since a plan that said so."""
     settings = view.settings
     types, period, post = TABLE.get(view.host.status, DEFAULT)
-    version = view.host.discovery_agent_version
-    if settings.agent_image and version and not same_image(version, settings.agent_image):
-        return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], period, "continue")
+    if _outdated(view):
+        return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], DEFAULT[1], "continue")
     due: list[tuple[StepType, list[str]]] = []
     compared = True
     for kind in types:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage, StepType
 from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -53,6 +55,43 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     with world.store.change():
         world.engine.settle(cluster_id)
     assert world.host(infra_env_id).status is HostStatus.INSTALLING_IN_PROGRESS
+
+
+OLD, NEW = ("r/agent@sha256:" + digit * 64 for digit in "12")
+# isAgentUpgradeAllowed of assisted-service.
+UPGRADABLE = {
+    *("binding", "discovering", "discovering-unbound", "insufficient", "insufficient-unbound", "known"),
+    *("known-unbound", "pending-for-input"),
+}
+
+
+@pytest.mark.parametrize("status", HostStatus)
+def test_when_an_agent_is_replaced(world: World, status: HostStatus) -> None:
+    _, infra_env_id = world.known()
+    host = replace(world.host(infra_env_id), status=status, discovery_agent_version=OLD)
+    with world.store.change():
+        world.store.put_host(host)
+    world.engine.adopt(dataclasses.replace(world.engine.settings, agent_image=NEW))
+    view = world.engine.view(host)
+    plan = steps.plan(view)
+    upgraded = [(StepType.UPGRADE, [json.dumps({"agent_image": NEW}, separators=(",", ":"))])]
+    assert (plan.steps == upgraded) is (status.value in UPGRADABLE)
+    if status.value in UPGRADABLE:
+        assert (plan.wait, plan.post) == (60, "continue")
+        off = dataclasses.replace(world.engine.settings, disabled_steps=frozenset({"upgrade-agent"}))
+        world.engine.adopt(off)
+        view = world.engine.view(host)
+    assert StepType.UPGRADE not in [kind for kind, _ in steps.plan(view).steps]
+
+
+def test_another_agent_image_stops_no_installation(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    with world.store.change():
+        world.store.put_host(replace(world.host(infra_env_id), discovery_agent_version=OLD))
+    world.engine.adopt(dataclasses.replace(world.engine.settings, agent_image=NEW))
+    assert world.poll(infra_env_id) == ["install"]
+    clusters.cancel(world.engine, cluster_id)
+    assert world.poll(infra_env_id) == ["logs-gather", "stop-installation"]
 
 
 def test_progress_rules(world: World) -> None:
