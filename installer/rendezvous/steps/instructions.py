@@ -49,6 +49,9 @@ TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
     H.CANCELLED: ((T.LOGS, T.STOP), 120, "continue"),
     H.DISABLED: ((), 120, "continue"),
     H.RESETTING: ((), 120, "continue"),
+    # OpenShift has none here, where a host that was reset or unbound before it heard of the cancelling goes on.
+    H.RESETTING_PENDING_USER_ACTION: ((T.STOP,), 60, "continue"),
+    H.UNBINDING_PENDING_USER_ACTION: ((T.STOP,), 60, "continue"),
     H.BINDING: ((), 0, "exit"),
     H.UNBINDING: ((), 0, "exit"),
     H.DISCOVERING_UNBOUND: ((T.INVENTORY,), 60, "continue"),

@@ -57,6 +57,35 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     assert world.host(infra_env_id).status is HostStatus.INSTALLING_IN_PROGRESS
 
 
+def test_what_was_cancelled_and_reset_at_once_is_stopped_all_the_same(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    assert world.poll(infra_env_id) == ["install"]
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "bootstrap")
+    clusters.cancel(world.engine, cluster_id)
+    clusters.reset(world.engine, cluster_id)
+    assert world.host(infra_env_id).status is HostStatus.RESETTING_PENDING_USER_ACTION
+    assert world.poll(infra_env_id) == ["stop-installation"]
+    world.reply(infra_env_id, StepType.STOP, "assisted-installer")
+    for _ in range(60):
+        world.clock.go(5)
+        assert world.poll(infra_env_id) == []
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    assert world.poll(infra_env_id) == ["inventory"]
+
+
+def test_what_was_cancelled_and_unbound_at_once_is_stopped_all_the_same(world: World) -> None:
+    """The infra-env is nobody's by now: one of a cluster keeps its hosts."""
+    cluster_id, infra_env_id = world.installing()
+    assert world.poll(infra_env_id) == ["install"]
+    clusters.cancel(world.engine, cluster_id)
+    with world.store.change():
+        world.store.put_infra_env(replace(world.store.infra_env(infra_env_id), cluster_id=None))
+    hosts.unbind(world.engine, infra_env_id, HOST_ID)
+    assert world.host(infra_env_id).status is HostStatus.UNBINDING_PENDING_USER_ACTION
+    assert world.poll(infra_env_id) == ["stop-installation"]
+    assert world.poll(infra_env_id) == []
+
+
 OLD, NEW = ("r/agent@sha256:" + digit * 64 for digit in "12")
 # isAgentUpgradeAllowed of assisted-service.
 UPGRADABLE = {
