@@ -20,6 +20,7 @@ from installer.assisted.auth import ATTEMPT_HEADER, Authenticator, Scheme
 from installer.assisted.enums import HostStatus
 from installer.assisted.errors import (
     BadRequest,
+    Conflict,
     Invalid,
     NotFound,
     PrepareError,
@@ -299,6 +300,8 @@ def of_attempt(service: Service, request: web.Request) -> None:
     cluster_id = found.get("cluster_id")
     if "host_id" in found:
         cluster_id = service.engine.store.host(found["infra_env_id"], found["host_id"]).cluster_id
+        if cluster_id is None:
+            raise Conflict(f"host {found['host_id']} belongs to no cluster any more")
     if cluster_id:
         clusters.of_attempt(service.engine, cluster_id, attempt)
 

@@ -284,6 +284,11 @@ def test_what_names_an_attempt_that_is_over_is_refused(tmp_path: Path) -> None:
         refused = [call[1] for call, answer in zip(calls, await answers(second), strict=True) if "is over" in answer[1]]
         assert refused == []
         assert [file.name for file in sorted(tmp_path.rglob("logs/*/host_*"))] == [f"host_{machine.id}.tar.gz"]
+        with world.store.change():
+            left = msgspec.structs.replace(fleet.host(machine), cluster_id=None)
+            world.store.put_host(left)
+        for (_, path, _), (status, text) in zip(calls, await answers(second), strict=True):
+            assert not path.startswith(host) or (status == 409 and "no cluster any more" in text), path
 
     serve(tmp_path, use)
 
