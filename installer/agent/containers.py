@@ -10,6 +10,7 @@ from typing import Any
 
 from installer.agent.errors import CommandError, StepError
 from installer.agent.hostsys import HostSystem
+from installer.assisted.auth import ATTEMPT_VARIABLE
 
 PULL_TRIES = 3
 PULL_TIMEOUT = 600.0
@@ -17,7 +18,6 @@ START_TIMEOUT = 600.0
 INSTALL_TIMEOUT = 6 * 3600.0  # the service's stage time-outs end it long before
 AUTH_FILE = "/root/.docker/config.json"
 CONTAINER = "assisted-installer"
-ATTEMPT = "INSTALLATION_ATTEMPT"
 PULL_FAILED = 2
 
 
@@ -117,8 +117,7 @@ def run_command(request: dict[str, Any], agent: AgentContext) -> list[str]:
     if agent.ca_file:
         command += ["-v", f"{agent.ca_file}:{agent.ca_file}:ro"]
     if request.get("installation_attempt"):
-        # Not as an argument, which other payloads would refuse.
-        command += ["--env", f"{ATTEMPT}={request['installation_attempt']}"]
+        command += ["--env", f"{ATTEMPT_VARIABLE}={request['installation_attempt']}"]
     command += ["--env", "PULL_SECRET_TOKEN", request["installer_image"]]
     return command + orchestrator_args(request, agent)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from installer import logs, numbers
 from installer.agent import hostsys
-from installer.agent.containers import ATTEMPT
-from installer.assisted.auth import Scheme
+from installer.assisted.auth import ATTEMPT_VARIABLE, Scheme
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import RestClient
 from installer.orchestrator import disk, flow
@@ -43,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     """Install; exit code 1 after a failed stage was reported."""
     args = _parse(argv)
     logs.to_journal("%(asctime)s %(levelname)s %(message)s")
-    token, attempt = os.environ.get("PULL_SECRET_TOKEN", ""), os.environ.get(ATTEMPT, "")
+    token, attempt = os.environ.get("PULL_SECRET_TOKEN", ""), os.environ.get(ATTEMPT_VARIABLE, "")
     try:
         client = RestClient(
             args.url,
