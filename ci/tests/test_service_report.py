@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -187,6 +188,15 @@ def test_nobody_is_told_who_does_not_know_the_cluster(service: Running) -> None:
     assert caught.value.status == 404
     stranger = Controller(service.url, service.ca.read_text(), False, "no token", unknown, 1)
     servicereport.run(Objects(stranger, "assisted-installer"), threading.Event(), 0.05)  # comes back: 401 three times
+
+
+def test_the_controller_of_an_earlier_attempt_tells_nothing(service: Running) -> None:
+    made = Rebooting(service, "again")
+    before = replace(made.controller, attempt="the one before")
+    kube = Objects(before, "assisted-installer")
+    kube.node("host-0", made.machine.ip, ready=True)
+    servicereport.run(kube, threading.Event(), 0.05)  # comes back: 409
+    assert made.stage() == "Rebooting"
 
 
 def test_a_cluster_of_an_image_of_its_own_reports_to_nobody() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from installer.agent.errors import CommandError, StepError
 from installer.agent.hostsys import HostSystem
+from installer.assisted.auth import ATTEMPT_VARIABLE
 
 PULL_TRIES = 3
 PULL_TIMEOUT = 600.0
@@ -115,6 +116,8 @@ def run_command(request: dict[str, Any], agent: AgentContext) -> list[str]:
     command += ["-v", "/dev:/dev:rw", "-v", "/:/host:rw", "-v", "/var/log:/var/log:rw"]
     if agent.ca_file:
         command += ["-v", f"{agent.ca_file}:{agent.ca_file}:ro"]
+    if request.get("installation_attempt"):
+        command += ["--env", f"{ATTEMPT_VARIABLE}={request['installation_attempt']}"]
     command += ["--env", "PULL_SECRET_TOKEN", request["installer_image"]]
     return command + orchestrator_args(request, agent)
 

@@ -13,6 +13,7 @@ from typing import Any
 from installer.agent import commands
 from installer.agent.errors import StepError
 from installer.agent.hostsys import HostSystem
+from installer.assisted.auth import ATTEMPT_HEADER
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import RestClient
 from installer.redact import Redactor
@@ -97,26 +98,34 @@ def write_archive(host: HostSystem, host_id: str, bootstrap: bool, file: Any) ->
 
 
 def send(
-    host: HostSystem, client: RestClient, infra_env_id: str, cluster_id: str, host_id: str, bootstrap: bool
+    host: HostSystem,
+    client: RestClient,
+    infra_env_id: str,
+    cluster_id: str,
+    host_id: str,
+    bootstrap: bool,
+    headers: Mapping[str, str] | None = None,
 ) -> None:
     """Collect and upload; the service is told collecting, then completed. Raises ClientError."""
     base = f"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress"
-    client.call("PUT", base, {"logs_state": "collecting"})
+    client.call("PUT", base, {"logs_state": "collecting"}, headers=headers)
     with tempfile.TemporaryFile(dir=os.environ.get("TMPDIR")) as file:
         write_archive(host, host_id, bootstrap, file)
         query = {"logs_type": "host", "infra_env_id": infra_env_id, "host_id": host_id}
-        client.upload(f"/clusters/{cluster_id}/logs", query, file, f"host_{host_id}.tar.gz")
-    client.call("PUT", base, {"logs_state": "completed"})
+        client.upload(f"/clusters/{cluster_id}/logs", query, file, f"host_{host_id}.tar.gz", headers)
+    client.call("PUT", base, {"logs_state": "completed"}, headers=headers)
 
 
 def gather(host: HostSystem, request: dict[str, Any], client: RestClient) -> str:
     """The step. Raises StepError."""
     host_id, infra_env_id = str(request["host_id"]), str(request["infra_env_id"])
+    attempt = request.get("installation_attempt")
+    headers = {ATTEMPT_HEADER: str(attempt)} if attempt else {}
     try:
-        send(host, client, infra_env_id, str(request["cluster_id"]), host_id, bool(request.get("bootstrap")))
+        send(host, client, infra_env_id, str(request["cluster_id"]), host_id, bool(request.get("bootstrap")), headers)
     except (ClientError, OSError) as error:
         with contextlib.suppress(ClientError):
             path = f"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress"
-            client.call("PUT", path, {"logs_state": "timeout"})
+            client.call("PUT", path, {"logs_state": "timeout"}, headers=headers)
         raise StepError(f"logs were not uploaded: {error}") from None
     return ""

@@ -32,6 +32,10 @@ HEADERS: Mapping[Scheme, str] = {
     Scheme.USER: "Authorization",
     Scheme.WATCHER: "Watcher-Authorization",
 }
+# Which attempt to install a request belongs to, as the install step named it; beyond the specification, and optional.
+ATTEMPT_HEADER = "X-Installation-Attempt"
+# How the orchestrator gets it from the agent: not as an argument, which other payloads would refuse.
+ATTEMPT_VARIABLE = "INSTALLATION_ATTEMPT"
 
 
 class Authenticator:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlencode, urlsplit
 
-from installer.assisted.auth import HEADERS, Scheme
+from installer.assisted.auth import ATTEMPT_HEADER, HEADERS, Scheme
 from installer.assisted.errors import ClientError
 from installer.redact import shortened
 
@@ -28,6 +28,7 @@ STALE = (http.client.RemoteDisconnected, *CLOSED)
 class RestClient:
     """Calls of one service with one token, from any thread.
 
+    ``attempt``: all calls belong to this attempt to install; empty for calls that belong to none.
     With ``keep_alive`` one idle connection is kept for the next call: a handshake costs more than most calls.
     """
 
@@ -40,6 +41,7 @@ class RestClient:
         insecure: bool = False,
         timeout: float = 60.0,
         keep_alive: bool = False,
+        attempt: str = "",
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -51,6 +53,8 @@ class RestClient:
         self._idle: http.client.HTTPConnection | None = None
         self._lock = threading.Lock()
         self._headers = {HEADERS[scheme]: token} if token else {}
+        if attempt:
+            self._headers[ATTEMPT_HEADER] = attempt
         if parts.scheme == "https":
             try:
                 self._context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
@@ -161,7 +165,14 @@ class RestClient:
         content: bytes = self._send("GET", url, None, {}, lambda response: response.read())[1]
         return content
 
-    def upload(self, path: str, query: Mapping[str, str], file: BinaryIO, name: str) -> None:
+    def upload(
+        self,
+        path: str,
+        query: Mapping[str, str],
+        file: BinaryIO,
+        name: str,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """POST a file as the multipart field ``upfile``, streamed. Raises ClientError."""
         boundary = uuid.uuid4().hex
         head = (
@@ -185,11 +196,11 @@ class RestClient:
                 yield chunk
             yield tail
 
-        headers = {
+        extra = {
             "Content-Type": f"multipart/form-data; boundary={boundary}",
             "Content-Length": str(len(head) + size + len(tail)),
         }
-        self._send("POST", url, parts, headers, lambda response: response.read())
+        self._send("POST", url, parts, {**extra, **(headers or {})}, lambda response: response.read())
 
 
 def _early_answer(connection: http.client.HTTPConnection) -> http.client.HTTPResponse | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from installer import logs, numbers
 from installer.agent import hostsys
-from installer.assisted.auth import Scheme
+from installer.assisted.auth import ATTEMPT_VARIABLE, Scheme
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import RestClient
 from installer.orchestrator import disk, flow
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     """Install; exit code 1 after a failed stage was reported."""
     args = _parse(argv)
     logs.to_journal("%(asctime)s %(levelname)s %(message)s")
-    token = os.environ.get("PULL_SECRET_TOKEN", "")
+    token, attempt = os.environ.get("PULL_SECRET_TOKEN", ""), os.environ.get(ATTEMPT_VARIABLE, "")
     try:
         client = RestClient(
             args.url,
@@ -51,6 +51,7 @@ def main(argv: list[str] | None = None) -> int:
             Path(args.cacert) if args.cacert else None,
             args.insecure == "true",
             keep_alive=True,
+            attempt=attempt,
         )
         plan = flow.Plan(
             role=args.role,
@@ -67,6 +68,7 @@ def main(argv: list[str] | None = None) -> int:
             token=token,
             cluster_id=args.cluster_id,
             control_plane_count=args.control_plane_count,
+            attempt=attempt,
         )
     except (ClientError, OrchestratorError, OSError) as error:
         print(f"assisted-installer: {error}", file=sys.stderr)

@@ -21,7 +21,10 @@ MANIFESTS = "/opt/openshift/manifests"
 
 @dataclass(frozen=True)
 class Controller:
-    """The service's URL, its CA (PEM, empty for the system's), an agent's token, and whose progress is reported."""
+    """The service's URL, its CA (PEM, empty for the system's), an agent's token, and whose progress is reported.
+
+    ``attempt``: that to which the reports belong, empty when the service names none.
+    """
 
     url: str
     ca_pem: str
@@ -29,6 +32,7 @@ class Controller:
     token: str = field(repr=False)
     cluster_id: str
     control_plane_count: int
+    attempt: str = ""
 
     def manifests(self) -> dict[str, bytes]:
         """A ConfigMap and a Secret, under the names that assisted-installer gives them; JSON is YAML too."""
@@ -38,6 +42,7 @@ class Controller:
             "skip-cert-verification": str(self.insecure).lower(),
             "cluster-id": self.cluster_id,
             "control-plane-count": str(self.control_plane_count),
+            **({"installation-attempt": self.attempt} if self.attempt else {}),
         }
         token = base64.b64encode(self.token.encode()).decode()
         return {

@@ -16,3 +16,10 @@ class StageError(OrchestratorError):
         super().__init__(f"{what}: {cause}")
         self.what = what
         self.cause = cause
+
+
+class Unwanted(OrchestratorError):
+    """The service no longer wants this host installed, and says ``why``: nothing more is written, nothing reported."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"this installation is over: {why}")

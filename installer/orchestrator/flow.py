@@ -16,7 +16,7 @@ from installer.assisted.enums import Stage
 from installer.assisted.errors import ClientError
 from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
-from installer.orchestrator.errors import OrchestratorError, StageError
+from installer.orchestrator.errors import OrchestratorError, StageError, Unwanted
 from installer.orchestrator.report import Reporter, parse
 from installer.redact import shortened
 
@@ -215,11 +215,24 @@ FLOWS: Mapping[str, tuple[Step, ...]] = {
 
 
 def execute(run: Run) -> int:
-    """All steps in order; 0, or 1 after stage Failed was reported with the error's text."""
+    """All steps in order; 0, or 1 after stage Failed was reported with the error's text.
+
+    1 at once, and nothing reported, when the service no longer wants this host installed.
+    """
+    try:
+        return _execute(run)
+    except Unwanted as error:
+        log.error("%s", error)
+        return 1
+
+
+def _execute(run: Run) -> int:
     try:
         for step in FLOWS[run.plan.kind]:
             log.info("step %s", step.__name__)
             step(run)
+    except Unwanted:
+        raise
     except (OrchestratorError, CommandError, OSError) as error:
         log.error("%s", error)
         run.reporter.stage(Stage.FAILED, shortened(str(error), 1500))

@@ -8,18 +8,28 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from installer.assisted.enums import Stage
+from installer.assisted.enums import HostStatus, Stage
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import RestClient
-from installer.orchestrator.errors import StageError
+from installer.orchestrator.errors import StageError, Unwanted
 
 log = logging.getLogger("assisted-installer")
 RETRY_SECONDS = 120.0
+# How a service refuses what it no longer wants, among other things.
+REFUSED = (404, 409)
+INSTALLING = (
+    HostStatus.INSTALLING,
+    HostStatus.INSTALLING_IN_PROGRESS,
+    HostStatus.INSTALLING_PENDING_USER_ACTION,
+)
 PAUSE = 2.0
 
 
 class Reporter:
-    """Progress and files of one host. Reports outlast a restart of the service; refused ones are only logged."""
+    """Progress and files of one host. Reports outlast a restart of the service; refused ones are only logged.
+
+    Unless the service refuses them because it no longer wants this installation: then all of them raise Unwanted.
+    """
 
     def __init__(
         self,
@@ -42,13 +52,34 @@ class Reporter:
                 return call()
             except ClientError as error:
                 final = error.status is not None and error.status < 500
+                if error.status in REFUSED:
+                    self._wanted()
                 if final or time.monotonic() > deadline:
                     raise StageError(what, str(error)) from None
                 log.warning("%s: %s", what, error)
                 self._sleep(PAUSE)
 
+    def _wanted(self) -> None:
+        """Raise Unwanted when the host was cancelled, reset or removed, or another attempt has begun.
+
+        Asked for, because a stage out of its order, say, is refused with the same status. A service that does not
+        answer has not said so.
+        """
+        try:
+            found = self.client.call("GET", f"/clusters/{self.cluster_id}/hosts")
+        except ClientError as error:
+            if error.status in REFUSED:
+                raise Unwanted(str(error)) from None
+            log.warning("whether this installation is still wanted: %s", error)
+            return
+        own = next((host for host in found or [] if host.get("id") == self.host_id), None)
+        if own is None:
+            raise Unwanted("this host is no longer one of the cluster's")
+        if own.get("status") not in INSTALLING:
+            raise Unwanted(f"this host is in status {own.get('status')}")
+
     def stage(self, stage: Stage, info: str = "") -> None:
-        """PUT progress. What the service does not take is logged: the installation goes on."""
+        """PUT progress. What the service does not take is logged: the installation goes on. Raises Unwanted."""
         log.info("stage %s %s", stage.value, info)
         body = {"current_stage": stage.value, "progress_info": info}
         path = f"/infra-envs/{self.infra_env_id}/hosts/{self.host_id}/progress"
@@ -58,19 +89,19 @@ class Reporter:
             log.error("%s", error)
 
     def file(self, name: str) -> bytes:
-        """A generated file of the cluster. Raises StageError."""
+        """A generated file of the cluster. Raises StageError, Unwanted."""
         path, query = f"/clusters/{self.cluster_id}/downloads/files", {"file_name": name}
         data: bytes = self._retry(f"download {name}", lambda: self.client.download(path, query))
         return data
 
     def host_ignition(self) -> bytes:
-        """This host's own ignition. Raises StageError."""
+        """This host's own ignition. Raises StageError, Unwanted."""
         path = f"/infra-env/{self.infra_env_id}/hosts/{self.host_id}/downloads/ignition"
         data: bytes = self._retry("download host ignition", lambda: self.client.download(path))
         return data
 
     def hosts(self) -> list[dict[str, Any]]:
-        """All hosts of the cluster with their inventory. Raises StageError."""
+        """All hosts of the cluster with their inventory. Raises StageError, Unwanted."""
         path = f"/clusters/{self.cluster_id}/hosts"
         found = self._retry("list hosts", lambda: self.client.call("GET", path, query={"with-inventory": "true"}))
         return list(found or [])

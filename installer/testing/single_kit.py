@@ -36,6 +36,7 @@ class World:
                 agent.call("POST", path, {**body, "output": json.dumps(output), "error": ""})
 
     def progress(self, infra_env: str, machine: Machine, stage: str, info: str = "") -> None:
+        self.poll(infra_env, machine)  # nobody installs before being told to
         path = f"/infra-envs/{infra_env}/hosts/{machine.id}/progress"
         self.service.client("agentAuth").call("PUT", path, {"current_stage": stage, "progress_info": info})
 

@@ -25,7 +25,7 @@ from installer.assisted.errors import (
 )
 from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import MAX_BODY
-from installer.rendezvous.api.context import Handler, Service
+from installer.rendezvous.api.context import Handler, Service, of_attempt
 from installer.rendezvous.api.views import reply
 
 log = logging.getLogger("assisted-service")
@@ -86,6 +86,7 @@ def answering(
         try:
             _authorize(service, request, schemes, signed)
             _once(request)
+            of_attempt(service, request)
             return await handler(service, request)
         except ServiceError as error:
             # Whoever proves nothing does not fill the log either.

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 from aiohttp import web
 
-from installer.assisted.auth import Authenticator
+from installer.assisted.auth import ATTEMPT_HEADER, Authenticator
 from installer.assisted.enums import HostStatus
-from installer.assisted.errors import NotFound, PrepareError, StoreError
+from installer.assisted.errors import Conflict, NotFound, PrepareError, StoreError
 from installer.rendezvous.api.limits import Bucket
 from installer.rendezvous.api.views import Views
 from installer.rendezvous.eventloop.lag import Lag
@@ -222,3 +222,17 @@ class Service:
                 # The monitor comes back to it.
                 pace.drop(cluster_id)
                 log.exception("cluster %s cannot be judged", cluster_id)
+
+
+def of_attempt(service: Service, request: web.Request) -> None:
+    """Refuse what programs of an attempt to install that is over still ask for or tell. Raises Conflict, NotFound."""
+    attempt, found = request.headers.get(ATTEMPT_HEADER), request.match_info
+    if not attempt:
+        return
+    cluster_id = found.get("cluster_id")
+    if "host_id" in found:
+        cluster_id = service.engine.store.host(found["infra_env_id"], found["host_id"]).cluster_id
+        if cluster_id is None:
+            raise Conflict(f"host {found['host_id']} belongs to no cluster any more")
+    if cluster_id:
+        clusters.of_attempt(service.engine, cluster_id, attempt)

@@ -18,7 +18,7 @@ from installer.assisted.errors import BadRequest, Conflict, Invalid, NotFound, U
 from installer.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.api.bodies import json_of, steady
-from installer.rendezvous.api.context import Service
+from installer.rendezvous.api.context import Service, of_attempt
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.resources.params import REQUIRED, WRONG_TYPE, one_of
@@ -148,6 +148,7 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
     async with steady(request), service.logs.upload(target) as upload, aclosing(_pieces(request)) as pieces:
         async for piece in pieces:
             await upload.write(piece)
+        of_attempt(service, request)  # once more: sending them takes its time
     stamp = now_text()
     with store.change():
         if host is None:

@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from installer.assisted import plainjson
+from installer.assisted.auth import ATTEMPT_HEADER
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
 from installer.rendezvous.api.context import Service
@@ -106,8 +107,8 @@ async def step_reply(service: Service, request: web.Request) -> Response:
 
 async def progress(service: Service, request: web.Request) -> Response:
     """PUT .../progress"""
-    body = await body_of(request, requests.HostProgressParams)
-    hosts.progress(service.engine, *_ids(request), body.current_stage or "", body.progress_info or "")
+    body, named = await body_of(request, requests.HostProgressParams), bool(request.headers.get(ATTEMPT_HEADER))
+    hosts.progress(service.engine, *_ids(request), body.current_stage or "", body.progress_info or "", named)
     return web.Response(status=200)
 
 

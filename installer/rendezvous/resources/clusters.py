@@ -15,7 +15,7 @@ import msgspec
 from installer.assisted import plainjson
 from installer.assisted.enums import ClusterStatus, Role
 from installer.assisted.errors import BadRequest, Conflict, NotFound
-from installer.redact import redact
+from installer.redact import redact, shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.prepare import diskencryption
@@ -333,6 +333,12 @@ def finish_preparation(
         engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
         engine.settle(cluster_id)
     return True
+
+
+def of_attempt(engine: Engine, cluster_id: str, attempt: str) -> None:
+    """Does what ``attempt``'s programs ask for still count? Raises Conflict when it is over, NotFound."""
+    if engine.store.cluster(cluster_id).attempt != attempt:
+        raise Conflict(f"installation attempt {shortened(attempt, 40)} of cluster {cluster_id} is over")
 
 
 def awaited(cluster: Cluster) -> bool:

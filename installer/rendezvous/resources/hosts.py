@@ -148,8 +148,11 @@ def _gap(known: float | None, found: float, limit: float) -> float:
     return known if known is not None and abs(found - known) <= usual else found
 
 
-def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str) -> None:
-    """PUT progress. Raises Invalid for an unknown stage, Conflict for one that is out of place."""
+def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str, named: bool = False) -> None:
+    """PUT progress. Raises Invalid for an unknown stage, Conflict for one that is out of place.
+
+    ``named``: who tells it has named the attempt that is under way; of others it must at least have begun here.
+    """
     one_of(stage_name, "current_stage", "body", [item.value for item in Stage])
     stage = Stage(stage_name)
     store = engine.store
@@ -157,6 +160,8 @@ def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, i
         host = store.host(infra_env_id, host_id)
         if host.status not in IN_INSTALLATION:
             raise Conflict(f"host is in status {host.status}: progress cannot be set")
+        if not named and host.status is HostStatus.INSTALLING and StepType.INSTALL not in host.sent_steps:
+            raise Conflict("the host was not told to install in this attempt: this is the progress of another")
         old = host.progress
         if stage is Stage.FAILED:
             engine.heard(engine.trigger(host, T.FAILED, failure=f"Failed - {info}" if info else "Failed")[0])

@@ -271,10 +271,9 @@ def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, st
         return False
     log.info("host %s: the answer to step %s is of an earlier attempt and is dropped", host_id, step_id)
     if kind.value in host.sent_steps:
-        # An agent that was busy with it has not begun anew.
-        sent = {name: at for name, at in host.sent_steps.items() if name != kind.value}
+        # An agent that was busy with it has not begun anew. It was told of it, though: that stays known.
         with store.change():
-            store.note_steps(replace(host, sent_steps=sent))
+            store.note_steps(replace(host, sent_steps={**host.sent_steps, kind.value: ""}))
         engine.abreast.pop((infra_env_id, host_id), None)
     return True
 

@@ -49,6 +49,9 @@ TABLE: Mapping[HostStatus, tuple[tuple[StepType, ...], int, str]] = {
     H.CANCELLED: ((T.LOGS, T.STOP), 120, "continue"),
     H.DISABLED: ((), 120, "continue"),
     H.RESETTING: ((), 120, "continue"),
+    # OpenShift has none here, where a host that was reset or unbound before it heard of the cancelling goes on.
+    H.RESETTING_PENDING_USER_ACTION: ((T.STOP,), 60, "continue"),
+    H.UNBINDING_PENDING_USER_ACTION: ((T.STOP,), 60, "continue"),
     H.BINDING: ((), 0, "exit"),
     H.UNBINDING: ((), 0, "exit"),
     H.DISCOVERING_UNBOUND: ((T.INVENTORY,), 60, "continue"),
@@ -66,6 +69,14 @@ LEAST_PAUSE = 10
 # Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
 HOSTS_PER_PAUSE = 10
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
+
+# Where OpenShift lets an agent be replaced: never by another while one installs, or while steps of its own are due.
+UPGRADABLE = frozenset(
+    {
+        *(H.BINDING, H.DISCOVERING, H.INSUFFICIENT, H.KNOWN, H.PENDING_FOR_INPUT),
+        *(H.DISCOVERING_UNBOUND, H.INSUFFICIENT_UNBOUND, H.KNOWN_UNBOUND),
+    }
+)
 
 # What these come to belongs to one attempt to install: answers to those of an earlier one are dropped.
 OF_ATTEMPT = frozenset({T.INSTALL, T.DISK_SPEED, T.IMAGES})
@@ -156,19 +167,33 @@ def installer_args(view: HostView) -> list[str]:
     return args
 
 
+def _still_named(view: HostView, path: str) -> bool:
+    """Does this name still lead to the disk that the inventory has it for?
+
+    Kernel names are given anew with each boot; before the inventory of the new one has come only udev's links hold.
+    """
+    chosen = view.host.installation_disk
+    return path.startswith("/dev/disk/") or chosen is None or not chosen.restarted
+
+
 def _to_format(view: HostView) -> list[str]:
-    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called."""
-    left = disks.skipped(view.host, view.inventory) if view.inventory else []
-    skipped = [name for name in view.host.skip_formatting_disks.split(",") if name]
-    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and path not in skipped]
+    """The bootable disks but for those that the user wants left alone, by whichever of its names each is called.
+
+    None at all when one to be left alone is missing or cannot be told from another: it may be any of them.
+    """
     if view.inventory is None:
-        return paths
-    return [path for path in paths if disks.find(view.inventory, path) not in (None, *(disk for _, disk in left))]
+        return []
+    left = [disk for _, disk in disks.skipped(view.host, view.inventory)]
+    if None in left:
+        return []
+    paths = [path for path in view.host.disks_to_be_formatted.split(",") if path and _still_named(view, path)]
+    return [path for path in paths if disks.find(view.inventory, path) not in (None, *left)]
 
 
 def _install(view: HostView) -> Args | None:
     host, cluster = view.host, view.cluster
-    if view.inventory is not None and disks.installation(host, view.inventory) is None:
+    known = view.inventory is not None and disks.installation(host, view.inventory) is not None
+    if not known or not _still_named(view, host.installation_disk_path):
         return None  # rather no installation than one on another disk
     role = Role.BOOTSTRAP if host.bootstrap else view.role
     proxy = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy, "no_proxy": cluster.no_proxy}
@@ -186,6 +211,7 @@ def _install(view: HostView) -> Args | None:
         "openshift_version": cluster.openshift_version,
         "installer_args": _dump(installer_args(view)),
         "skip_installation_disk_cleanup": False,
+        "installation_attempt": cluster.attempt,
     }
     if any(proxy.values()):
         request["proxy"] = proxy
@@ -209,6 +235,7 @@ def _logs(view: HostView) -> Args | None:
                 "bootstrap": view.host.bootstrap,
                 "installer_gather": True,
                 "master_ips": [ip for ip in ips if ip],
+                "installation_attempt": view.cluster.attempt,
             }
         )
     ]
@@ -260,13 +287,20 @@ def least_pause(hosts: int) -> float:
     return max(LEAST_PAUSE, hosts / HOSTS_PER_PAUSE)
 
 
+def _outdated(view: HostView) -> bool:
+    """Is the agent another than the service's, and may it be replaced now?"""
+    wanted, found = view.settings.agent_image, view.host.discovery_agent_version
+    if view.host.status not in UPGRADABLE or T.UPGRADE.value in view.settings.disabled_steps:
+        return False
+    return bool(wanted and found) and not same_image(found, wanted)
+
+
 def plan(view: HostView, abreast: bool = False) -> Plan:
     """Steps that are due for a host now; ``abreast`` when nothing has changed since a plan that said so."""
     settings = view.settings
     types, period, post = TABLE.get(view.host.status, DEFAULT)
-    version = view.host.discovery_agent_version
-    if settings.agent_image and version and not same_image(version, settings.agent_image):
-        return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], period, "continue")
+    if _outdated(view):
+        return Plan([(T.UPGRADE, [_dump({"agent_image": settings.agent_image})])], DEFAULT[1], "continue")
     due: list[tuple[StepType, list[str]]] = []
     compared = True
     for kind in types:

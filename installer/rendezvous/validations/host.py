@@ -16,9 +16,14 @@ from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.hostview import HostView, load_json
 
 Verdict = tuple[Result, str]
-# Without these nothing can be installed at all, whatever the user says.
+# Without these nothing can be installed at all, whatever the user says. node0 is stricter than OpenShift by the last
+# three: what cannot be read cannot be installed, and a disk that the user wants left alone must be told from those to
+# be formatted, and not be the one to be installed on.
 NOT_IGNORABLE = frozenset(
-    {"connected", "has-inventory", "machine-cidr-defined", "hostname-unique", "hostname-valid", "media-connected"}
+    {
+        *("connected", "has-inventory", "machine-cidr-defined", "hostname-unique", "hostname-valid"),
+        *("media-connected", "no-skip-missing-disk", "no-skip-installation-disk"),
+    }
 )
 
 

@@ -132,6 +132,9 @@ def test_the_installation_ends_with_the_installers_words(host: Host, podman: Pod
     assert "-v /opt/ca.crt:/opt/ca.crt:ro" in run
     assert podman.calls("rm") == ["rm -f -i assisted-installer"]
     assert podman.calls("wait") == ["wait --interval 3s assisted-installer"]
+    assert "INSTALLATION_ATTEMPT" not in run
+    containers.install(host, {**REQUEST, "installation_attempt": "the-second"}, AGENT)
+    assert "--env INSTALLATION_ATTEMPT=the-second " in podman.calls("run")[1]
 
 
 def test_an_installer_that_fails(host: Host, podman: Podman) -> None:

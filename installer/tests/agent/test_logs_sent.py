@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
 from pathlib import Path
@@ -40,13 +41,16 @@ class Client:
         self.refuse = refuse
         self.told: list[tuple[str, str, str]] = []
         self.uploads: list[tuple[str, dict[str, str], str, bytes]] = []
+        self.headers: list[dict[str, str]] = []
 
-    def call(self, method: str, path: str, body: Any) -> None:
+    def call(self, method: str, path: str, body: Any, *, headers: dict[str, str]) -> None:
+        self.headers.append(headers)
         self.told.append((method, path, body["logs_state"]))
         if body["logs_state"] == self.refuse:
             raise ClientError("PUT", 503, "away")
 
-    def upload(self, path: str, query: dict[str, str], file: Any, name: str) -> None:
+    def upload(self, path: str, query: dict[str, str], file: Any, name: str, headers: dict[str, str]) -> None:
+        self.headers.append(headers)
         if self.refuse == "upload":
             raise ClientError("POST", 413, "too large")
         file.seek(0)
@@ -80,6 +84,16 @@ def test_logs_are_collected_and_sent(host: Host, programs: Programs, bootstrap: 
     assert ("host_h/bootkube.service.logs" in files) is bootstrap
     units = len(logs.UNITS) + (len(logs.BOOTSTRAP_UNITS) if bootstrap else 0)
     assert len(files) == units + 1 + len(logs.COMMANDS) + 1
+    assert client.headers == [{}] * 3
+
+
+@pytest.mark.parametrize("refuse", ["", "upload"])
+def test_logs_are_those_of_an_attempt(host: Host, programs: Programs, refuse: str) -> None:
+    client = Client(refuse)
+    with contextlib.suppress(StepError):
+        logs.gather(host, {**REQUEST, "installation_attempt": "the second"}, client)  # type: ignore[arg-type]
+    assert client.states() == ["collecting", "timeout" if refuse else "completed"]
+    assert client.headers == [{"X-Installation-Attempt": "the second"}] * 3
 
 
 def test_programs_that_do_not_end_well_are_told_in_their_place(

@@ -327,7 +327,8 @@ def test_a_refusal_is_final(site: Site, status: int) -> None:
     site.service.statuses = [status]
     with pytest.raises(StageError, match=r"^download a: .*scripted refusal"):
         site.reporter().file("a")
-    assert len(site.service.headers) == 1
+    # Where it may mean that nobody wants this installation any more, that is asked.
+    assert len(site.service.headers) == (2 if status in (404, 409) else 1)
 
 
 def test_a_service_that_stays_away_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,9 +346,82 @@ def test_a_stage_that_is_not_taken_is_no_failure(site: Site) -> None:
     site.service.statuses = [409]
     site.reporter().stage(Stage.INSTALLING)
     assert site.timeline.stages() == [("Installing", "")]
+    site.service.hosts = []
     assert site.reporter().hosts() == []
     site.service.answer = lambda *args: (200, b"")  # type: ignore[method-assign,assignment]
     assert site.reporter().hosts() == []
+
+
+def refusing(site: Site, refused: Callable[[dict[str, str]], bool], status: int = 409, hosts: int = 200) -> None:
+    """The service takes no progress from the first report on that fits; ``hosts``: its answer when asked why."""
+    answer, over = site.service.answer, False
+
+    def scripted(method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
+        nonlocal over
+        if path.endswith("/progress"):
+            over = over or refused(json.loads(body))
+            return (status, b'{"reason": "scripted refusal"}') if over else (200, b"")
+        if path == "/clusters/c/hosts" and hosts != 200:
+            return hosts, b'{"reason": "scripted refusal"}'
+        return answer(method, path, query, body)
+
+    site.service.answer = scripted  # type: ignore[method-assign]
+
+
+WRITERS = ("dd", "wipefs", "vgremove", "coreos-installer", "systemd-run")
+
+
+@pytest.mark.parametrize("role", ["sno", "bootstrap", "master", "arbiter", "worker"])
+@pytest.mark.parametrize("status", ["cancelled", "resetting-pending-user-action", "known", "error"])
+def test_what_nobody_wants_any_more_writes_nothing(machine: Site, role: str, status: str) -> None:
+    machine.service.hosts = [{"id": "other", "status": "installing"}, {"id": "h", "status": status}]
+    refusing(machine, lambda body: True)
+    run = machine.run("bootstrap" if role == "sno" else role, 1 if role == "sno" else 3, format_disks=["/dev/vdx"])
+    assert flow.execute(run) == 1
+    assert [name for name in WRITERS if machine.timeline.argv(name)] == []
+    # Not that it failed, either: nobody would take that.
+    assert [stage for stage, _ in machine.timeline.stages()] == ["Starting installation"]
+
+
+@pytest.mark.parametrize(("stage", "written"), [("Writing image to disk", 0), ("Rebooting", 1)])
+def test_it_ends_where_it_hears_of_it(machine: Site, stage: str, written: int) -> None:
+    machine.service.hosts = []
+    refusing(machine, lambda body: body["current_stage"] == stage, 404)
+    assert flow.execute(machine.run("master", 3)) == 1
+    assert len(machine.timeline.argv("coreos-installer")) == written
+    assert machine.timeline.argv("systemd-run") == []
+    assert machine.timeline.stages()[-1] == (stage, "")
+
+
+def test_writing_ends_when_it_is_heard_of_meanwhile(machine: Site) -> None:
+    machine.programs.add("coreos-installer", "echo 'Read disk (50%)'; sleep 600")
+    machine.service.hosts = [{"id": "h", "status": "cancelled"}]
+    refusing(machine, lambda body: body["progress_info"] == "50%")
+    assert flow.execute(machine.run("master", 3)) == 1
+    assert len(machine.timeline.argv("coreos-installer")) == 1
+    assert machine.timeline.stages()[-1] == ("Writing image to disk", "50%")
+
+
+def test_another_attempt_has_begun(machine: Site) -> None:
+    refusing(machine, lambda body: True, hosts=409)
+    assert flow.execute(machine.run("master", 3)) == 1
+    assert machine.timeline.argv("coreos-installer") == []
+
+
+def test_a_failure_that_nobody_wants_to_hear_of(machine: Site) -> None:
+    machine.programs.fails("coreos-installer")
+    machine.service.hosts = [{"id": "h", "status": "cancelled"}]
+    refusing(machine, lambda body: body["current_stage"] == "Failed")
+    assert flow.execute(machine.run("master", 3)) == 1
+    assert machine.timeline.stages()[-1][0] == "Failed"
+
+
+@pytest.mark.parametrize("hosts", [200, 503, 401])
+def test_a_stage_out_of_place_ends_nothing(machine: Site, hosts: int) -> None:
+    """The service wants this host installed, or does not say."""
+    refusing(machine, lambda body: body["current_stage"] == "Installing", hosts=hosts)
+    assert flow.execute(machine.run("master", 3)) == 0
+    assert len(machine.timeline.argv("coreos-installer")) == 1
 
 
 #: What assisted-service tells the installer besides (install_cmd of assisted-service).
@@ -377,6 +451,7 @@ def argv(site: Site, **changes: str) -> list[str]:
 def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODE0_HOST_ROOT", str(machine.root))
     monkeypatch.setenv("PULL_SECRET_TOKEN", "a token")
+    monkeypatch.setenv("INSTALLATION_ATTEMPT", "the second")
     left = f"cd {machine.root}; echo '{json.dumps(EMPTY)}' > opt/openshift/master.ign; touch {DONE}"
     machine.programs.add("systemctl", f'[ "$3" != bootkube.service ] || {{ {left}; }}\n')
     # As assisted-service calls it: flags alone and with values, and some that are for other payloads.
@@ -394,6 +469,7 @@ def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> Non
     assert machine.timeline.argv("coreos-installer")[0][4:] == ["--copy-network", "/dev/vdc"]
     assert [one[-1] for one in machine.timeline.argv("wipefs")] == ["/dev/vdx", "/dev/vdy", "/dev/vdc"]
     assert {headers["X-Secret-Key"] for headers in machine.service.headers} == {"a token"}
+    assert {headers["X-Installation-Attempt"] for headers in machine.service.headers} == {"the second"}
     manifest = machine.root / "opt/openshift/manifests/assisted-installer-controller-cm.yaml"
     assert json.loads(manifest.read_text())["data"] == {
         "inventory-url": machine.service.url,
@@ -401,6 +477,7 @@ def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> Non
         "skip-cert-verification": "true",
         "cluster-id": "c",
         "control-plane-count": "1",
+        "installation-attempt": "the second",
     }
 
 
@@ -410,6 +487,7 @@ def test_defaults_are_three_masters_with_cleaning(
     seen: list[flow.Run] = []
     monkeypatch.setattr(flow, "execute", lambda run: seen.append(run) or 7)
     monkeypatch.delenv("PULL_SECRET_TOKEN", raising=False)
+    monkeypatch.delenv("INSTALLATION_ATTEMPT", raising=False)
     ca = tmp_path / "ca"
     ca.write_text("the CA's text")
     given = argv(machine, cacert=str(ca))

@@ -102,6 +102,13 @@ def test_an_answer_of_the_service_is_taken(stranger: Server) -> None:
     assert [(method, headers["X-Secret-Key"]) for method, _, headers, _ in stranger.seen] == [("GET", TOKEN)]
 
 
+def test_what_is_told_names_the_attempt(stranger: Server) -> None:
+    Service(Target(stranger.url, "", False, TOKEN, "c", "the second")).call("GET", "/clusters/c")
+    Service(Target(stranger.url, "", False, TOKEN, "c")).call("GET", "/clusters/c")
+    attempts = [headers.get("X-Installation-Attempt") for _, _, headers, _ in stranger.seen]
+    assert attempts == ["the second", None]
+
+
 @pytest.mark.parametrize("status", STATUSES)
 def test_the_clusters_own_clients_are_not_sent_elsewhere(stranger: Server, status: int) -> None:
     redirecting = Server("127.0.0.1", status, stranger.url)

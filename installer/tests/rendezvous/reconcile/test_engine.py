@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage, StepType
 from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound
@@ -42,6 +44,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     request = json.loads(plan.steps[0][1][0])
     assert (request["role"], request["boot_device"]) == ("bootstrap", "/dev/disk/by-path/pci-0000:04:00.0")
     assert request["control_plane_count"] == 1
+    assert world.poll(infra_env_id) == ["install"]
     for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk", "Rebooting"):
         hosts.progress(world.engine, infra_env_id, HOST_ID, stage, "")
     host = world.host(infra_env_id)
@@ -54,8 +57,75 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     assert world.host(infra_env_id).status is HostStatus.INSTALLING_IN_PROGRESS
 
 
+def test_what_was_cancelled_and_reset_at_once_is_stopped_all_the_same(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    assert world.poll(infra_env_id) == ["install"]
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "bootstrap")
+    clusters.cancel(world.engine, cluster_id)
+    clusters.reset(world.engine, cluster_id)
+    assert world.host(infra_env_id).status is HostStatus.RESETTING_PENDING_USER_ACTION
+    assert world.poll(infra_env_id) == ["stop-installation"]
+    world.reply(infra_env_id, StepType.STOP, "assisted-installer")
+    for _ in range(60):
+        world.clock.go(5)
+        assert world.poll(infra_env_id) == []
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    assert world.poll(infra_env_id) == ["inventory"]
+
+
+def test_what_was_cancelled_and_unbound_at_once_is_stopped_all_the_same(world: World) -> None:
+    """The infra-env is nobody's by now: one of a cluster keeps its hosts."""
+    cluster_id, infra_env_id = world.installing()
+    assert world.poll(infra_env_id) == ["install"]
+    clusters.cancel(world.engine, cluster_id)
+    with world.store.change():
+        world.store.put_infra_env(replace(world.store.infra_env(infra_env_id), cluster_id=None))
+    hosts.unbind(world.engine, infra_env_id, HOST_ID)
+    assert world.host(infra_env_id).status is HostStatus.UNBINDING_PENDING_USER_ACTION
+    assert world.poll(infra_env_id) == ["stop-installation"]
+    assert world.poll(infra_env_id) == []
+
+
+OLD, NEW = ("r/agent@sha256:" + digit * 64 for digit in "12")
+# isAgentUpgradeAllowed of assisted-service.
+UPGRADABLE = {
+    *("binding", "discovering", "discovering-unbound", "insufficient", "insufficient-unbound", "known"),
+    *("known-unbound", "pending-for-input"),
+}
+
+
+@pytest.mark.parametrize("status", HostStatus)
+def test_when_an_agent_is_replaced(world: World, status: HostStatus) -> None:
+    _, infra_env_id = world.known()
+    host = replace(world.host(infra_env_id), status=status, discovery_agent_version=OLD)
+    with world.store.change():
+        world.store.put_host(host)
+    world.engine.adopt(dataclasses.replace(world.engine.settings, agent_image=NEW))
+    view = world.engine.view(host)
+    plan = steps.plan(view)
+    upgraded = [(StepType.UPGRADE, [json.dumps({"agent_image": NEW}, separators=(",", ":"))])]
+    assert (plan.steps == upgraded) is (status.value in UPGRADABLE)
+    if status.value in UPGRADABLE:
+        assert (plan.wait, plan.post) == (60, "continue")
+        off = dataclasses.replace(world.engine.settings, disabled_steps=frozenset({"upgrade-agent"}))
+        world.engine.adopt(off)
+        view = world.engine.view(host)
+    assert StepType.UPGRADE not in [kind for kind, _ in steps.plan(view).steps]
+
+
+def test_another_agent_image_stops_no_installation(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+    with world.store.change():
+        world.store.put_host(replace(world.host(infra_env_id), discovery_agent_version=OLD))
+    world.engine.adopt(dataclasses.replace(world.engine.settings, agent_image=NEW))
+    assert world.poll(infra_env_id) == ["install"]
+    clusters.cancel(world.engine, cluster_id)
+    assert world.poll(infra_env_id) == ["logs-gather", "stop-installation"]
+
+
 def test_progress_rules(world: World) -> None:
     _, infra_env_id = world.installing()
+    world.poll(infra_env_id)
     go = lambda stage, info="": hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)  # noqa: E731
     go("Starting installation")
     go("Waiting for bootkube")
@@ -80,6 +150,7 @@ def test_progress_rules(world: World) -> None:
 
 def test_stage_timeout(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
+    world.poll(infra_env_id)
     hosts.progress(world.engine, infra_env_id, HOST_ID, "Writing image to disk", "")
     world.wait(30 * 60 + 1)
     world.poll(infra_env_id)
@@ -91,6 +162,7 @@ def test_stage_timeout(world: World) -> None:
 
 def test_boot_from_the_wrong_device(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
+    world.poll(infra_env_id)
     hosts.progress(world.engine, infra_env_id, HOST_ID, "Rebooting", "")
     hosts.register(world.engine, infra_env_id, HOST_ID, "")
     host = world.host(infra_env_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import logging
 import threading
 import time
@@ -13,18 +14,22 @@ from typing import Any
 
 import msgspec
 import pytest
+from aiohttp.test_utils import TestClient
 
-from installer.assisted.auth import Authenticator
+from installer.assisted.auth import ATTEMPT_HEADER, Authenticator, Scheme
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
-from installer.assisted.errors import PrepareError
+from installer.assisted.errors import Conflict, PrepareError
+from installer.assisted.restclient import BASE
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
-from installer.rendezvous.steps.instructions import OF_ATTEMPT, step_id
+from installer.rendezvous.steps.instructions import MAKERS, OF_ATTEMPT, step_id
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import to_rest
 from installer.testing import sent_kit
+from installer.testing.api_kit import header, serve
+from installer.testing.fleet_kit import Fleet
 from installer.testing.rendezvous_kit import inventory, make_keys
 from installer.testing.store_kit import no_more_bytes
 from installer.testing.world_kit import HOST_ID, World
@@ -184,6 +189,109 @@ def test_the_installers_failure_of_before_a_reset_fails_nothing(world: World) ->
     world.reply(infra_env_id, StepType.INSTALL, "of now", 1, step_id=second)
     host = world.host(infra_env_id)
     assert (host.status, host.status_info) == (HostStatus.ERROR, "The installer failed: of now")
+
+
+def installing_again(world: World, cluster_id: str, infra_env_id: str) -> None:
+    cancelled(world, cluster_id)
+    clusters.install(world.engine, cluster_id)
+    world.prepared(cluster_id, NEW)
+    world.reply(infra_env_id, StepType.IMAGES, IMAGES)
+    world.reply(infra_env_id, StepType.DISK_SPEED, SPEED)
+    assert world.host(infra_env_id).status is HostStatus.INSTALLING
+
+
+@pytest.mark.parametrize(("stage", "info"), [("Failed", "of before"), ("Rebooting", ""), ("Installing", "")])
+def test_progress_of_before_this_attempts_install_is_refused(world: World, stage: str, info: str) -> None:
+    """An orchestrator that does not name its attempt is at least none that this attempt has not started."""
+    cluster_id, infra_env_id = world.installing()
+    with pytest.raises(Conflict, match="not told to install"):
+        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)
+    first = asked(world, infra_env_id)["install"]
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "bootstrap")
+    installing_again(world, cluster_id, infra_env_id)
+    events = len(world.store.events())
+    with pytest.raises(Conflict, match="not told to install"):
+        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)
+    host = world.host(infra_env_id)
+    assert (host.status, host.progress.current_stage) == (HostStatus.INSTALLING, None)
+    assert len(world.store.events()) == events
+    assert "install" in asked(world, infra_env_id)
+    # A late answer has the step handed out again; that it was handed out is not forgotten over it.
+    world.reply(infra_env_id, StepType.INSTALL, "of before", 1, step_id=first)
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "")
+    assert world.host(infra_env_id).status is HostStatus.INSTALLING_IN_PROGRESS
+
+
+def test_steps_tell_their_attempt(world: World) -> None:
+    cluster_id, infra_env_id = world.installing()
+
+    def told(kind: StepType) -> str:
+        made = MAKERS[kind](world.engine.view(world.host(infra_env_id)))
+        return str(json.loads((made or [""])[0])["installation_attempt"])
+
+    first = world.store.cluster(cluster_id).attempt
+    assert first == told(StepType.INSTALL) == told(StepType.LOGS)
+    installing_again(world, cluster_id, infra_env_id)
+    second = world.store.cluster(cluster_id).attempt
+    assert first != second == told(StepType.INSTALL) == told(StepType.LOGS)
+
+
+FORM = {"Content-Type": "multipart/form-data; boundary=a"}
+UPLOAD = b'--a\r\nContent-Disposition: form-data; name="upfile"; filename="x"\r\n\r\nabc\r\n--a--\r\n'
+
+
+def test_what_names_an_attempt_that_is_over_is_refused(tmp_path: Path) -> None:
+    """Progress, files, logs and the installation's end, over HTTP, as the programs of an attempt send them."""
+
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        world, cluster_id = fleet.world, fleet.cluster_id
+        first = clusters.install(world.engine, cluster_id).attempt
+        clusters.reset(world.engine, cluster_id)
+        fleet.discover()
+        second = clusters.install(world.engine, cluster_id).attempt
+        machine = fleet.machines[0]
+        host = f"/infra-envs/{fleet.infra_env_id}/hosts/{machine.id}"
+        cluster = f"/clusters/{cluster_id}"
+        calls: tuple[tuple[str, str, Any], ...] = (
+            ("PUT", f"{host}/progress", {"current_stage": "Failed", "progress_info": "of before"}),
+            ("PUT", f"{host}/logs-progress", {"logs_state": "completed"}),
+            ("PUT", f"{cluster}/logs-progress", {"logs_state": "completed"}),
+            ("PUT", f"{cluster}/progress", {"finalizing_stage": "Done"}),
+            ("POST", f"{cluster}/actions/complete-installation", {"is_success": False, "error_info": "of before"}),
+            ("POST", f"{cluster}/uploads/ingress-cert", "BEGIN CERTIFICATE"),
+            ("POST", f"{cluster}/logs?logs_type=host&host_id={machine.id}", UPLOAD),
+            ("POST", f"{cluster}/logs?logs_type=controller", UPLOAD),
+            ("GET", f"{cluster}/downloads/files?file_name=bootstrap.ign", None),
+            ("GET", f"/infra-env/{fleet.infra_env_id}/hosts/{machine.id}/downloads/ignition", None),
+            ("GET", f"{cluster}/hosts", None),
+        )
+
+        async def answers(attempt: str) -> list[tuple[int, str]]:
+            found = []
+            for method, path, body in calls:
+                kind = {"data": body} if isinstance(body, bytes) else {"json": body} if body else {}
+                headers = {**(FORM if isinstance(body, bytes) else {}), ATTEMPT_HEADER: attempt}
+                headers |= header(Scheme.AGENT)
+                answer = await client.request(method, BASE + path, headers=headers, **kind)
+                found.append((answer.status, await answer.text()))
+            return found
+
+        before = world.store.version(cluster_id)
+        for status, text in await answers(first):
+            assert status == 409
+            assert "is over" in text
+        assert world.store.version(cluster_id) == before
+        assert not list(tmp_path.rglob("logs/*/*"))
+        refused = [call[1] for call, answer in zip(calls, await answers(second), strict=True) if "is over" in answer[1]]
+        assert refused == []
+        assert [file.name for file in sorted(tmp_path.rglob("logs/*/host_*"))] == [f"host_{machine.id}.tar.gz"]
+        with world.store.change():
+            left = msgspec.structs.replace(fleet.host(machine), cluster_id=None)
+            world.store.put_host(left)
+        for (_, path, _), (status, text) in zip(calls, await answers(second), strict=True):
+            assert not path.startswith(host) or (status == 409 and "no cluster any more" in text), path
+
+    serve(tmp_path, use)
 
 
 def test_names_of_steps(world: World) -> None:

@@ -27,6 +27,7 @@ installing: install dhcp-lease-allocate | 60
 installing-in-progress: dhcp-lease-allocate | 60
 error cancelled: logs-gather stop-installation | 120
 disabled resetting: | 120
+resetting-pending-user-action unbinding-pending-user-action: stop-installation | 60
 binding: | 0
 """
 STAGES = {

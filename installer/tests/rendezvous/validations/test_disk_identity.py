@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import BadRequest, Conflict
 from installer.assisted.inventory import Disk, Eligibility, Inventory
-from installer.rendezvous.resources import hosts
+from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store import diskidentity
 from installer.rendezvous.store.diskidentity import DiskIdentity
@@ -209,6 +211,74 @@ def test_a_disk_to_be_left_alone_that_is_gone_is_told(world: World) -> None:
 
 def _bootable(item: Disk) -> Disk:
     return _but(item, bootable=True)
+
+
+def test_nothing_is_formatted_while_a_disk_to_be_left_alone_is_not_found(world: World) -> None:
+    """Two disks without serial numbers: after a restart nobody can tell which one is to be kept."""
+    cluster_id, at = world.known()
+    twins = [_bootable(disk("sda", "SYSTEM", size_gb=40)), _bootable(disk("sdb")), _bootable(disk("sdc"))]
+    tell(world, at, *twins)
+    select(world, at, "/dev/sda")
+    skip(world, at, "/dev/sdb")
+    assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdc"]
+    restart(world, at)
+    tell(world, at, *twins)
+    assert world.host(at).status is HostStatus.INSUFFICIENT
+    assert (ordered(world, at) or {})["disks_to_format"] == []
+    # Whatever the user wants ignored: it stays as it is.
+    sent_kit.ignore(world.engine, cluster_id, {"host-validation-ids": '["all"]'})
+    assert world.host(at).status is HostStatus.INSUFFICIENT
+    with pytest.raises(Conflict, match="cannot be installed"):
+        clusters.install(world.engine, cluster_id)
+    with pytest.raises(BadRequest, match="no-skip-missing-disk cannot be ignored"):
+        sent_kit.ignore(world.engine, cluster_id, {"host-validation-ids": '["no-skip-missing-disk"]'})
+    # Said once more which one it is, all is well.
+    skip(world, at, "/dev/sdb", wanted=False)
+    skip(world, at, "/dev/sdc")
+    assert world.host(at).status is HostStatus.KNOWN
+    assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdb"]
+    # A disk that is gone may be behind any name as well.
+    tell(world, at, twins[0], twins[1])
+    assert (ordered(world, at) or {})["disks_to_format"] == []
+
+
+def test_a_disk_to_be_left_alone_is_not_installed_on_whatever_is_ignored(world: World) -> None:
+    cluster_id, at = world.known()
+    tell(world, at, disk("sda", "KEEP", size_gb=20), disk("sdb", "B", size_gb=30))
+    skip(world, at, "/dev/sda")
+    assert world.host(at).installation_disk_id == "/dev/sda"
+    sent_kit.ignore(world.engine, cluster_id, {"host-validation-ids": '["all"]'})
+    assert world.host(at).status is HostStatus.INSUFFICIENT
+    select(world, at, "/dev/sdb")
+    assert world.host(at).status is HostStatus.KNOWN
+
+
+def test_kernel_names_of_the_boot_before_lead_nowhere(world: World) -> None:
+    """The agent registered again after the installation had been asked for: no inventory is taken any more."""
+    link = "/dev/disk/by-id/wwn-LINK"
+    cluster_id, at = world.known()
+    tell(world, at, *map(_bootable, (disk("sda", "A"), disk("sdb", "B"), disk("sdc", "C", by_id=link))))
+    select(world, at, "/dev/sda")
+    clusters.install(world.engine, cluster_id)
+    restart(world, at)
+    assert world.host(at).status is HostStatus.PREPARING
+    assert ordered(world, at) is None
+    clusters.reset(world.engine, cluster_id)
+    restart(world, at)
+    tell(world, at, *map(_bootable, (disk("sda", "A"), disk("sdb", "B"), disk("sdc", "C", by_id=link))))
+    select(world, at, link)
+    clusters.install(world.engine, cluster_id)
+    restart(world, at)
+    found = ordered(world, at) or {}
+    assert (found["boot_device"], found["disks_to_format"]) == (link, [link])
+
+
+def test_without_an_inventory_nothing_is_installed(world: World) -> None:
+    at = booted(world, _bootable(disk("sda", "A")), _bootable(disk("sdb", "B")))
+    assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdb"]
+    with world.store.change():
+        world.store.put_host(msgspec.structs.replace(world.host(at), inventory=""))
+    assert ordered(world, at) is None
 
 
 # ---- in general

@@ -102,7 +102,8 @@ def test_a_good_host_and_a_good_cluster_fail_nothing() -> None:
 
 
 HOST_ALWAYS = """
-connected has-inventory machine-cidr-defined hostname-unique hostname-valid media-connected
+connected has-inventory machine-cidr-defined hostname-unique hostname-valid media-connected no-skip-missing-disk
+no-skip-installation-disk
 """
 CLUSTER_ALWAYS = """
 machine-cidr-defined cluster-cidr-defined service-cidr-defined dns-domain-defined pull-secret-set api-vips-defined

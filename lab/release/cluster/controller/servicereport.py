@@ -51,6 +51,7 @@ class Target:
     insecure: bool
     token: str = field(repr=False)
     cluster_id: str
+    attempt: str = ""
 
 
 def target(kube: Kube) -> Target | None:
@@ -69,6 +70,7 @@ def target(kube: Kube) -> Target | None:
         insecure=data.get("skip-cert-verification") == "true",
         token=base64.b64decode(secret["data"]["pull-secret-token"]).decode(),
         cluster_id=data["cluster-id"],
+        attempt=data.get("installation-attempt", ""),
     )
 
 
@@ -80,6 +82,8 @@ class Service:
         self._session = requests.Session()
         self._session.trust_env = False  # the service is on the nodes' own network
         self._session.headers["X-Secret-Key"] = where.token
+        if where.attempt:
+            self._session.headers["X-Installation-Attempt"] = where.attempt
         self._session.verify = not where.insecure
         if where.ca_pem and not where.insecure:
             keep = tempfile.TemporaryDirectory(prefix="service-")
@@ -256,7 +260,8 @@ def run(kube: Kube, stop: threading.Event, poll: float = POLL_SECONDS) -> None:
                 seen = str(error)
             status = error.status if isinstance(error, ServiceError) else 0
             refused = refused + 1 if status in (401, 403) else 0
-            if status == 404 or refused >= UNAUTHORIZED_LIMIT:
+            # 409: the attempt to install that made this cluster is over.
+            if status in (404, 409) or refused >= UNAUTHORIZED_LIMIT:
                 log.warning("The service no longer knows this cluster: nothing is reported to it any more")
                 return
         stop.wait(poll)
