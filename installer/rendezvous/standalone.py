@@ -6,7 +6,8 @@ import base64
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from installer.rendezvous.settings import Settings
 log = logging.getLogger("assisted-service")
 SCHEMES = ("agent", "user", "watcher")
 PRIVATE, PUBLIC = 0o600, 0o644
+# Beside files that belong together, as long as not all of them are there.
+BEGUN = ".begun"
 REGISTRIES, CA_BUNDLE = "registries.conf", "ca-bundle.crt"
 # A rootfs holds no secret, and hosts may be booted from an old minimal image for a long time.
 ROOTFS_LIFETIME = 10 * 365 * 86400
@@ -65,17 +68,43 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     write_whole(path, content, mode)
 
 
+def _to_be_made(paths: Sequence[Path]) -> bool:
+    """Is none of the files there that are made together? Raises ConfigError when only some are missing.
+
+    Images that were given out hold what belongs to the others: with new ones their hosts would be locked out.
+    """
+    missing = [path for path in paths if not os.path.lexists(path)]
+    if (paths[0].parent / BEGUN).exists():
+        return True  # a start was cut short: nobody has got anything of it
+    if missing and len(missing) < len(paths):
+        raise ConfigError(
+            f"{', '.join(map(str, missing))}: missing, but what was made with it is there: put it back, or remove "
+            f"{' and '.join(path.name for path in paths)} to begin anew; images made before cannot be used then"
+        )
+    return bool(missing)
+
+
+@contextmanager
+def _made_together(folder: Path) -> Iterator[None]:
+    mark = folder / BEGUN
+    _write(mark, b"", PRIVATE)
+    yield
+    mark.unlink()
+
+
 def prepare_tls(directory: Path, address: str) -> None:
     """tls/ca.crt is made once; a serving certificate at every start, as the address may be another."""
-    from installer.credentials.certificates import Pair, authority, leaf
+    from installer.credentials.certificates import Pair, authority, check, leaf
 
     ca, key = directory / "ca.crt", directory / "ca.key"
-    if not ca.is_file() or not key.is_file():
+    if _to_be_made((key, ca)):
         made = authority("node0 service CA")
-        _write(key, made.key, PRIVATE)
-        _write(ca, made.certificate, PUBLIC)
+        with _made_together(directory):
+            _write(key, made.key, PRIVATE)
+            _write(ca, made.certificate, PUBLIC)
     try:
         pair = Pair(read_input(ca), read_input(key))
+        check(pair)
         served = leaf(pair, address, addresses=tuple(dict.fromkeys((address, "127.0.0.1"))), server=True)
     except ValueError as error:
         raise ConfigError(f"{ca} and {key} cannot be used: {error}") from None
@@ -89,12 +118,12 @@ def prepare_tokens(directory: Path) -> str:
 
     public = directory / "public.pem"
     paths = {scheme: directory / f"{scheme}-token" for scheme in SCHEMES}
-    if not all(path.is_file() for path in (public, *paths.values())):
+    if _to_be_made((*paths.values(), public)):
         made = make_tokens()
-        for scheme, path in paths.items():
-            _write(path, getattr(made, scheme).encode() + b"\n", PRIVATE)
-        # Last, so that a start that was cut short begins anew.
-        _write(public, made.public_key_pem.encode(), PUBLIC)
+        with _made_together(directory):
+            for scheme, path in paths.items():
+                _write(path, getattr(made, scheme).encode() + b"\n", PRIVATE)
+            _write(public, made.public_key_pem.encode(), PUBLIC)
     return base64.b64encode(read_input(public)).decode()
 
 

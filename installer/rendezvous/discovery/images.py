@@ -137,13 +137,10 @@ class DiscoveryImages:
         with self._lock:
             found = self._payload(infra_env)
             config = self._ignition(infra_env, found)
-            digest = hashlib.sha256()
-            for part in (config, str(found.iso).encode(), infra_env.kernel_arguments.encode()):
-                digest.update(hashlib.sha256(part).digest())
             place = self._settings().work_dir / "images" / infra_env.id
-            folder = place / digest.hexdigest()[:16]
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             try:
+                folder = place / self._key(infra_env, found, config)
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self._make(infra_env, name, folder, found, config)
             except BadRequest:
                 raise
@@ -151,6 +148,16 @@ class DiscoveryImages:
                 raise PrepareError(f"image {name} of infra-env {infra_env.name}", str(error)) from error
             self._forget(place, folder)
             return folder / name
+
+    @staticmethod
+    def _key(infra_env: InfraEnv, found: payload.Payload, config: bytes) -> str:
+        """What an infra-env's images are made of. Raises OSError."""
+        base = found.iso.stat()
+        # A minimal image has a URL in it that is signed with the infra-env's key.
+        parts = (str(found.iso), base.st_size, base.st_mtime_ns, infra_env.kernel_arguments, infra_env.image_key)
+        digest = hashlib.sha256(config)
+        digest.update(repr(parts).encode())
+        return digest.hexdigest()[:16]
 
     def _make(
         self,

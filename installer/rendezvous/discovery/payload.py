@@ -32,9 +32,10 @@ class Payload:
 
 def known(settings: Settings, architecture: str | None = None) -> Payload | None:
     """What an earlier run found for the same release, if the ISO (None: any architecture's) is still there."""
-    data = architectures.notes(settings)
+    data, override = architectures.notes(settings), os_override()
     try:
-        isos = [Path(iso) for name, iso in data["isos"].items() if architecture in (None, name)]
+        noted = [Path(iso) for name, iso in data["isos"].items() if architecture in (None, name)]
+        isos = noted if override is None else [override]
         found = [Payload(str(data["version"]), dict(data["images"]), iso) for iso in isos if iso.is_file()]
     except (KeyError, TypeError, ValueError):
         return None
@@ -76,7 +77,8 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
         if isinstance(error.__cause__, FileNotInImage | NotPublished):
             raise BadRequest(f"cpu_architecture {wanted}: {error}") from error
         raise PrepareError(f"read release {settings.release_image}", str(error)) from error
-    isos = {**architectures.notes(settings).get("isos", {}), wanted: str(iso)}
+    # What this start was told to use is not what the release has.
+    isos = {**architectures.notes(settings).get("isos", {}), **({} if override else {wanted: str(iso)})}
     text = json.dumps(
         {
             "release": settings.release_image,

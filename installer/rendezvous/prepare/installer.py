@@ -28,6 +28,13 @@ from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 
 BINARY = "usr/bin/openshift-install"
 COMMAND_TIMEOUT = 540.0
+# Variables that the payload's installer is run with, in either case; besides them LC_* and XDG_*.
+PASSED = frozenset(
+    {
+        *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    }
+)
 # How soon a command is ended when its attempt is over (s).
 STOP_SECONDS = 0.2
 SIGNERS = (
@@ -215,7 +222,7 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
     _private(work / "install-config.yaml", text)
     _copy_tls(job.settings.tls_override_dir, work / "tls")
     env = {
-        **os.environ,
+        **_environment(os.environ),
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": job.release,
         "OPENSHIFT_INSTALL_INVOKER": job.settings.install_invoker,
     }
@@ -226,6 +233,11 @@ def _generated(job: Job, binary: Path) -> dict[str, bytes]:
     sno = job.cluster.is_sno
     _run(job, binary, ["create", "single-node-ignition-config" if sno else "ignition-configs"], env)
     return _collect(job, work, text)
+
+
+def _environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What a program needs to run. All else is the administrator's: secrets, and settings of another installer."""
+    return {name: value for name, value in env.items() if name.upper() in PASSED or name.startswith(("LC_", "XDG_"))}
 
 
 def _own_manifests(cluster: Cluster) -> list[Manifest]:

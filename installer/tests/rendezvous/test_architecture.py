@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -266,3 +267,42 @@ def test_a_cluster_is_of_the_architecture_of_its_hosts_images(spec: dict[str, st
     )
     assert client_manifests.cluster_params(manifests, "r", "v")["cpu_architecture"] == found
     assert client_manifests.infra_env_params(manifests, "c", "full-iso", "v")["cpu_architecture"] == found
+
+
+@needs_xorriso
+def test_an_image_is_made_anew_when_anything_that_it_is_made_of_changes(place: Place, standalone: Any) -> None:
+    _, images = standalone("both")
+    first = env(place, "x86_64")
+    made = images.file(first, "minimal.iso")
+    assert images.file(first, "minimal.iso") == made
+    for change in (
+        {"image_key": "b" * 64},  # the URL of the root file system is signed with it
+        {"kernel_arguments": json.dumps([{"operation": "append", "value": "a=1"}])},
+        {"ssh_authorized_key": "ssh-ed25519 AAAA x"},
+    ):
+        other = msgspec.structs.replace(first, **change)
+        again = images.file(other, "minimal.iso")
+        assert again != made, change
+        assert again.is_file()
+        made = images.file(first, "minimal.iso")
+    iso = images._payload(first).iso
+    os.utime(iso, ns=(1, 1))
+    assert images.file(first, "minimal.iso") != made
+
+
+@needs_xorriso
+def test_a_base_image_of_ones_own_counts_for_the_start_that_names_it(
+    place: Place, standalone: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, wanted = tmp_path / "own.iso", env(place, "x86_64")
+    shutil.copyfile(build(tmp_path, "2023-07.x86_64"), own)
+    for named in (True, False, True, False):
+        if named:
+            monkeypatch.setenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", str(own))
+        else:
+            monkeypatch.delenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE")
+        settings, images = standalone("both")
+        marked = MARKS["x86_64"] in images.file(wanted, "full.iso").read_bytes()
+        assert marked is not named
+        found = payload.known(settings, "x86_64")
+        assert found is None or (found.iso == own) is named

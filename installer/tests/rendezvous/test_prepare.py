@@ -98,6 +98,7 @@ def test_two_clusters_of_two_releases_at_once(
         meet = place / f"meet-{turn}"
         meet.mkdir()
         monkeypatch.setenv("TEST_MEET", str(meet))
+        monkeypatch.setattr(prepare, "PASSED", prepare.PASSED | {"TEST_MEET"})
         jobs = [
             job(place, number, ocp_release_image=releases[name], pull_secret=server.pull_secret)
             for number, name in enumerate("ab")
@@ -281,6 +282,22 @@ def test_what_it_says_when_it_fails(tmp_path: Path) -> None:
         prepare.generate(job(tmp_path, 1, installer_binary=binary))
     with pytest.raises(PrepareError, match=r"create manifests: .*No such file"):
         prepare.generate(job(tmp_path, 1, installer_binary=tmp_path / "none"))
+
+
+def test_the_administrators_environment_stays_with_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "OPENSHIFT_INSTALL_PRESERVE_BOOTSTRAP", "KUBECONFIG", "LD_PRELOAD_X"):
+        monkeypatch.setenv(name, "of-the-administrator")
+    monkeypatch.setenv("https_proxy", "http://p.example:1")
+    monkeypatch.setenv("LC_TIME", "C")
+    binary = script(tmp_path, f"env > {tmp_path}/env; exit 1")
+    with pytest.raises(PrepareError):
+        prepare.generate(job(tmp_path, 1, installer_binary=binary))
+    passed = dict(line.split("=", 1) for line in (tmp_path / "env").read_text().splitlines() if "=" in line)
+    assert "of-the-administrator" not in passed.values()
+    assert passed["https_proxy"] == "http://p.example:1"
+    assert passed["LC_TIME"] == "C"
+    assert passed["PATH"] == os.environ["PATH"]
+    assert passed["OPENSHIFT_INSTALL_INVOKER"]
 
 
 def test_a_file_that_somebody_still_writes_is_waited_for(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import ssl
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from installer.errors import ConfigError
 from installer.rendezvous import settings, standalone
 from installer.testing.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
 
@@ -142,3 +144,49 @@ def test_a_service_from_a_shell_with_auth_type_none_is_closed(tmp_path: Path) ->
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith("service.")
+    }
+
+
+def test_one_lost_file_makes_no_new_identity(tmp_path: Path) -> None:
+    """Images that were given out, and hosts that booted, know the old one."""
+    standalone.settings_of(tmp_path, LISTEN, {})
+    made = contents(tmp_path)
+    assert not [name for name in made if standalone.BEGUN in name]
+    files = [name for name in made if name.startswith(("tls/", "auth/"))]
+    assert len(files) == 6
+    for name in files:
+        path = tmp_path / name
+        path.unlink()
+        with pytest.raises(ConfigError) as caught:
+            standalone.settings_of(tmp_path, LISTEN, {})
+        assert str(path) in str(caught.value)
+        assert "put it back" in str(caught.value)
+        path.write_bytes(made[name])
+        standalone.settings_of(tmp_path, LISTEN, {})
+        assert contents(tmp_path) == made
+    for folder in ("tls", "auth"):
+        # All of them gone is a wish; and what a start that was cut short has left is nobody's.
+        kept = contents(tmp_path / folder)
+        (tmp_path / folder / next(iter(kept))).unlink()
+        (tmp_path / folder / standalone.BEGUN).touch()
+        standalone.settings_of(tmp_path, LISTEN, {})
+        assert contents(tmp_path / folder).keys() == kept.keys()
+        assert not set(contents(tmp_path / folder).values()) & set(kept.values())
+        shutil.rmtree(tmp_path / folder)
+        standalone.settings_of(tmp_path, LISTEN, {})
+        assert contents(tmp_path / folder).keys() == kept.keys()
+
+
+def test_a_key_of_another_authority_is_refused(tmp_path: Path) -> None:
+    standalone.settings_of(tmp_path / "a", LISTEN, {})
+    standalone.settings_of(tmp_path / "b", LISTEN, {})
+    shutil.copyfile(tmp_path / "b/tls/ca.key", tmp_path / "a/tls/ca.key")
+    with pytest.raises(ConfigError, match="certificate and key do not belong together"):
+        standalone.settings_of(tmp_path / "a", LISTEN, {})
