@@ -48,7 +48,7 @@ def parse_page(path: Path, text: str) -> Page:
     """Headings of a page, its anchors, and what is numbered in tables and lists."""
     page, rows = Page(path), set[str]()
     for line in unfenced(text).splitlines():
-        if heading := _HEADING.match(line):
+        if heading := _HEADING.fullmatch(line):
             title, rows = heading[2], set()
             page.titles.append(title)
             anchor, count = slug(title), 0

@@ -59,7 +59,7 @@ def _demand(good: bool, message: str) -> None:
 
 
 def _domain(name: str) -> bool:
-    return len(name) <= 253 and all(_LABEL.match(label) for label in name.split("."))
+    return len(name) <= 253 and all(_LABEL.fullmatch(label) for label in name.split("."))
 
 
 class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -76,7 +76,7 @@ class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def __post_init__(self) -> None:
         _demand(1 <= self.size_gib <= 1 << 16, f"size_gib is {self.size_gib}, not within 1 to {1 << 16}")
         # A virtio disk tells 20 bytes of its serial number (virtio 1.1, 5.2.6.1), udev makes names of them.
-        good = self.serial == "" or bool(_SERIAL.match(self.serial))
+        good = self.serial == "" or bool(_SERIAL.fullmatch(self.serial))
         _demand(good, f"serial {self.serial!r} is not of up to 20 letters, digits, dots, dashes and underscores")
 
 
@@ -95,8 +95,8 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     firmware: Firmware = "uefi"
 
     def __post_init__(self) -> None:
-        _demand(bool(_LABEL.match(self.name)), f"name {self.name!r} is not a DNS label")
-        _demand(bool(_MAC.match(self.mac)), f"mac {self.mac!r} is not six lower-case hex pairs joined by colons")
+        _demand(bool(_LABEL.fullmatch(self.name)), f"name {self.name!r} is not a DNS label")
+        _demand(bool(_MAC.fullmatch(self.mac)), f"mac {self.mac!r} is not six lower-case hex pairs joined by colons")
         _demand(int(self.mac[:2], 16) & 1 == 0, f"mac {self.mac!r} is a multicast address")
         ipaddress.ip_address(self.ip)
         _demand(1 <= self.vcpu <= 64, f"vcpu is {self.vcpu}, not within 1 to 64")
@@ -157,8 +157,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        _demand(bool(_LABEL.match(self.name)), f"name {self.name!r} is not a DNS label")
-        _demand(bool(_LABEL.match(self.cluster_name)), f"cluster_name {self.cluster_name!r} is not a DNS label")
+        _demand(bool(_LABEL.fullmatch(self.name)), f"name {self.name!r} is not a DNS label")
+        _demand(bool(_LABEL.fullmatch(self.cluster_name)), f"cluster_name {self.cluster_name!r} is not a DNS label")
         _demand(_domain(self.base_domain), f"base_domain {self.base_domain!r} is not a domain name")
         _demand(bool(self.nodes), "nodes is empty")
         network = self.network

@@ -43,6 +43,34 @@ def test_no_group_is_possessive(room: str) -> None:
     assert found == [], "write (?>(?:...)+) instead of (?:...)++"
 
 
+def halves(tree: ast.Module) -> Iterator[str]:
+    """Compiled patterns that end with $ and are asked with ``match``: a newline behind what they want passes."""
+    ends = {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+        for _, text in texts(node.value)
+        if text.endswith("$") and not text.endswith(r"\$")
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr="match") if name in ends:
+                yield f"{node.lineno}: {name}"
+
+
+@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
+def test_no_newline_passes_behind_a_whole_name(room: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{one}"
+        for path in sorted((ROOT / room).rglob("*.py"))
+        for one in halves(ast.parse(path.read_text()))
+    ]
+    assert found == [], "$ matches before a newline at the end too: ask with fullmatch"
+    assert list(halves(ast.parse('A = re.compile(r"^a$")\nA.match(x)'))) == ["2: A"]
+
+
 @pytest.mark.parametrize("text", ["(?:a)++", "(?:a)?+b", "(a){0,3}+"])
 def test_a_possessive_group_is_known(text: str) -> None:
     assert POSSESSIVE_GROUP.search(text)

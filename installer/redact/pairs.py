@@ -41,7 +41,7 @@ _AT_START = re.compile(
 _BLOCK = re.compile(rf"[|>][+-]?\d?[+-]?[ \t]*(?:#[^\n]*)?(?:\r?$|(?={NEWLINE}))")
 _ESCAPED_LINE = re.compile(rf"{NEWLINE}( *+)((?>(?:(?!{NEWLINE}|{QUOTE}(?=[\s,}}\])]|$)).)*))")
 _SCHEME = re.compile(r"(?i:basic|bearer|negotiate|digest|token)[ \t]++(?=[^\s=]++=*+(?:[\s\"'\\,\]})]|$))")
-_BLANK = re.compile(r"\s*+$")
+_BLANK = re.compile(r"\s*+\Z")
 _ITEMS = re.compile(r"[^\]{]*+")
 _FURTHER = re.compile(r"[ \t](?:[\w.-]{1,64}=|--?\w|[|;&>])")
 _BASE64 = re.compile(r"(?=.*(?:[A-Z0-9]|=))[\w+/%-]{6,}={0,2}")

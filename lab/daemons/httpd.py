@@ -32,7 +32,7 @@ class Handler(SimpleHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """A file, or the part of it that a Range header asks for (RFC 9110 §14.2; one range only)."""
-        wanted = _RANGE.match(self.headers.get("Range", ""))
+        wanted = _RANGE.fullmatch(self.headers.get("Range", ""))
         path = self.translate_path(self.path)
         if wanted is None or not os.path.isfile(path):
             super().do_GET()

@@ -30,7 +30,7 @@ _FOREIGN = re.compile(r"^(https?|ftp|all|no)_proxy$|^(SSL_CERT_(FILE|DIR)|REQUES
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """This process's environment without proxies and foreign CAs, with `extra` on top."""
-    own = {key: value for key, value in os.environ.items() if not _FOREIGN.match(key)}
+    own = {key: value for key, value in os.environ.items() if not _FOREIGN.fullmatch(key)}
     own["PATH"] = f"{own.get('PATH', '/usr/bin:/bin')}:/usr/local/sbin:/usr/sbin:/sbin"
     return own | dict(extra or {})
 

@@ -50,7 +50,7 @@ async def cluster_file(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/files"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     name = request.query.get("file_name", "")
-    if name not in FILES and not HOST_FILE.match(name):
+    if name not in FILES and not HOST_FILE.fullmatch(name):
         raise NotFound(f"file_name {name!r} is not one of {', '.join(FILES)}")
     return _attachment(service.engine.store.file(cluster.id, name), name)
 

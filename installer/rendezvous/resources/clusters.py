@@ -92,7 +92,7 @@ def _changes(params: ClusterParams) -> dict[str, Any]:
                 ip_address(str(item.get("ip")))
             except ValueError as error:
                 raise BadRequest(f"{key}: {error}") from None
-    if "name" in changes and (not CLUSTER_NAME.match(changes["name"]) or len(changes["name"]) > 54):
+    if "name" in changes and (not CLUSTER_NAME.fullmatch(changes["name"]) or len(changes["name"]) > 54):
         raise BadRequest(f"name {changes['name']!r} must match {CLUSTER_NAME.pattern} and have at most 54 characters")
     if changes.get("vip_dhcp_allocation"):
         raise BadRequest("vip_dhcp_allocation is not supported: give api_vips and ingress_vips")
@@ -158,8 +158,16 @@ def update(engine: Engine, cluster_id: str, body: ClusterParams) -> Cluster:
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
         _editable(cluster)
+        changes, mode = _changes(body), body.high_availability_mode
+        if body.control_plane_count is None and mode is not None and (mode == "None") is not cluster.is_sno:
+            count = cluster.control_plane_count
+            raise BadRequest(f"high_availability_mode {mode} and control_plane_count {count} contradict each other")
+        if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
+            for host in engine.store.hosts(cluster_id=cluster_id):
+                # What other servers than these have answered says nothing.
+                engine.store.put_host(replace(host, tang_connectivity=""))
         base = msgspec.to_builtins(cluster)
-        engine.store.put_cluster(_built(base, {**_changes(body), "updated_at": now_text()}))
+        engine.store.put_cluster(_built(base, {**changes, "updated_at": now_text()}))
         engine.settle(cluster_id)
     return engine.store.cluster(cluster_id)
 
@@ -250,11 +258,11 @@ def put_manifest(
     name = body.file_name or ""
     if folder not in FOLDERS:
         raise BadRequest(f"folder {folder!r} is not one of {', '.join(FOLDERS)}")
-    if not MANIFEST_NAME.match(name):
+    if not MANIFEST_NAME.fullmatch(name):
         raise BadRequest(f"file_name {name!r} must match {MANIFEST_NAME.pattern}")
     new_folder = body.updated_folder or folder
     new_name = body.updated_file_name or name
-    if new_folder not in FOLDERS or not MANIFEST_NAME.match(new_name):
+    if new_folder not in FOLDERS or not MANIFEST_NAME.fullmatch(new_name):
         raise BadRequest(f"{new_folder}/{new_name} is not a manifest's name")
     encoded = body.updated_content if replacing else body.content
     with engine.store.change():
@@ -272,6 +280,8 @@ def put_manifest(
         if not (checked and encoded):
             _check_content(new_name, content)
         if replacing and (new_folder, new_name) != (folder, name):
+            if any((m.folder, m.file_name) == (new_folder, new_name) for m in engine.store.manifests(cluster_id)):
+                raise Conflict(f"manifest {new_folder}/{new_name} exists already")
             engine.store.delete_manifest(cluster_id, folder, name)
         manifest = Manifest(folder=new_folder, file_name=new_name, content=content)
         engine.store.put_manifest(cluster_id, manifest)

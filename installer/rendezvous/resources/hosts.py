@@ -269,7 +269,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
                 store.add_event(events.make("host_role_updated", host=host, role=role))
         name = body.host_name
         if name is not None:
-            if name in FORBIDDEN_HOSTNAMES or not HOSTNAME.match(name):
+            if name in FORBIDDEN_HOSTNAMES or not HOSTNAME.fullmatch(name):
                 raise BadRequest(f"host_name {name!r} is not allowed: it must match {HOSTNAME.pattern}")
             host = replace(host, user_hostname=name, requested_hostname=name)
         if body.disks_selected_config is not None:

@@ -186,6 +186,10 @@ def disk_encryption(view: HostView, inventory: Inventory) -> Verdict:
     answers = load_json(view.host.tang_connectivity)
     if answers is None:
         return PENDING, "Tang servers have not been checked yet"
+    asked = {answer.get("tang_url") for answer in answers.get("tang_server_response") or []}
+    servers = load_json(str(view.cluster.disk_encryption.get("tang_servers") or "")) or []
+    if asked and asked != {server.get("url") for server in servers}:
+        return PENDING, "Tang servers have changed and have not been checked yet"
     if not answers.get("is_success"):
         return BAD, "Could not validate that all Tang servers are reachable and working"
     return OK, "All Tang servers answered"

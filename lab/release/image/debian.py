@@ -97,7 +97,7 @@ class Packages:
 
 def wanted(name: str) -> bool:
     """Whether a path (relative, after the /usr merge) of a package belongs into an image."""
-    return _KEPT.match(name) is not None or _UNWANTED.match(name) is None
+    return _KEPT.fullmatch(name) is not None or _UNWANTED.match(name) is None
 
 
 @dataclass(frozen=True)

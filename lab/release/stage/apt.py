@@ -80,7 +80,7 @@ def parse_list(text: str) -> list[AptSource]:
     """The binary sources of a one-line-style ``.list`` file."""
     found = []
     for raw in text.splitlines():
-        match = _ONE_LINE.match(raw.split("#", 1)[0].strip())
+        match = _ONE_LINE.fullmatch(raw.split("#", 1)[0].strip())
         if match:
             options = dict(o.split("=", 1) for o in (match["options"] or "").split() if "=" in o)
             components = tuple(match["components"].split())

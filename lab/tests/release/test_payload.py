@@ -29,7 +29,7 @@ SEMVER = re.compile(r"^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)-node0\.(0|[1-9]\
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3))
 def test_versions_are_semver_and_follow_their_inputs(inputs: dict[str, str]) -> None:
     version = payload.release_version(inputs)
-    assert SEMVER.match(version)
+    assert SEMVER.fullmatch(version)
     assert version == payload.release_version(dict(reversed(inputs.items())))
     assert version != payload.release_version({**inputs, "another": "x"})
 

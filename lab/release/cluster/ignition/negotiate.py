@@ -33,7 +33,7 @@ def version_for(accept: str) -> str | None:
     values = [_parts(value) for value in accept.split(",") if value.strip()]
     values.sort(key=lambda value: -_quality(value[1]))
     for kind, parameters in values:
-        match = _VERSION.match(parameters.get("version", ""))
+        match = _VERSION.fullmatch(parameters.get("version", ""))
         if kind == SUBTYPE and match:
             major, minor = int(match.group(1)), int(match.group(2))
             return f"3.{min(minor, NEWEST_MINOR)}.0" if major == 3 else None

@@ -88,7 +88,7 @@ def load_images(root: Path) -> Images:
         raise PayloadError(f"release-metadata is malformed ({error})") from error
     if kind != "cincinnati-metadata-v0":
         raise PayloadError(f"release-metadata has the kind {kind!r}")
-    if not _SEMVER.match(version) or version != images.version:
+    if not _SEMVER.fullmatch(version) or version != images.version:
         raise PayloadError(f"release-metadata says version {version!r}, image-references {images.version!r}")
     return images
 

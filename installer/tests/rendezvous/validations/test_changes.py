@@ -1,0 +1,120 @@
+"""What a change of a cluster may not do by the way: lose a manifest, contradict itself, keep an old answer."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installer.assisted.enums import ClusterStatus, StepType
+from installer.assisted.errors import BadRequest, Conflict
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.resources.params import decoded
+from installer.rendezvous.resources.requests import ManifestParams
+from installer.testing import sent_kit
+from installer.testing.rendezvous_kit import inventory
+from installer.testing.world_kit import HOST_ID, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.store.close()
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def manifests(world: World, cluster_id: str) -> dict[str, bytes]:
+    return {f"{one.folder}/{one.file_name}": one.content for one in world.store.manifests(cluster_id)}
+
+
+def test_a_manifest_is_not_renamed_to_anothers_name(world: World) -> None:
+    cluster_id, _ = world.cluster()
+    for name in "ab":
+        sent_kit.put_manifest(world.engine, cluster_id, {"file_name": f"{name}.yaml", "content": encoded(f"{name}: 1")})
+    before = manifests(world, cluster_id)
+
+    def rename(**changes: str) -> None:
+        body = decoded({"file_name": "a.yaml", **changes}, ManifestParams)
+        clusters.put_manifest(world.engine, cluster_id, body, True)
+
+    with pytest.raises(Conflict, match=r"manifests/b\.yaml exists already"):
+        rename(updated_file_name="b.yaml", updated_content=encoded("c: 1"))
+    assert manifests(world, cluster_id) == before
+    rename(updated_file_name="a.yaml", updated_content=encoded("d: 1"))
+    rename(updated_file_name="b.yaml", updated_folder="openshift")
+    assert manifests(world, cluster_id) == {"openshift/b.yaml": b"d: 1", "manifests/b.yaml": b"b: 1"}
+
+
+@pytest.mark.parametrize(("count", "mode"), [(1, "Full"), (3, "None")])
+def test_mode_contradicts_the_count_that_is_kept(world: World, count: int, mode: str) -> None:
+    cluster_id, _ = world.cluster(control_plane_count=count)
+    before = world.store.cluster(cluster_id)
+    with pytest.raises(BadRequest, match=f"high_availability_mode {mode} and control_plane_count {count} contradict"):
+        sent_kit.update_cluster(world.engine, cluster_id, {"high_availability_mode": mode})
+    assert world.store.cluster(cluster_id) == before
+    other = {"high_availability_mode": mode, "control_plane_count": 4 - count}
+    assert sent_kit.update_cluster(world.engine, cluster_id, other).control_plane_count == 4 - count
+    sent_kit.update_cluster(world.engine, cluster_id, {"high_availability_mode": mode})
+
+
+@pytest.mark.parametrize("name", ["mine\n", "mine\n\n", "\nmine"])
+def test_a_name_with_a_newline_is_none(world: World, name: str) -> None:
+    cluster_id, infra_env_id = world.cluster()
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    with pytest.raises(BadRequest):
+        sent_kit.update_cluster(world.engine, cluster_id, {"name": name})
+    with pytest.raises(BadRequest):
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"host_name": name})
+    file = f"a.yaml{name.removeprefix('mine')}" if name.endswith("\n") else "a.yaml\n"
+    with pytest.raises(BadRequest):
+        sent_kit.put_manifest(world.engine, cluster_id, {"file_name": file, "content": encoded("a: 1")})
+
+
+def tang(url: str) -> dict[str, Any]:
+    return {"enable_on": "all", "mode": "tang", "tang_servers": json.dumps([{"url": url, "thumbprint": "x" * 43}])}
+
+
+def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -> None:
+    cluster_id, infra_env_id = world.cluster(disk_encryption=tang("http://good:7500"))
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    world.poll(infra_env_id)
+    world.reply(infra_env_id, StepType.INVENTORY, inventory())
+
+    def told() -> str:
+        with world.store.change():
+            world.engine.settle(cluster_id)
+        found = json.loads(world.host(infra_env_id).validations_info)
+        [message] = [
+            one["message"]
+            for group in found.values()
+            for one in group
+            if one["id"] == "disk-encryption-requirements-satisfied"
+        ]
+        return str(message)
+
+    good = {"is_success": True, "tang_server_response": [{"tang_url": "http://good:7500", "payload": "x"}]}
+    world.clock.go(61)
+    world.poll(infra_env_id)
+    world.reply(infra_env_id, StepType.TANG, good)
+    assert told() == "All Tang servers answered"
+    # The same again is no change.
+    sent_kit.update_cluster(world.engine, cluster_id, {"disk_encryption": tang("http://good:7500")})
+    assert told() == "All Tang servers answered"
+    sent_kit.update_cluster(world.engine, cluster_id, {"disk_encryption": tang("http://dead:7500")})
+    assert told() == "Tang servers have not been checked yet"
+    # An answer that was on its way comes after the change.
+    with world.store.change():
+        host = world.host(infra_env_id)
+        world.store.put_host(hosts.replace(host, tang_connectivity=json.dumps(good)))
+    assert told() == "Tang servers have changed and have not been checked yet"
+    assert world.store.cluster(cluster_id).status is not ClusterStatus.READY
+    with pytest.raises(Conflict):
+        clusters.install(world.engine, cluster_id)
