@@ -145,7 +145,7 @@ class Fleet:
 
     def tick(self) -> None:
         with self.world.store.change():
-            self.world.engine.settle(self.cluster_id)
+            self.world.engine.reconcile(self.cluster_id)
 
     def discover(self) -> None:
         """All register and answer until nothing more is asked for at once."""

@@ -169,7 +169,7 @@ class Service:
         for cluster in self.engine.store.clusters():
             if not self.engine.is_calm(cluster.id):
                 with self.engine.store.change():
-                    self.engine.settle_in_time(cluster.id)
+                    self.engine.reconcile_in_time(cluster.id)
                 # There may be many, and all of them after a start: requests that have come in go first.
                 await asyncio.sleep(0)
         for number, known in enumerate(self.engine.store.unbound_hosts()):
@@ -181,13 +181,13 @@ class Service:
                 continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
                 with self.engine.store.change():
-                    self.engine.settle_host(host)
+                    self.engine.reconcile_host(host)
         self.start_preparations()
 
     async def fresh(self, cluster_id: str | None) -> None:
         """Settle what waits of this cluster: for those who ask what is true now."""
         if cluster_id and self.engine.pace.waits(cluster_id):
-            await self.slices.settle(cluster_id)
+            await self.slices.reconcile(cluster_id)
 
     async def monitor(self) -> None:
         """Tick for ever."""

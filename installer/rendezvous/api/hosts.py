@@ -89,7 +89,7 @@ async def delete(service: Service, request: web.Request) -> Response:
             raise Conflict(f"host is in status {host.status} and cannot be removed")
         store.delete_host(*_ids(request))
         if host.cluster_id:
-            service.engine.settle(host.cluster_id)
+            service.engine.reconcile(host.cluster_id)
     return web.Response(status=204)
 
 
@@ -149,7 +149,7 @@ async def reset(service: Service, request: web.Request) -> Response:
     store = service.engine.store
     with store.change():
         host = hosts.reset(service.engine, store.host(*_ids(request)))
-        service.engine.settle_host(host)
+        service.engine.reconcile_host(host)
     return reply(_shown(service, store.host(*_ids(request))))
 
 

@@ -66,8 +66,8 @@ class Engine:
         self._asleep, self._waited = 0.0, 0.0
         self.ledger = Ledger(store, requirements)
         self.pace = Pace()
-        # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.abreast).
-        self.abreast: dict[tuple[str, str], int] = {}
+        # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.up_to_date).
+        self.up_to_date: dict[tuple[str, str], int] = {}
         # By cluster: the store's version and until when nothing can change by itself.
         self._calm: dict[str, tuple[int, datetime]] = {}
 
@@ -75,7 +75,7 @@ class Engine:
         """Go on with other settings; all is judged and asked by them."""
         self.settings = settings
         self._calm.clear()
-        self.abreast.clear()
+        self.up_to_date.clear()
 
     def keep_time(self) -> None:
         """To be called every Settings.monitor_seconds, before anything is judged by time."""
@@ -290,11 +290,11 @@ class Engine:
     # together
 
     def is_calm(self, cluster_id: str) -> bool:
-        """Has nothing been stored, and nothing run out of time, since the cluster was settled the last time?"""
+        """Has nothing been stored, and nothing run out of time, since the cluster was reconciled the last time?"""
         calm = self._calm.get(cluster_id)
         return calm is not None and calm[0] == self.store.version(cluster_id) and self.clock() < calm[1]
 
-    def ground(self, cluster_id: str) -> Cluster:
+    def refresh_groups(self, cluster_id: str) -> Cluster:
         """Bring in line what all hosts are judged by: their roles and the majority groups."""
         cluster = self.store.cluster(cluster_id)
         self.assign_roles(cluster)
@@ -304,7 +304,7 @@ class Engine:
             self.store.put_cluster(cluster)
         return cluster
 
-    def settle(self, cluster_id: str) -> Cluster:
+    def reconcile(self, cluster_id: str) -> Cluster:
         """Refresh the hosts and the cluster until nothing moves any more; at once when nothing can have moved."""
         cluster = self.store.cluster(cluster_id)
         if self.is_calm(cluster_id):
@@ -312,7 +312,7 @@ class Engine:
             return cluster
         begin = time.monotonic()
         for _ in range(MAX_ROUNDS):
-            cluster = self.ground(cluster_id)
+            cluster = self.refresh_groups(cluster_id)
             hosts = self.store.hosts(cluster_id=cluster_id)
             before = (cluster.status, [host.status for host in hosts])
             peers = self.ledger.peers(cluster, self.settings)
@@ -324,10 +324,10 @@ class Engine:
         self.pace.judged(cluster_id, len(hosts), time.monotonic() - begin)
         return cluster
 
-    def settle_host(self, host: Host) -> None:
-        """Settle the host's cluster, or the host alone when it belongs to none."""
+    def reconcile_host(self, host: Host) -> None:
+        """Reconcile the host's cluster, or the host alone when it belongs to none."""
         if host.cluster_id is not None:
-            self.settle(host.cluster_id)
+            self.reconcile(host.cluster_id)
             return
         for _ in range(MAX_ROUNDS):
             before, host = host.status, self.refresh_host(host)
@@ -335,16 +335,16 @@ class Engine:
                 return
 
     def heard(self, host: Host) -> None:
-        """Settle what a host has told: at once, but for big clusters when there is time (pace.py)."""
+        """Reconcile what a host has told: at once, but for big clusters when there is time (pace.py)."""
         if host.cluster_id is None:
-            self.settle_host(host)
+            self.reconcile_host(host)
         else:
-            self.settle_in_time(host.cluster_id)
+            self.reconcile_in_time(host.cluster_id)
 
-    def settle_in_time(self, cluster_id: str) -> None:
-        """Settle the cluster now or, if it is big and much is going on, later."""
+    def reconcile_in_time(self, cluster_id: str) -> None:
+        """Reconcile the cluster now or, if it is big and much is going on, later."""
         if self.pace.may(cluster_id, len(self.store.hosts(cluster_id=cluster_id))):
-            self.settle(cluster_id)
+            self.reconcile(cluster_id)
 
     def _rest(self, cluster: Cluster) -> None:
         at = self.clock()

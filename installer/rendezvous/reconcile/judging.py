@@ -29,7 +29,7 @@ class Peers(NamedTuple):
     cluster: Cluster
     members: Members
     # Grows when something of the cluster changes that hosts are judged by, but for the groups.
-    ground: int
+    revision: int
     groups: Mapping[str, Set[str]] | None
     settings: Settings
 
@@ -42,7 +42,7 @@ class _Judgement(NamedTuple):
 class Ledger:
     """Judgements by host. None is missing by mistake: whatever a check reads is part of its host's basis.
 
-    That is the host's own version, the cluster's ground, its place in the groups, settings, and how many peers there
+    That is the host's own version, the cluster's revision, its place in the groups, settings, and how many peers there
     are as far as checks tell small numbers apart. Which peers they are counts only for hosts that share a name or an
     address, or have slow links (Members.clashing, Findings.worst_*): their verdicts name them.
     """
@@ -54,7 +54,7 @@ class Ledger:
         losses = (x.packet_loss_percent for x in requirements.values())
         self._loss = min((loss for loss in losses if loss is not None), default=None)
         self._judged: dict[Key, _Judgement] = {}
-        self._grounds: dict[str, tuple[Cluster, int]] = {}
+        self._revisions: dict[str, tuple[Cluster, int]] = {}
         self._members: dict[str, tuple[int, Members]] = {}
         self._groups: dict[str, tuple[tuple[object, ...], str]] = {}
 
@@ -93,10 +93,10 @@ class Ledger:
             progress=ClusterProgress(),
             updated_at="",
         )
-        known = self._grounds.get(cluster.id)
+        known = self._revisions.get(cluster.id)
         if known is None or known[0] != plain:
             known = (plain, known[1] + 1 if known else 0)
-            self._grounds[cluster.id] = known
+            self._revisions[cluster.id] = known
         groups = load_json(cluster.connectivity_majority_groups)
         sets = None if groups is None else {name: frozenset(ids) for name, ids in groups.items()}
         return Peers(cluster, self.members(cluster.id), known[1], sets, settings)
@@ -105,7 +105,7 @@ class Ledger:
         count = len(peers.members)
         place = None if peers.groups is None else [host.id in ids for ids in peers.groups.values()]
         return (
-            *(self._store.host_version(host), peers.cluster.id, peers.ground, peers.settings, place),
+            *(self._store.host_version(host), peers.cluster.id, peers.revision, peers.settings, place),
             count if place is None else min(count, connectivity.MINIMUM),
             peers.members if host.id in peers.members.clashing or self._slow(host) else None,
         )

@@ -17,27 +17,27 @@ SLICE = IN_ONE_GO
 
 
 class Slices:
-    """Settles clusters of an engine; whoever asks for one that is being settled waits for that."""
+    """Reconciles clusters of an engine; whoever asks for one that is being reconciled waits for that."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
-    async def settle(self, cluster_id: str) -> None:
-        """Settle a cluster in changes of its own. Raises NotFound."""
+    async def reconcile(self, cluster_id: str) -> None:
+        """Reconcile a cluster in changes of its own. Raises NotFound."""
         store = self._engine.store
         if len(store.hosts(cluster_id=cluster_id)) <= SLICE:
             with store.change():
-                self._engine.settle(cluster_id)
+                self._engine.reconcile(cluster_id)
             return
         task = self._under_way.get(cluster_id)
         if task is None:
-            task = self._under_way[cluster_id] = asyncio.create_task(self._settle(cluster_id))
+            task = self._under_way[cluster_id] = asyncio.create_task(self._reconcile(cluster_id))
             task.add_done_callback(lambda done: self._under_way.pop(cluster_id, None))
         # Whoever goes away takes nobody's verdict along.
         await asyncio.shield(task)
 
-    async def _settle(self, cluster_id: str) -> None:
+    async def _reconcile(self, cluster_id: str) -> None:
         engine, store, busy = self._engine, self._engine.store, 0.0
         for _ in range(MAX_ROUNDS):
             moved, took = await self._round(cluster_id)
@@ -46,7 +46,7 @@ class Slices:
                 break
         with store.change():
             begin = time.monotonic()
-            engine.settle(cluster_id)
+            engine.reconcile(cluster_id)
             busy += time.monotonic() - begin
         engine.pace.judged(cluster_id, len(store.hosts(cluster_id=cluster_id)), busy)
 
@@ -57,7 +57,7 @@ class Slices:
         for first in range(0, len(keys), SLICE):
             begin = time.monotonic()
             with store.change():
-                cluster = store.cluster(cluster_id) if first else engine.ground(cluster_id)
+                cluster = store.cluster(cluster_id) if first else engine.refresh_groups(cluster_id)
                 peers = engine.ledger.peers(cluster, engine.settings)
                 for key in keys[first : first + SLICE]:
                     host = store.find_host(*key)

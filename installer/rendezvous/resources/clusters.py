@@ -144,7 +144,7 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     with engine.store.change():
         engine.store.put_cluster(cluster)
         engine.store.add_event(events.make("cluster_registration_succeeded", cluster=cluster, name=cluster.name))
-        engine.settle(identity)
+        engine.reconcile(identity)
     return engine.store.cluster(identity)
 
 
@@ -168,7 +168,7 @@ def update(engine: Engine, cluster_id: str, body: ClusterParams) -> Cluster:
                 engine.store.put_host(replace(host, tang_connectivity=""))
         base = msgspec.to_builtins(cluster)
         engine.store.put_cluster(_built(base, {**changes, "updated_at": now_text()}))
-        engine.settle(cluster_id)
+        engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
 
 
@@ -219,7 +219,7 @@ def ignore(engine: Engine, cluster_id: str, body: IgnoredValidations) -> Cluster
         cluster = replace(engine.store.cluster(cluster_id), **changes, updated_at=now_text())
         engine.store.put_cluster(cluster)
         engine.store.add_event(events.make("validations_ignored", cluster=cluster))
-        engine.settle(cluster_id)
+        engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
 
 
@@ -285,7 +285,7 @@ def put_manifest(
             engine.store.delete_manifest(cluster_id, folder, name)
         manifest = Manifest(folder=new_folder, file_name=new_name, content=content)
         engine.store.put_manifest(cluster_id, manifest)
-        engine.settle(cluster_id)
+        engine.reconcile(cluster_id)
     return manifest
 
 
@@ -303,7 +303,7 @@ def _check_content(name: str, content: bytes) -> None:
 def install(engine: Engine, cluster_id: str) -> Cluster:
     """actions/install. Raises Conflict unless the cluster is ready."""
     with engine.store.change():
-        engine.settle(cluster_id)
+        engine.reconcile(cluster_id)
         cluster = engine.store.cluster(cluster_id)
         if cluster.status is not ClusterStatus.READY:
             raise Conflict(f"cluster is in status {cluster.status} and cannot be installed: {cluster.status_info}")
@@ -320,7 +320,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
         # What an attempt before this one made is nothing that this one's hosts may get.
         engine.store.delete_files(cluster_id)
         engine.trigger_cluster(cluster, T.INSTALL)
-        engine.settle(cluster_id)
+        engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
 
 
@@ -341,7 +341,7 @@ def finish_preparation(
             engine.store.put_file(cluster_id, name, content)
         status = "failed" if files is None else "success"
         engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
-        engine.settle(cluster_id)
+        engine.reconcile(cluster_id)
     return True
 
 
@@ -363,7 +363,7 @@ def cancel(engine: Engine, cluster_id: str) -> Cluster:
         for host in engine.store.hosts(cluster_id=cluster_id):
             hosts.cancel(engine, host)
         engine.store.add_event(events.make("cluster_installation_canceled", cluster=cluster))
-        return engine.settle(cluster_id)
+        return engine.reconcile(cluster_id)
 
 
 def reset(engine: Engine, cluster_id: str) -> Cluster:
@@ -375,7 +375,7 @@ def reset(engine: Engine, cluster_id: str) -> Cluster:
         for host in engine.store.hosts(cluster_id=cluster_id):
             hosts.reset(engine, host)
         engine.store.add_event(events.make("cluster_installation_reset", cluster=cluster))
-        return engine.settle(cluster_id)
+        return engine.reconcile(cluster_id)
 
 
 def complete(engine: Engine, cluster_id: str, success: bool, reason: str) -> Cluster:
@@ -387,4 +387,4 @@ def complete(engine: Engine, cluster_id: str, success: bool, reason: str) -> Clu
         engine.store.put_cluster(cluster)
         name = "cluster_installation_completed" if success else "cluster_installation_failed"
         engine.store.add_event(events.make(name, cluster=cluster, reason=reason))
-        return engine.settle(cluster_id)
+        return engine.reconcile(cluster_id)

@@ -81,7 +81,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
         store.add_event(events.make(name, host=host, reason=refusal or ""))
         engine.heard(store.host(infra_env_id, host_id))
         if known is not None and known.cluster_id and known.cluster_id != host.cluster_id:
-            engine.settle(known.cluster_id)
+            engine.reconcile(known.cluster_id)
     if refusal is not None:
         raise refusal
     return store.host(infra_env_id, host_id)
@@ -116,9 +116,9 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
     # Until something of the cluster changes, all that a host may be asked about is the same.
     version = store.version(host.cluster_id) if host.cluster_id else store.host_version(host)
     key = (infra_env_id, host_id)
-    plan = steps.plan(view, engine.abreast.get(key) == version)
-    if plan.abreast:
-        engine.abreast[key] = version
+    plan = steps.plan(view, engine.up_to_date.get(key) == version)
+    if plan.up_to_date:
+        engine.up_to_date[key] = version
     if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
         args = {kind.value: steps.mark(view, kind, values) for kind, values in plan.steps}
@@ -284,7 +284,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
         if body.machine_config_pool_name is not None:
             host = replace(host, machine_config_pool_name=body.machine_config_pool_name)
         store.put_host(replace(host, updated_at=now_text()))
-        engine.settle_host(store.host(infra_env_id, host_id))
+        engine.reconcile_host(store.host(infra_env_id, host_id))
     return store.host(infra_env_id, host_id)
 
 
@@ -330,7 +330,7 @@ def reset_validation(engine: Engine, infra_env_id: str, host_id: str, validation
         if host.status in host_states.INSTALLING:
             raise Conflict(f"host is in status {host.status}: nothing is measured any more")
         engine.store.put_host(RESETTABLE[validation](host))
-        engine.settle_host(host)
+        engine.reconcile_host(host)
     return engine.store.host(infra_env_id, host_id)
 
 
@@ -347,7 +347,7 @@ def bind(engine: Engine, infra_env_id: str, host_id: str, cluster_id: str) -> Ho
         role = Role.MASTER if cluster.is_sno else Role.AUTO
         host = replace(host, cluster_id=cluster.id, role=role, suggested_role=role, bootstrap=cluster.is_sno)
         engine.store.put_host(host)
-        engine.settle(cluster.id)
+        engine.reconcile(cluster.id)
     return engine.store.host(infra_env_id, host_id)
 
 
@@ -360,7 +360,7 @@ def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
         if engine.store.infra_env(infra_env_id).cluster_id:
             raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot leave it")
         engine.trigger(host, T.UNBIND)
-        engine.settle(host.cluster_id)
+        engine.reconcile(host.cluster_id)
     return engine.store.host(infra_env_id, host_id)
 
 

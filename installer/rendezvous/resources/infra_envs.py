@@ -149,4 +149,4 @@ def delete(engine: Engine, infra_env_id: str) -> None:
             raise Conflict(f"infra-env {infra_env_id} has hosts that are being installed: {', '.join(busy)}")
         engine.store.delete_infra_env(infra_env.id)
         if infra_env.cluster_id:
-            engine.settle(infra_env.cluster_id)
+            engine.reconcile(infra_env.cluster_id)

@@ -261,13 +261,13 @@ MAKERS: Mapping[StepType, Maker] = {
 class Plan(msgspec.Struct, frozen=True):
     """What one poll gets: steps as (type, args), the wait in seconds, what to do afterwards.
 
-    ``abreast``: the host has been asked about everything as it is now; only time makes a step due again.
+    ``up_to_date``: the host has been asked about everything as it is now; only time makes a step due again.
     """
 
     steps: list[tuple[StepType, list[str]]]
     wait: int
     post: str
-    abreast: bool = False
+    up_to_date: bool = False
 
 
 def mark(view: HostView, kind: StepType, args: Args) -> str:
@@ -295,8 +295,8 @@ def _outdated(view: HostView) -> bool:
     return bool(wanted and found) and not same_image(found, wanted)
 
 
-def plan(view: HostView, abreast: bool = False) -> Plan:
-    """Steps that are due for a host now; ``abreast`` when nothing has changed since a plan that said so."""
+def plan(view: HostView, up_to_date: bool = False) -> Plan:
+    """Steps that are due for a host now; ``up_to_date`` when nothing has changed since a plan that said so."""
     settings = view.settings
     types, period, post = TABLE.get(view.host.status, DEFAULT)
     if _outdated(view):
@@ -308,12 +308,12 @@ def plan(view: HostView, abreast: bool = False) -> Plan:
             continue
         wait = ONCE_RETRY.get(kind, 10**9) if kind in ONCE else period
         sent = view.host.sent_steps.get(kind.value)
-        if abreast and sent is None:
+        if up_to_date and sent is None:
             continue
         waited = age(sent, view.at)
         if waited < wait:
             # Most polls end here, before arguments are made that nobody gets.
-            if abreast or kind not in ON_CHANGE:
+            if up_to_date or kind not in ON_CHANGE:
                 continue
             if waited < least_pause(len(view.peers)):
                 compared = False

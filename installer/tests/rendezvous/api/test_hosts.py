@@ -67,7 +67,7 @@ def test_silent_and_skewed_hosts(world: World) -> None:
     assert "10.0 minutes ahead of" in world.host(infra_env_id).status_info
     world.wait(301)
     with world.store.change():
-        world.engine.settle(cluster_id)
+        world.engine.reconcile(cluster_id)
     assert world.host(infra_env_id).status is HostStatus.DISCONNECTED
     world.poll(infra_env_id)
     assert world.host(infra_env_id).status is HostStatus.KNOWN

@@ -152,7 +152,7 @@ def test_a_big_cluster_is_judged_between_requests(tmp_path: Path) -> None:
 
     async def judge() -> None:
         nonlocal others
-        task = asyncio.create_task(Slices(sliced.world.engine).settle(sliced.cluster_id))
+        task = asyncio.create_task(Slices(sliced.world.engine).reconcile(sliced.cluster_id))
         while not task.done():
             await asyncio.sleep(0)
             others += 1
@@ -182,7 +182,7 @@ def test_who_asks_for_a_cluster_that_is_being_judged_waits_for_that(tmp_path: Pa
         return original(*args)
 
     async def ask() -> None:
-        first, *others = (asyncio.create_task(slices.settle(fleet.cluster_id)) for _ in range(5))
+        first, *others = (asyncio.create_task(slices.reconcile(fleet.cluster_id)) for _ in range(5))
         await asyncio.sleep(0)
         first.cancel()
         await asyncio.gather(*others)
@@ -201,7 +201,7 @@ def test_hosts_that_come_and_go_while_it_is_judged_are_no_trouble(tmp_path: Path
     store, slices = fleet.world.store, Slices(fleet.world.engine)
 
     async def use() -> None:
-        task = asyncio.create_task(slices.settle(fleet.cluster_id))
+        task = asyncio.create_task(slices.reconcile(fleet.cluster_id))
         await asyncio.sleep(0)
         with store.change():
             store.delete_host(fleet.infra_env_id, fleet.machines[-1].id)

@@ -109,7 +109,7 @@ def test_a_preparation_does_not_count_what_the_service_slept(world: World) -> No
 
     def judged() -> tuple[ClusterStatus, str]:
         with world.store.change():
-            world.engine.settle(cluster_id)
+            world.engine.reconcile(cluster_id)
         return world.store.cluster(cluster_id).status, world.host(infra_env_id).status.value
 
     def wait(seconds: int) -> None:
@@ -154,7 +154,7 @@ def test_a_sleep_that_cannot_be_noted_is_noted_later(world: World) -> None:
     world.clock.go(5)
     world.engine.keep_time()
     with world.store.change():
-        world.engine.settle(cluster_id)
+        world.engine.reconcile(cluster_id)
     assert world.host(infra_env_id).status.value == "preparing-for-installation"
     assert age(world.host(infra_env_id).status_updated_at, world.clock()) == pytest.approx(20, abs=0.01)
     assert world.clock.ahead() == pytest.approx(0, abs=1e-3)
@@ -210,7 +210,7 @@ def test_a_preparation_has_its_ten_minutes(world: World, jump: float) -> None:
             world.clock.go(10)
             world.poll(infra_env_id)
             with world.store.change():
-                world.engine.settle(cluster_id)
+                world.engine.reconcile(cluster_id)
             world.engine.keep_time()
         return world.store.cluster(cluster_id).status
 

@@ -53,7 +53,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     world.wait(3600)
     world.engine.clock = world.clock
     with world.store.change():
-        world.engine.settle(cluster_id)
+        world.engine.reconcile(cluster_id)
     assert world.host(infra_env_id).status is HostStatus.INSTALLING_IN_PROGRESS
 
 

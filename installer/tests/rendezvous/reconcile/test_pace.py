@@ -173,7 +173,7 @@ def test_a_big_cluster_waits_but_who_asks_gets_the_truth(tmp_path: Path, counted
         fleet.poll(machine)
     assert not counted
     assert set(fleet.statuses()) == {"discovering"}
-    asyncio.run(Slices(world.engine).settle(fleet.cluster_id))
+    asyncio.run(Slices(world.engine).reconcile(fleet.cluster_id))
     assert "discovering" not in fleet.statuses()
     assert not world.engine.pace.waits(fleet.cluster_id)
     clock.at += 100
@@ -293,7 +293,7 @@ def test_steps_are_no_change_and_a_failed_change_leaves_no_verdict(tmp_path: Pat
             world.store.put_host(
                 type(host)(**{**{f: getattr(host, f) for f in host.__struct_fields__}, "inventory": "{}"})
             )
-            world.engine.settle(fleet.cluster_id)
+            world.engine.reconcile(fleet.cluster_id)
             assert fleet.judgements() != before
             raise RuntimeError
 

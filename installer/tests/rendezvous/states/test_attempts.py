@@ -42,7 +42,7 @@ def out_of_time(world: World, cluster_id: str) -> None:
     world.wait(601)
     world.poll(next(item.id for item in world.store.infra_envs()))
     with world.store.change():
-        world.engine.settle(cluster_id)
+        world.engine.reconcile(cluster_id)
     assert world.store.cluster(cluster_id).status is ClusterStatus.READY
 
 

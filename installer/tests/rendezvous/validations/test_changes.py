@@ -90,7 +90,7 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
 
     def told() -> str:
         with world.store.change():
-            world.engine.settle(cluster_id)
+            world.engine.reconcile(cluster_id)
         found = json.loads(world.host(infra_env_id).validations_info)
         [message] = [
             one["message"]
