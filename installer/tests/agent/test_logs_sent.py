@@ -79,7 +79,17 @@ def test_logs_are_collected_and_sent(host: Host, programs: Programs, bootstrap: 
     files = unpack(data)
     assert files["host_h/agent.service.logs"] == "journalctl -o short-iso-precise --no-pager -u agent.service\n"
     assert files["host_h/journal.logs"] == "journalctl -b -o short-iso-precise --no-pager\n"
-    assert files["host_h/ip-route.txt"] == "ip route show table all\n"
+    for name, command in {
+        "dmesg.logs": "dmesg",
+        "mount.txt": "mount",
+        "ip-address.txt": "ip -d address",
+        "ip-route.txt": "ip route show table all",
+        "lsblk.txt": "lsblk -f",
+        "podman-ps.txt": "podman ps -a",
+        "failed-units.txt": "systemctl --failed --no-legend --plain",
+        "installer-container.logs": "podman logs assisted-installer",
+    }.items():
+        assert files[f"host_h/{name}"].strip() == command
     assert files["host_h/files/etc/resolv.conf"] == "nameserver 192.0.2.1"
     assert ("host_h/bootkube.service.logs" in files) is bootstrap
     units = len(logs.UNITS) + (len(logs.BOOTSTRAP_UNITS) if bootstrap else 0)

@@ -57,6 +57,15 @@ def test_tang(web: str) -> None:
     assert "HTTP 404" in found["tang_server_response"][1]["error"]
 
 
+def test_tang_that_nobody_serves() -> None:
+    found = json.loads(webchecks.tang({"tang_servers": [{"url": "http://127.0.0.1:1", "thumbprint": "THUMB"}]}))
+    assert found["is_success"] is False
+    [answer] = found["tang_server_response"]
+    assert answer["tang_url"] == "http://127.0.0.1:1"
+    assert "Connection refused" in answer["error"]
+    assert json.loads(webchecks.tang({}))["tang_server_response"] == []
+
+
 def test_ignition_of_a_later_host(web: str) -> None:
     found = json.loads(webchecks.ignition({"url": f"{web}/config", "ignition_endpoint_token": "t0k"}))
     assert found["is_success"] is True

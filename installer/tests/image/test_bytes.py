@@ -484,6 +484,8 @@ def test_kernel_arguments_by_their_description():
     area = embed.kargs_area(opened(live(kargs=kargs)))
     assert area.areas == (Extent("K.CFG;1", FIRST + 4, 20, False),) * 2
     assert (area.default, area.pad, area.ends) == (KARGS, "*", ("\n", "E"))
+    bare = embed.kargs_area(opened(live(kargs={"size": 20, "files": [{"path": "k.cfg"}]})))
+    assert (bare.areas[0], bare.default, bare.pad, bare.ends) == (Extent("K.CFG;1", FIRST, 20, False), "", "#", ("\n",))
     one = {**kargs, "files": [entry]}
     iso = opened(live(kargs=one))
     assert embed.current_kargs(iso, embed.kargs_area(iso)) == KARGS

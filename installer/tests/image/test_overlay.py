@@ -1,7 +1,9 @@
 """Overlays over images: against a byte array, and how they are written."""
 
+import errno
 import os
 import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -86,6 +88,18 @@ def test_nothing_is_left_when_the_copy_fails(tmp_path):
         with pytest.raises(IsoError, match="cannot write the image"):
             overlay.save(tmp_path / "out")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
+
+
+def test_nothing_is_left_when_the_place_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "base").write_bytes(b"x" * 5000)
+
+    def refuse(self, other):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with (tmp_path / "base").open("rb") as file, pytest.raises(IsoError, match="cannot write the image: Operation not"):
+        Overlay(file).save(tmp_path / "out")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ import pytest
 
 from installer import cli
 from installer.create.artifacts import write_pxe
-from installer.errors import EmbedTooBig, IsoError
+from installer.errors import ConfigError, EmbedTooBig, IsoError
 from installer.image.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
 from installer.image.grow import embed_ignition
 from installer.image.iso9660 import SECTOR, SYSTEM_AREA
+from installer.image.minimal import make_minimal
 from installer.image.overlay import Overlay
 from installer.image.reset import reset_image
 from installer.testing.iso_kit import BIG, KARGS, LAYOUTS, SMALL, build, config_of, needs_xorriso, place
@@ -37,6 +38,16 @@ def bases(tmp_path_factory):
 
 def node0(*args):
     return cli.main(["iso", *map(str, args)])
+
+
+def test_a_url_that_cannot_be_used_changes_nothing(bases):
+    with bases("2023-07.x86_64").open("rb") as file:
+        overlay = Overlay(file)
+        for url in ("ftp://h.example/r", "http://h.example/a b", ""):
+            with pytest.raises(ConfigError):
+                make_minimal(overlay, "x", url)
+        assert overlay.size == overlay.base_size
+        assert overlay.in_place_possible
 
 
 def test_no_output_takes_the_place_of_the_image_or_of_another(bases, tmp_path, capfd):

@@ -135,3 +135,19 @@ def test_disk_choice() -> None:
     judged = disks.judge(inv.decode(json.dumps(document)), 100, [])
     assert (disks.choose(judged) or judged.disks[1]).name == "nvme0n1"
     assert disks.judge(judged, 100, []) == judged
+
+
+@pytest.mark.parametrize(("holders", "free"), [("dm-1", False), ("sdx, dm-1", False), ("dm-0", True), ("", True)])
+@pytest.mark.parametrize("kind", ["FC", "iSCSI", "Multipath"])
+def test_a_path_of_a_multipath_device_is_not_installed_on(kind: str, holders: str, free: bool) -> None:
+    path = {"id": "sda", "name": "sda", "path": "/dev/sda", "drive_type": kind, "size_bytes": 200 * disks.GB}
+    others = [
+        {**path, "id": "m", "name": "dm-1", "path": "/dev/dm-1", "drive_type": "Multipath"},
+        {**path, "id": "l", "name": "dm-0", "path": "/dev/dm-0", "drive_type": "LVM"},
+    ]
+    document = {"disks": [{**path, "holders": holders}, *others]}
+    judged = disks.judge(inv.decode(json.dumps(document)), 100, [])
+    free = free or kind == "Multipath"
+    assert (judged.disks[0] in disks.eligible(judged)) is free
+    told = f"{kind} disk is a path of a multipath device: use the multipath device"
+    assert (told in judged.disks[0].installation_eligibility.not_eligible_reasons) is not free
