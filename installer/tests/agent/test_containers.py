@@ -117,6 +117,12 @@ def test_an_image_of_which_podman_is_too_slow_to_say_is_pulled(
     assert podman.calls("pull") == [f"pull -q {IMAGE}"]
 
 
+def test_a_pull_has_minutes_when_no_time_is_given(host: Host, podman: Podman, monkeypatch: pytest.MonkeyPatch) -> None:
+    podman.programs.put("podman", 'case "$1" in image) exit 1;; pull) sleep 0.3;; esac')
+    hasten(monkeypatch, podman=60.0)
+    assert images(host, IMAGE)[0]["result"] == "success"
+
+
 def test_all_images_share_the_time_that_is_given(host: Host, podman: Podman) -> None:
     podman.programs.put("podman", 'case "$1" in image) exit 1;; *) sleep 1000;; esac')
     found = images(host, "a", "b", timeout=0.5)

@@ -127,6 +127,8 @@ def test_a_disk_in_full() -> None:
     plain = blockdev.parse(disk(kname=None, size=None), {}, {"vda": ["/p1"]})
     assert (plain.id, plain.name, plain.size_bytes, plain.has_uuid, plain.bootable) == ("/p1", "vda", 0, False, False)
     assert blockdev.parse(disk(), {}, {}).id == "/dev/vda"
+    mapped = blockdev.parse(disk(kname="dm-3", path="/dev/mapper/mpatha", children=[{"type": "part"}]), {}, {})
+    assert (mapped.id, mapped.path, mapped.partition_types) == ("/dev/mapper/mpatha", "/dev/mapper/mpatha", "")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from installer import ignition
 from installer.agent import logs
 from installer.agent.errors import StepError
 from installer.assisted.errors import ClientError
@@ -145,3 +146,25 @@ def test_logs_that_cannot_be_written_are_told_as_well(
     with pytest.raises(StepError, match=r"logs were not uploaded: .*No such file"):
         logs.gather(host, REQUEST, client)  # type: ignore[arg-type]
     assert client.states() == ["collecting", "timeout"]
+
+
+def test_units_are_those_of_the_live_image() -> None:
+    """A unit of another name would be collected as an empty file."""
+    folder = Path(ignition.__file__).parent / "data/systemd"
+    of_the_release = {"NetworkManager.service", "bootkube.service", "approve-csr.service", "progress.service"}
+    named = {*logs.UNITS, *logs.BOOTSTRAP_UNITS} - of_the_release - {"kubelet.service"}
+    assert named <= {path.name for path in folder.iterdir()}
+
+
+def test_files_are_sent_without_their_secrets(host: Host, programs: Programs) -> None:
+    host.write(
+        "/etc/assisted/rendezvous-host.env", "NODE_ZERO_IP=192.0.2.5\nAGENT_AUTH_TOKEN=eyJhbGciOiJFUzI1NiJ9.e30.c2ln\n"
+    )
+    host.write("/var/run/agent-installer/host-config-failures", "master-0: no such disk\n")
+    client = Client()
+    assert logs.gather(host, REQUEST, client) == ""  # type: ignore[arg-type]
+    files = unpack(client.uploads[0][3])
+    environment = files["host_h/files/etc/assisted/rendezvous-host.env"]
+    assert "NODE_ZERO_IP=192.0.2.5" in environment
+    assert "c2ln" not in environment
+    assert files["host_h/files/var/run/agent-installer/host-config-failures"] == "master-0: no such disk"

@@ -223,3 +223,5 @@ def test_a_neighbour_of_which_the_kernel_knows_nothing(host: Host, programs: Pro
     programs.put("ip", f"if [ $1 = -j ]; then cat <<'END'\n{json.dumps(LINKS)}\nEND\nelse exit 1; fi")
     [found] = json.loads(netchecks.verify_vips(host, [{"vip": "2001:db8::9", "vip_type": "api"}]))
     assert found["verification"] == "succeeded"
+    assert programs.calls("ping") == ["-6 -c 1 -W 3 -I ens3 2001:db8::9"]
+    assert programs.calls("ip")[-1] == "-6 neigh show 2001:db8::9 dev ens3"
