@@ -241,5 +241,5 @@ CLUSTER: dict[str, Any] = {
     "control_plane_count": 1,
     "platform": {"type": "none"},
     "machine_networks": [{"cidr": "192.168.111.0/24"}],
-    "ssh_public_key": "ssh-ed25519 AAAA test",
+    "ssh_public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop test",
 }

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 import uuid
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Any
 
 import msgspec
@@ -21,10 +21,11 @@ from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import hosts
+from installer.rendezvous.resources import hosts, values
 from installer.rendezvous.resources.params import told
 from installer.rendezvous.resources.requests import ClusterParams, IgnoredValidations, ManifestParams, NetworkParams
 from installer.rendezvous.states import cluster as cluster_states
+from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
@@ -53,6 +54,8 @@ NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
 MANIFEST_NAME = re.compile(r"^[^/]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 FOLDERS = ("manifests", "openshift")
+# Whoever asks for one of them is told by its validation that it cannot be installed; others do not exist.
+OPERATORS = frozenset(name.removesuffix("-requirements-satisfied") for name in host_states.OPERATORS)
 
 
 def _networks(body: ClusterParams) -> dict[str, list[NetworkParams]]:
@@ -85,13 +88,9 @@ def _changes(params: ClusterParams) -> dict[str, Any]:
     """Fields of a cluster from a body, each checked for its value. Raises BadRequest."""
     body = params.given()
     changes: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
-    changes.update(_networks(params))
-    for key in ("api_vips", "ingress_vips"):
-        for item in changes.get(key, []):
-            try:
-                ip_address(str(item.get("ip")))
-            except ValueError as error:
-                raise BadRequest(f"{key}: {error}") from None
+    networks = _networks(params)
+    values.check_cluster(changes, networks, OPERATORS)
+    changes.update(networks)
     if "name" in changes and (not CLUSTER_NAME.fullmatch(changes["name"]) or len(changes["name"]) > 54):
         raise BadRequest(f"name {changes['name']!r} must match {CLUSTER_NAME.pattern} and have at most 54 characters")
     if changes.get("vip_dhcp_allocation"):

@@ -15,6 +15,7 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import values
 from installer.rendezvous.resources.params import told
 from installer.rendezvous.resources.requests import InfraEnvParams
 from installer.rendezvous.states.host import ACTIVE_HOST
@@ -55,6 +56,7 @@ def _fields(params: InfraEnvParams) -> dict[str, Any]:
             if not KERNEL_ARGUMENT.fullmatch(item.get("value") or ""):
                 raise BadRequest(f"kernel_arguments: {item.get('value')!r} is not one argument; quote its blanks")
         fields["kernel_arguments"] = json.dumps(arguments) if arguments else ""
+    values.check_infra_env(fields, params.static_network_config or [])
     override = params.ignition_config_override
     if override:
         from installer.assisted.errors import PrepareError

@@ -278,7 +278,7 @@ def test_an_image_is_made_anew_when_anything_that_it_is_made_of_changes(place: P
     for change in (
         {"image_key": "b" * 64},  # the URL of the root file system is signed with it
         {"kernel_arguments": json.dumps([{"operation": "append", "value": "a=1"}])},
-        {"ssh_authorized_key": "ssh-ed25519 AAAA x"},
+        {"ssh_authorized_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop x"},
     ):
         other = msgspec.structs.replace(first, **change)
         again = images.file(other, "minimal.iso")

@@ -43,7 +43,7 @@ def write_manifests(root: Path) -> None:
                 },
                 "platformType": "None",
                 "provisionRequirements": {"controlPlaneAgents": 1},
-                "sshPublicKey": "ssh-ed25519 AAAA",
+                "sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop",
             },
         },
         "cluster-deployment.yaml": {
@@ -58,7 +58,7 @@ def write_manifests(root: Path) -> None:
             "spec": {
                 "nmStateConfigLabelSelector": {"matchLabels": {"infraenvs.agent-install.openshift.io": "ostest"}},
                 "additionalNTPSources": ["192.168.111.1"],
-                "sshAuthorizedKey": "ssh-ed25519 AAAA",
+                "sshAuthorizedKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop",
             },
         },
         "nmstateconfig.yaml": {

@@ -116,7 +116,11 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     )
     infra_env = user.register_infra_env({"name": "discovered", "pull_secret": service.pull_secret})
     user.update_infra_env(
-        infra_env.id, {"static_network_config": [STATIC], "ssh_authorized_key": "ssh-ed25519 AAAA someone"}
+        infra_env.id,
+        {
+            "static_network_config": [STATIC],
+            "ssh_authorized_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop",
+        },
     )
     assert [item["id"] for item in user.list_infra_envs()] == [infra_env.id]
     read = user.get_infra_env(infra_env.id)
@@ -171,7 +175,10 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
             assert user.v2_get_host(infra_env.id, machine.id).status == "known-unbound"
 
     # What can be set before the installation
-    user.v2_update_cluster(cluster.id, {"ssh_public_key": "ssh-ed25519 AAAA someone"})
+    user.v2_update_cluster(
+        cluster.id,
+        {"ssh_public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop"},
+    )
     user.v2_update_cluster_install_config(cluster.id, '{"fips": false}')
     assert "metadata" in str(user.v2_get_cluster_install_config(cluster.id))
     user.v2_update_host(infra_env.id, machine.id, {"host_name": "chosen"})
@@ -326,7 +333,9 @@ def aicli(service: Standalone, home: Path, *args: str) -> str:
 def test_aicli_discovers_and_configures(service: Standalone, tmp_path: Path) -> None:
     (tmp_path / "openshift_pull.json").write_text(service.pull_secret)
     (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/id_ed25519.pub").write_text("ssh-ed25519 AAAA someone")
+    (tmp_path / ".ssh/id_ed25519.pub").write_text(
+        "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop"
+    )
     common = ("-P", f"pull_secret={tmp_path}/openshift_pull.json")
     aicli(
         service, tmp_path, "create", "cluster", *common, "-P", "sno=true", "-P", "base_dns_domain=test.example", "lab"
