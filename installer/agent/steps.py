@@ -15,7 +15,7 @@ from installer.agent.errors import AgentError, MediaLost, StepError
 from installer.agent.host import inventory, media
 from installer.agent.host.media import Watch
 from installer.agent.hostsys import HostSystem
-from installer.assisted.restclient import RestClient
+from installer.assisted.client import AssistedClient
 
 log = logging.getLogger("agent")
 
@@ -26,7 +26,7 @@ class StepContext:
 
     host: HostSystem
     agent: AgentContext
-    client: RestClient
+    client: AssistedClient
     media: Watch = field(default_factory=Watch)
     # What runs each step; simulated hosts bring their own.
     table: Mapping[str, Step] = field(default_factory=lambda: TABLE)

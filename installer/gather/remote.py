@@ -18,9 +18,9 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
+from installer.observe.archive import PACKED, safe_parts
 from installer.redact import Redactor, shortened
 from installer.redact.program import program
-from installer.waitfor.evidence import PACKED, safe_parts
 
 LARGEST_PACKED = 1024**3
 LARGEST_UNPACKED = 4 * 1024**3

@@ -12,7 +12,7 @@ from typing import Any
 from installer.agent import logs
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
-from installer.assisted.enums import Stage
+from installer.assisted.enums import Role, Stage
 from installer.assisted.errors import ClientError
 from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
@@ -43,7 +43,7 @@ class Plan:
     @property
     def kind(self) -> str:
         """Row of FLOWS."""
-        if self.role == "bootstrap":
+        if self.role == Role.BOOTSTRAP:
             return "sno" if self.sno else "bootstrap"
         return self.role if self.role in FLOWS else "worker"
 
@@ -158,14 +158,9 @@ def wait_as_worker(run: Run) -> None:
 def upload_logs(run: Run) -> None:
     """Send this host's logs while there is still somebody to take them."""
     try:
-        logs.send(
-            run.host,
-            run.reporter.client,
-            run.reporter.infra_env_id,
-            run.reporter.cluster_id,
-            run.reporter.host_id,
-            run.plan.role == "bootstrap",
-        )
+        reporter = run.reporter
+        sender = logs.Sender(reporter.client, reporter.cluster_id, reporter.infra_env_id, reporter.host_id)
+        sender.send(run.host, run.plan.role == Role.BOOTSTRAP)
     except (ClientError, OSError) as error:
         log.error("logs were not uploaded: %s", error)
 

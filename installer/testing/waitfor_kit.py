@@ -22,6 +22,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from installer.assisted.auth import HEADERS, Scheme
+from installer.assisted.restclient import BASE
 from installer.credentials.certificates import Pair, authority, leaf
 from installer.waitfor.command import execute
 from installer.waitfor.settings import Settings, Target
@@ -71,10 +73,10 @@ class World:
         return found
 
     def rest(self, path: str, headers: Any) -> tuple[int, Any]:
-        if headers.get("Watcher-Authorization") != TOKEN:
+        if headers.get(HEADERS[Scheme.WATCHER]) != TOKEN:
             self.refused.append(path)
             return 401, {"code": 401, "message": "token is unknown"}
-        path, _, query = path.removeprefix("/api/assisted-install/v2").partition("?")
+        path, _, query = path.removeprefix(BASE).partition("?")
         offset = int(parse_qs(query).get("offset", ["0"])[0])
         moment = self.now
         if moment.cluster is None:

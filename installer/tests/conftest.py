@@ -37,4 +37,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     from installer.testing.orchestrator_kit import Service, Site, Timeline, serving
 
     with serving(Service(Timeline(tmp_path / "timeline"))) as service:
-        yield Site(tmp_path, service, monkeypatch)
+        made = Site(tmp_path, service, monkeypatch)
+        yield made
+        for client in made.clients:
+            client.close()

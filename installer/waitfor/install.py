@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from installer.errors import EXIT_INSTALL_FAILED, EXIT_OPERATORS_UNSTABLE, WaitError
+from installer.observe.errors import KubeError
+from installer.observe.kube import Kube
+from installer.observe.state import Inputs
 from installer.waitfor import kubeconfig, operators
-from installer.waitfor.errors import KubeError
-from installer.waitfor.kube import Kube
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import Settings, duration
-from installer.waitfor.state import Inputs
 
 log = logging.getLogger("installer.waitfor")
 T = TypeVar("T")

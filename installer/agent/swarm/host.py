@@ -12,7 +12,6 @@ from typing import Any
 from installer.agent.errors import StepError
 from installer.agent.steps import Step, StepContext
 from installer.assisted import inventory as inv
-from installer.assisted.auth import ATTEMPT_HEADER
 from installer.assisted.enums import Role, Stage
 from installer.assisted.errors import ClientError
 from installer.assisted.stages import STAGES
@@ -120,17 +119,15 @@ class SimulatedHost:
         request = _json(args)
         role = "sno" if request["control_plane_count"] == 1 else request["role"]
         stages = STAGES.get(role, STAGES[Role.WORKER.value])
-        path = f"/infra-envs/{request['infra_env_id']}/hosts/{request['host_id']}/progress"
-        headers = {ATTEMPT_HEADER: str(request.get("installation_attempt") or "")}
+        ids, attempt = (request["infra_env_id"], request["host_id"]), str(request.get("installation_attempt") or "")
         for stage in stages:
             self.site.wait(self.site.stage_seconds)
             reports = ["50%", "100%"] if stage is Stage.WRITING else [""]
             for info in reports:
                 try:
-                    body = {"current_stage": stage.value, "progress_info": info}
-                    ctx.client.call("PUT", path, body, headers=headers)
+                    ctx.client.report_progress(*ids, stage, info, attempt=attempt)
                 except ClientError as error:
-                    raise StepError(f"stage {stage} was not taken: {error.detail}") from None
+                    raise StepError(f"stage {stage} was not taken: {error.reason}") from None
         return ""
 
 

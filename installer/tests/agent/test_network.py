@@ -16,6 +16,7 @@ import pytest
 
 from installer.agent.checks import webchecks
 from installer.assisted.auth import Scheme
+from installer.assisted.endpoint import endpoint
 from installer.assisted.restclient import RestClient
 from installer.testing.rendezvous_kit import wait_for
 
@@ -101,12 +102,12 @@ def test_connections_are_kept_and_made_anew_when_the_service_closed_them() -> No
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    client = RestClient(f"http://127.0.0.1:{server.server_port}", "t", Scheme.AGENT, keep_alive=True)
+    client = RestClient(endpoint(f"http://127.0.0.1:{server.server_port}"), Scheme.AGENT, "t")
     try:
         for _ in range(3):
             assert client.call("GET", "/x") == {}
         assert len(accepted) == 1
-        idle = client._idle
+        idle = client._transport._idle
         assert idle is not None
         # The server hangs up an idle connection after 0.3 s: seen as the end of the stream.
         wait_for("the server to hang up", lambda: select.select([idle.sock], [], [], 0)[0], 10)

@@ -238,10 +238,11 @@ def test_manifest_errors(tmp_path: Path) -> None:
 
 def test_a_service_that_is_not_there() -> None:
     from installer.assisted.auth import Scheme
-    from installer.assisted.restclient import RestClient
+    from installer.assisted.client import AssistedClient
+    from installer.assisted.endpoint import endpoint
 
-    with pytest.raises(ClientError, match="GET /api/assisted-install/v2/clusters: ConnectionRefused"):
-        RestClient("http://127.0.0.1:9/", "", Scheme.USER).call("GET", "/clusters")
+    with pytest.raises(ClientError, match=r"http://127\.0\.0\.1:9 does not answer: .*Connection refused"):
+        AssistedClient(endpoint("http://127.0.0.1:9/"), Scheme.USER, "").clusters()
 
 
 DISK = {

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from installer.observe.state import Expected
 from installer.waitfor import decide, operators
 from installer.waitfor.decide import Settle
 from installer.waitfor.model import Check, ClusterSeen, HostSeen, checks_of, host_of
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import duration
-from installer.waitfor.state import Expected
 
 THREE = Expected(("master-0", "master-1", "master-2"), 3, False)
 ONE = Expected(("master-0",), 1, True)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from installer.observe.state import Expected
 from installer.waitfor import decide
 from installer.waitfor.decide import Settle
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
-from installer.waitfor.state import Expected
 
 OK = Check("has-inventory", "success", "fine")
 MEMORY = Check("has-min-memory", "failure", "too little")

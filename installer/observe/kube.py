@@ -10,7 +10,8 @@ from typing import Any
 
 from installer.errors import StateError
 from installer.inputs import read_input
-from installer.waitfor.errors import KubeError, innermost
+from installer.observe.errors import KubeError, innermost
+from installer.observe.service import Reach
 
 Json = dict[str, Any]
 CONFIG_GROUP = ("config.openshift.io", "v1")
@@ -18,11 +19,11 @@ ROUTE_GROUP = ("route.openshift.io", "v1")
 
 
 class Kube:
-    """Talks through a kubeconfig, whose CA verifies the server. Calls raise KubeError; timeouts in seconds."""
+    """Talks through a kubeconfig, whose CA verifies the server. Calls raise KubeError."""
 
-    def __init__(self, kubeconfig: Path, *, connect_timeout: float, read_timeout: float) -> None:
+    def __init__(self, kubeconfig: Path, reach: Reach) -> None:
         self._path = kubeconfig
-        self._timeout = (connect_timeout, read_timeout)
+        self._timeout = (reach.connect_timeout, reach.read_timeout)
         self._api: Any = None
 
     @property
