@@ -179,6 +179,36 @@ def test_an_answer_that_drips_ends_with_the_deadline(head: bytes) -> None:
         service.over.set()
 
 
+def test_a_server_that_says_nothing_ends_with_the_deadline() -> None:
+    def silent(service: SocketService, connection: socket.socket, stream: Any) -> None:
+        assert service.over.wait(60)
+
+    with SocketService(silent).running() as service:
+        begin = time.monotonic()
+        with pytest.raises(NoAnswer, match="timed out"):
+            client_of(service, silence=20, request=0.4).call("GET", "/x")
+        assert time.monotonic() - begin < 15, "the silence's limit, not the request's, ended it"
+        service.over.set()
+
+
+def test_a_file_that_never_ends_ends_with_the_deadline() -> None:
+    """There is always more to read: nothing is ever waited for."""
+
+    def floods(service: SocketService, connection: socket.socket, stream: Any) -> None:
+        Received(stream)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while not service.over.is_set():
+                connection.sendall(b"x" * CHUNK)
+        except OSError:
+            pass
+
+    with SocketService(floods).running() as service, open(os.devnull, "wb") as nowhere:
+        client = client_of(service, transfer=0.4)
+        with pytest.raises(NoAnswer, match=r"GET /x: broke off after \d+ bytes: timed out"):
+            client.download_to("/x", nowhere, 1 << 36)
+
+
 def test_a_server_that_does_not_finish_its_handshake(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -217,8 +247,24 @@ def test_an_answer_that_is_too_large_is_refused(text: bytes) -> None:
         file = io.BytesIO()
         with pytest.raises(BadAnswer, match=rf"more than {CHUNK + 1}( bytes)?$"):
             client.download_to("/x", file, CHUNK + 1)
-        assert file.tell() <= CHUNK + 1
+        # What is announced is refused before any of it is taken.
+        assert file.tell() == (0 if text is DECLARED else CHUNK)
         # What was not read is in the way of the next answer.
+        client.call("GET", "/x")
+    assert service.accepted == 2
+
+
+def test_nothing_is_asked_behind_an_answer_that_was_not_read() -> None:
+    """Also when what is left of it has not come yet."""
+
+    def begins(service: SocketService, connection: socket.socket, stream: Any) -> None:
+        service.answer(connection, stream, b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n")
+        assert stream.read(1) == b""
+
+    with SocketService(begins, one).running() as service:
+        client = client_of(service)
+        with pytest.raises(BadAnswer, match="the answer has 2000 bytes, more than 1999"):
+            client.download_to("/x", io.BytesIO(), 1999)
         client.call("GET", "/x")
     assert service.accepted == 2
 
@@ -320,12 +366,14 @@ def test_a_certificate_of_another_ca(tmp_path: Path) -> None:
     assert service.requests == []
 
 
-def test_a_connection_that_ends_within_its_handshake_is_no_matter_of_trust(tmp_path: Path) -> None:
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_connection_that_ends_within_its_handshake_is_no_matter_of_trust(tmp_path: Path, broken: bool) -> None:
     make_tls(tmp_path)
 
     def hangs_up(service: SocketService, connection: socket.socket, stream: Any) -> None:
-        connection.recv(1)
-        reset(connection)
+        connection.recv(CHUNK)
+        if broken:
+            reset(connection)
 
     with SocketService(hangs_up).running() as service:
         server = endpoint(service.url.replace("http:", "https:"), ca_file=tmp_path / "ca.crt")
