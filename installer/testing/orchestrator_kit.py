@@ -29,7 +29,7 @@ from installer.assisted.restclient import BASE
 from installer.orchestrator import disk
 from installer.orchestrator.flow import Plan, Run
 from installer.orchestrator.report import Reporter
-from installer.testing.rendezvous_kit import make_tls
+from installer.testing.service.rendezvous_kit import make_tls
 
 SEPARATOR = "\037"
 #: Recorded and passed on to the program behind it: the host's namespaces are those of the test.

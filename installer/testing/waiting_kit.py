@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from installer.testing.rendezvous_kit import Running, free_port
+from installer.testing.service.rendezvous_kit import Running, free_port
 
 
 def asset_dir(path: Path, service: Running) -> Path:

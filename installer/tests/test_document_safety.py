@@ -22,7 +22,7 @@ from installer.orchestrator.errors import StageError
 from installer.orchestrator.kube import KubeApi
 from installer.rendezvous.client import manifests as client_manifests
 from installer.rendezvous.resources import clusters
-from installer.testing.inputs_kit import AGENT, SNO, text
+from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.waitfor.kubeconfig import with_router_ca
 from installer.yamltext import CORE, YamlError, compose, construct, dump, load, load_all
 

@@ -27,7 +27,7 @@ from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
 from installer.rendezvous.steps import instructions as service_steps
 from installer.testing.agent_kit import FakeClient
-from installer.testing.rendezvous_kit import Running, running, wait_for
+from installer.testing.service.rendezvous_kit import Running, running, wait_for
 
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
 NOWHERE = HostSystem(Path("/nonexistent"))

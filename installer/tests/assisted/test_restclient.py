@@ -16,7 +16,7 @@ from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import ClientError
 from installer.assisted.restclient import RestClient
 from installer.assisted.transport import CHUNK
-from installer.testing.rendezvous_kit import make_tls
+from installer.testing.service.rendezvous_kit import make_tls
 from installer.testing.socket_kit import OK, Received, SocketService, one, reset, until_closed
 
 

@@ -23,7 +23,7 @@ from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import BadAnswer, ClientError, NoAnswer, Untrusted
 from installer.assisted.restclient import RestClient
 from installer.assisted.transport import CHUNK, Request, Transport
-from installer.testing.rendezvous_kit import make_tls, wait_for
+from installer.testing.service.rendezvous_kit import make_tls, wait_for
 from installer.testing.socket_kit import OK, Received, SocketService, one, reset, until_closed
 
 TOKEN = "eyJ0.the-token.x"

@@ -27,9 +27,9 @@ from installer.gather.remote import Access, add
 from installer.observe.service import Reach
 from installer.redact import Redactor
 from installer.redact.tests import corpus
-from installer.testing.fleet_kit import Machine, Network
-from installer.testing.rendezvous_kit import Running, free_port, running, wait_for
-from installer.testing.single_kit import World
+from installer.testing.service.fleet_kit import Machine, Network
+from installer.testing.service.rendezvous_kit import Running, free_port, running, wait_for
+from installer.testing.service.single_kit import World
 from installer.testing.waiting_kit import asset_dir, upload_logs
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")

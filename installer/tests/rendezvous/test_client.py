@@ -21,7 +21,7 @@ from installer.rendezvous.prepare import installconfig
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import hints
-from installer.testing.rendezvous_kit import PULL_SECRET, Running, inventory, running
+from installer.testing.service.rendezvous_kit import PULL_SECRET, Running, inventory, running
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"
 OVERRIDES = {"agent-install.openshift.io/install-config-overrides": '{"fips":true}'}

@@ -18,7 +18,7 @@ from installer.files import write_whole
 from installer.observe import state
 from installer.observe.archive import safe_parts, unpack
 from installer.redact import MARK, redact
-from installer.testing.assets_kit import GOOD, asset_dir, pem
+from installer.testing.create.assets_kit import GOOD, asset_dir, pem
 from installer.waitfor import kubeconfig
 
 bundles = st.lists(st.binary(min_size=1, max_size=100).map(pem), max_size=5)

@@ -17,10 +17,10 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.model import Event, to_rest
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing import sent_kit
-from installer.testing.fleet_kit import Fleet, Machine, Network
-from installer.testing.rendezvous_kit import inventory
-from installer.testing.world_kit import HOST_ID, World
+from installer.testing.service import sent_kit
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.world_kit import HOST_ID, World
 
 GB = 1000**3
 SMALL, BIG, MARKED = "/dev/disk/by-path/pci-1", "/dev/disk/by-path/pci-2", "/dev/disk/by-id/wwn-0x3"

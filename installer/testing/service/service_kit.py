@@ -18,10 +18,10 @@ import assisted_service_client as public
 
 from installer.assisted.auth import HEADERS, Scheme
 from installer.release.access import registries_conf
-from installer.testing.image_kit import COMPONENTS
-from installer.testing.iso_kit import build
-from installer.testing.registry_kit import registry
-from installer.testing.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
+from installer.testing.create.image_kit import COMPONENTS
+from installer.testing.create.iso_kit import build
+from installer.testing.create.registry_kit import registry
+from installer.testing.service.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
 
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
 INSTALLER = """#!/usr/bin/env python3

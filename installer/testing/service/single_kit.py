@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from installer.assisted.enums import Stage
-from installer.testing.fleet_kit import Machine, Network
-from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, Running
+from installer.testing.service.fleet_kit import Machine, Network
+from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, Running
 
 
 class World:
