@@ -48,10 +48,10 @@ KNOWN = (
 
 def redactor(host: HostSystem) -> Redactor:
     """Takes out of logs what looks like a secret, and this host's own."""
-    made = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
+    clean = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
     for path in KNOWN:
-        made.learn(host.read(path))
-    return made
+        clean.learn(host.read(path))
+    return clean
 
 
 def _output(host: HostSystem, command: tuple[str, ...]) -> str:

@@ -56,8 +56,8 @@ class Deduper:
         if kind not in REPEATED:
             return True
         with self._lock:
-            known = self._seen.get(kind)
-        return known is None or known[0] != _digest(args, output) or self._clock() - known[1] > DEDUPE_SECONDS
+            last = self._seen.get(kind)
+        return last is None or last[0] != _digest(args, output) or self._clock() - last[1] > DEDUPE_SECONDS
 
     def sent(self, kind: str, args: Sequence[str], output: str, age: int) -> None:
         """This answer, sent at ``age``, has reached the service."""

@@ -156,7 +156,7 @@ class Gathering:
 
 def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Host names by the first address of each host's inventory."""
-    found = {}
+    names = {}
     for host in hosts:
         try:
             inventory = json.loads(host.get("inventory") or "{}")
@@ -167,8 +167,8 @@ def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
             first = str(ip_address(every[0].split("/")[0]))
         except (ValueError, IndexError, AttributeError, TypeError):
             continue
-        found[first] = str(host.get("requested_hostname") or inventory.get("hostname") or "")
-    return found
+        names[first] = str(host.get("requested_hostname") or inventory.get("hostname") or "")
+    return names
 
 
 def _text(path: Path) -> str:
@@ -209,18 +209,19 @@ def run(
     return 0
 
 
-def _all(made: Gathering, access: Access, hosts: Sequence[str], reach: Reach) -> tuple[int, int]:
+def _all(gathering: Gathering, access: Access, hosts: Sequence[str], reach: Reach) -> tuple[int, int]:
     """Everything that answers; how many hosts did, and of how many. Raises InstallerError when nothing does."""
-    made.own_files()
-    known = made.service(reach)
-    answered = bool(known) or any(note.startswith("service: its state") for note in made.notes)
-    names = {made.inputs.rendezvous_ip: "rendezvous host", **known}
+    gathering.own_files()
+    known_hosts = gathering.service(reach)
+    answered = bool(known_hosts) or any(note.startswith("service: its state") for note in gathering.notes)
+    names = {gathering.inputs.rendezvous_ip: "rendezvous host", **known_hosts}
     if not answered:
         # node0 has left for its disk: the cluster is who knows its nodes now.
-        names.update(made.nodes(reach))
+        names.update(gathering.nodes(reach))
     names.update({address: names.get(address, "") for address in hosts})
-    count = made.hosts(names, access)
-    add_file(made.archive, f"{made.top}/summary.txt", io.BytesIO("".join(f"{n}\n" for n in made.notes).encode()))
+    count = gathering.hosts(names, access)
+    summary = "".join(f"{note}\n" for note in gathering.notes)
+    add_file(gathering.archive, f"{gathering.top}/summary.txt", io.BytesIO(summary.encode()))
     if not count and not answered:
         raise InstallerError("nothing could be gathered: neither the service nor any host answers (see above)")
     return count, len(names)

@@ -101,14 +101,14 @@ def stuck(cluster: ClusterSeen, hosts: Sequence[HostSeen], expected: Expected) -
         return None
     if any(undecided(host, expected) for host in hosts):
         return None
-    found = {(host.id, check.id) for host in hosts for check in failing(host)}
-    found |= {(host.id, STATUS_ID) for host in hosts if host.status == HostStatus.INSUFFICIENT and not failing(host)}
+    failures = {(host.id, check.id) for host in hosts for check in failing(host)}
+    failures |= {(host.id, STATUS_ID) for host in hosts if host.status == HostStatus.INSUFFICIENT and not failing(host)}
     if any(host.status == HostStatus.DISCONNECTED for host in hosts):
         # Peers measured against a host that is away fail for that reason alone.
-        found = {pair for pair in found if pair[1] in LASTING}
-    elif not found:
-        found = {(cluster.id, check.id) for check in cluster_failing(cluster) if check.id != ALL_READY}
-    return frozenset(found) or None
+        failures = {pair for pair in failures if pair[1] in LASTING}
+    elif not failures:
+        failures = {(cluster.id, check.id) for check in cluster_failing(cluster) if check.id != ALL_READY}
+    return frozenset(failures) or None
 
 
 def lasting(fingerprint: Fingerprint) -> bool:
@@ -149,9 +149,9 @@ def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host and failing validation, then one per failing validation of the cluster; causes first."""
     lines = []
     for host in hosts:
-        found = failing(host)
-        lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in found]
-        if not found and host.status == HostStatus.INSUFFICIENT:
+        failures = failing(host)
+        lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in failures]
+        if not failures and host.status == HostStatus.INSUFFICIENT:
             lines.append(("", f"Host {host.name} is insufficient: {host.status_info}"))
     lines += [
         (check.id, f"Cluster validation {check.id} failed: {check.message}") for check in cluster_failing(cluster)
@@ -212,10 +212,10 @@ def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line when more hosts have registered than the configuration has replicas; names the strangers."""
     if len(hosts) <= expected.count:
         return ()
-    known = {mac for _, macs in expected.macs for mac in macs}
-    strangers = [host for host in hosts if known and not host.macs & known] or list(hosts)
+    described = {mac for _, macs in expected.macs for mac in macs}
+    strangers = [host for host in hosts if described and not host.macs & described] or list(hosts)
     names = ", ".join(f"{host.name} ({', '.join(sorted(host.macs)) or host.id})" for host in strangers)
-    which = "not described by the configuration" if known and len(strangers) < len(hosts) else "registered"
+    which = "not described by the configuration" if described and len(strangers) < len(hosts) else "registered"
     return (f"{len(hosts)} hosts registered, the configuration has replicas for {expected.count}; {which}: {names}",)
 
 

@@ -62,13 +62,13 @@ def checks_of(raw: object) -> tuple[Check, ...]:
             return ()
     if not isinstance(raw, Mapping):
         return ()
-    found = []
+    checks = []
     for items in raw.values():
         for item in items if isinstance(items, list) else ():
             if isinstance(item, Mapping) and item.get("id"):
                 texts = (str(item.get(key) or "") for key in ("id", "status", "message"))
-                found.append(Check(*texts))
-    return tuple(found)
+                checks.append(Check(*texts))
+    return tuple(checks)
 
 
 def host_of(raw: Json) -> HostSeen:
@@ -97,10 +97,10 @@ def host_of(raw: Json) -> HostSeen:
 
 def _inventory(raw: object) -> Json:
     try:
-        found = json.loads(raw) if isinstance(raw, str) and raw else raw
+        inventory = json.loads(raw) if isinstance(raw, str) and raw else raw
     except ValueError:
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return inventory if isinstance(inventory, Mapping) else {}
 
 
 def cluster_of(raw: Json) -> ClusterSeen:

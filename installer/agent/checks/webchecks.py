@@ -47,17 +47,17 @@ def tang(args: dict[str, Any]) -> str:
     answers = []
     for server in servers or []:
         url = str(server["url"]).rstrip("/") + "/adv/" + str(server.get("thumbprint") or "")
-        found: dict[str, Any] = {"tang_url": server["url"], "payload": "", "signatures": []}
+        verdict: dict[str, Any] = {"tang_url": server["url"], "payload": "", "signatures": []}
         try:
             document = json.loads(get(url))
-            found["payload"] = str(document["payload"])
-            found["signatures"] = [
+            verdict["payload"] = str(document["payload"])
+            verdict["signatures"] = [
                 {"protected": str(item["protected"]), "signature": str(item["signature"])}
                 for item in document.get("signatures") or [document]
             ]
         except (StepError, ValueError, KeyError, TypeError) as error:
-            found["error"] = str(error)
-        answers.append(found)
+            verdict["error"] = str(error)
+        answers.append(verdict)
     good = bool(answers) and all(item["payload"] and item["signatures"] for item in answers)
     return json.dumps({"is_success": good, "tang_server_response": answers})
 

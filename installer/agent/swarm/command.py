@@ -56,13 +56,13 @@ def make_infra_envs(user: AssistedClient, network: IPv4Network, clusters: int = 
     if not clusters:
         return (str(user.register_infra_env({"name": "swarm", "pull_secret": PULL_SECRET})["id"]),)
     version = next(iter(user.openshift_versions() or {"4.18.0": {}}))
-    made = []
+    infra_envs = []
     for number in range(clusters):
         name = f"swarm-{number}"
         cluster = user.register_cluster(_cluster(name, size, version, network))
         body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": cluster["id"]}
-        made.append(str(user.register_infra_env(body)["id"]))
-    return tuple(made)
+        infra_envs.append(str(user.register_infra_env(body)["id"]))
+    return tuple(infra_envs)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -174,8 +174,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ClientError) as error:
         print(f"swarm: {error}", file=sys.stderr)
         return 1
-    found = report(swarm, took, before, after)
-    print(json.dumps(found) if args.json else told(found))
-    good = found["registered"] == args.hosts and not found["errors"] and not found["refused"]
+    outcome = report(swarm, took, before, after)
+    print(json.dumps(outcome) if args.json else told(outcome))
+    good = outcome["registered"] == args.hosts and not outcome["errors"] and not outcome["refused"]
     # Without a limit there is one step, cut off by the time: what counts is what came of it in the end.
-    return 0 if good and (args.p99 is None or all(step["good"] for step in found["steps"])) else 1
+    return 0 if good and (args.p99 is None or all(step["good"] for step in outcome["steps"])) else 1

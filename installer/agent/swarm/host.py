@@ -106,13 +106,13 @@ class SimulatedHost:
         }
 
     def _names(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        found = []
+        resolutions = []
         for item in asked["domains"]:
             name = item["domain_name"]
             address = str(self.site.address(INGRESS if ".apps." in name else API))
             addresses = [] if "validateNoWildcardDNS" in name else [address]
-            found.append({"domain_name": name, "ipv4_addresses": addresses, "ipv6_addresses": []})
-        return found
+            resolutions.append({"domain_name": name, "ipv4_addresses": addresses, "ipv6_addresses": []})
+        return resolutions
 
     def _install(self, ctx: StepContext, args: list[str]) -> str:
         """Report the stages of this role, one after the other, as orchestrator and controller would."""

@@ -132,29 +132,29 @@ class Client:
         hosts = self.service.hosts(infra_env_id)
         failures: dict[str, str] = {}
         for config in configs:
-            found = next((host for host in hosts if _is_meant(host, config)), None)
-            if found is None:
+            host = next((host for host in hosts if _is_meant(host, config)), None)
+            if host is None:
                 which = f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
                 failures[config.name] = f"host with {which} has not registered yet"
                 continue
             try:
-                changes = _changes(found, config, str(found["id"]) in self._chosen)
+                changes = _changes(host, config, str(host["id"]) in self._chosen)
             except DiskMissing as missing:
                 failures[config.name] = str(missing)
                 continue
-            fenced = (config.name, str(found["id"]))
+            fenced = (config.name, str(host["id"]))
             if config.fencing and fenced not in self._fenced:
                 changes["fencing_credentials"] = dict(config.fencing)
             if not changes:
                 continue
             try:
-                self.service.update_host(infra_env_id, str(found["id"]), changes)
+                self.service.update_host(infra_env_id, str(host["id"]), changes)
             except ClientError as error:
                 failures[config.name] = _explain(error, changes, config)
             else:
                 self._fenced.add(fenced)
                 if "disks_selected_config" in changes:
-                    self._chosen.add(str(found["id"]))
+                    self._chosen.add(str(host["id"]))
         return failures
 
     def _write_failures(self, failures: Mapping[str, str]) -> None:

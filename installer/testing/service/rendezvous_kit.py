@@ -147,16 +147,13 @@ class Running:
             **env,
         }
         self.process: subprocess.Popen[bytes] | None = None
-        self.started_in = 0.0
 
     def start(self) -> None:
-        begin = time.monotonic()
         with (self.directory / "service.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "installer.rendezvous"], env=self.env, cwd=self.directory, stderr=log
             )
         wait_for("service to be ready", self._ready)
-        self.started_in = time.monotonic() - begin
 
     def _ready(self) -> bool:
         assert self.process is not None

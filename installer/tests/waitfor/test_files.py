@@ -170,7 +170,7 @@ def test_redact_keeps_shape_and_is_idempotent(value):
 
 def test_state(tmp_path):
     inputs = state.load(asset_dir(tmp_path, GOOD), with_password=False)
-    assert inputs.expected == state.Expected(("master-0",), 2, False)
+    assert inputs.expected == state.Expected(("master-0",), 2)
     with pytest.raises(StateError, match="kubeadmin password"):
         state.load(tmp_path, with_password=True)
 

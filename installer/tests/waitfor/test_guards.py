@@ -29,7 +29,7 @@ def host(name: str, status: str = "known", *checks: Check, **more: Any) -> HostS
 
 
 def expected(count: int, names: tuple[str, ...] = (), macs: Any = ()) -> Expected:
-    return Expected(names, count, count == 1, macs)
+    return Expected(names, count, macs)
 
 
 @pytest.mark.parametrize("name", [
