@@ -14,6 +14,7 @@ from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
 from installer.assisted.enums import Role, Stage
 from installer.assisted.errors import ClientError
+from installer.assisted.stages import SNO
 from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError, StageError, Unwanted
@@ -44,8 +45,8 @@ class Plan:
     def kind(self) -> str:
         """Row of FLOWS."""
         if self.role == Role.BOOTSTRAP:
-            return "sno" if self.sno else "bootstrap"
-        return self.role if self.role in FLOWS else "worker"
+            return SNO if self.sno else Role.BOOTSTRAP
+        return self.role if self.role in FLOWS else Role.WORKER
 
 
 @dataclass
@@ -129,7 +130,7 @@ def write_image(run: Run) -> None:
         run.ignition,
         run.device,
         run.plan.installer_args,
-        lambda percent: run.reporter.stage(Stage.WRITING, percent),
+        report=lambda percent: run.reporter.stage(Stage.WRITING, percent),
     )
 
 
@@ -182,7 +183,7 @@ def reboot(run: Run) -> None:
 
 
 FLOWS: Mapping[str, tuple[Step, ...]] = {
-    "sno": (
+    SNO: (
         starting,
         installing,
         start_bootstrap,
@@ -192,7 +193,7 @@ FLOWS: Mapping[str, tuple[Step, ...]] = {
         upload_logs,
         reboot,
     ),
-    "bootstrap": (
+    Role.BOOTSTRAP: (
         starting,
         start_bootstrap,
         installing,
@@ -203,9 +204,9 @@ FLOWS: Mapping[str, tuple[Step, ...]] = {
         upload_logs,
         reboot,
     ),
-    "master": (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
-    "arbiter": (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
-    "worker": (starting, installing, fetch_ignition, write_image, wait_as_worker, upload_logs, reboot),
+    Role.MASTER: (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
+    Role.ARBITER: (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
+    Role.WORKER: (starting, installing, fetch_ignition, write_image, wait_as_worker, upload_logs, reboot),
 }
 
 

@@ -38,6 +38,7 @@ class Reporter:
         infra_env_id: str,
         cluster_id: str,
         host_id: str,
+        *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.client = client

@@ -111,7 +111,7 @@ class World:
 
 
 def server(
-    ask: Any, pair: Pair, folder: Any, client_ca: str = "", dated: Callable[[], str] | None = None
+    ask: Any, pair: Pair, folder: Any, *, client_ca: str = "", dated: Callable[[], str] | None = None
 ) -> ThreadingHTTPServer:
     """``dated`` makes the answers' Date, none if it is empty; by default it is the present."""
 
@@ -210,7 +210,7 @@ class Run:
         for folder in folders:
             folder.mkdir()
         rest = server(world.rest, _serving(SERVICE_CA), folders[0])
-        kube = server(world.kube, _serving(KUBE_CA), folders[1], KUBE_CA.certificate.decode(), dated)
+        kube = server(world.kube, _serving(KUBE_CA), folders[1], client_ca=KUBE_CA.certificate.decode(), dated=dated)
         (self.dir / "auth").mkdir(parents=True)
         part = {
             "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate.decode(), "watcherToken": token,

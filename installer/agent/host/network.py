@@ -28,7 +28,7 @@ def wanted(link: dict[str, Any], physical: bool) -> bool:
 
 
 def parse_link(
-    link: dict[str, Any], speed: str = "", carrier: str = "", vendor: str = "", product: str = ""
+    link: dict[str, Any], *, speed: str = "", carrier: str = "", vendor: str = "", product: str = ""
 ) -> Interface:
     """One element of ``ip -j -d address`` as an interface."""
 

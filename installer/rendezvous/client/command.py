@@ -35,6 +35,7 @@ class Client:
         root: Path,
         failures: Path,
         env: Mapping[str, str],
+        *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.service = service

@@ -11,12 +11,13 @@ from typing import Any
 import yaml
 
 from installer import jsontext
+from installer.assisted.enums import Role
 from installer.assisted.errors import ManifestError
 from installer.inputs import read_input
 from installer.yamltext import YamlError, load_all
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
-ROLES = ("master", "arbiter", "worker")
+ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER)
 FENCING = "fencing-credentials.yaml"
 
 
