@@ -68,7 +68,7 @@ class RestClient:
         data = None if body is None else json.dumps(body).encode()
         if data is not None:
             extra["Content-Type"] = "application/json"
-        target = _target(path, query)
+        target = _target(path, query) if remember else ""
         etag, value = self._states.get(target, ("", None)) if remember else ("", None)
         if etag:
             extra["If-None-Match"] = etag

@@ -87,6 +87,8 @@ class Answer:
             if taken > limit:
                 raise self._bad(f"the answer has more than {limit} bytes")
             yield piece
+            if response.isclosed():
+                break
         if response.length:
             raise self._broken(taken, "the connection was closed")
 
@@ -272,10 +274,7 @@ class _Connection(http.client.HTTPConnection):
         timed: Any = self.sock
         if timed is None:
             return True
-        # No select: its descriptors end at 1024, and a swarm has more.
-        waiting = select.poll()
-        waiting.register(timed.fileno(), select.POLLIN)
-        return bool(waiting.poll(0))
+        return bool(timed.poll())
 
 
 class _TimedSocket:
@@ -285,6 +284,9 @@ class _TimedSocket:
         self._socket, self._silence = plain, silence
         self._set: float | None = None
         self.deadline = float("inf")
+        # No select: its descriptors end at 1024, and a swarm has more.
+        self._waiting = select.poll()
+        self._waiting.register(plain, select.POLLIN)
 
     def arm(self) -> None:
         """Before each operation. Raises TimeoutError when the deadline has passed."""
@@ -305,9 +307,9 @@ class _TimedSocket:
         """For reading only."""
         return io.BufferedReader(_TimedReader(self, self._socket.makefile("rb", buffering=0)))
 
-    def fileno(self) -> int:
-        """As a socket's."""
-        return self._socket.fileno()
+    def poll(self) -> bool:
+        """Is there something to read, or has the other side gone?"""
+        return bool(self._waiting.poll(0))
 
     def close(self) -> None:
         """As a socket's."""
