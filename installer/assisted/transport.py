@@ -1,8 +1,9 @@
 """HTTP requests to one server over connections that are kept, each within a deadline.
 
 Plain http.client, wrapped here once. The images that bring agent and orchestrator have urllib3 (by way of requests),
-but a client on it would need as much code: it follows neither a server that refuses a body half-way and says why, nor
-one deadline over connecting, sending and reading, and loads three times as much on processors that may be emulated.
+but a client on it would need as much code: it neither hears a server that refuses a body half-way and says why, nor has
+one deadline over connecting, sending and reading. It also takes longer to load, on processors that may be emulated:
+here 29 ms for http.client, 39 more for urllib3, 27 more for requests.
 
 No redirect is ever followed: it would carry the token to somebody else. Proxies and .netrc of the environment have no
 say: what is asked are hosts of the machine network.
