@@ -146,11 +146,3 @@ class WaitError(InstallerError):
     def __init__(self, text: str, exit_code: int) -> None:
         super().__init__(text)
         self.exit_code = exit_code
-
-
-class RestError(InstallerError):
-    """The rendezvous service cannot be reached, or answered a call with an error; `status` is 0 when unreachable."""
-
-    def __init__(self, text: str, status: int = 0) -> None:
-        super().__init__(text)
-        self.status = status

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from ci.bench.measure import timed
-from installer.testing.service_kit import Standalone, standalone
+from installer.testing.service.service_kit import Standalone, standalone
 from lab.host.paths import cache_dir
 
 VERSION = "4.32.5"

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ci.bench.measure import seconds_of, table
-from installer.testing.inputs_kit import AGENT, SNO, many_hosts, text
-from installer.testing.iso_kit import build
-from installer.testing.registry_kit import Registry, registry
+from installer.testing.create.inputs_kit import AGENT, SNO, many_hosts, text
+from installer.testing.create.iso_kit import build
+from installer.testing.create.registry_kit import Registry, registry
 from lab.errors import LabError
 from lab.release.build import latest_release
 

@@ -25,12 +25,13 @@ ALLOWED: dict[str, set[str]] = {
         "installer.network", "installer.release",
     },
     "installer.credentials": set(),
-    "installer.gather": {"installer.ignition"},
+    "installer.gather": {"installer.assisted", "installer.ignition", "installer.observe"},
     "installer.ignition": {"installer.image"},
     "installer.image": set(),
     "installer.iso_tool": {"installer.image"},
     "installer.manifests": {"installer.config", "installer.release"},
     "installer.network": set(),
+    "installer.observe": {"installer.assisted"},
     "installer.orchestrator": {"installer.assisted"},
     "installer.redact": set(),
     "installer.redact.tests": {"installer.*"},
@@ -91,7 +92,7 @@ ALLOWED: dict[str, set[str]] = {
         "installer.rendezvous.api", "installer.rendezvous.discovery", "installer.rendezvous.store",
         "installer.rendezvous.validations",
     },
-    "installer.waitfor": set(),
+    "installer.waitfor": {"installer.assisted", "installer.observe"},
     "installer.testing": {"installer.*"},
     "installer.tests": {"installer.*"},
     "drivers": set(),
@@ -154,9 +155,6 @@ COMMAND = ("installer.cli", "installer.__main__")
 
 #: Room -> room that should not be, and which of its modules are imported all the same.
 KNOWN_ARROWS: dict[tuple[str, str], set[str]] = {
-        ("installer.gather", "installer.waitfor"): {
-        "evidence", "kube", "rest", "settings", "state",
-    },
     ("installer.orchestrator", "installer.agent"): {"commands", "errors", "hostsys", "logs"},
     ("installer.orchestrator", "installer.rendezvous.prepare"): {"hostignition"},
     ("installer.rendezvous.discovery", "installer.create"): {"artifacts"},

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from drivers.browser import PROGRAM, Page, chromium
-from installer.testing.fleet_kit import Machine
-from installer.testing.rendezvous_kit import Running, running, wait_for
-from installer.testing.single_kit import World
+from installer.testing.service.fleet_kit import Machine
+from installer.testing.service.rendezvous_kit import Running, running, wait_for
+from installer.testing.service.single_kit import World
 
 axe = pytest.importorskip("axe_core_python")
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")

@@ -15,9 +15,9 @@ import yaml
 
 from installer.agent.hostsys import HostSystem
 from installer.orchestrator.controller import Controller
-from installer.testing.fleet_kit import Machine
-from installer.testing.rendezvous_kit import Running, running, wait_for
-from installer.testing.single_kit import World
+from installer.testing.service.fleet_kit import Machine
+from installer.testing.service.rendezvous_kit import Running, running, wait_for
+from installer.testing.service.single_kit import World
 from lab.release.cluster.bootkube import command as bootkube
 from lab.release.cluster.controller import servicereport
 from lab.release.cluster.errors import ApiError, ServiceError

@@ -17,8 +17,9 @@ from installer.agent.host import hostid
 from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
 from installer.assisted.auth import Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import RestClient
 
 INTERVAL = numbers.real_type(0.1, numbers.DAY, "seconds")
 
@@ -61,7 +62,8 @@ def main(argv: list[str] | None = None) -> int:
     insecure = args.insecure.lower() == "true"
     try:
         ca_file = Path(args.cacert) if args.cacert else None
-        client = RestClient(args.url, token, Scheme.AGENT, ca_file, insecure, keep_alive=True)
+        service = endpoint(args.url, ca_file=ca_file, insecure=insecure)
+        client = AssistedClient(service, Scheme.AGENT, token)
     except ClientError as error:
         print(f"agent: {error}", file=sys.stderr)
         return 1

@@ -93,8 +93,8 @@ class _Reader:
                     ready = [key for key, _ in selector.select(left)]
                     # All that it has written before its end is in the pipes by now.
                     over = any(key.fd == ended for key in ready)
-                    found = range(len(self._pipes)) if over else [key.data for key in ready]
-                    for number in found:
+                    numbers = range(len(self._pipes)) if over else [key.data for key in ready]
+                    for number in numbers:
                         if not self._take(number, over, deadline):
                             with contextlib.suppress(KeyError):
                                 selector.unregister(self._pipes[number])

@@ -154,10 +154,10 @@ def install(host: HostSystem, request: dict[str, Any], agent: AgentContext) -> s
         raise StepError(f"the installer did not start: {last}", error.code or -1) from None
     # Of which this host's reboot is the usual end.
     code = int(host.run("podman", "wait", "--interval", "3s", CONTAINER, timeout=INSTALL_TIMEOUT).strip() or -1)
-    said = host.run("sh", "-c", f"podman logs --tail 5 {CONTAINER} 2>&1", check=False)
+    words = host.run("sh", "-c", f"podman logs --tail 5 {CONTAINER} 2>&1", check=False)
     if code:
-        raise StepError(f"the installer ended with code {code}: {' | '.join(said.strip().splitlines())}", code)
-    return said[-2000:]
+        raise StepError(f"the installer ended with code {code}: {' | '.join(words.strip().splitlines())}", code)
+    return words[-2000:]
 
 
 def stop_installation(host: HostSystem) -> str:

@@ -41,7 +41,7 @@ class MediaLost(StepError):
 class Refused(AgentError):
     """The service told this agent to stop asking (401, 403, 404, 409); ``status`` says which."""
 
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(f"the service refuses this host (HTTP {status}): {detail}")
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"the service refuses this host (HTTP {status}): {reason}")
         self.status = status
-        self.detail = detail
+        self.reason = reason

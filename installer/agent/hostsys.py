@@ -86,7 +86,7 @@ class HostSystem:
 
 def detect() -> HostSystem:
     """The host from NODE0_HOST_ROOT, else /host when a host is mounted there, else ``/``."""
-    given = os.environ.get("NODE0_HOST_ROOT")
-    if given:
-        return HostSystem(Path(given))
+    root = os.environ.get("NODE0_HOST_ROOT")
+    if root:
+        return HostSystem(Path(root))
     return HostSystem(Path("/host") if Path("/host/etc").is_dir() else Path("/"))

@@ -8,14 +8,15 @@ import os
 import tarfile
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from installer.agent import commands
 from installer.agent.errors import StepError
 from installer.agent.hostsys import HostSystem
-from installer.assisted.auth import ATTEMPT_HEADER
+from installer.assisted.client import AssistedClient
+from installer.assisted.enums import LogsState
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import RestClient
 from installer.redact import Redactor
 
 COMMAND_TIMEOUT = 120.0
@@ -47,10 +48,10 @@ KNOWN = (
 
 def redactor(host: HostSystem) -> Redactor:
     """Takes out of logs what looks like a secret, and this host's own."""
-    made = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
+    clean = Redactor((os.environ.get("PULL_SECRET_TOKEN", ""),))
     for path in KNOWN:
-        made.learn(host.read(path))
-    return made
+        clean.learn(host.read(path))
+    return clean
 
 
 def _output(host: HostSystem, command: tuple[str, ...]) -> str:
@@ -97,35 +98,41 @@ def write_archive(host: HostSystem, host_id: str, bootstrap: bool, file: Any) ->
                 _add(tar, f"{top}/files{path}", host.read(path), clean)
 
 
-def send(
-    host: HostSystem,
-    client: RestClient,
-    infra_env_id: str,
-    cluster_id: str,
-    host_id: str,
-    bootstrap: bool,
-    headers: Mapping[str, str] | None = None,
-) -> None:
-    """Collect and upload; the service is told collecting, then completed. Raises ClientError."""
-    base = f"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress"
-    client.call("PUT", base, {"logs_state": "collecting"}, headers=headers)
-    with tempfile.TemporaryFile(dir=os.environ.get("TMPDIR")) as file:
-        write_archive(host, host_id, bootstrap, file)
-        query = {"logs_type": "host", "infra_env_id": infra_env_id, "host_id": host_id}
-        client.upload(f"/clusters/{cluster_id}/logs", query, file, f"host_{host_id}.tar.gz", headers)
-    client.call("PUT", base, {"logs_state": "completed"}, headers=headers)
+@dataclass(frozen=True)
+class Sender:
+    """Sends one host's logs; ``attempt``: to install, which they belong to, empty for none or the client's own."""
 
+    client: AssistedClient
+    cluster_id: str
+    infra_env_id: str
+    host_id: str
+    attempt: str = ""
 
-def gather(host: HostSystem, request: dict[str, Any], client: RestClient) -> str:
-    """The step. Raises StepError."""
-    host_id, infra_env_id = str(request["host_id"]), str(request["infra_env_id"])
-    attempt = request.get("installation_attempt")
-    headers = {ATTEMPT_HEADER: str(attempt)} if attempt else {}
-    try:
-        send(host, client, infra_env_id, str(request["cluster_id"]), host_id, bool(request.get("bootstrap")), headers)
-    except (ClientError, OSError) as error:
+    def send(self, host: HostSystem, bootstrap: bool) -> None:
+        """Collect and upload; the service is told collecting, then completed. Raises ClientError, OSError."""
+        self._tell(LogsState.COLLECTING)
+        with tempfile.TemporaryFile(dir=os.environ.get("TMPDIR")) as file:
+            write_archive(host, self.host_id, bootstrap, file)
+            ids = (self.cluster_id, self.infra_env_id, self.host_id)
+            self.client.upload_host_logs(*ids, file, attempt=self.attempt)
+        self._tell(LogsState.COMPLETED)
+
+    def give_up(self) -> None:
+        """Tell the service that nothing comes any more, if it can be told."""
         with contextlib.suppress(ClientError):
-            path = f"/infra-envs/{infra_env_id}/hosts/{host_id}/logs-progress"
-            client.call("PUT", path, {"logs_state": "timeout"}, headers=headers)
+            self._tell(LogsState.TIMEOUT)
+
+    def _tell(self, state: LogsState) -> None:
+        self.client.report_logs(self.infra_env_id, self.host_id, state, attempt=self.attempt)
+
+
+def gather(host: HostSystem, request: dict[str, Any], client: AssistedClient) -> str:
+    """The step. Raises StepError."""
+    cluster_id, infra_env_id, host_id = (str(request[key]) for key in ("cluster_id", "infra_env_id", "host_id"))
+    sender = Sender(client, cluster_id, infra_env_id, host_id, str(request.get("installation_attempt") or ""))
+    try:
+        sender.send(host, bool(request.get("bootstrap")))
+    except (ClientError, OSError) as error:
+        sender.give_up()
         raise StepError(f"logs were not uploaded: {error}") from None
     return ""

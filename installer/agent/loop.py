@@ -34,8 +34,6 @@ REPEATED = frozenset(
         StepType.TANG,
     }
 )
-# The service's words for: try again.
-PASSING = (408, 425, 429)
 
 
 class Deduper:
@@ -58,8 +56,8 @@ class Deduper:
         if kind not in REPEATED:
             return True
         with self._lock:
-            known = self._seen.get(kind)
-        return known is None or known[0] != _digest(args, output) or self._clock() - known[1] > DEDUPE_SECONDS
+            last = self._seen.get(kind)
+        return last is None or last[0] != _digest(args, output) or self._clock() - last[1] > DEDUPE_SECONDS
 
     def sent(self, kind: str, args: Sequence[str], output: str, age: int) -> None:
         """This answer, sent at ``age``, has reached the service."""
@@ -104,23 +102,18 @@ class Agent:
         self._lock = threading.Lock()
         # One answer after the other: all of them find the kept connection idle then, and none makes one of its own.
         self._sending = threading.Lock()
-        agent = context.agent
-        self._hosts = f"/infra-envs/{agent.infra_env_id}/hosts"
-        self._instructions = f"{self._hosts}/{agent.host_id}/instructions"
-        self._headers = {"discovery_agent_version": agent.agent_image}
 
     def register(self) -> None:
         """Register until the service takes this host. Raises Refused when it never will."""
         agent = self._context.agent
-        body = {"host_id": agent.host_id, "discovery_agent_version": agent.agent_image}
         while True:
             # Registering makes the service forget what it knew of this host.
             self._dedupe.flush()
             try:
-                self._context.client.call("POST", self._hosts, body, headers=self._headers)
+                self._context.client.register_host(agent.infra_env_id, agent.host_id, agent.agent_image)
             except ClientError as error:
                 if error.status in FATAL_AT_REGISTRATION:
-                    raise Refused(error.status or 0, error.detail) from None
+                    raise Refused(error.status or 0, error.reason) from None
                 log.warning("registration failed, next try in %.0f s: %s", self._interval, error)
                 self._sleep(self._interval)
             else:
@@ -131,17 +124,16 @@ class Agent:
 
     def poll(self) -> dict[str, Any] | None:
         """The next instructions, with growing pauses between tries; None after 15 minutes without an answer."""
+        agent = self._context.agent
         pause, started = FIRST_BACKOFF, time.monotonic()
         while True:
             try:
-                query = {"timestamp": str(int(time.time()))}
-                answer = self._context.client.call("GET", self._instructions, query=query, headers=self._headers)
-                return answer if isinstance(answer, dict) else {}
+                return self._context.client.instructions(agent.infra_env_id, agent.host_id, agent.agent_image)
             except ClientError as error:
                 # A service that was away may not know what it knew.
                 self._dedupe.flush()
                 if error.status == 404:
-                    raise Refused(404, error.detail) from None
+                    raise Refused(404, error.reason) from None
                 if time.monotonic() - started > GIVE_UP:
                     log.error("no instructions for %.0f s: %s", GIVE_UP, error)
                     return None
@@ -198,16 +190,16 @@ class Agent:
 
         One that is asked for again within a minute is tried once, any other until the service takes or refuses it.
         """
+        agent = self._context.agent
         pause, started = FIRST_BACKOFF, time.monotonic()
         while True:
             try:
                 with self._sending:
-                    self._context.client.call("POST", self._instructions, body, headers=self._headers)
+                    self._context.client.reply(agent.infra_env_id, agent.host_id, agent.agent_image, body)
                 return True
             except ClientError as failure:
                 log.warning("the answer of step %s was not taken: %s", identity, failure)
-                refused = failure.status is not None and failure.status < 500 and failure.status not in PASSING
-                if kind in REPEATED or refused or time.monotonic() - started > GIVE_UP:
+                if kind in REPEATED or not failure.is_passing or time.monotonic() - started > GIVE_UP:
                     return False
             self._sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * FACTOR, MAX_BACKOFF)

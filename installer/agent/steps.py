@@ -15,7 +15,8 @@ from installer.agent.errors import AgentError, MediaLost, StepError
 from installer.agent.host import inventory, media
 from installer.agent.host.media import Watch
 from installer.agent.hostsys import HostSystem
-from installer.assisted.restclient import RestClient
+from installer.assisted.client import AssistedClient
+from installer.assisted.enums import StepType
 
 log = logging.getLogger("agent")
 
@@ -26,7 +27,7 @@ class StepContext:
 
     host: HostSystem
     agent: AgentContext
-    client: RestClient
+    client: AssistedClient
     media: Watch = field(default_factory=Watch)
     # What runs each step; simulated hosts bring their own.
     table: Mapping[str, Step] = field(default_factory=lambda: TABLE)
@@ -49,19 +50,19 @@ def _json(args: list[str], kind: type) -> Any:
 
 
 TABLE: Mapping[str, Step] = {
-    "inventory": lambda ctx, args: inventory.collect_json(ctx.host),
-    "connectivity-check": lambda ctx, args: netchecks.connectivity(ctx.host, _json(args, list)),
-    "free-network-addresses": lambda ctx, args: netchecks.free_addresses(ctx.host, _json(args, list)),
-    "ntp-synchronizer": lambda ctx, args: netchecks.ntp(ctx.host, _json(args, dict)),
-    "domain-resolution": lambda ctx, args: netchecks.domains(ctx.host, _json(args, dict)),
-    "verify-vips": lambda ctx, args: netchecks.verify_vips(ctx.host, _json(args, list)),
-    "installation-disk-speed-check": lambda ctx, args: diskspeed.disk_speed(ctx.host, _json(args, dict)),
-    "container-image-availability": lambda ctx, args: containers.availability(ctx.host, _json(args, dict)),
-    "tang-connectivity-check": lambda ctx, args: webchecks.tang(_json(args, dict)),
-    "api-vip-connectivity-check": lambda ctx, args: webchecks.ignition(_json(args, dict)),
-    "install": lambda ctx, args: containers.install(ctx.host, _json(args, dict), ctx.agent),
-    "logs-gather": lambda ctx, args: logs.gather(ctx.host, _json(args, dict), ctx.client),
-    "stop-installation": lambda ctx, args: containers.stop_installation(ctx.host),
+    StepType.INVENTORY: lambda ctx, args: inventory.collect_json(ctx.host),
+    StepType.CONNECTIVITY: lambda ctx, args: netchecks.connectivity(ctx.host, _json(args, list)),
+    StepType.FREE_ADDRESSES: lambda ctx, args: netchecks.free_addresses(ctx.host, _json(args, list)),
+    StepType.NTP: lambda ctx, args: netchecks.ntp(ctx.host, _json(args, dict)),
+    StepType.DOMAINS: lambda ctx, args: netchecks.domains(ctx.host, _json(args, dict)),
+    StepType.VERIFY_VIPS: lambda ctx, args: netchecks.verify_vips(ctx.host, _json(args, list)),
+    StepType.DISK_SPEED: lambda ctx, args: diskspeed.disk_speed(ctx.host, _json(args, dict)),
+    StepType.IMAGES: lambda ctx, args: containers.availability(ctx.host, _json(args, dict)),
+    StepType.TANG: lambda ctx, args: webchecks.tang(_json(args, dict)),
+    StepType.API_VIP: lambda ctx, args: webchecks.ignition(_json(args, dict)),
+    StepType.INSTALL: lambda ctx, args: containers.install(ctx.host, _json(args, dict), ctx.agent),
+    StepType.LOGS: lambda ctx, args: logs.gather(ctx.host, _json(args, dict), ctx.client),
+    StepType.STOP: lambda ctx, args: containers.stop_installation(ctx.host),
 }
 
 

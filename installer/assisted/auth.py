@@ -75,8 +75,8 @@ class Authenticator:
         if self._open:
             return min(allowed)
         for scheme in sorted(allowed):
-            found = self._seen(_digest(headers.get(HEADERS[scheme], "")))
-            if found is not None and found[0] == scheme and time.time() < found[1]:
+            seen = self._seen(_digest(headers.get(HEADERS[scheme], "")))
+            if seen is not None and seen[0] == scheme and time.time() < seen[1]:
                 return scheme
         return None
 
@@ -89,29 +89,29 @@ class Authenticator:
             token = headers.get(HEADERS[scheme], "")
             if not token:
                 continue
-            found = self._scheme_of(token)
-            if found == scheme:
+            proven = self._scheme_of(token)
+            if proven == scheme:
                 return scheme
-            problem = f"a token of scheme {found} was given in {HEADERS[scheme]}"
+            problem = f"a token of scheme {proven} was given in {HEADERS[scheme]}"
         raise Unauthorized(problem)
 
     def _scheme_of(self, text: str) -> str:
         digest = _digest(text)
-        known = self._seen(digest)
-        if known is None:
-            known = self._known[digest] = self._verified(text.removeprefix("Bearer "))
+        proof = self._seen(digest)
+        if proof is None:
+            proof = self._known[digest] = self._verified(text.removeprefix("Bearer "))
             if len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]
-        if time.time() >= known[1]:
+        if time.time() >= proof[1]:
             raise Unauthorized("the token has expired")
-        return known[0]
+        return proof[0]
 
     def _seen(self, digest: bytes) -> tuple[str, float] | None:
         """What is known of a token, which is then the last to be forgotten."""
-        found = self._known.pop(digest, None)
-        if found is not None:
-            self._known[digest] = found
-        return found
+        proof = self._known.pop(digest, None)
+        if proof is not None:
+            self._known[digest] = proof
+        return proof
 
     def _verified(self, token: str) -> tuple[str, float]:
         import jwt

@@ -107,6 +107,24 @@ class StepType(StrEnum):
     VERIFY_VIPS = "verify-vips"
 
 
+class LogsState(StrEnum):
+    """How far a host is with sending its logs."""
+
+    REQUESTED = "requested"
+    COLLECTING = "collecting"
+    COMPLETED = "completed"
+    TIMEOUT = "timeout"
+
+
+class Severity(StrEnum):
+    """How bad an event is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
 class Result(StrEnum):
     """Outcome of one validation (installer.md §5.4)."""
 

@@ -128,14 +128,43 @@ class PrepareError(RendezvousError):
         self.cause = cause
 
 
-class ClientError(RendezvousError):
-    """A request of the client failed: ``status`` is the HTTP status, or None when nothing answered."""
+#: The service's words for: try again.
+PASSING = frozenset({408, 425, 429})
 
-    def __init__(self, what: str, status: int | None, detail: str) -> None:
-        super().__init__(f"{what}: {detail}" if status is None else f"{what}: HTTP {status}: {detail}")
+
+class ClientError(RendezvousError):
+    """A request of the client failed; ``what`` names it.
+
+    ``status``: the HTTP status, None when nothing answered; ``reason``: one sentence; ``code``: the service's own
+    name or number for it, empty when it gives none.
+    """
+
+    def __init__(self, what: str, status: int | None, reason: str, *, code: str = "", text: str = "") -> None:
+        super().__init__(text or (f"{what}: {reason}" if status is None else f"{what}: HTTP {status}: {reason}"))
         self.what = what
         self.status = status
-        self.detail = detail
+        self.reason = reason
+        self.code = code
+
+    @property
+    def is_passing(self) -> bool:
+        """May the same request succeed later, without anybody doing anything about it?"""
+        return self.status is None or self.status >= 500 or self.status in PASSING
+
+
+class NoAnswer(ClientError):
+    """The service cannot be reached, or did not answer in time, or not to the end; ``text`` tells all of it."""
+
+    def __init__(self, what: str, reason: str, text: str) -> None:
+        super().__init__(what, None, reason, text=text)
+
+
+class Untrusted(NoAnswer):
+    """Something answers at the service's address, but not with a certificate of the CA that was given."""
+
+
+class BadAnswer(ClientError):
+    """The service answered what cannot be used: no JSON, JSON of another shape, more than is read."""
 
 
 class DiskMissing(RendezvousError):

@@ -1,179 +1,116 @@
-"""A small REST client over TLS for the agent, the orchestrator and agent-installer-client: standard library only."""
+"""JSON and files to and from a service that takes tokens; what operations it has is said in client.py."""
 
 from __future__ import annotations
 
-import http.client
 import json
-import ssl
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, BinaryIO
-from urllib.parse import urlencode, urlsplit
+from typing import Any, BinaryIO, TypeVar
+from urllib.parse import urlencode
 
 from installer.assisted.auth import ATTEMPT_HEADER, HEADERS, Scheme
-from installer.assisted.errors import ClientError
-from installer.redact import shortened
+from installer.assisted.endpoint import Endpoint, Timeouts
+from installer.assisted.errors import BadAnswer, ClientError
+from installer.assisted.transport import CHUNK, HEADER_VALUE, Answer, Body, Request, Transport
 
 BASE = "/api/assisted-install/v2"
-CHUNK = 256 * 1024
-Body = bytes | Callable[[], Iterator[bytes]] | None
-Use = Callable[[Any], Any]
-# How writing to a service that has closed the connection ends, without TLS and with it.
-CLOSED = (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
-STALE = (http.client.RemoteDisconnected, *CLOSED)
+#: Answers by path of which the state is remembered; the oldest go first.
+REMEMBERED = 64
+Headers = Mapping[str, str]
+T = TypeVar("T")
 
 
 class RestClient:
-    """Calls of one service with one token, from any thread.
+    """Calls of one service with one token, from any thread. ``attempt``: to install, which all calls belong to.
 
-    ``attempt``: all calls belong to this attempt to install; empty for calls that belong to none.
-    With ``keep_alive`` one idle connection is kept for the next call: a handshake costs more than most calls.
+    Raises ClientError for a token that no header can carry.
     """
 
     def __init__(
-        self,
-        url: str,
-        token: str,
-        scheme: Scheme,
-        ca_file: Path | None = None,
-        insecure: bool = False,
-        timeout: float = 60.0,
-        keep_alive: bool = False,
-        attempt: str = "",
+        self, endpoint: Endpoint, scheme: Scheme, token: str, *, attempt: str = "", timeouts: Timeouts | None = None
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ClientError("service URL", None, f"{url!r} is not an http or https URL")
-        self._host, self._port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
-        self._context: ssl.SSLContext | None = None
-        self._timeout = timeout
-        self._keep_alive = keep_alive
-        self._idle: http.client.HTTPConnection | None = None
-        self._lock = threading.Lock()
+        self._transport = Transport(endpoint, timeouts)
         self._headers = {HEADERS[scheme]: token} if token else {}
         if attempt:
             self._headers[ATTEMPT_HEADER] = attempt
-        if parts.scheme == "https":
-            try:
-                self._context = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
-            except (OSError, ssl.SSLError) as error:
-                raise ClientError(f"CA file {ca_file}", None, str(error)) from None
-            if insecure:
-                self._context.check_hostname = False
-                self._context.verify_mode = ssl.CERT_NONE
+        for name, value in self._headers.items():
+            if not HEADER_VALUE.fullmatch(value):
+                raise ClientError(name, None, "is not one line of printable ASCII characters")
+        # (ETag, answer) by target: a state that has not changed is neither sent nor read again.
+        self._states: dict[str, tuple[str, Any]] = {}
+        self._lock = threading.Lock()
 
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._context is not None:
-            return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-
-    def _take(self) -> http.client.HTTPConnection | None:
-        with self._lock:
-            connection, self._idle = self._idle, None
-        return connection
-
-    def _give_back(self, connection: http.client.HTTPConnection) -> None:
-        with self._lock:
-            if self._keep_alive and self._idle is None:
-                self._idle = connection
-                return
-        connection.close()
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._transport.endpoint.url})"
 
     def close(self) -> None:
-        """Drop the idle connection; calls that are under way in other threads leave none behind."""
-        with self._lock:
-            self._keep_alive = False
-        connection = self._take()
-        if connection is not None:
-            connection.close()
-
-    def _send(self, method: str, path: str, body: Body, headers: Mapping[str, str], use: Use) -> tuple[int, Any]:
-        what = f"{method} {path.split('?')[0]}"
-        kept = self._take()
-        try:
-            if kept is not None:
-                try:
-                    return self._talk(kept, what, method, path, body, headers, use)
-                except STALE:
-                    # The service closed it while it lay idle, before it saw this request: once more on a new one.
-                    pass
-            return self._talk(self._connect(), what, method, path, body, headers, use)
-        except (OSError, http.client.HTTPException) as error:
-            raise ClientError(what, None, f"{type(error).__name__}: {error}") from None
-
-    def _talk(
-        self,
-        connection: http.client.HTTPConnection,
-        what: str,
-        method: str,
-        path: str,
-        body: Body,
-        headers: Mapping[str, str],
-        use: Use,
-    ) -> tuple[int, Any]:
-        """One request and its answer. A body that is made as it is sent is made anew for each try."""
-        try:
-            try:
-                data = body() if callable(body) else body
-                connection.request(method, path, body=data, headers={**self._headers, **headers})
-            except CLOSED:
-                # A service that does not want all of a body answers, and hears no more: its answer says why.
-                response = _early_answer(connection)
-                if response is None:
-                    raise
-            else:
-                response = connection.getresponse()
-            if response.status >= 300:
-                raise ClientError(what, response.status, _reason(response.read()))
-            result = use(response)
-        except BaseException:
-            connection.close()
-            raise
-        if response.isclosed() and not response.will_close:
-            self._give_back(connection)
-        else:
-            connection.close()
-        return response.status, result
+        """Drop the kept connection."""
+        self._transport.close()
 
     def call(
         self,
         method: str,
         path: str,
         body: Any = None,
+        *,
         query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
+        repeatable: bool | None = None,
+        remember: bool = False,
     ) -> Any:
-        """JSON in, JSON out (None for an empty answer); ``path`` below /v2. Raises ClientError."""
-        url = BASE + path + ("?" + urlencode(query) if query else "")
+        """JSON in, JSON out (None for an empty answer); ``path`` below /v2. Raises ClientError.
+
+        ``repeatable``: as Request's. ``remember``: what was answered is remembered by its ETag, and is the answer for
+        as long as the service says that it still is; so it must not be changed.
+        """
+        extra = dict(headers or {})
         data = None if body is None else json.dumps(body).encode()
-        extra = {"Content-Type": "application/json"} if data is not None else {}
+        if data is not None:
+            extra["Content-Type"] = "application/json"
+        target = _target(path, query) if remember else ""
+        etag, value = self._states.get(target, ("", None)) if remember else ("", None)
+        if etag:
+            extra["If-None-Match"] = etag
 
-        def use(response: Any) -> Any:
-            content = response.read()
-            try:
-                return json.loads(content) if content.strip() else None
-            except ValueError as error:
-                raise ClientError(f"{method} {path}", response.status, f"the answer is not JSON: {error}") from None
+        def use(answer: Answer) -> Any:
+            if answer.status == 304:
+                return value
+            result = answer.json()
+            if remember:
+                self._remember(target, answer.header("ETag"), result)
+            return result
 
-        return self._send(method, url, data, {**extra, **(headers or {})}, use)[1]
+        seconds = self._transport.timeouts.request
+        return self._exchange(
+            method, path, use, query=query, headers=extra, body=data, repeatable=repeatable, seconds=seconds
+        )
 
     def download(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
-        """The raw answer. Raises ClientError."""
-        url = BASE + path + ("?" + urlencode(query) if query else "")
-        content: bytes = self._send("GET", url, None, {}, lambda response: response.read())[1]
-        return content
+        """The raw answer, as ``call`` otherwise."""
+        return self._exchange("GET", path, Answer.body, query=query, seconds=self._transport.timeouts.transfer)
+
+    def download_to(self, path: str, file: BinaryIO, limit: int) -> int:
+        """Write the raw answer, at most ``limit`` bytes, to a file as it comes; its size.
+
+        Raises as ``call``, and OSError of the file.
+        """
+
+        def use(answer: Answer) -> int:
+            return sum(file.write(piece) for piece in answer.pieces(limit))
+
+        return self._exchange("GET", path, use, seconds=self._transport.timeouts.transfer)
 
     def upload(
         self,
         path: str,
-        query: Mapping[str, str],
         file: BinaryIO,
         name: str,
-        headers: Mapping[str, str] | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
     ) -> None:
-        """POST a file as the multipart field ``upfile``, streamed. Raises ClientError."""
+        """POST a file as the multipart field ``upfile``, streamed, in place of one sent before. Raises ClientError."""
         boundary = uuid.uuid4().hex
         head = (
             f'--{boundary}\r\nContent-Disposition: form-data; name="upfile"; filename="{name}"\r\n'
@@ -181,7 +118,6 @@ class RestClient:
         ).encode()
         tail = f"\r\n--{boundary}--\r\n".encode()
         size = file.seek(0, 2)
-        url = f"{BASE}{path}?{urlencode(query)}"
 
         def parts() -> Iterator[bytes]:
             """As many bytes as are announced, whatever happens to the file meanwhile; from its beginning each time."""
@@ -191,7 +127,7 @@ class RestClient:
             while left:
                 chunk = file.read(min(CHUNK, left))
                 if not chunk:
-                    raise ClientError(f"POST {BASE}{path}", None, f"{name} lost {left} bytes while it was sent")
+                    raise ClientError(f"POST {path}", None, f"{name} lost {left} bytes while it was sent")
                 left -= len(chunk)
                 yield chunk
             yield tail
@@ -199,24 +135,59 @@ class RestClient:
         extra = {
             "Content-Type": f"multipart/form-data; boundary={boundary}",
             "Content-Length": str(len(head) + size + len(tail)),
+            **(headers or {}),
         }
-        self._send("POST", url, parts, {**extra, **(headers or {})}, lambda response: response.read())
+        seconds = self._transport.timeouts.transfer
+        self._exchange(
+            "POST", path, Answer.body, query=query, headers=extra, body=parts, repeatable=True, seconds=seconds
+        )
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        use: Callable[[Answer], T],
+        *,
+        seconds: float,
+        query: Mapping[str, str] | None = None,
+        headers: Headers | None = None,
+        body: Body = None,
+        repeatable: bool | None = None,
+    ) -> T:
+        request = Request(
+            method,
+            _target(path, query),
+            name=f"{method} {path}",
+            headers={**self._headers, **(headers or {})},
+            body=body,
+            repeatable=repeatable,
+            seconds=seconds,
+        )
+        return self._transport.exchange(request, use)
+
+    def _remember(self, target: str, etag: str, value: Any) -> None:
+        with self._lock:
+            self._states.pop(target, None)
+            if etag:
+                self._states[target] = (etag, value)
+                if len(self._states) > REMEMBERED:
+                    del self._states[next(iter(self._states))]
 
 
-def _early_answer(connection: http.client.HTTPConnection) -> http.client.HTTPResponse | None:
-    """An answer that came before all of the request was sent; None when the connection just broke."""
-    try:
-        response = connection.getresponse()
-    except (OSError, http.client.HTTPException):
-        return None
-    # The rest of the body was never sent: nothing else can be said on this connection.
-    response.will_close = True
-    return response
+def objects(value: Any, what: str) -> list[dict[str, Any]]:
+    """An answer that has to be a list of objects; none at all is an empty one. Raises BadAnswer."""
+    items = [] if value is None else value
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise BadAnswer(what, 200, "the answer is not a list of objects")
+    return items
 
 
-def _reason(content: bytes) -> str:
-    try:
-        body = json.loads(content)
-        return str(body.get("reason") or body.get("message") or body)
-    except (ValueError, AttributeError):
-        return shortened(content.decode(errors="replace"), 300)
+def one_object(value: Any, what: str) -> dict[str, Any]:
+    """An answer that has to be one object. Raises BadAnswer."""
+    if not isinstance(value, dict):
+        raise BadAnswer(what, 200, "the answer is not an object")
+    return value
+
+
+def _target(path: str, query: Mapping[str, str] | None = None) -> str:
+    return BASE + path + (f"?{urlencode(query)}" if query else "")

@@ -8,8 +8,10 @@ from installer.assisted.enums import Role, Stage
 
 S = Stage
 
+#: The only node of a cluster has an order of its own, whatever its role.
+SNO = "sno"
 STAGES: Mapping[str, tuple[Stage, ...]] = {
-    "bootstrap": (
+    Role.BOOTSTRAP: (
         S.STARTING,
         S.INSTALLING,
         S.WRITING,
@@ -22,9 +24,9 @@ STAGES: Mapping[str, tuple[Stage, ...]] = {
         S.JOINED,
         S.DONE,
     ),
-    "master": (S.STARTING, S.INSTALLING, S.WRITING, S.COPYING, S.REBOOTING, S.CONFIGURING, S.JOINED, S.DONE),
-    "arbiter": (S.STARTING, S.INSTALLING, S.WRITING, S.COPYING, S.REBOOTING, S.CONFIGURING, S.JOINED, S.DONE),
-    "worker": (
+    Role.MASTER: (S.STARTING, S.INSTALLING, S.WRITING, S.COPYING, S.REBOOTING, S.CONFIGURING, S.JOINED, S.DONE),
+    Role.ARBITER: (S.STARTING, S.INSTALLING, S.WRITING, S.COPYING, S.REBOOTING, S.CONFIGURING, S.JOINED, S.DONE),
+    Role.WORKER: (
         S.STARTING,
         S.INSTALLING,
         S.WRITING,
@@ -35,7 +37,7 @@ STAGES: Mapping[str, tuple[Stage, ...]] = {
         S.JOINED,
         S.DONE,
     ),
-    "sno": (S.STARTING, S.INSTALLING, S.WAITING_BOOTKUBE, S.WRITING, S.COPYING, S.REBOOTING, S.JOINED, S.DONE),
+    SNO: (S.STARTING, S.INSTALLING, S.WAITING_BOOTKUBE, S.WRITING, S.COPYING, S.REBOOTING, S.JOINED, S.DONE),
 }
 
 MINUTE = 60.0
@@ -59,10 +61,10 @@ SNO_REBOOTING_TIMEOUT = 80 * MINUTE
 def stages_of(role: Role, bootstrap: bool, sno: bool) -> tuple[Stage, ...]:
     """The ordered stages that a host of this role goes through."""
     if sno:
-        return STAGES["sno"]
+        return STAGES[SNO]
     if bootstrap:
-        return STAGES["bootstrap"]
-    return STAGES.get(role.value, STAGES["worker"])
+        return STAGES[Role.BOOTSTRAP]
+    return STAGES.get(role, STAGES[Role.WORKER])
 
 
 def percentage(stages: tuple[Stage, ...], stage: Stage) -> int:

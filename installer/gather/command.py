@@ -14,16 +14,17 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from installer.errors import ConfigError, InstallerError, RestError
+from installer.assisted.client import AssistedClient
+from installer.assisted.errors import ClientError
+from installer.errors import ConfigError, InstallerError
 from installer.files import deliver, is_stream
 from installer.gather.remote import Access, Running, add, add_file, fetch
 from installer.inputs import LARGEST_STATE, open_input, read_input
+from installer.observe import state
+from installer.observe.kube import Kube
+from installer.observe.service import Reach, watcher
 from installer.redact import Redactor
 from installer.secretfiles import private_directory
-from installer.waitfor import state
-from installer.waitfor.kube import Kube
-from installer.waitfor.rest import RestClient, base_url
-from installer.waitfor.settings import Settings
 
 log = logging.getLogger("installer.gather")
 AT_ONCE = 8
@@ -65,37 +66,35 @@ class Gathering:
                 self.redactor.copy(source, clean)
                 add_file(self.archive, f"{self.top}/{name.lstrip('.')}", clean)
 
-    def service(self, settings: Settings) -> dict[str, str]:
+    def service(self, reach: Reach) -> dict[str, str]:
         """The service's own view, events and logs; names by address of the hosts that it knows."""
-        rest = RestClient(
-            base_url(self.inputs.rendezvous_ip, settings.rest_port), self.inputs.ca_pem, self.inputs.token,
-            connect_timeout=settings.connect_timeout, read_timeout=settings.read_timeout,
-        )  # fmt: skip
-        found: dict[str, str] = {}
+        service = watcher(self.inputs, reach)
+        names: dict[str, str] = {}
         try:
-            for infra_env in rest.infra_envs():
-                hosts = rest.hosts(str(infra_env["id"]))
-                found.update(addresses(hosts))
+            for infra_env in service.infra_envs():
+                hosts = service.hosts(str(infra_env["id"]))
+                names.update(addresses(hosts))
                 self.put(f"service/infra-env-{infra_env['id']}.json", infra_env)
                 self.put(f"service/hosts-{infra_env['id']}.json", hosts)
-                self.put(f"service/events-{infra_env['id']}.json", rest.events(str(infra_env["id"])))
-            for cluster in rest.clusters():
-                self.put(f"service/cluster-{cluster['id']}.json", rest.cluster(str(cluster["id"])))
-                self._logs(rest, str(cluster["id"]))
+                self.put(f"service/events-{infra_env['id']}.json", service.events(str(infra_env["id"])))
+            for cluster in service.clusters():
+                self.put(f"service/cluster-{cluster['id']}.json", service.cluster(str(cluster["id"])))
+                self._logs(service, str(cluster["id"]))
             self.note("service: its state and events are here")
-        except (RestError, KeyError) as error:
+        except (ClientError, KeyError) as error:
             self.note(f"service: {error}", bad=True)
         finally:
-            rest.close()
-        return found
+            service.close()
+        return names
 
-    def _logs(self, rest: RestClient, cluster_id: str) -> None:
+    def _logs(self, service: AssistedClient, cluster_id: str) -> None:
         packed = self.work / "logs"
         try:
-            rest.download_logs(cluster_id, packed)
+            with packed.open("wb") as file:
+                service.download_logs(cluster_id, file)
             count = self._nested(packed, f"{self.top}/service/logs")
             self.note(f"service: {count} files of logs that hosts have sent")
-        except RestError as error:
+        except ClientError as error:
             # 409: no host has sent any, which is so in every installation without trouble.
             self.note(f"service: no logs: {error}", bad=error.status != 409)
         except (tarfile.TarError, EOFError, OSError, ValueError) as error:
@@ -120,11 +119,9 @@ class Gathering:
                 inner.unlink()
             return count
 
-    def nodes(self, settings: Settings) -> dict[str, str]:
+    def nodes(self, reach: Reach) -> dict[str, str]:
         """Names by address of the nodes that the cluster knows."""
-        kube = Kube(
-            self.inputs.kubeconfig, connect_timeout=settings.connect_timeout, read_timeout=settings.read_timeout
-        )
+        kube = Kube(self.inputs.kubeconfig, reach)
         try:
             return kube.node_addresses()
         except InstallerError as error:
@@ -159,7 +156,7 @@ class Gathering:
 
 def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Host names by the first address of each host's inventory."""
-    found = {}
+    names = {}
     for host in hosts:
         try:
             inventory = json.loads(host.get("inventory") or "{}")
@@ -170,8 +167,8 @@ def addresses(hosts: Sequence[dict[str, Any]]) -> dict[str, str]:
             first = str(ip_address(every[0].split("/")[0]))
         except (ValueError, IndexError, AttributeError, TypeError):
             continue
-        found[first] = str(host.get("requested_hostname") or inventory.get("hostname") or "")
-    return found
+        names[first] = str(host.get("requested_hostname") or inventory.get("hostname") or "")
+    return names
 
 
 def _text(path: Path) -> str:
@@ -186,7 +183,8 @@ def run(
     access: Access,
     hosts: Sequence[str] = (),
     output: Path | None = None,
-    settings: Settings | None = None,
+    *,
+    reach: Reach | None = None,
 ) -> int:
     """Gather into DIR/agent-gather-<time>.tar.gz, or ``output``; 0, or 1 when no host and no service answered.
 
@@ -202,7 +200,7 @@ def run(
         with private_directory("node0-gather-", None if is_stream(target) else target.parent) as work:
             packed = work / "archive"
             with tarfile.open(packed, mode="w:gz", compresslevel=6) as archive:
-                count, asked = _all(Gathering(inputs, archive, work, top), access, hosts, settings or Settings())
+                count, asked = _all(Gathering(inputs, archive, work, top), access, hosts, reach or Reach())
             packed.chmod(0o600)
             deliver(packed, target)
     except OSError as error:
@@ -211,18 +209,19 @@ def run(
     return 0
 
 
-def _all(made: Gathering, access: Access, hosts: Sequence[str], settings: Settings) -> tuple[int, int]:
+def _all(gathering: Gathering, access: Access, hosts: Sequence[str], reach: Reach) -> tuple[int, int]:
     """Everything that answers; how many hosts did, and of how many. Raises InstallerError when nothing does."""
-    made.own_files()
-    known = made.service(settings)
-    answered = bool(known) or any(note.startswith("service: its state") for note in made.notes)
-    names = {made.inputs.rendezvous_ip: "rendezvous host", **known}
+    gathering.own_files()
+    known_hosts = gathering.service(reach)
+    answered = bool(known_hosts) or any(note.startswith("service: its state") for note in gathering.notes)
+    names = {gathering.inputs.rendezvous_ip: "rendezvous host", **known_hosts}
     if not answered:
         # node0 has left for its disk: the cluster is who knows its nodes now.
-        names.update(made.nodes(settings))
+        names.update(gathering.nodes(reach))
     names.update({address: names.get(address, "") for address in hosts})
-    count = made.hosts(names, access)
-    add_file(made.archive, f"{made.top}/summary.txt", io.BytesIO("".join(f"{n}\n" for n in made.notes).encode()))
+    count = gathering.hosts(names, access)
+    summary = "".join(f"{note}\n" for note in gathering.notes)
+    add_file(gathering.archive, f"{gathering.top}/summary.txt", io.BytesIO(summary.encode()))
     if not count and not answered:
         raise InstallerError("nothing could be gathered: neither the service nor any host answers (see above)")
     return count, len(names)

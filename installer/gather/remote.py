@@ -18,9 +18,9 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
+from installer.observe.archive import PACKED, safe_parts
 from installer.redact import Redactor, shortened
 from installer.redact.program import program
-from installer.waitfor.evidence import PACKED, safe_parts
 
 LARGEST_PACKED = 1024**3
 LARGEST_UNPACKED = 4 * 1024**3
@@ -46,9 +46,9 @@ class Access:
         """ssh's command line. A live host has a new host key at each boot, which nobody can know."""
         options = [f"ConnectTimeout={self.connect_timeout}", "BatchMode=yes", "StrictHostKeyChecking=no"]
         options += ["UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ServerAliveInterval=15"]
-        given = [part for option in (*self.options, *options) for part in ("-o", option)]
+        arguments = [part for option in (*self.options, *options) for part in ("-o", option)]
         key = ["-i", str(self.key), "-o", "IdentitiesOnly=yes"] if self.key else []
-        return ["ssh", "-T", *given, *key, "-l", self.user, "--", address, command]
+        return ["ssh", "-T", *arguments, *key, "-l", self.user, "--", address, command]
 
 
 class Running:
@@ -94,17 +94,17 @@ def script() -> bytes:
 
 def fetch(access: Access, address: str, target: Path, running: Running) -> str:
     """Write the host's archive (tar.xz) to ``target``; the reason when there is none, else an empty text."""
-    with target.open("wb") as out, tempfile.TemporaryFile() as said:
+    with target.open("wb") as out, tempfile.TemporaryFile() as errors:
         try:
             process = subprocess.Popen(
-                access.argv(address, COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+                access.argv(address, COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
             )
         except OSError as error:
             return f"ssh cannot be run: {error.strerror}"
         with running.counted(process):
             problem = _copied(process, out, access.timeout)
-        said.seek(0)
-        lines = [line for line in said.read(65536).decode(errors="replace").splitlines() if not NOISE.match(line)]
+        errors.seek(0)
+        lines = [line for line in errors.read(65536).decode(errors="replace").splitlines() if not NOISE.match(line)]
     if problem:
         return problem
     if process.returncode:

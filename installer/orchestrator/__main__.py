@@ -10,8 +10,9 @@ from pathlib import Path
 from installer import logs, numbers
 from installer.agent import hostsys
 from installer.assisted.auth import ATTEMPT_VARIABLE, Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import RestClient
 from installer.orchestrator import disk, flow
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError
@@ -44,15 +45,9 @@ def main(argv: list[str] | None = None) -> int:
     logs.to_journal("%(asctime)s %(levelname)s %(message)s")
     token, attempt = os.environ.get("PULL_SECRET_TOKEN", ""), os.environ.get(ATTEMPT_VARIABLE, "")
     try:
-        client = RestClient(
-            args.url,
-            token,
-            Scheme.AGENT,
-            Path(args.cacert) if args.cacert else None,
-            args.insecure == "true",
-            keep_alive=True,
-            attempt=attempt,
-        )
+        ca_file = Path(args.cacert) if args.cacert else None
+        service = endpoint(args.url, ca_file=ca_file, insecure=args.insecure == "true")
+        client = AssistedClient(service, Scheme.AGENT, token, attempt=attempt)
         plan = flow.Plan(
             role=args.role,
             boot_device=args.boot_device,

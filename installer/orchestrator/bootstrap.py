@@ -69,9 +69,9 @@ def take_hostname(host: HostSystem, own_config: Mapping[str, Any]) -> None:
 
 
 def _exists(host: HostSystem, unit: str) -> bool:
-    said = host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False, timeout=SYSTEMD_TIMEOUT)
+    state = host.run("systemctl", "show", "-p", "LoadState", "--value", unit, check=False, timeout=SYSTEMD_TIMEOUT)
     # When systemd does not say, starting it tells.
-    return said.strip() in ("loaded", "")
+    return state.strip() in ("loaded", "")
 
 
 def start(host: HostSystem, config: Mapping[str, Any]) -> None:

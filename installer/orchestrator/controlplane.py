@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from installer.agent.hostsys import HostSystem
-from installer.assisted.enums import Stage
+from installer.assisted.enums import HostStatus, Role, Stage
 from installer.assisted.errors import ClientError
 from installer.orchestrator.errors import StageError
 from installer.orchestrator.kube import KubeApi, is_arbiter, is_master, is_ready
@@ -39,9 +39,8 @@ def _update_others(reporter: Reporter, hosts: list[dict[str, Any]], nodes: list[
         target = Stage.JOINED if is_ready(node) else Stage.CONFIGURING
         if target == stage:
             continue
-        path = f"/infra-envs/{reporter.infra_env_id}/hosts/{host['id']}/progress"
         try:
-            reporter.client.call("PUT", path, {"current_stage": target.value})
+            reporter.client.report_progress(reporter.infra_env_id, str(host["id"]), target)
         except ClientError as error:
             log.warning("%s", error)
 
@@ -57,7 +56,7 @@ def wait_masters(host: HostSystem, reporter: Reporter, count: int, sleep: Sleep 
             hosts = reporter.hosts()
             _update_others(reporter, hosts, nodes)
             ready = sum(1 for node in nodes if is_master(node) and is_ready(node))
-            wants_arbiter = any(host.get("role") == "arbiter" for host in hosts)
+            wants_arbiter = any(host.get("role") == Role.ARBITER for host in hosts)
             arbiter = any(is_arbiter(node) and is_ready(node) for node in nodes)
             if ready >= wanted and (arbiter or not wants_arbiter):
                 api.close()
@@ -98,8 +97,8 @@ def wait_workers(reporter: Reporter, sleep: Sleep = time.sleep) -> None:
         waiting = [
             str(host.get("requested_hostname"))
             for host in reporter.hosts()
-            if host.get("role") == "worker"
-            and host.get("status") != "error"
+            if host.get("role") == Role.WORKER
+            and host.get("status") != HostStatus.ERROR
             and (host.get("progress") or {}).get("current_stage") in early
         ]
         if not waiting:
@@ -114,7 +113,7 @@ def wait_ready_masters_by_service(reporter: Reporter, sleep: Sleep = time.sleep)
         joined = [
             host
             for host in reporter.hosts()
-            if host.get("role") in ("master", "arbiter")
+            if host.get("role") in (Role.MASTER, Role.ARBITER)
             and (host.get("progress") or {}).get("current_stage") in (Stage.JOINED, Stage.DONE)
         ]
         if len(joined) >= 2:

@@ -149,7 +149,7 @@ def _once(host: HostSystem, command: Sequence[str], report: Callable[[str], None
 
 
 def write_image(
-    host: HostSystem, ignition: Path, device: str, extra: Sequence[str], report: Callable[[str], None]
+    host: HostSystem, ignition: Path, device: str, extra: Sequence[str], *, report: Callable[[str], None]
 ) -> None:
     """Write the machine OS with its ignition; up to three tries. ``ignition``: the host's path. Raises StageError."""
     command = installer_command(str(ignition), device, extra)

@@ -12,8 +12,9 @@ from typing import Any
 from installer.agent import logs
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
-from installer.assisted.enums import Stage
+from installer.assisted.enums import Role, Stage
 from installer.assisted.errors import ClientError
+from installer.assisted.stages import SNO
 from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError, StageError, Unwanted
@@ -43,9 +44,9 @@ class Plan:
     @property
     def kind(self) -> str:
         """Row of FLOWS."""
-        if self.role == "bootstrap":
-            return "sno" if self.sno else "bootstrap"
-        return self.role if self.role in FLOWS else "worker"
+        if self.role == Role.BOOTSTRAP:
+            return SNO if self.sno else Role.BOOTSTRAP
+        return self.role if self.role in FLOWS else Role.WORKER
 
 
 @dataclass
@@ -129,7 +130,7 @@ def write_image(run: Run) -> None:
         run.ignition,
         run.device,
         run.plan.installer_args,
-        lambda percent: run.reporter.stage(Stage.WRITING, percent),
+        report=lambda percent: run.reporter.stage(Stage.WRITING, percent),
     )
 
 
@@ -158,14 +159,9 @@ def wait_as_worker(run: Run) -> None:
 def upload_logs(run: Run) -> None:
     """Send this host's logs while there is still somebody to take them."""
     try:
-        logs.send(
-            run.host,
-            run.reporter.client,
-            run.reporter.infra_env_id,
-            run.reporter.cluster_id,
-            run.reporter.host_id,
-            run.plan.role == "bootstrap",
-        )
+        reporter = run.reporter
+        sender = logs.Sender(reporter.client, reporter.cluster_id, reporter.infra_env_id, reporter.host_id)
+        sender.send(run.host, run.plan.role == Role.BOOTSTRAP)
     except (ClientError, OSError) as error:
         log.error("logs were not uploaded: %s", error)
 
@@ -187,7 +183,7 @@ def reboot(run: Run) -> None:
 
 
 FLOWS: Mapping[str, tuple[Step, ...]] = {
-    "sno": (
+    SNO: (
         starting,
         installing,
         start_bootstrap,
@@ -197,7 +193,7 @@ FLOWS: Mapping[str, tuple[Step, ...]] = {
         upload_logs,
         reboot,
     ),
-    "bootstrap": (
+    Role.BOOTSTRAP: (
         starting,
         start_bootstrap,
         installing,
@@ -208,9 +204,9 @@ FLOWS: Mapping[str, tuple[Step, ...]] = {
         upload_logs,
         reboot,
     ),
-    "master": (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
-    "arbiter": (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
-    "worker": (starting, installing, fetch_ignition, write_image, wait_as_worker, upload_logs, reboot),
+    Role.MASTER: (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
+    Role.ARBITER: (starting, installing, fetch_ignition, write_image, upload_logs, reboot),
+    Role.WORKER: (starting, installing, fetch_ignition, write_image, wait_as_worker, upload_logs, reboot),
 }
 
 

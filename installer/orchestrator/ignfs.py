@@ -84,20 +84,20 @@ def _inside(root: Path, name: str) -> Path:
 
 
 def _owner(node: Mapping[str, Any], key: str, lookup: Mapping[str, int]) -> int:
-    given = node.get(key) or {}
-    if "id" in given:
-        return int(given["id"])
-    return lookup.get(str(given.get("name", "")), 0)
+    who = node.get(key) or {}
+    if "id" in who:
+        return int(who["id"])
+    return lookup.get(str(who.get("name", "")), 0)
 
 
 def _ids(root: Path, name: str) -> dict[str, int]:
-    found = {}
+    ids = {}
     with suppress(OSError):
         for line in (root / "etc" / name).read_text().splitlines():
             fields = line.split(":")
             if len(fields) > 2 and fields[2].isdigit():
-                found[fields[0]] = int(fields[2])
-    return found
+                ids[fields[0]] = int(fields[2])
+    return ids
 
 
 class Writer:
@@ -193,8 +193,8 @@ class Writer:
         directory = home / ".ssh"
         directory.mkdir(mode=0o700, exist_ok=True)
         file = directory / "authorized_keys"
-        known = file.read_text().splitlines() if file.is_file() else []
-        file.write_text("\n".join([*known, *(key for key in keys if key not in known)]) + "\n")
+        present = file.read_text().splitlines() if file.is_file() else []
+        file.write_text("\n".join([*present, *(key for key in keys if key not in present)]) + "\n")
         file.chmod(0o600)
         if self._chown:
             group = self._groups.get(user, uid)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import base64
-import http.client
-import json
-import ssl
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from installer.assisted.endpoint import Timeouts, endpoint
+from installer.assisted.errors import ClientError
+from installer.assisted.transport import Answer, Request, Transport
 from installer.orchestrator.errors import StageError
 from installer.secretfiles import MemoryFile
 from installer.yamltext import YamlError, load
 
 MASTER_LABELS = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane")
 ARBITER_LABEL = "node-role.kubernetes.io/arbiter"
-TIMEOUT = 20.0
+TIMEOUTS = Timeouts(connect=20.0, silence=20.0, request=60.0)
 
 
 class KubeApi:
@@ -29,33 +28,28 @@ class KubeApi:
         try:
             data = load(kubeconfig.read_bytes())
             cluster, user = data["clusters"][0]["cluster"], data["users"][0]["user"]
-            url = urlsplit(cluster["server"])
             authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-            context = ssl.create_default_context(cadata=authority)
+            server = endpoint(cluster["server"], ca_pem=authority)
+            if server.context is None:
+                raise ValueError("the server is not on https")
             with _temporary(user["client-certificate-data"]) as cert, _temporary(user["client-key-data"]) as key:
-                context.load_cert_chain(cert.path, key.path)
-        except (OSError, KeyError, IndexError, TypeError, ValueError, YamlError) as error:
+                server.context.load_cert_chain(cert.path, key.path)
+        except (OSError, KeyError, IndexError, TypeError, ValueError, YamlError, ClientError) as error:
             raise StageError(str(kubeconfig), f"cannot be used: {error!r}") from None
-        self._connection = http.client.HTTPSConnection(
-            url.hostname or "", url.port or 443, timeout=TIMEOUT, context=context
-        )
+        self._transport = Transport(server, TIMEOUTS)
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        self._connection.close()
+        self._transport.close()
 
     def get(self, path: str) -> dict[str, Any]:
         """The object at ``path``. Raises StageError."""
         try:
-            self._connection.request("GET", path, headers={"Accept": "application/json"})
-            response = self._connection.getresponse()
-            body = response.read()
-            if response.status != 200:
-                raise StageError(f"GET {path}", f"HTTP {response.status}")
-            value = json.loads(body)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            self._connection.close()  # the next request opens another
-            raise StageError(f"GET {path}", str(error)) from None
+            request = Request("GET", path, f"GET {path}", {"Accept": "application/json"}, seconds=TIMEOUTS.request)
+            value = self._transport.exchange(request, Answer.json)
+        except ClientError as error:
+            status = error.status is not None and error.status != 200
+            raise StageError(f"GET {path}", f"HTTP {error.status}" if status else error.reason) from None
         if not isinstance(value, dict):
             raise StageError(f"GET {path}", "answer is not an object")
         return value

@@ -6,11 +6,11 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from installer.assisted.client import AssistedClient
 from installer.assisted.enums import HostStatus, Stage
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import RestClient
 from installer.orchestrator.errors import StageError, Unwanted
 
 log = logging.getLogger("assisted-installer")
@@ -23,6 +23,7 @@ INSTALLING = (
     HostStatus.INSTALLING_PENDING_USER_ACTION,
 )
 PAUSE = 2.0
+T = TypeVar("T")
 
 
 class Reporter:
@@ -33,10 +34,11 @@ class Reporter:
 
     def __init__(
         self,
-        client: RestClient,
+        client: AssistedClient,
         infra_env_id: str,
         cluster_id: str,
         host_id: str,
+        *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.client = client
@@ -45,16 +47,15 @@ class Reporter:
         self.host_id = host_id
         self._sleep = sleep
 
-    def _retry(self, what: str, call: Callable[[], Any]) -> Any:
+    def _retry(self, what: str, call: Callable[[], T]) -> T:
         deadline = time.monotonic() + RETRY_SECONDS
         while True:
             try:
                 return call()
             except ClientError as error:
-                final = error.status is not None and error.status < 500
                 if error.status in REFUSED:
                     self._wanted()
-                if final or time.monotonic() > deadline:
+                if not error.is_passing or time.monotonic() > deadline:
                     raise StageError(what, str(error)) from None
                 log.warning("%s: %s", what, error)
                 self._sleep(PAUSE)
@@ -66,13 +67,13 @@ class Reporter:
         answer has not said so.
         """
         try:
-            found = self.client.call("GET", f"/clusters/{self.cluster_id}/hosts")
+            hosts = self.client.cluster_hosts(self.cluster_id)
         except ClientError as error:
             if error.status in REFUSED:
                 raise Unwanted(str(error)) from None
             log.warning("whether this installation is still wanted: %s", error)
             return
-        own = next((host for host in found or [] if host.get("id") == self.host_id), None)
+        own = next((host for host in hosts if host.get("id") == self.host_id), None)
         if own is None:
             raise Unwanted("this host is no longer one of the cluster's")
         if own.get("status") not in INSTALLING:
@@ -81,30 +82,23 @@ class Reporter:
     def stage(self, stage: Stage, info: str = "") -> None:
         """PUT progress. What the service does not take is logged: the installation goes on. Raises Unwanted."""
         log.info("stage %s %s", stage.value, info)
-        body = {"current_stage": stage.value, "progress_info": info}
-        path = f"/infra-envs/{self.infra_env_id}/hosts/{self.host_id}/progress"
         try:
-            self._retry("progress", lambda: self.client.call("PUT", path, body))
+            self._retry("progress", lambda: self.client.report_progress(self.infra_env_id, self.host_id, stage, info))
         except StageError as error:
             log.error("%s", error)
 
     def file(self, name: str) -> bytes:
         """A generated file of the cluster. Raises StageError, Unwanted."""
-        path, query = f"/clusters/{self.cluster_id}/downloads/files", {"file_name": name}
-        data: bytes = self._retry(f"download {name}", lambda: self.client.download(path, query))
-        return data
+        return self._retry(f"download {name}", lambda: self.client.cluster_file(self.cluster_id, name))
 
     def host_ignition(self) -> bytes:
         """This host's own ignition. Raises StageError, Unwanted."""
-        path = f"/infra-env/{self.infra_env_id}/hosts/{self.host_id}/downloads/ignition"
-        data: bytes = self._retry("download host ignition", lambda: self.client.download(path))
-        return data
+        ids = (self.infra_env_id, self.host_id)
+        return self._retry("download host ignition", lambda: self.client.host_ignition(*ids))
 
     def hosts(self) -> list[dict[str, Any]]:
         """All hosts of the cluster with their inventory. Raises StageError, Unwanted."""
-        path = f"/clusters/{self.cluster_id}/hosts"
-        found = self._retry("list hosts", lambda: self.client.call("GET", path, query={"with-inventory": "true"}))
-        return list(found or [])
+        return self._retry("list hosts", lambda: self.client.cluster_hosts(self.cluster_id, with_inventory=True))
 
 
 def parse(data: bytes, name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from installer.agent import hostsys
 from installer.agent.hostsys import HostSystem
+from installer.assisted.client import AssistedClient
 
 
 class Host(HostSystem):
@@ -69,14 +70,14 @@ def hasten(monkeypatch: pytest.MonkeyPatch, **divisors: float) -> None:
     monkeypatch.setattr(Host, "run", hasty)
 
 
-class FakeClient:
+class FakeClient(AssistedClient):
     """A service that answers as told: exceptions are raised, all else is returned, then None for ever."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
         self.calls: list[tuple[str, Any]] = []
 
-    def call(self, method: str, path: str, body: Any = None, query: Any = None, headers: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         self.calls.append((method, body))
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):

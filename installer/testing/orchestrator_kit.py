@@ -23,13 +23,14 @@ import yaml
 from installer.agent import hostsys
 from installer.agent.hostsys import HostSystem
 from installer.assisted.auth import Scheme
-from installer.assisted.restclient import RestClient
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
+from installer.assisted.restclient import BASE
 from installer.orchestrator import disk
 from installer.orchestrator.flow import Plan, Run
 from installer.orchestrator.report import Reporter
-from installer.testing.rendezvous_kit import make_tls
+from installer.testing.service.rendezvous_kit import make_tls
 
-BASE = "/api/assisted-install/v2"
 SEPARATOR = "\037"
 #: Recorded and passed on to the program behind it: the host's namespaces are those of the test.
 NSENTER = 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
@@ -264,6 +265,7 @@ class Site:
         monkeypatch.setattr(disk, "PATH", path)
         monkeypatch.setenv("PATH", path)
         self.host = HostSystem(self.root)
+        self.clients: list[AssistedClient] = []
         self.naps: list[float] = []
         #: What happens in the world during each pause, in this order; a pause without any fails the test.
         self.meanwhile: list[Callable[[], object]] = []
@@ -273,9 +275,14 @@ class Site:
         assert self.meanwhile, "still waiting, and nothing will happen any more:\n" + "\n".join(self.timeline.all())
         self.meanwhile.pop(0)()
 
+    def client(self, url: str = "") -> AssistedClient:
+        """An agent's client of the service, or of another."""
+        made = AssistedClient(endpoint(url or self.service.url), Scheme.AGENT, "the token")
+        self.clients.append(made)
+        return made
+
     def reporter(self) -> Reporter:
-        client = RestClient(self.service.url, "the token", Scheme.AGENT)
-        return Reporter(client, "i", "c", "h", sleep=self.sleep)
+        return Reporter(self.client(), "i", "c", "h", sleep=self.sleep)
 
     def run(self, role: str, count: int, **plan: Any) -> Run:
         made = Plan(role=role, boot_device="/dev/disk/by-id/wanted", control_plane_count=count, **plan)

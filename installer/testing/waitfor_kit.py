@@ -22,6 +22,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from installer.assisted.auth import HEADERS, Scheme
+from installer.assisted.restclient import BASE
 from installer.credentials.certificates import Pair, authority, leaf
 from installer.waitfor.command import execute
 from installer.waitfor.settings import Settings, Target
@@ -71,10 +73,10 @@ class World:
         return found
 
     def rest(self, path: str, headers: Any) -> tuple[int, Any]:
-        if headers.get("Watcher-Authorization") != TOKEN:
+        if headers.get(HEADERS[Scheme.WATCHER]) != TOKEN:
             self.refused.append(path)
             return 401, {"code": 401, "message": "token is unknown"}
-        path, _, query = path.removeprefix("/api/assisted-install/v2").partition("?")
+        path, _, query = path.removeprefix(BASE).partition("?")
         offset = int(parse_qs(query).get("offset", ["0"])[0])
         moment = self.now
         if moment.cluster is None:
@@ -109,7 +111,7 @@ class World:
 
 
 def server(
-    ask: Any, pair: Pair, folder: Any, client_ca: str = "", dated: Callable[[], str] | None = None
+    ask: Any, pair: Pair, folder: Any, *, client_ca: str = "", dated: Callable[[], str] | None = None
 ) -> ThreadingHTTPServer:
     """``dated`` makes the answers' Date, none if it is empty; by default it is the present."""
 
@@ -208,7 +210,7 @@ class Run:
         for folder in folders:
             folder.mkdir()
         rest = server(world.rest, _serving(SERVICE_CA), folders[0])
-        kube = server(world.kube, _serving(KUBE_CA), folders[1], KUBE_CA.certificate.decode(), dated)
+        kube = server(world.kube, _serving(KUBE_CA), folders[1], client_ca=KUBE_CA.certificate.decode(), dated=dated)
         (self.dir / "auth").mkdir(parents=True)
         part = {
             "rendezvousIP": "127.0.0.1", "serviceCACert": ca.certificate.decode(), "watcherToken": token,

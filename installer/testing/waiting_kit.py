@@ -7,10 +7,9 @@ import json
 import tarfile
 from pathlib import Path
 
-import requests
 import yaml
 
-from installer.testing.rendezvous_kit import Running, free_port
+from installer.testing.service.rendezvous_kit import Running, free_port
 
 
 def asset_dir(path: Path, service: Running) -> Path:
@@ -42,12 +41,4 @@ def upload_logs(service: Running, cluster_id: str, host_id: str, infra_env_id: s
         info = tarfile.TarInfo("journal.log")
         info.size = 5
         tar.addfile(info, io.BytesIO(b"lines"))
-    answer = requests.post(
-        f"{service.url}api/assisted-install/v2/clusters/{cluster_id}/logs",
-        params={"logs_type": "host", "host_id": host_id, "infra_env_id": infra_env_id},
-        files={"upfile": ("logs.tar.gz", packed.getvalue())},
-        headers={"X-Secret-Key": service.keys.token("agentAuth")},
-        verify=str(service.ca),
-        timeout=10,
-    )
-    assert answer.status_code == 204, answer.text
+    service.client("agentAuth").upload_host_logs(cluster_id, infra_env_id, host_id, packed)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from installer.testing.image_kit import directory, lab  # noqa: F401 - fixtures
-from installer.testing.world_kit import World
+from installer.testing.create.image_kit import directory, lab  # noqa: F401 - fixtures
+from installer.testing.service.world_kit import World
 
 if TYPE_CHECKING:
     from installer.testing.orchestrator_kit import Site
@@ -37,4 +37,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     from installer.testing.orchestrator_kit import Service, Site, Timeline, serving
 
     with serving(Service(Timeline(tmp_path / "timeline"))) as service:
-        yield Site(tmp_path, service, monkeypatch)
+        made = Site(tmp_path, service, monkeypatch)
+        yield made
+        for client in made.clients:
+            client.close()

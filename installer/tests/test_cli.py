@@ -10,9 +10,9 @@ import pytest
 from installer import logs
 from installer.cli import main
 from installer.progress import Progress
-from installer.testing.inputs_kit import AGENT, SNO
-from installer.testing.inputs_kit import text as yaml_text
-from installer.testing.registry_kit import MISSING
+from installer.testing.create.inputs_kit import AGENT, SNO
+from installer.testing.create.inputs_kit import text as yaml_text
+from installer.testing.create.registry_kit import MISSING
 
 COMMANDS = [
     [],

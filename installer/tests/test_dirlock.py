@@ -15,8 +15,8 @@ from installer import dirlock
 from installer.cli import main
 from installer.dirlock import locked
 from installer.errors import DirectoryBusy, StateError
-from installer.testing.directory_kit import NODE0, is_locked, of_one_run
-from installer.testing.image_kit import NEEDED
+from installer.testing.create.directory_kit import NODE0, is_locked, of_one_run
+from installer.testing.create.image_kit import NEEDED
 
 real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 TARGETS = (

@@ -16,12 +16,13 @@ from installer.cli import main
 from installer.errors import StateError
 from installer.network.document import load as load_network
 from installer.network.errors import UnreadableDocument
+from installer.observe.kube import Kube
+from installer.observe.service import Reach
 from installer.orchestrator.errors import StageError
 from installer.orchestrator.kube import KubeApi
 from installer.rendezvous.client import manifests as client_manifests
 from installer.rendezvous.resources import clusters
-from installer.testing.inputs_kit import AGENT, SNO, text
-from installer.waitfor.kube import Kube
+from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.waitfor.kubeconfig import with_router_ca
 from installer.yamltext import CORE, YamlError, compose, construct, dump, load, load_all
 
@@ -338,7 +339,7 @@ def test_kubeconfigs(tmp_path, name):
     with pytest.raises(StateError, match="the kubeconfig cannot be read: YamlError: line"):
         with_router_ca(HARM[name][0], "")
     with pytest.raises(StateError, match=f"cannot use {path}: line"):
-        Kube(path, connect_timeout=1, read_timeout=1)._client()
+        Kube(path, Reach(connect_timeout=1, read_timeout=1))._client()
     with pytest.raises(StageError, match="cannot be used: YamlError"):
         KubeApi(path)
 

@@ -21,7 +21,7 @@ from installer.config import check
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
 from installer.inputs import read_input, read_text
 from installer.rendezvous import standalone
-from installer.testing.inputs_kit import AGENT, SNO
+from installer.testing.create.inputs_kit import AGENT, SNO
 
 HUGE = 1 << 40
 
@@ -189,7 +189,7 @@ def test_standard_input_without_end(command: tuple[str, ...]) -> None:
 @kinds
 @pytest.mark.parametrize("name", [".openshift_install_state.json", "auth/kubeconfig", "auth/kubeadmin-password"])
 def test_waiting(tmp_path: Path, name: str, kind: str) -> None:
-    from installer.testing.assets_kit import GOOD, asset_dir
+    from installer.testing.create.assets_kit import GOOD, asset_dir
 
     make, told = KINDS[kind]
     directory = tmp_path / "dir"

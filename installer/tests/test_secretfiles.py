@@ -18,9 +18,9 @@ import yaml
 from installer.errors import EXIT_INTERRUPTED
 from installer.release.access import RegistryAccess
 from installer.secretfiles import MemoryFile, private_directory, runtime_directory
-from installer.testing.assets_kit import GOOD, asset_dir
-from installer.testing.inputs_kit import SNO
-from installer.testing.rendezvous_kit import wait_for
+from installer.testing.create.assets_kit import GOOD, asset_dir
+from installer.testing.create.inputs_kit import SNO
+from installer.testing.service.rendezvous_kit import wait_for
 
 AUTH = "bm9ib2R5Om1heS1yZWFkLXRoaXM="
 PULL_SECRET = json.dumps({"auths": {"registry.example:5000": {"auth": AUTH}}})

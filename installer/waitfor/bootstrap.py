@@ -7,16 +7,18 @@ import socket
 import time
 from typing import Any
 
-from installer.errors import RestError
+from installer.assisted.client import AssistedClient
+from installer.assisted.enums import ClusterStatus, HostStatus
+from installer.assisted.errors import ClientError, Untrusted
+from installer.observe.errors import KubeError
+from installer.observe.kube import Kube
+from installer.observe.state import Inputs
 from installer.waitfor import decide
-from installer.waitfor.errors import BootstrapFailed, KubeError, ServiceUntrusted
+from installer.waitfor.errors import BootstrapFailed
 from installer.waitfor.evidence import Evidence
-from installer.waitfor.kube import Kube
 from installer.waitfor.model import ClusterSeen, HostSeen, cluster_of, host_of
 from installer.waitfor.report import Reporter
-from installer.waitfor.rest import RestClient
 from installer.waitfor.settings import Settings, duration
-from installer.waitfor.state import Inputs
 
 log = logging.getLogger("installer.waitfor")
 
@@ -24,8 +26,8 @@ log = logging.getLogger("installer.waitfor")
 class Bootstrap:
     """Follows one installation. Use ``wait``; ``evidence`` afterwards holds what was kept."""
 
-    def __init__(self, inputs: Inputs, rest: RestClient, kube: Kube, settings: Settings) -> None:
-        self.inputs, self.rest, self.kube, self.settings = inputs, rest, kube, settings
+    def __init__(self, inputs: Inputs, service: AssistedClient, kube: Kube, settings: Settings) -> None:
+        self.inputs, self.service, self.kube, self.settings = inputs, service, kube, settings
         self.report = Reporter()
         self.evidence = Evidence(inputs.logs, (inputs.token, inputs.password or ""))
         self.settle = decide.Settle(settings.settle, settings.settle_remeasured)
@@ -97,16 +99,16 @@ class Bootstrap:
 
     def _look_at_rest(self) -> bool:
         try:
-            infra_envs = [] if self.ids else self.rest.infra_envs()
+            infra_envs = [] if self.ids else self.service.infra_envs()
             if self.ids:
                 # Also tells whether the service lives; what is asked for besides has mostly not changed.
                 self._take_events(self.ids[0])
-        except RestError as error:
+        except ClientError as error:
             if error.status == 404:
                 # Another cluster's service, or one that lost its memory: look anew.
                 self.ids = None
             self.rest_state = str(error)
-            refused = isinstance(error, ServiceUntrusted) or error.status in (401, 403)
+            refused = isinstance(error, Untrusted) or error.status in (401, 403)
             # These do not go away by waiting: the host at that address was booted from another image.
             hint = f"; was the host booted from the image in {self.inputs.directory}?" if refused else ""
             self.report.once("rest", self.rest_state + hint, logging.WARNING if refused else logging.DEBUG)
@@ -119,23 +121,23 @@ class Bootstrap:
             log.debug("The rendezvous service answers")
         try:
             self._follow(infra_envs)
-        except RestError as error:
+        except ClientError as error:
             if error.status == 404:
                 self.ids = None
             self.report.once("metadata", f"cluster metadata cannot be retrieved yet: {error}")
         return True
 
     def _take_events(self, infra_env: str) -> None:
-        if self.report.new_events(self.rest.events(infra_env, len(self.report.events))):
+        if self.report.new_events(self.service.events(infra_env, len(self.report.events))):
             self.changed = time.monotonic()
             self.evidence.put("events.json", self.report.events)
 
     def _follow(self, infra_envs: list[dict[str, Any]]) -> None:
-        """MonitorStatusFromAssistedService of the reference. Raises BootstrapFailed, RestError."""
+        """MonitorStatusFromAssistedService of the reference. Raises BootstrapFailed, ClientError."""
         if self.ids is None:
             if infra_envs:
                 self._take_events(str(infra_envs[0].get("id")))
-            clusters = self.rest.clusters()
+            clusters = self.service.clusters()
             if len(clusters) != 1:
                 self.report.once(
                     "metadata", f"cluster metadata cannot be retrieved yet: {len(clusters)} clusters are known"
@@ -148,8 +150,8 @@ class Bootstrap:
         else:
             cluster_id = self.ids[1]
         before = (self.raw_cluster, self.raw_hosts)
-        self.raw_cluster = self.rest.cluster(cluster_id)
-        self.raw_hosts = self.rest.hosts(self.ids[0]) if self.ids else []
+        self.raw_cluster = self.service.cluster(cluster_id)
+        self.raw_hosts = self.service.hosts(self.ids[0]) if self.ids else []
         if before == (self.raw_cluster, self.raw_hosts):
             self._judge(self.cluster or cluster_of(self.raw_cluster), self.hosts)
             return
@@ -162,11 +164,11 @@ class Bootstrap:
         self._judge(cluster, hosts)
 
     def _judge(self, cluster: ClusterSeen, hosts: tuple[HostSeen, ...]) -> None:
-        if cluster.status in ("error", "cancelled"):
+        if cluster.status in (ClusterStatus.ERROR, ClusterStatus.CANCELLED):
             causes = decide.failed_hosts(hosts) or (f"Cluster {cluster.status}: {cluster.status_info}",)
             text = f"cluster installation ended in status {cluster.status}: {cluster.status_info}"
             raise BootstrapFailed(
-                f"bootstrap process returned error: {text}", causes, logs_expected=cluster.status == "error"
+                f"bootstrap process returned error: {text}", causes, logs_expected=cluster.status == ClusterStatus.ERROR
             )
         now = time.monotonic()
         expected = self.inputs.expected
@@ -176,7 +178,7 @@ class Bootstrap:
                 f"bootstrap process returned error: the installation cannot start: {cluster.status_info}",
                 decide.causes(cluster, hosts),
             )
-        if cluster.status != "ready" or not decide.all_known(hosts, expected):
+        if cluster.status != ClusterStatus.READY or not decide.all_known(hosts, expected):
             self.ready_since = None
         elif self.ready_since is None:
             self.ready_since = now
@@ -276,24 +278,24 @@ class Bootstrap:
             self.evidence.put("hosts.json", self.raw_hosts)
             self.evidence.put("cluster.json", self.raw_cluster)
         if self.cluster and self.rest_state == "answers":
-            self.evidence.archive(self.rest, self.cluster.id)
+            self.evidence.archive(self.service, self.cluster.id)
 
     def _await_uploads(self) -> None:
         deadline = time.monotonic() + self.settings.logs_wait
-        said = False
+        told = False
         while True:
-            waiting = [h.name for h in self.hosts if h.status == "error" and not h.logs_sent]
+            waiting = [h.name for h in self.hosts if h.status == HostStatus.ERROR and not h.logs_sent]
             if not waiting or time.monotonic() >= deadline:
                 break
-            if not said:
+            if not told:
                 log.info(f"Waiting up to {duration(self.settings.logs_wait)} for logs of {', '.join(waiting)}")
-                said = True
+                told = True
             time.sleep(self.settings.interval)
             try:
-                infra_env = str(self.rest.infra_envs()[0].get("id"))
+                infra_env = str(self.service.infra_envs()[0].get("id"))
                 self._take_events(infra_env)
-                self.raw_hosts = self.rest.hosts(infra_env)
-            except (RestError, IndexError) as error:
+                self.raw_hosts = self.service.hosts(infra_env)
+            except (ClientError, IndexError) as error:
                 self.report.once("uploads", f"cannot look for uploaded logs: {error}", logging.DEBUG)
                 continue
             self.hosts = tuple(host_of(raw) for raw in self.raw_hosts)

@@ -8,14 +8,16 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from installer.errors import EXIT_INTERRUPTED, InstallerError, WaitError
-from installer.waitfor import operators, state
+from installer.observe import state
+from installer.observe.errors import KubeError
+from installer.observe.kube import Kube
+from installer.observe.service import watcher
+from installer.observe.state import Inputs
+from installer.waitfor import operators
 from installer.waitfor.bootstrap import Bootstrap
-from installer.waitfor.errors import BootstrapFailed, KubeError
+from installer.waitfor.errors import BootstrapFailed
 from installer.waitfor.install import Install
-from installer.waitfor.kube import Kube
-from installer.waitfor.rest import RestClient, base_url
 from installer.waitfor.settings import Settings, Target
-from installer.waitfor.state import Inputs
 
 log = logging.getLogger("installer.waitfor")
 
@@ -39,13 +41,12 @@ def execute(
 
 def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, settings: Settings) -> None:
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    times = {"connect_timeout": settings.connect_timeout, "read_timeout": settings.read_timeout}
     with ExitStack() as stack:
-        rest = RestClient(base_url(inputs.rendezvous_ip, settings.rest_port), inputs.ca_pem, inputs.token, **times)
-        stack.callback(rest.close)
-        kube = Kube(inputs.kubeconfig, **times)
+        service = watcher(inputs, settings)
+        stack.callback(service.close)
+        kube = Kube(inputs.kubeconfig, settings)
         stack.callback(kube.close)
-        bootstrap = Bootstrap(inputs, rest, kube, settings)
+        bootstrap = Bootstrap(inputs, service, kube, settings)
         try:
             bootstrap.wait(settings.bootstrap if timeout_seconds is None else timeout_seconds)
         except BootstrapFailed as error:
@@ -79,9 +80,9 @@ def _after_bootstrap_failure(bootstrap: Bootstrap, kube: Kube, error: BootstrapF
 
 def _tell_operators(kube: Kube) -> None:
     try:
-        found = kube.operators()
+        cluster_operators = kube.operators()
     except KubeError as error:
         log.debug(f"Cluster operators cannot be read: {error}")
         return
-    for bad, line in operators.complaints(found):
+    for bad, line in operators.complaints(cluster_operators):
         log.log(logging.ERROR if bad else logging.INFO, line)

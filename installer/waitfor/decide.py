@@ -6,21 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Result, Severity, Stage
+from installer.observe.state import Expected
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
-from installer.waitfor.state import Expected
 
-FRIENDLY = {
-    "adding-hosts": "Cluster is adding hosts",
-    "cancelled": "Cluster installation was cancelled",
-    "error": "Cluster has hosts in error",
-    "finalizing": "Cluster installation is finalizing",
-    "installed": "Cluster is installed",
-    "installing": "Cluster installation in progress",
-    "installing-pending-user-action": "Cluster has hosts requiring user input",
-    "insufficient": "Cluster is not ready for install. Check validations",
-    "pending-for-input": "User input is required to continue cluster installation",
-    "preparing-for-installation": "Cluster is preparing for installation",
-    "ready": "Cluster is ready for install",
+FRIENDLY: Mapping[str, str] = {
+    ClusterStatus.ADDING_HOSTS: "Cluster is adding hosts",
+    ClusterStatus.CANCELLED: "Cluster installation was cancelled",
+    ClusterStatus.ERROR: "Cluster has hosts in error",
+    ClusterStatus.FINALIZING: "Cluster installation is finalizing",
+    ClusterStatus.INSTALLED: "Cluster is installed",
+    ClusterStatus.INSTALLING: "Cluster installation in progress",
+    ClusterStatus.INSTALLING_PENDING_USER_ACTION: "Cluster has hosts requiring user input",
+    ClusterStatus.INSUFFICIENT: "Cluster is not ready for install. Check validations",
+    ClusterStatus.PENDING_FOR_INPUT: "User input is required to continue cluster installation",
+    ClusterStatus.PREPARING: "Cluster is preparing for installation",
+    ClusterStatus.READY: "Cluster is ready for install",
 }
 # These never keep a host from being installed (installer.md §5.4, below the table of transitions).
 WARNINGS = frozenset(
@@ -52,11 +53,11 @@ LASTING = frozenset(
         "compatible-agent",
     }
 )
-BEFORE_INSTALL = frozenset({"insufficient", "pending-for-input", "ready"})
+BEFORE_INSTALL = frozenset({ClusterStatus.INSUFFICIENT, ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.READY})
 MAJORITY = "belongs-to-majority-group"
 MAJORITY_LEAST = 3
 ALL_READY = "all-hosts-are-ready-to-install"
-REBOOTED = frozenset({"Rebooting", "Waiting for ignition", "Configuring", "Joined", "Done"})
+REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
 STATUS_ID = "status"
 
 Fingerprint = frozenset[tuple[str, str]]
@@ -79,7 +80,7 @@ def failing(host: HostSeen) -> tuple[Check, ...]:
 
 def undecided(host: HostSeen, expected: Expected) -> bool:
     """Is some blocking validation still to be decided, or has the host none at all yet?"""
-    open_ids = {check.id for check in host.checks if check.status == "pending" and blocks(check)}
+    open_ids = {check.id for check in host.checks if check.status == Result.PENDING and blocks(check)}
     if expected.count < MAJORITY_LEAST:
         # With fewer hosts the group is never computed (installer.md §5.4): it stays pending for good.
         open_ids.discard(MAJORITY)
@@ -100,14 +101,14 @@ def stuck(cluster: ClusterSeen, hosts: Sequence[HostSeen], expected: Expected) -
         return None
     if any(undecided(host, expected) for host in hosts):
         return None
-    found = {(host.id, check.id) for host in hosts for check in failing(host)}
-    found |= {(host.id, STATUS_ID) for host in hosts if host.status == "insufficient" and not failing(host)}
-    if any(host.status == "disconnected" for host in hosts):
+    failures = {(host.id, check.id) for host in hosts for check in failing(host)}
+    failures |= {(host.id, STATUS_ID) for host in hosts if host.status == HostStatus.INSUFFICIENT and not failing(host)}
+    if any(host.status == HostStatus.DISCONNECTED for host in hosts):
         # Peers measured against a host that is away fail for that reason alone.
-        found = {pair for pair in found if pair[1] in LASTING}
-    elif not found:
-        found = {(cluster.id, check.id) for check in cluster_failing(cluster) if check.id != ALL_READY}
-    return frozenset(found) or None
+        failures = {pair for pair in failures if pair[1] in LASTING}
+    elif not failures:
+        failures = {(cluster.id, check.id) for check in cluster_failing(cluster) if check.id != ALL_READY}
+    return frozenset(failures) or None
 
 
 def lasting(fingerprint: Fingerprint) -> bool:
@@ -148,9 +149,9 @@ def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host and failing validation, then one per failing validation of the cluster; causes first."""
     lines = []
     for host in hosts:
-        found = failing(host)
-        lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in found]
-        if not found and host.status == "insufficient":
+        failures = failing(host)
+        lines += [(check.id, f"Host {host.name} validation {check.id} failed: {check.message}") for check in failures]
+        if not failures and host.status == HostStatus.INSUFFICIENT:
             lines.append(("", f"Host {host.name} is insufficient: {host.status_info}"))
     lines += [
         (check.id, f"Cluster validation {check.id} failed: {check.message}") for check in cluster_failing(cluster)
@@ -161,13 +162,17 @@ def causes(cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
 
 def errors_told(events: Sequence[Mapping[str, Any]], most: int = 5) -> tuple[str, ...]:
     """Messages of the last events that are errors, the newest first, each once."""
-    bad = [str(event.get("message") or "") for event in events if event.get("severity") in ("error", "critical")]
+    bad = [
+        str(event.get("message") or "")
+        for event in events
+        if event.get("severity") in (Severity.ERROR, Severity.CRITICAL)
+    ]
     return tuple(dict.fromkeys(text for text in reversed(bad) if text))[:most]
 
 
 def failed_hosts(hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line per host in error, with the stage it was at; first those that failed by themselves."""
-    bad = [host for host in hosts if host.status == "error"]
+    bad = [host for host in hosts if host.status == HostStatus.ERROR]
     # A host that merely goes down with its cluster says so; the one that caused it must be read first.
     bad.sort(key=lambda host: "part of a cluster" in host.status_info.lower())
     return tuple(
@@ -207,16 +212,16 @@ def surplus(expected: Expected, hosts: Sequence[HostSeen]) -> tuple[str, ...]:
     """One line when more hosts have registered than the configuration has replicas; names the strangers."""
     if len(hosts) <= expected.count:
         return ()
-    known = {mac for _, macs in expected.macs for mac in macs}
-    strangers = [host for host in hosts if known and not host.macs & known] or list(hosts)
+    described = {mac for _, macs in expected.macs for mac in macs}
+    strangers = [host for host in hosts if described and not host.macs & described] or list(hosts)
     names = ", ".join(f"{host.name} ({', '.join(sorted(host.macs)) or host.id})" for host in strangers)
-    which = "not described by the configuration" if known and len(strangers) < len(hosts) else "registered"
+    which = "not described by the configuration" if described and len(strangers) < len(hosts) else "registered"
     return (f"{len(hosts)} hosts registered, the configuration has replicas for {expected.count}; {which}: {names}",)
 
 
 def all_known(hosts: Sequence[HostSeen], expected: Expected) -> bool:
     """Have all expected hosts registered and passed?"""
-    return bool(hosts) and len(hosts) >= expected.count and all(host.status == "known" for host in hosts)
+    return bool(hosts) and len(hosts) >= expected.count and all(host.status == HostStatus.KNOWN for host in hosts)
 
 
 def rebooted(hosts: Sequence[HostSeen]) -> bool:

@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from installer.errors import EXIT_INSTALL_FAILED, EXIT_OPERATORS_UNSTABLE, WaitError
+from installer.observe.errors import KubeError
+from installer.observe.kube import Kube
+from installer.observe.state import Inputs
 from installer.waitfor import kubeconfig, operators
-from installer.waitfor.errors import KubeError
-from installer.waitfor.kube import Kube
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import Settings, duration
-from installer.waitfor.state import Inputs
 
 log = logging.getLogger("installer.waitfor")
 T = TypeVar("T")
@@ -45,12 +45,12 @@ class Install:
         deadline = time.monotonic() + limit
         while True:
             try:
-                found = look()
+                answer = look()
             except KubeError as error:
                 self.report.once("api", f"Cluster's API: {error}", logging.DEBUG)
-                found = None
-            if found is not None:
-                return found
+                answer = None
+            if answer is not None:
+                return answer
             now = time.monotonic()
             if now >= deadline:
                 return None
@@ -113,9 +113,9 @@ class Install:
 
         def look() -> bool | None:
             nonlocal before, last
-            found, at = self.kube.operators_at()
-            unstable = stability.unstable(found, at, time.monotonic())
-            for name in sorted(frozenset(operators.name_of(item) for item in found) - frozenset(unstable)):
+            cluster_operators, at = self.kube.operators_at()
+            unstable = stability.unstable(cluster_operators, at, time.monotonic())
+            for name in sorted(frozenset(operators.name_of(item) for item in cluster_operators) - frozenset(unstable)):
                 self.report.once(f"operator {name}", f"Cluster Operator {name} is stable", logging.DEBUG)
             for name in unstable:
                 fresh = before is None or name in before

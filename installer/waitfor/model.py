@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from installer.assisted.enums import LogsState, Result, Role
+
 Json = Mapping[str, Any]
-FAILED = ("failure", "error")
+FAILED = (Result.FAILURE, Result.ERROR)
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,13 @@ def checks_of(raw: object) -> tuple[Check, ...]:
             return ()
     if not isinstance(raw, Mapping):
         return ()
-    found = []
+    checks = []
     for items in raw.values():
         for item in items if isinstance(items, list) else ():
             if isinstance(item, Mapping) and item.get("id"):
                 texts = (str(item.get(key) or "") for key in ("id", "status", "message"))
-                found.append(Check(*texts))
-    return tuple(found)
+                checks.append(Check(*texts))
+    return tuple(checks)
 
 
 def host_of(raw: Json) -> HostSeen:
@@ -84,9 +86,10 @@ def host_of(raw: Json) -> HostSeen:
         status=str(raw.get("status") or ""),
         status_info=str(raw.get("status_info") or ""),
         stage=str(progress.get("current_stage") or "") if isinstance(progress, Mapping) else "",
-        role=str(raw.get("suggested_role") or "") if role in ("", "auto-assign") else role,
+        role=str(raw.get("suggested_role") or "") if role in ("", Role.AUTO) else role,
         checks=checks_of(raw.get("validations_info")),
-        logs_sent=bool(raw.get("logs_collected_at")) or raw.get("logs_info") in ("completed", "timeout"),
+        logs_sent=bool(raw.get("logs_collected_at"))
+        or raw.get("logs_info") in (LogsState.COMPLETED, LogsState.TIMEOUT),
         stage_info=str(progress.get("progress_info") or "") if isinstance(progress, Mapping) else "",
         macs=frozenset(str(mac).lower() for mac in macs if mac),
     )
@@ -94,10 +97,10 @@ def host_of(raw: Json) -> HostSeen:
 
 def _inventory(raw: object) -> Json:
     try:
-        found = json.loads(raw) if isinstance(raw, str) and raw else raw
+        inventory = json.loads(raw) if isinstance(raw, str) and raw else raw
     except ValueError:
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return inventory if isinstance(inventory, Mapping) else {}
 
 
 def cluster_of(raw: Json) -> ClusterSeen:

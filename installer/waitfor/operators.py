@@ -29,40 +29,40 @@ def name_of(item: Json) -> str:
 
 def _time(text: object) -> datetime | None:
     try:
-        found = datetime.fromisoformat(str(text))
+        moment = datetime.fromisoformat(str(text))
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def conditions(item: Json) -> dict[str, Condition]:
     """status.conditions by type, in their order."""
     status = item.get("status")
     raw = status.get("conditions") if isinstance(status, Mapping) else None
-    found = {}
+    by_type = {}
     for entry in raw if isinstance(raw, list) else ():
         if isinstance(entry, Mapping):
             kind, state, reason, message = (
                 str(entry.get(key) or "") for key in ("type", "status", "reason", "message")
             )
-            found[kind] = Condition(kind, state, reason, message, _time(entry.get("lastTransitionTime")))
-    return found
+            by_type[kind] = Condition(kind, state, reason, message, _time(entry.get("lastTransitionTime")))
+    return by_type
 
 
 def initialized(version: Json) -> bool:
     """Available True, and Failing and Progressing there and False."""
-    found = conditions(version)
+    by_type = conditions(version)
     wanted = {"Available": "True", "Failing": "False", "Progressing": "False"}
-    return all(kind in found and found[kind].status == status for kind, status in wanted.items())
+    return all(kind in by_type and by_type[kind].status == status for kind, status in wanted.items())
 
 
 def progress(version: Json) -> str:
     """What the cluster version is about: the message of Failing when True, else of Progressing."""
-    found = conditions(version)
-    failing = found.get("Failing")
+    by_type = conditions(version)
+    failing = by_type.get("Failing")
     if failing is not None and failing.status == "True":
         return failing.message or failing.reason
-    return found["Progressing"].message if "Progressing" in found else "no conditions yet"
+    return by_type["Progressing"].message if "Progressing" in by_type else "no conditions yet"
 
 
 def complaints(operators: Sequence[Json]) -> tuple[tuple[bool, str], ...]:

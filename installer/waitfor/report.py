@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from installer.assisted.enums import ClusterStatus, HostStatus, Result, Severity
 from installer.waitfor import decide
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
 
@@ -33,7 +34,7 @@ class Reporter:
         for event in events:
             self.events.append(event)
             text = str(event.get("message") or event.get("name") or "")
-            log.log(logging.INFO if event.get("severity") == "info" else logging.WARNING, text)
+            log.log(logging.INFO if event.get("severity") == Severity.INFO else logging.WARNING, text)
         return bool(events)
 
     def validations(self, cluster: ClusterSeen, hosts: Sequence[HostSeen]) -> None:
@@ -49,12 +50,12 @@ class Reporter:
         self._checks[(owner, check.id)] = check
         text = prefix + check.message
         if before is None:
-            success = logging.DEBUG if check.status == "success" else TRACE
+            success = logging.DEBUG if check.status == Result.SUCCESS else TRACE
             log.log(logging.WARNING if check.failed else success, text)
         elif before.message != check.message:
             if check.failed:
                 log.warning(text)
-            elif check.status == "success" and before.failed:
+            elif check.status == Result.SUCCESS and before.failed:
                 log.info(text)
             else:
                 log.log(TRACE, text)
@@ -65,10 +66,10 @@ class Reporter:
         if before == cluster.status:
             return
         log.info(decide.friendly(cluster.status))
-        if before == "preparing-for-installation" and cluster.status == "ready":
+        if before == ClusterStatus.PREPARING and cluster.status == ClusterStatus.READY:
             log.info(f"Failed to prepare cluster installation, retrying: {cluster.status_info}")
-        if cluster.status == "installing-pending-user-action":
+        if cluster.status == ClusterStatus.INSTALLING_PENDING_USER_ACTION:
             for host in hosts:
-                if host.status == "installing-pending-user-action":
+                if host.status == HostStatus.INSTALLING_PENDING_USER_ACTION:
                     log.warning(f"Host {host.name} {host.status_info}")
             log.info("Cluster has stopped installing, working to recover installation")

@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from installer.observe.service import Reach
+
 Target = Literal["bootstrap-complete", "install-complete"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Reach):
     """All times in seconds (reference/installer.md §8.1, §8.2; cluster.md §5.4)."""
 
-    rest_port: int = 8090
     ssh_port: int = 22
     interval: float = 2.0
     # While nothing changes: each look costs the hosts' processors, which have an installation to do.
     interval_quiet: float = 5.0
     quiet_after: float = 15.0
-    connect_timeout: float = 3.0
-    read_timeout: float = 10.0
     bootstrap: float = 3600.0
     initialize: float = 2400.0
     initialize_baremetal: float = 3600.0

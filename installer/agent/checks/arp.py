@@ -41,7 +41,7 @@ def scan(nic: str, source: str, addresses: Iterable[str], rounds: int = ROUNDS) 
     Ends as soon as all have answered. Raises OSError when the interface cannot be used.
     """
     missing = set(addresses)
-    found: dict[str, str] = {}
+    macs: dict[str, str] = {}
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE)) as packet:
         packet.bind((nic, ETHERTYPE))
         mac = packet.getsockname()[4]
@@ -52,12 +52,12 @@ def scan(nic: str, source: str, addresses: Iterable[str], rounds: int = ROUNDS) 
             while missing and (left := deadline - time.monotonic()) > 0:
                 packet.settimeout(left)
                 try:
-                    said = answer(packet.recv(2048))
+                    sender = answer(packet.recv(2048))
                 except TimeoutError:
                     break
-                if said and said[0] in missing:
-                    found[said[0]] = said[1]
-                    missing.discard(said[0])
+                if sender and sender[0] in missing:
+                    macs[sender[0]] = sender[1]
+                    missing.discard(sender[0])
             if not missing:
                 break
-    return found
+    return macs

@@ -24,12 +24,12 @@ PING_COUNT = 10
 
 def parse_sources(text: str) -> list[dict[str, str]]:
     """Sources from ``chronyc -n sources``: ``^* 192.0.2.1  2  6 ...``."""
-    found = []
+    sources = []
     for line in text.splitlines():
         match = re.match(r"^[\^=#]([*+\-?x~ ])\s+(\S+)", line)
         if match:
-            found.append({"source_name": match[2], "source_state": NTP_STATES.get(match[1], "")})
-    return found
+            sources.append({"source_name": match[2], "source_state": NTP_STATES.get(match[1], "")})
+    return sources
 
 
 def ntp(host: HostSystem, args: dict[str, Any]) -> str:
@@ -38,8 +38,8 @@ def ntp(host: HostSystem, args: dict[str, Any]) -> str:
     try:
         text = host.run("chronyc", "-n", "sources")
         # By name as it was configured, so that a name is not added again for each address it has.
-        known = host.run("chronyc", "-N", "sources", check=False) + text
-        missing = [name for name in wanted if not re.search(rf"(?m)^..\s+{re.escape(name)}(\s|$)", known)]
+        listed = host.run("chronyc", "-N", "sources", check=False) + text
+        missing = [name for name in wanted if not re.search(rf"(?m)^..\s+{re.escape(name)}(\s|$)", listed)]
         for name in missing:
             host.run("chronyc", "add", "server", name, "iburst", check=False)
         if missing:
@@ -55,30 +55,30 @@ LOOKUP = 'for name; do echo "= $name"; getent ahosts "$name"; done; true'
 
 def parse_lookups(text: str) -> dict[str, list[str]]:
     """Addresses by name from LOOKUP's output; each address once."""
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     name = ""
     for line in text.splitlines():
         if line.startswith("= "):
             name = line[2:]
-            found.setdefault(name, [])
+            addresses.setdefault(name, [])
         elif line.split() and name:
             address = line.split()[0]
-            if address not in found[name] and not address.lower().startswith("::ffff:"):
-                found[name].append(address)
-    return found
+            if address not in addresses[name] and not address.lower().startswith("::ffff:"):
+                addresses[name].append(address)
+    return addresses
 
 
 def domains(host: HostSystem, args: dict[str, Any]) -> str:
     """Addresses of each name, by the host's own resolver."""
     names = [str(item["domain_name"]) for item in args.get("domains") or []]
-    found = parse_lookups(host.run("sh", "-c", LOOKUP, "sh", *names, check=False, timeout=120)) if names else {}
+    addresses = parse_lookups(host.run("sh", "-c", LOOKUP, "sh", *names, check=False, timeout=120)) if names else {}
     return json.dumps(
         {
             "resolutions": [
                 {
                     "domain_name": name,
-                    "ipv4_addresses": [text for text in found.get(name, []) if ":" not in text],
-                    "ipv6_addresses": [text for text in found.get(name, []) if ":" in text],
+                    "ipv4_addresses": [text for text in addresses.get(name, []) if ":" not in text],
+                    "ipv6_addresses": [text for text in addresses.get(name, []) if ":" in text],
                     "cnames": [],
                 }
                 for name in names
@@ -120,25 +120,25 @@ def _neighbours(
     every = list(dict.fromkeys(addresses))
 
     def ask(nic: Interface) -> dict[tuple[str, str], str]:
-        found: dict[tuple[str, str], str] = {}
+        answers_of: dict[tuple[str, str], str] = {}
         by_source: dict[str, list[str]] = {}
         for address in every:
             source = _local(nic, address)
             if source and ":" in address:
-                found[nic.name, address] = _neighbour(host, nic.name, address)
+                answers_of[nic.name, address] = _neighbour(host, nic.name, address)
             elif source:
-                found[nic.name, address] = ""
+                answers_of[nic.name, address] = ""
                 by_source.setdefault(UNSPECIFIED if silently else source, []).append(address)
         for source, targets in by_source.items():
             try:
                 answers = arp.scan(nic.name, source, targets, rounds=3)
             except OSError as error:
                 raise StepError(f"ARP on {nic.name}: {error}") from None
-            found |= {(nic.name, address): mac for address, mac in answers.items()}
-        return found
+            answers_of |= {(nic.name, address): mac for address, mac in answers.items()}
+        return answers_of
 
     with ThreadPoolExecutor(4) as pool:
-        return {pair: mac for found in pool.map(ask, nics) for pair, mac in found.items()}
+        return {pair: mac for answers_of in pool.map(ask, nics) for pair, mac in answers_of.items()}
 
 
 def _l2(nics: list[Interface], seen: Mapping[tuple[str, str], str], address: str, mac: str) -> list[dict[str, Any]]:

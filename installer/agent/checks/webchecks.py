@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from installer.agent.errors import StepError
+from installer.assisted.endpoint import Timeouts, endpoint
+from installer.assisted.errors import BadAnswer, ClientError
+from installer.assisted.transport import Request, Transport
 
-TIMEOUT = 20.0
+TIMEOUTS = Timeouts(connect=20.0, silence=20.0, request=120.0)
 LARGEST = 8 * 1024**2
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """A redirect would carry the token to somebody else: it counts as a failure."""
 
 
 def get(url: str, headers: Mapping[str, str] | None = None, ca_pem: str = "") -> bytes:
@@ -26,20 +23,21 @@ def get(url: str, headers: Mapping[str, str] | None = None, ca_pem: str = "") ->
     if not url.startswith(("http://", "https://")):
         raise StepError(f"{url!r} is not an http or https URL")
     try:
-        context = ssl.create_default_context(cadata=ca_pem or None)
-        handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context), _NoRedirect())
-        opener = urllib.request.build_opener(*handlers)
-        request = urllib.request.Request(url, headers=dict(headers or {}))
-        with opener.open(request, timeout=TIMEOUT) as answer:
-            body: bytes = answer.read(LARGEST + 1)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise StepError(f"{url}: HTTP {error.code} {error.reason}") from None
-    except (OSError, ValueError) as error:
-        raise StepError(f"{url}: {getattr(error, 'reason', None) or error}") from None
-    if len(body) > LARGEST:
-        raise StepError(f"{url}: the answer is larger than {LARGEST} bytes")
-    return body
+        parts = urlsplit(url)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        request = Request("GET", target, url, headers or {}, seconds=TIMEOUTS.request)
+        transport = Transport(endpoint(url, ca_pem=ca_pem), TIMEOUTS)
+        try:
+            return transport.exchange(request, lambda answer: answer.body(LARGEST))
+        finally:
+            transport.close()
+    except ClientError as error:
+        if error.status is None or isinstance(error, BadAnswer):
+            raise StepError(f"{url}: {error.reason}") from None
+        phrase = HTTPStatus(error.status).phrase if error.status in list(HTTPStatus) else ""
+        raise StepError(f"{url}: HTTP {error.status} {phrase}".rstrip()) from None
+    except ValueError as error:
+        raise StepError(f"{url}: {error}") from None
 
 
 def tang(args: dict[str, Any]) -> str:
@@ -49,17 +47,17 @@ def tang(args: dict[str, Any]) -> str:
     answers = []
     for server in servers or []:
         url = str(server["url"]).rstrip("/") + "/adv/" + str(server.get("thumbprint") or "")
-        found: dict[str, Any] = {"tang_url": server["url"], "payload": "", "signatures": []}
+        verdict: dict[str, Any] = {"tang_url": server["url"], "payload": "", "signatures": []}
         try:
             document = json.loads(get(url))
-            found["payload"] = str(document["payload"])
-            found["signatures"] = [
+            verdict["payload"] = str(document["payload"])
+            verdict["signatures"] = [
                 {"protected": str(item["protected"]), "signature": str(item["signature"])}
                 for item in document.get("signatures") or [document]
             ]
         except (StepError, ValueError, KeyError, TypeError) as error:
-            found["error"] = str(error)
-        answers.append(found)
+            verdict["error"] = str(error)
+        answers.append(verdict)
     good = bool(answers) and all(item["payload"] and item["signatures"] for item in answers)
     return json.dumps({"is_success": good, "tang_server_response": answers})
 

@@ -10,7 +10,6 @@ from installer.agent.hostsys import HostSystem
 from installer.assisted.inventory import Disk, Eligibility
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
-KNOWN_TYPES = ("disk", "mpath", "lvm", "dasd")
 # Links under /dev/disk/by-id, the most telling first.
 ID_ORDER = ("wwn-", "nvme-eui.", "nvme-uuid.", "scsi-", "ata-", "virtio-", "nvme-", "dm-uuid-", "md-uuid-")
 
@@ -31,11 +30,11 @@ def _below(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def mounts_of(node: dict[str, Any]) -> list[str]:
     """Mount points of a device and of all below it."""
-    found: list[str] = []
+    paths: list[str] = []
     for item in (node, *_below(node)):
         points = item.get("mountpoints") or [item.get("mountpoint")]
-        found += [str(point) for point in points if point]
-    return found
+        paths += [str(point) for point in points if point]
+    return paths
 
 
 def drive_type(node: dict[str, Any]) -> str:
@@ -61,15 +60,15 @@ def drive_type(node: dict[str, Any]) -> str:
 
 def links(host: HostSystem, directory: str) -> dict[str, list[str]]:
     """Names under /dev/disk/<directory> by the kernel name that they lead to."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     base = host.path(f"/dev/disk/{directory}")
     for link in sorted(base.glob("*")) if base.is_dir() else []:
         try:
             target = Path(link.readlink()).name
         except OSError:
             continue
-        found.setdefault(target, []).append(f"/dev/disk/{directory}/{link.name}")
-    return found
+        names.setdefault(target, []).append(f"/dev/disk/{directory}/{link.name}")
+    return names
 
 
 def best_id(names: list[str]) -> str:
@@ -84,21 +83,21 @@ def best_id(names: list[str]) -> str:
 
 def reasons(node: dict[str, Any]) -> tuple[list[str], bool]:
     """(agent-side objections, is it the installation media?)."""
-    found = []
+    objections = []
     kind = drive_type(node)
     mounted = mounts_of(node)
     media = any(point.endswith("iso") for point in mounted)
     if media:
-        found.append("disk is the installation media")
+        objections.append("disk is the installation media")
     elif mounted:
-        found.append(f"disk has mounted partitions: {', '.join(sorted(set(mounted)))}")
+        objections.append(f"disk has mounted partitions: {', '.join(sorted(set(mounted)))}")
     if kind == "LVM":
-        found.append("disk is an LVM logical volume")
+        objections.append("disk is an LVM logical volume")
     if _flag(node.get("rm")) and kind not in ("HDD", "SSD"):
-        found.append("disk is removable")
+        objections.append("disk is removable")
     if _flag(node.get("ro")):
-        found.append("disk is read-only")
-    return found, media
+        objections.append("disk is read-only")
+    return objections, media
 
 
 def _bootable(node: dict[str, Any]) -> bool:
@@ -152,7 +151,7 @@ def disks(host: HostSystem) -> list[Disk]:
         nodes += [
             child for child in _below(node) if child.get("type") in ("mpath",) or "raid" in _text(child.get("type"))
         ]
-    found: dict[str, Disk] = {}
+    by_name: dict[str, Disk] = {}
     for node in nodes:
         kind = drive_type(node)
         if kind in ("virtual", "FDD") or not int(node.get("size") or 0):
@@ -160,5 +159,5 @@ def disks(host: HostSystem) -> list[Disk]:
         if _text(node.get("name")).startswith(("loop", "zram", "nbd", "sr")) and kind != "ODD":
             continue
         disk = parse(node, by_id, by_path)
-        found.setdefault(disk.name, disk)
-    return list(found.values())
+        by_name.setdefault(disk.name, disk)
+    return list(by_name.values())

@@ -45,8 +45,8 @@ def _number(text: str) -> float:
 
 def parse_dmidecode(text: str) -> int:
     """Bytes of all memory devices in ``dmidecode -t 17``."""
-    found = re.findall(r"^\s*Size:\s*(\d+)\s*(kB|KB|MB|GB|TB)\s*$", text, re.MULTILINE)
-    return sum(int(number) * UNITS[unit] for number, unit in found)
+    sizes = re.findall(r"^\s*Size:\s*(\d+)\s*(kB|KB|MB|GB|TB)\s*$", text, re.MULTILINE)
+    return sum(int(number) * UNITS[unit] for number, unit in sizes)
 
 
 def memory(host: HostSystem) -> Memory:
@@ -101,13 +101,13 @@ def vendor(host: HostSystem) -> SystemVendor:
 
 def gpus(host: HostSystem) -> list[Gpu]:
     """Display controllers on the PCI bus."""
-    found = []
+    controllers = []
     for device in sorted(host.path("/sys/bus/pci/devices").glob("*")):
         base = f"/sys/bus/pci/devices/{device.name}"
         if host.read(f"{base}/class").startswith(DISPLAY_CLASS):
             vendor_id, device_id = host.read(f"{base}/vendor")[2:], host.read(f"{base}/device")[2:]
-            found.append(Gpu(vendor_id=vendor_id, device_id=device_id, address=device.name))
-    return found
+            controllers.append(Gpu(vendor_id=vendor_id, device_id=device_id, address=device.name))
+    return controllers
 
 
 def tpm(host: HostSystem) -> str:

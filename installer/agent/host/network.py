@@ -28,7 +28,7 @@ def wanted(link: dict[str, Any], physical: bool) -> bool:
 
 
 def parse_link(
-    link: dict[str, Any], speed: str = "", carrier: str = "", vendor: str = "", product: str = ""
+    link: dict[str, Any], *, speed: str = "", carrier: str = "", vendor: str = "", product: str = ""
 ) -> Interface:
     """One element of ``ip -j -d address`` as an interface."""
 
@@ -57,14 +57,14 @@ def parse_link(
 
 def interfaces(host: HostSystem) -> list[Interface]:
     """Interfaces that can carry the cluster."""
-    found = []
+    usable = []
     for link in host.run_json("ip", "-j", "-d", "address") or []:
         name = str(link.get("ifname", ""))
         base = f"/sys/class/net/{name}"
         # veth pairs of a network namespace have no device either, but there they are all that exists.
         physical = host.path(f"{base}/device").exists()
         if wanted(link, physical):
-            found.append(
+            usable.append(
                 parse_link(
                     link,
                     speed=host.read(f"{base}/speed"),
@@ -73,12 +73,12 @@ def interfaces(host: HostSystem) -> list[Interface]:
                     product=host.read(f"{base}/device/device"),
                 )
             )
-    return found
+    return usable
 
 
 def routes(host: HostSystem) -> list[Route]:
     """Routes of both families from the main table."""
-    found = []
+    table = []
     for family, option, anywhere in ((2, "-4", "0.0.0.0"), (10, "-6", "::")):
         try:
             rows = host.run_json("ip", "-j", option, "route") or []
@@ -89,7 +89,7 @@ def routes(host: HostSystem) -> list[Route]:
             continue
         for row in rows:
             destination = str(row.get("dst", ""))
-            found.append(
+            table.append(
                 Route(
                     interface=str(row.get("dev", "")),
                     gateway=str(row.get("gateway", "")),
@@ -98,4 +98,4 @@ def routes(host: HostSystem) -> list[Route]:
                     metric=int(row.get("metric", 0)),
                 )
             )
-    return found
+    return table

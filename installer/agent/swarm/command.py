@@ -19,8 +19,9 @@ from installer.agent.swarm.host import API, INGRESS, RESERVED
 from installer.agent.swarm.report import cpu_of, report, told
 from installer.agent.swarm.run import Plan, Swarm
 from installer.assisted.auth import Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import RestClient
 from installer.numbers import real_type, whole_type
 
 MOST_HOSTS, LONGEST = 5000, 24 * 3600.0
@@ -50,18 +51,18 @@ def _cluster(name: str, size: int, version: str, network: IPv4Network) -> dict[s
     }
 
 
-def make_infra_envs(user: RestClient, network: IPv4Network, clusters: int = 1, size: int = 0) -> tuple[str, ...]:
+def make_infra_envs(user: AssistedClient, network: IPv4Network, clusters: int = 1, size: int = 0) -> tuple[str, ...]:
     """Infra-envs, each with a cluster for ``size`` hosts; without clusters one of its own. Raises ClientError."""
     if not clusters:
-        return (str(user.call("POST", "/infra-envs", {"name": "swarm", "pull_secret": PULL_SECRET})["id"]),)
-    version = next(iter(user.call("GET", "/openshift-versions") or {"4.18.0": {}}))
-    made = []
+        return (str(user.register_infra_env({"name": "swarm", "pull_secret": PULL_SECRET})["id"]),)
+    version = next(iter(user.openshift_versions() or {"4.18.0": {}}))
+    infra_envs = []
     for number in range(clusters):
         name = f"swarm-{number}"
-        cluster = user.call("POST", "/clusters", _cluster(name, size, version, network))
+        cluster = user.register_cluster(_cluster(name, size, version, network))
         body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": cluster["id"]}
-        made.append(str(user.call("POST", "/infra-envs", body)["id"]))
-    return tuple(made)
+        infra_envs.append(str(user.register_infra_env(body)["id"]))
+    return tuple(infra_envs)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -138,7 +139,7 @@ def _plan(args: argparse.Namespace) -> Plan:
     share = args.cluster_size or -(-args.hosts // max(1, clusters))
     infra_envs: tuple[str, ...] = (args.infra_env_id,)
     if not args.infra_env_id:
-        user = RestClient(args.url, args.user_token.read_text().strip(), Scheme.USER, args.ca, keep_alive=True)
+        user = AssistedClient(endpoint(args.url, ca_file=args.ca), Scheme.USER, args.user_token.read_text().strip())
         infra_envs = make_infra_envs(user, args.network, clusters, share)
         user.close()
     return Plan(
@@ -173,8 +174,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (OSError, ClientError) as error:
         print(f"swarm: {error}", file=sys.stderr)
         return 1
-    found = report(swarm, took, before, after)
-    print(json.dumps(found) if args.json else told(found))
-    good = found["registered"] == args.hosts and not found["errors"] and not found["refused"]
+    outcome = report(swarm, took, before, after)
+    print(json.dumps(outcome) if args.json else told(outcome))
+    good = outcome["registered"] == args.hosts and not outcome["errors"] and not outcome["refused"]
     # Without a limit there is one step, cut off by the time: what counts is what came of it in the end.
-    return 0 if good and (args.p99 is None or all(step["good"] for step in found["steps"])) else 1
+    return 0 if good and (args.p99 is None or all(step["good"] for step in outcome["steps"])) else 1

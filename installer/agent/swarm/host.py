@@ -12,10 +12,9 @@ from typing import Any
 from installer.agent.errors import StepError
 from installer.agent.steps import Step, StepContext
 from installer.assisted import inventory as inv
-from installer.assisted.auth import ATTEMPT_HEADER
-from installer.assisted.enums import Role, Stage
+from installer.assisted.enums import Role, Stage, StepType
 from installer.assisted.errors import ClientError
-from installer.assisted.stages import STAGES
+from installer.assisted.stages import SNO, STAGES
 
 # The network's first addresses are its gateway, the two VIPs and what else a site has there.
 RESERVED = 16
@@ -78,22 +77,20 @@ class SimulatedHost:
     def steps(self) -> Mapping[str, Step]:
         """In the place of steps.TABLE."""
         return {
-            "inventory": lambda ctx, args: self.inventory(),
-            "connectivity-check": lambda ctx, args: json.dumps({"remote_hosts": [_peer(p) for p in _json(args)]}),
-            "free-network-addresses": lambda ctx, args: json.dumps(
+            StepType.INVENTORY: lambda ctx, args: self.inventory(),
+            StepType.CONNECTIVITY: lambda ctx, args: json.dumps({"remote_hosts": [_peer(p) for p in _json(args)]}),
+            StepType.FREE_ADDRESSES: lambda ctx, args: json.dumps(
                 [{"network": cidr, "free_addresses": []} for cidr in _json(args)]
             ),
-            "ntp-synchronizer": lambda ctx, args: json.dumps(
+            StepType.NTP: lambda ctx, args: json.dumps(
                 {"ntp_sources": [{"source_name": str(self.site.address(GATEWAY)), "source_state": "synced"}]}
             ),
-            "domain-resolution": lambda ctx, args: json.dumps({"resolutions": self._names(_json(args))}),
-            "verify-vips": lambda ctx, args: json.dumps(
+            StepType.DOMAINS: lambda ctx, args: json.dumps({"resolutions": self._names(_json(args))}),
+            StepType.VERIFY_VIPS: lambda ctx, args: json.dumps(
                 [{**item, "verification": "succeeded"} for item in _json(args)]
             ),
-            "installation-disk-speed-check": lambda ctx, args: json.dumps(
-                {"path": _json(args)["path"], "io_sync_duration": 2}
-            ),
-            "container-image-availability": lambda ctx, args: json.dumps(
+            StepType.DISK_SPEED: lambda ctx, args: json.dumps({"path": _json(args)["path"], "io_sync_duration": 2}),
+            StepType.IMAGES: lambda ctx, args: json.dumps(
                 {
                     "images": [
                         {"name": name, "result": "success", "size_bytes": GB, "time": 10.0}
@@ -101,36 +98,34 @@ class SimulatedHost:
                     ]
                 }
             ),
-            "install": self._install,
-            "logs-gather": lambda ctx, args: "",
-            "stop-installation": lambda ctx, args: "",
+            StepType.INSTALL: self._install,
+            StepType.LOGS: lambda ctx, args: "",
+            StepType.STOP: lambda ctx, args: "",
         }
 
     def _names(self, asked: dict[str, Any]) -> list[dict[str, Any]]:
-        found = []
+        resolutions = []
         for item in asked["domains"]:
             name = item["domain_name"]
             address = str(self.site.address(INGRESS if ".apps." in name else API))
             addresses = [] if "validateNoWildcardDNS" in name else [address]
-            found.append({"domain_name": name, "ipv4_addresses": addresses, "ipv6_addresses": []})
-        return found
+            resolutions.append({"domain_name": name, "ipv4_addresses": addresses, "ipv6_addresses": []})
+        return resolutions
 
     def _install(self, ctx: StepContext, args: list[str]) -> str:
         """Report the stages of this role, one after the other, as orchestrator and controller would."""
         request = _json(args)
-        role = "sno" if request["control_plane_count"] == 1 else request["role"]
-        stages = STAGES.get(role, STAGES[Role.WORKER.value])
-        path = f"/infra-envs/{request['infra_env_id']}/hosts/{request['host_id']}/progress"
-        headers = {ATTEMPT_HEADER: str(request.get("installation_attempt") or "")}
+        role = SNO if request["control_plane_count"] == 1 else request["role"]
+        stages = STAGES.get(role, STAGES[Role.WORKER])
+        ids, attempt = (request["infra_env_id"], request["host_id"]), str(request.get("installation_attempt") or "")
         for stage in stages:
             self.site.wait(self.site.stage_seconds)
             reports = ["50%", "100%"] if stage is Stage.WRITING else [""]
             for info in reports:
                 try:
-                    body = {"current_stage": stage.value, "progress_info": info}
-                    ctx.client.call("PUT", path, body, headers=headers)
+                    ctx.client.report_progress(*ids, stage, info, attempt=attempt)
                 except ClientError as error:
-                    raise StepError(f"stage {stage} was not taken: {error.detail}") from None
+                    raise StepError(f"stage {stage} was not taken: {error.reason}") from None
         return ""
 
 

@@ -54,7 +54,7 @@ def report(
     tally = swarm.tally
     requests = sum(len(times) for times in by_kind.values())
     with tally.lock:
-        found: dict[str, Any] = {
+        outcome: dict[str, Any] = {
             "hosts": swarm.steps[-1].hosts if swarm.steps else 0,
             "infra_envs": len(swarm.plan.infra_envs),
             "registered": len(tally.registered),
@@ -74,40 +74,40 @@ def report(
         }
     if before is not None and after is not None:
         cpu, grown = after[0] - before[0], after[1] - before[1]
-        found["service"] = {
+        outcome["service"] = {
             "cpu_percent": round(100 * cpu / took, 1),
             "cpu_ms_per_request": round(1000 * cpu / max(1, requests), 2),
             "memory_mib": round(after[1], 1),
-            "memory_kib_per_host": round(1024 * grown / max(1, found["registered"]), 1),
+            "memory_kib_per_host": round(1024 * grown / max(1, outcome["registered"]), 1),
         }
-    return found
+    return outcome
 
 
-def told(found: dict[str, Any]) -> str:
+def told(outcome: dict[str, Any]) -> str:
     """The same for a person."""
     lines = [
-        f"{found['registered']} of {found['hosts']} hosts registered in {found['infra_envs']} infra-envs",
-        f"{found['requests']} requests in {found['seconds']} s: {found['requests_per_second']} a second, "
-        f"99 % within {found['p99_ms']} ms; the swarm itself takes {found['swarm_cpu_percent']} % of one processor",
+        f"{outcome['registered']} of {outcome['hosts']} hosts registered in {outcome['infra_envs']} infra-envs",
+        f"{outcome['requests']} requests in {outcome['seconds']} s: {outcome['requests_per_second']} a second, "
+        f"99 % within {outcome['p99_ms']} ms; the swarm itself takes {outcome['swarm_cpu_percent']} % of one processor",
         f"{'latency in ms':<20} {'count':>7}" + "".join(f"{f'p{p}':>9}" for p in PERCENTILES),
     ]
-    for kind, row in found["latency_ms"].items():
+    for kind, row in outcome["latency_ms"].items():
         lines.append(f"{kind:<20} {row['count']:>7}" + "".join(f"{row[f'p{p}']:>9}" for p in PERCENTILES))
     lines += [
         f"{row['hosts']} hosts: arriving {row['arriving_seconds']} s, p99 {row['p99_arriving_ms']} ms; "
         f"then {row['holding_seconds']} s, p99 {row['p99_ms']} ms; {row['requests_per_second']} requests a second"
         + (f"; {row['failures']} failed" if row["failures"] else "")
-        for row in found["steps"]
+        for row in outcome["steps"]
     ]
-    if found["limit_ms"] is not None:
-        more = "" if found["held"] == found["hosts"] else f", {found['hosts']} are too many"
-        lines.append(f"held with p99 under {found['limit_ms']:.0f} ms: {found['held']} hosts{more}")
-    if "service" in found:
-        used = found["service"]
+    if outcome["limit_ms"] is not None:
+        more = "" if outcome["held"] == outcome["hosts"] else f", {outcome['hosts']} are too many"
+        lines.append(f"held with p99 under {outcome['limit_ms']:.0f} ms: {outcome['held']} hosts{more}")
+    if "service" in outcome:
+        used = outcome["service"]
         lines.append(
             f"service: {used['cpu_percent']} % of one processor, {used['cpu_ms_per_request']} ms a request, "
             f"{used['memory_mib']} MiB, {used['memory_kib_per_host']} KiB a host"
         )
-    lines += [f"error: {text} ({count} times)" for text, count in sorted(found["errors"].items())]
-    lines += [f"refused: {text} ({count} hosts)" for text, count in sorted(found["refused"].items())]
+    lines += [f"error: {text} ({count} times)" for text, count in sorted(outcome["errors"].items())]
+    lines += [f"refused: {text} ({count} hosts)" for text, count in sorted(outcome["refused"].items())]
     return "\n".join(lines)

@@ -20,8 +20,9 @@ from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
 from installer.agent.swarm.host import SimulatedHost, Site
 from installer.assisted.auth import Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import RestClient
 
 STACK = 256 * 1024
 LAST_WORDS = 10.0
@@ -83,22 +84,22 @@ class Tally:
             return len(self.registered), self.refused.total(), self.errors.total()
 
 
-class TimedClient(RestClient):
+class TimedClient(AssistedClient):
     """A client whose calls are timed."""
 
     tally: Tally
 
     def call(self, method: str, path: str, *args: Any, **kwargs: Any) -> Any:
-        """As RestClient's."""
+        """As AssistedClient's."""
         kind = f"{method} {path.rpartition('/')[2]}"
         self.tally.begin()
         try:
-            found = super().call(method, path, *args, **kwargs)
+            answer = super().call(method, path, *args, **kwargs)
         except ClientError as error:
-            self.tally.note(kind, f"{kind}: {error.status or error.detail}")
+            self.tally.note(kind, f"{kind}: {error.status or error.reason}")
             raise
         self.tally.note(kind)
-        return found
+        return answer
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def rank(values: Sequence[float], percent: int) -> float:
 
 
 class Swarm:
-    """Runs a plan; ``stop`` ends it early."""
+    """Runs a plan; ``stop`` ends it early. Raises ClientError for what is no URL or no CA."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.tally = plan, Tally()
@@ -162,6 +163,8 @@ class Swarm:
         # Seconds of processor that the swarm itself used: near one a second, it is the limit, not the service.
         self.cpu = 0.0
         self.stop = threading.Event()
+        # One for all: a context of TLS for each would hold each CA as many times.
+        self._endpoint = endpoint(plan.url, ca_file=plan.ca)
         self._site = Site(plan.network, plan.stage_seconds, self._sleep)
         self._threads: list[threading.Thread] = []
 
@@ -172,7 +175,7 @@ class Swarm:
     def _one(self, number: int, delay: float) -> None:
         plan = self.plan
         host = SimulatedHost(number, self._site)
-        client = TimedClient(plan.url, plan.token, Scheme.AGENT, plan.ca, keep_alive=True)
+        client = TimedClient(self._endpoint, Scheme.AGENT, plan.token)
         client.tally = self.tally
         infra_env = plan.infra_env_of(number)
         identity = AgentContext(plan.url, infra_env, host.id, plan.token, str(plan.ca or ""), False, "")
@@ -188,7 +191,7 @@ class Swarm:
                 agent.serve()
         except Refused as error:
             with self.tally.lock:
-                self.tally.refused[f"{error.status}: {error.detail}"] += 1
+                self.tally.refused[f"{error.status}: {error.reason}"] += 1
         except Stopped:
             pass
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import logging
 import os
@@ -15,8 +14,9 @@ from typing import Any
 
 from installer import jsontext, logs
 from installer.assisted.auth import Scheme
+from installer.assisted.client import MANIFESTS, AssistedClient
+from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
-from installer.assisted.restclient import RestClient
 from installer.rendezvous import settings
 from installer.rendezvous.client import manifests as cm
 from installer.rendezvous.validations import hints as hint_rules
@@ -31,13 +31,14 @@ class Client:
 
     def __init__(
         self,
-        rest: RestClient,
+        service: AssistedClient,
         root: Path,
         failures: Path,
         env: Mapping[str, str],
+        *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.rest = rest
+        self.service = service
         self.root = root
         self.failures = failures
         self.env = env
@@ -52,15 +53,17 @@ class Client:
     def register_cluster(self) -> str:
         """Register the cluster unless one exists, then bring overrides and extra manifests in line. Its id."""
         manifests = cm.load(self.root / "manifests")
-        known = self.rest.call("GET", "/clusters") or []
-        if len(known) > 1:
-            raise ClientError("registerCluster", None, f"the service has {len(known)} clusters, expected at most one")
-        if known:
-            cluster = known[0]
+        clusters = self.service.clusters()
+        if len(clusters) > 1:
+            raise ClientError(
+                "registerCluster", None, f"the service has {len(clusters)} clusters, expected at most one"
+            )
+        if clusters:
+            cluster = clusters[0]
             log.info("cluster %s is registered already", cluster["id"])
         else:
             body = cm.cluster_params(manifests, self.release, self.version)
-            cluster = self.rest.call("POST", "/clusters", body)
+            cluster = self.service.register_cluster(body)
             log.info("registered cluster %s", cluster["id"])
         self._apply_overrides(cluster, cm.overrides(manifests))
         self._apply_extra(str(cluster["id"]))
@@ -75,39 +78,36 @@ class Client:
                 return
         except ValueError as error:
             raise ManifestError(cm.OVERRIDES, f"is not JSON: {error}") from None
-        self.rest.call("PATCH", f"/clusters/{cluster['id']}/install-config", wanted)
+        self.service.update_install_config(str(cluster["id"]), wanted)
         log.info("applied install-config overrides")
 
     def _apply_extra(self, cluster_id: str) -> None:
-        path = f"/clusters/{cluster_id}/manifests"
-        known = {(item["folder"], item["file_name"]) for item in self.rest.call("GET", path) or []}
+        registered = {(item["folder"], item["file_name"]) for item in self.service.manifests(cluster_id)}
         for name, content in cm.extra_manifests(self.root / "extra-manifests"):
-            if ("openshift", name) in known:
-                there = self.rest.download(path + "/files", {"folder": "openshift", "file_name": name})
-                if there != content:
+            if (MANIFESTS, name) in registered:
+                if self.service.manifest(cluster_id, name) != content:
                     raise ManifestError(name, "is registered already with another content")
                 continue
-            body = {"folder": "openshift", "file_name": name, "content": base64.b64encode(content).decode()}
-            self.rest.call("POST", path, body)
+            self.service.add_manifest(cluster_id, name, content)
             log.info("added manifest %s", name)
 
     def register_infra_env(self) -> str:
         """Register the infra-env unless one exists. Its id."""
         manifests = cm.load(self.root / "manifests")
-        known = self.rest.call("GET", "/infra-envs") or []
-        if len(known) > 1:
+        infra_envs = self.service.infra_envs()
+        if len(infra_envs) > 1:
             raise ClientError(
-                "registerInfraEnv", None, f"the service has {len(known)} infra-envs, expected at most one"
+                "registerInfraEnv", None, f"the service has {len(infra_envs)} infra-envs, expected at most one"
             )
-        if known:
-            log.info("infra-env %s is registered already", known[0]["id"])
-            return str(known[0]["id"])
-        clusters = self.rest.call("GET", "/clusters") or []
+        if infra_envs:
+            log.info("infra-env %s is registered already", infra_envs[0]["id"])
+            return str(infra_envs[0]["id"])
+        clusters = self.service.clusters()
         if len(clusters) != 1:
             raise ClientError("registerInfraEnv", None, f"the service has {len(clusters)} clusters, expected one")
         kind = self.env.get("IMAGE_TYPE_ISO") or "full-iso"
         body = cm.infra_env_params(manifests, str(clusters[0]["id"]), kind, self.version)
-        infra_env = self.rest.call("POST", "/infra-envs", body)
+        infra_env = self.service.register_infra_env(body)
         log.info("registered infra-env %s", infra_env["id"])
         return str(infra_env["id"])
 
@@ -126,36 +126,36 @@ class Client:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     def _configure_once(self, configs: list[cm.HostConfig]) -> dict[str, str]:
-        infra_envs = self.rest.call("GET", "/infra-envs") or []
+        infra_envs = self.service.infra_envs()
         if len(infra_envs) != 1:
             raise ClientError("configure", None, f"the service has {len(infra_envs)} infra-envs, expected one")
-        base = f"/infra-envs/{infra_envs[0]['id']}/hosts"
-        hosts = self.rest.call("GET", base) or []
+        infra_env_id = str(infra_envs[0]["id"])
+        hosts = self.service.hosts(infra_env_id)
         failures: dict[str, str] = {}
         for config in configs:
-            found = next((host for host in hosts if _is_meant(host, config)), None)
-            if found is None:
+            host = next((host for host in hosts if _is_meant(host, config)), None)
+            if host is None:
                 which = f"MAC address {', '.join(sorted(config.macs))}" if config.macs else f"name {config.hostname}"
                 failures[config.name] = f"host with {which} has not registered yet"
                 continue
             try:
-                changes = _changes(found, config, str(found["id"]) in self._chosen)
+                changes = _changes(host, config, str(host["id"]) in self._chosen)
             except DiskMissing as missing:
                 failures[config.name] = str(missing)
                 continue
-            fenced = (config.name, str(found["id"]))
+            fenced = (config.name, str(host["id"]))
             if config.fencing and fenced not in self._fenced:
                 changes["fencing_credentials"] = dict(config.fencing)
             if not changes:
                 continue
             try:
-                self.rest.call("PATCH", f"{base}/{found['id']}", changes)
+                self.service.update_host(infra_env_id, str(host["id"]), changes)
             except ClientError as error:
                 failures[config.name] = _explain(error, changes, config)
             else:
                 self._fenced.add(fenced)
                 if "disks_selected_config" in changes:
-                    self._chosen.add(str(found["id"]))
+                    self._chosen.add(str(host["id"]))
         return failures
 
     def _write_failures(self, failures: Mapping[str, str]) -> None:
@@ -210,8 +210,8 @@ def _names(disk: Mapping[str, Any]) -> tuple[Any, ...]:
 def _explain(error: ClientError, changes: Mapping[str, Any], config: cm.HostConfig) -> str:
     chosen = changes.get("disks_selected_config")
     if chosen and chosen[0]["id"] == hint_rules.NOT_FOUND:
-        return f"no eligible disk matches the root device hints ({hint_rules.describe(config.hints)}): {error.detail}"
-    return error.detail
+        return f"no eligible disk matches the root device hints ({hint_rules.describe(config.hints)}): {error.reason}"
+    return error.reason
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -225,9 +225,10 @@ def main(argv: list[str] | None = None) -> int:
         if not env.get("SERVICE_BASE_URL"):
             raise ConfigurationError("SERVICE_BASE_URL", "must be set")
         ca_file = Path(env["SERVICE_CA_CERT_PATH"]) if env.get("SERVICE_CA_CERT_PATH") else None
-        rest = RestClient(env["SERVICE_BASE_URL"], env.get("USER_AUTH_TOKEN", ""), Scheme.USER, ca_file)
+        server = endpoint(env["SERVICE_BASE_URL"], ca_file=ca_file)
+        service = AssistedClient(server, Scheme.USER, env.get("USER_AUTH_TOKEN", ""))
         root = Path(env.get("ASSISTED_DIR", "/etc/assisted"))
-        client = Client(rest, root, Path(env.get("HOST_CONFIG_FAILURES", str(FAILURES))), env)
+        client = Client(service, root, Path(env.get("HOST_CONFIG_FAILURES", str(FAILURES))), env)
         jobs: dict[str, Callable[[], object]] = {
             "registerCluster": client.register_cluster,
             "registerInfraEnv": client.register_infra_env,

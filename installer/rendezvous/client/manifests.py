@@ -11,26 +11,27 @@ from typing import Any
 import yaml
 
 from installer import jsontext
+from installer.assisted.enums import Role
 from installer.assisted.errors import ManifestError
 from installer.inputs import read_input
 from installer.yamltext import YamlError, load_all
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
-ROLES = ("master", "arbiter", "worker")
+ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER)
 FENCING = "fencing-credentials.yaml"
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
     """The YAML documents of a file. Raises ManifestError."""
     try:
-        found = load_all(read_input(path))
+        parsed = load_all(read_input(path))
     except OSError as error:
         raise ManifestError(str(path), f"cannot be read: {error.strerror or error}") from None
     except YamlError as error:
         raise ManifestError(str(path), f"is not YAML: {error}") from None
-    if not all(isinstance(item, dict) for item in found):
+    if not all(isinstance(item, dict) for item in parsed):
         raise ManifestError(str(path), "must hold objects")
-    return found
+    return parsed
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,10 @@ def load(directory: Path) -> Manifests:
             by_kind.setdefault(str(document.get("kind")), []).append(document)
 
     def one(kind: str) -> dict[str, Any]:
-        found = by_kind.get(kind, [])
-        if len(found) != 1:
-            raise ManifestError(str(directory), f"must hold exactly one {kind}, found {len(found)}")
-        return found[0]
+        of_kind = by_kind.get(kind, [])
+        if len(of_kind) != 1:
+            raise ManifestError(str(directory), f"must hold exactly one {kind}, found {len(of_kind)}")
+        return of_kind[0]
 
     secret = one("Secret")
     data = (secret.get("stringData") or {}).get(".dockerconfigjson", "")
@@ -77,9 +78,9 @@ def load(directory: Path) -> Manifests:
 
 
 def _proxy(spec: Mapping[str, Any]) -> dict[str, str]:
-    given = spec.get("proxy") or {}
+    proxy = spec.get("proxy") or {}
     names = {"httpProxy": "http_proxy", "httpsProxy": "https_proxy", "noProxy": "no_proxy"}
-    return {names[key]: str(value) for key, value in given.items() if key in names and value}
+    return {names[key]: str(value) for key, value in proxy.items() if key in names and value}
 
 
 def _architecture(manifests: Manifests) -> str:
@@ -214,7 +215,7 @@ class HostConfig:
 
 def host_configs(directory: Path) -> list[HostConfig]:
     """All host configs. Raises ManifestError."""
-    found = []
+    configs = []
     for path in sorted(directory.iterdir()) if directory.is_dir() else []:
         if not path.is_dir():
             continue
@@ -230,8 +231,8 @@ def host_configs(directory: Path) -> list[HostConfig]:
         if role and role not in ROLES:
             raise ManifestError(str(role_file), f"role {role!r} is not one of {', '.join(ROLES)}")
         own = [entry.fencing for entry in fencing(path / FENCING) if entry.macs & macs]
-        found.append(HostConfig(path.name, macs, role, hints, fencing=own[0] if own else {}))
-    return found + fencing(directory / FENCING)
+        configs.append(HostConfig(path.name, macs, role, hints, fencing=own[0] if own else {}))
+    return configs + fencing(directory / FENCING)
 
 
 def fencing(path: Path) -> list[HostConfig]:
@@ -239,9 +240,9 @@ def fencing(path: Path) -> list[HostConfig]:
 
     Raises ManifestError.
     """
-    found = []
-    given_in = documents(path) if path.is_file() else []
-    entries = [entry for document in given_in for entry in document.get("credentials") or []]
+    configs = []
+    credentials_of = documents(path) if path.is_file() else []
+    entries = [entry for document in credentials_of for entry in document.get("credentials") or []]
     for index, entry in enumerate(entries):
         given = {key: str(value) for key, value in entry.items() if value} if isinstance(entry, dict) else {}
         mac, hostname = given.get("macaddress", "").lower(), given.get("hostname", "")
@@ -256,5 +257,5 @@ def fencing(path: Path) -> list[HostConfig]:
         if mac:
             params["mac_address"] = mac
         macs = frozenset([mac] if mac else [])
-        found.append(HostConfig(hostname or mac, macs, hostname="" if mac else hostname, fencing=params))
-    return found
+        configs.append(HostConfig(hostname or mac, macs, hostname="" if mac else hostname, fencing=params))
+    return configs

@@ -14,7 +14,7 @@ from installer.agent import commands, hostsys
 from installer.agent.errors import CommandError
 from installer.agent.hostsys import HostSystem
 from installer.testing.agent_kit import Host, Programs, programs_in
-from installer.testing.rendezvous_kit import wait_for
+from installer.testing.service.rendezvous_kit import wait_for
 
 LONG = 30.0
 

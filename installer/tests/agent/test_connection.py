@@ -12,7 +12,8 @@ from installer.agent.containers import AgentContext
 from installer.agent.hostsys import HostSystem
 from installer.agent.loop import Agent
 from installer.assisted.auth import Scheme
-from installer.assisted.restclient import RestClient
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
 
 HERE = HostSystem(Path("/"))
 
@@ -47,7 +48,7 @@ def test_answers_of_many_steps_share_one_connection() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Service) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}/"
-        client = RestClient(url, "t", Scheme.AGENT, keep_alive=True)
+        client = AssistedClient(endpoint(url), Scheme.AGENT, "t")
         identity = AgentContext(url, "ie", "h", "t", "", False, "")
         agent = Agent(steps.StepContext(HERE, identity, client, table=dict.fromkeys(kinds, step)), 1.0)
         threads = [agent.start({"step_type": kind, "step_id": kind, "args": []}) for kind in kinds]

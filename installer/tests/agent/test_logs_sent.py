@@ -13,6 +13,7 @@ import pytest
 from installer import ignition
 from installer.agent import logs
 from installer.agent.errors import StepError
+from installer.assisted.client import AssistedClient
 from installer.assisted.errors import ClientError
 from installer.testing.agent_kit import Host, Programs, programs_in
 
@@ -35,7 +36,7 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     return made
 
 
-class Client:
+class Client(AssistedClient):
     """Takes what it is sent; ``refuse`` names a state, or the upload, that it does not take."""
 
     def __init__(self, refuse: str = "") -> None:
@@ -44,13 +45,14 @@ class Client:
         self.uploads: list[tuple[str, dict[str, str], str, bytes]] = []
         self.headers: list[dict[str, str]] = []
 
-    def call(self, method: str, path: str, body: Any, *, headers: dict[str, str]) -> None:
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> None:
+        headers = options["headers"]
         self.headers.append(headers)
         self.told.append((method, path, body["logs_state"]))
         if body["logs_state"] == self.refuse:
             raise ClientError("PUT", 503, "away")
 
-    def upload(self, path: str, query: dict[str, str], file: Any, name: str, headers: dict[str, str]) -> None:
+    def upload(self, path: str, file: Any, name: str, *, query: Any = None, headers: Any = None) -> None:
         self.headers.append(headers)
         if self.refuse == "upload":
             raise ClientError("POST", 413, "too large")

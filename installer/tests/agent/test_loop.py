@@ -21,12 +21,13 @@ from installer.agent.loop import REPEATED, Agent, Deduper
 from installer.agent.swarm import command as swarm
 from installer.agent.swarm.host import SimulatedHost, Site
 from installer.assisted.auth import Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import RestClient
 from installer.rendezvous.steps import instructions as service_steps
 from installer.testing.agent_kit import FakeClient
-from installer.testing.rendezvous_kit import Running, running, wait_for
+from installer.testing.service.rendezvous_kit import Running, running, wait_for
 
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "/opt/agent/tls/ca.crt", False, "agent@sha256:1")
 NOWHERE = HostSystem(Path("/nonexistent"))
@@ -79,7 +80,7 @@ def test_registration_retries_and_gives_up_where_told() -> None:
     for status in (401, 403, 404, 409):
         with pytest.raises(Refused) as caught:
             agent_with(FakeClient(ClientError("x", status, "no"))).register()
-        assert (caught.value.status, caught.value.detail) == (status, "no")
+        assert (caught.value.status, caught.value.reason) == (status, "no")
 
 
 def test_poll_backs_off_and_freezes_on_404(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +110,8 @@ def test_poll_ends_after_a_quarter_of_an_hour_without_an_answer(monkeypatch: pyt
 class Instructing(FakeClient):
     """Its answers are for polls alone."""
 
-    def call(self, method: str, path: str, body: Any = None, query: Any = None, headers: Any = None) -> Any:
-        return super().call(method, path, body, query, headers) if method == "GET" else None
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+        return super().call(method, path, body, **options) if method == "GET" else None
 
 
 def test_instructions_are_followed_until_told_to_exit() -> None:
@@ -232,8 +233,8 @@ def test_an_answer_that_a_registration_overtook_is_not_taken_for_known() -> None
     agent: Agent
 
     class Overtaken(FakeClient):
-        def call(self, method: str, path: str, body: Any = None, query: Any = None, headers: Any = None) -> Any:
-            found = super().call(method, path, body, query, headers)
+        def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
+            found = super().call(method, path, body, **options)
             if body and "step_type" in body and len(answers(self)) == 1:
                 agent.register()
             return found
@@ -322,7 +323,7 @@ class _Stop(BaseException):
 
 
 @contextmanager
-def _one_node(service: Running) -> Iterator[tuple[RestClient, str]]:
+def _one_node(service: Running) -> Iterator[tuple[AssistedClient, str]]:
     """A single node that the agent's own loop serves, over the service's real API: (user's client, cluster id)."""
     user = service.client()
     network = IPv4Network("10.64.0.0/16")
@@ -335,7 +336,7 @@ def _one_node(service: Running) -> Iterator[tuple[RestClient, str]]:
             raise _Stop
 
     host = SimulatedHost(0, Site(network))
-    client = RestClient(service.url, service.keys.token("agentAuth"), Scheme.AGENT, service.ca, keep_alive=True)
+    client = AssistedClient(endpoint(service.url, ca_file=service.ca), Scheme.AGENT, service.keys.token("agentAuth"))
     identity = AgentContext(service.url, infra_env, host.id, "", str(service.ca), False, "")
     agent = Agent(steps.StepContext(NOWHERE, identity, client, table=host.steps()), 0.5, sleep)
 

@@ -91,7 +91,7 @@ def test_unknown_steps_and_bad_arguments_are_answered(tmp_path: Path) -> None:
     assert said("connectivity-check", "{}") == "argument must be a JSON list"
     assert said("install", "{}") == "install request has no role"
     assert said("installation-disk-speed-check", "{}") == "path '' is not a device"
-    assert said("logs-gather", "{}") == "KeyError: 'host_id'"
+    assert said("logs-gather", "{}") == "KeyError: 'cluster_id'"
     for kind in ("free-network-addresses", "verify-vips"):
         assert said(kind, '"a"') == "argument must be a JSON list"
     for kind in ("ntp-synchronizer", "container-image-availability", "tang-connectivity-check"):

@@ -20,8 +20,8 @@ from installer.agent.swarm import report as swarm_report
 from installer.agent.swarm import run as swarm_run
 from installer.agent.swarm.host import SimulatedHost, Site
 from installer.assisted.inventory import decode
-from installer.testing.rendezvous_kit import REPOSITORY, running
-from installer.testing.service_kit import INSTALLER
+from installer.testing.service.rendezvous_kit import REPOSITORY, running
+from installer.testing.service.service_kit import INSTALLER
 
 NETWORK = IPv4Network("10.64.0.0/16")
 HOSTS = 50

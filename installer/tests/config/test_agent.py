@@ -8,7 +8,7 @@ import pytest
 from installer.config.load import load_inputs, parse_agent_config
 from installer.config.state import INSTALL_CONFIG, State
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
-from installer.testing.inputs_kit import AGENT, COMPACT, SNO, changed, text
+from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 TARGET = "Agent Installer ISO"
 

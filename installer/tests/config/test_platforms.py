@@ -9,7 +9,7 @@ from installer.config import notes
 from installer.config.load import parse_install_config
 from installer.config.rules import catalogue as rules
 from installer.errors import ConfigError
-from installer.testing.inputs_kit import (
+from installer.testing.create.inputs_kit import (
     ARBITER,
     COMPACT,
     DUAL_STACK,
@@ -21,8 +21,8 @@ from installer.testing.inputs_kit import (
     changed,
     text,
 )
-from installer.testing.rules_kit import ROWS as PLAIN_ROWS
-from installer.testing.rules_kit import WRAP
+from installer.testing.create.rules_kit import ROWS as PLAIN_ROWS
+from installer.testing.create.rules_kit import WRAP
 
 FD = "platform.vsphere.failureDomains.0"
 TOPOLOGY = "platform.vsphere.failureDomains[0].topology"

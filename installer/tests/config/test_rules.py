@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from installer.config.load import parse_install_config
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
-from installer.testing.inputs_kit import COMPACT, SNO, changed, text
-from installer.testing.rules_kit import ROWS, WRAP
+from installer.testing.create.inputs_kit import COMPACT, SNO, changed, text
+from installer.testing.create.rules_kit import ROWS, WRAP
 
 
 @pytest.mark.parametrize(("base", "path", "value", "expected"), ROWS, ids=[f"{row[1]}={row[2]}"[:60] for row in ROWS])

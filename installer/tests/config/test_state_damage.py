@@ -24,9 +24,9 @@ from installer.create.live import own_state
 from installer.create.targets import certificates
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.manifests.cluster import Inputs, cluster_manifests
+from installer.observe import state as waiting
 from installer.release.cache import RELEASE_OVERRIDE
-from installer.testing.inputs_kit import AGENT, SNO
-from installer.waitfor import state as waiting
+from installer.testing.create.inputs_kit import AGENT, SNO
 
 RELEASE = f"registry.example:5000/release@sha256:{'0' * 64}"
 MANIFEST = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x\n"

@@ -18,9 +18,9 @@ from installer.cli import main
 from installer.create.outputs import Outputs
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, EXIT_INTERRUPTED, StateError
 from installer.files import Partial, hidden, leftovers, write_whole
-from installer.testing.directory_kit import NODE0, is_locked, of_one_run
-from installer.testing.image_kit import NEEDED
-from installer.testing.inputs_kit import AGENT, SNO, changed, text
+from installer.testing.create.directory_kit import NODE0, is_locked, of_one_run
+from installer.testing.create.image_kit import NEEDED
+from installer.testing.create.inputs_kit import AGENT, SNO, changed, text
 
 real = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 LOG = ".openshift_install.log"

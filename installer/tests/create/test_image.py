@@ -18,9 +18,9 @@ from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.credentials.certificates import SIGNERS
 from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
-from installer.testing.embed_kit import KARGS
-from installer.testing.image_kit import NEEDED, content
-from installer.testing.inputs_kit import AGENT, SNO, changed, text
+from installer.testing.create.embed_kit import KARGS
+from installer.testing.create.image_kit import NEEDED, content
+from installer.testing.create.inputs_kit import AGENT, SNO, changed, text
 
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")
 

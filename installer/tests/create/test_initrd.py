@@ -19,10 +19,10 @@ from installer.image.grow import add_to_initrd, embed_ignition
 from installer.image.iso9660 import Iso
 from installer.image.overlay import Overlay
 from installer.image.records import records
-from installer.testing.image_kit import COMPONENTS, content
-from installer.testing.inputs_kit import AGENT, SNO, text
-from installer.testing.iso_kit import BIG, LAYOUTS, SMALL, build, needs_xorriso, place
-from installer.testing.registry_kit import MISSING, Layer, Link, registry
+from installer.testing.create.image_kit import COMPONENTS, content
+from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.iso_kit import BIG, LAYOUTS, SMALL, build, needs_xorriso, place
+from installer.testing.create.registry_kit import MISSING, Layer, Link, registry
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 needs_registry = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")

@@ -9,7 +9,7 @@ import pytest
 from installer.errors import PullSecretRejected, RegistryUnreachable
 from installer.release import RegistryAccess, Release
 from installer.release.known import KnownReleases
-from installer.testing.registry_kit import MISSING, registry
+from installer.testing.create.registry_kit import MISSING, registry
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 

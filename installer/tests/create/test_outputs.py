@@ -19,11 +19,11 @@ from installer.create.targets import created_in
 from installer.ignition.early import HOOK
 from installer.image import cpio
 from installer.image.iso9660 import Iso
-from installer.testing.image_kit import COMPONENTS, content
-from installer.testing.inputs_kit import AGENT, SNO, text
-from installer.testing.iso_kit import KARGS, build
-from installer.testing.outputs_kit import kernel_line
-from installer.testing.registry_kit import MISSING, registry
+from installer.testing.create.image_kit import COMPONENTS, content
+from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.iso_kit import KARGS, build
+from installer.testing.create.outputs_kit import kernel_line
+from installer.testing.create.registry_kit import MISSING, registry
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from installer.cli import main
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG
-from installer.testing.inputs_kit import AGENT, COMPACT, EXTERNAL, FENCED, NUTANIX, SNO, VSPHERE, changed, text
-from installer.testing.registry_kit import MISSING
+from installer.testing.create.inputs_kit import AGENT, COMPACT, EXTERNAL, FENCED, NUTANIX, SNO, VSPHERE, changed, text
+from installer.testing.create.registry_kit import MISSING
 
 pytestmark = pytest.mark.skipif(
     bool(MISSING) or shutil.which("xorriso") is None, reason=f"not installed: {', '.join(MISSING) or 'xorriso'}"

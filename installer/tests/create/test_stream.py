@@ -14,11 +14,11 @@ from installer.cli import main
 from installer.image.iso9660 import Iso
 from installer.release.download import TRIES, DownloadError, download
 from installer.release.stream import Artifact
-from installer.testing.image_kit import COMPONENTS, content
-from installer.testing.inputs_kit import AGENT, SNO, text
-from installer.testing.iso_kit import build
-from installer.testing.outputs_kit import kernel_line
-from installer.testing.registry_kit import MISSING, registry
+from installer.testing.create.image_kit import COMPONENTS, content
+from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.iso_kit import build
+from installer.testing.create.outputs_kit import kernel_line
+from installer.testing.create.registry_kit import MISSING, registry
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 needs_registry = pytest.mark.skipif(bool(NEEDED), reason=f"not installed: {', '.join(NEEDED)}")

@@ -24,13 +24,13 @@ from installer.errors import EXIT_INTERRUPTED, InstallerError
 from installer.files import deliver
 from installer.gather.command import addresses
 from installer.gather.remote import Access, add
+from installer.observe.service import Reach
 from installer.redact import Redactor
 from installer.redact.tests import corpus
-from installer.testing.fleet_kit import Machine, Network
-from installer.testing.rendezvous_kit import Running, free_port, running, wait_for
-from installer.testing.single_kit import World
+from installer.testing.service.fleet_kit import Machine, Network
+from installer.testing.service.rendezvous_kit import Running, free_port, running, wait_for
+from installer.testing.service.single_kit import World
 from installer.testing.waiting_kit import asset_dir, upload_logs
-from installer.waitfor.settings import Settings
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 needs_sshd = pytest.mark.skipif(
@@ -121,8 +121,8 @@ def test_everything_that_answers_and_what_does_not(
     asset = {"bmc": {"username": "root", "password": BMC_PASSWORD}}
     file.write_text(json.dumps({**json.loads(file.read_text()), "*agentconfig.AgentHosts": asset}))
     (directory / ".openshift_install.log").write_text(f'level=info msg="password {PASSWORD}"\n')
-    port = Settings(rest_port=service.port, connect_timeout=5)
-    assert gather.run(directory, host.access(), ["127.0.0.3"], settings=port) == 0
+    port = Reach(rest_port=service.port, connect_timeout=5)
+    assert gather.run(directory, host.access(), ["127.0.0.3"], reach=port) == 0
 
     [packed] = directory.glob("agent-gather-*.tar.gz")
     assert stat.S_IMODE(packed.stat().st_mode) == 0o600
@@ -172,8 +172,8 @@ def test_the_archive_goes_into_a_pipe(host: Host, service: Running, tmp_path: Pa
     found: list[bytes] = []
     reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
     reader.start()
-    port = Settings(rest_port=service.port, connect_timeout=5)
-    assert gather.run(directory, host.access(), output=pipe, settings=port) == 0
+    port = Reach(rest_port=service.port, connect_timeout=5)
+    assert gather.run(directory, host.access(), output=pipe, reach=port) == 0
     reader.join(60)
     assert pipe.is_fifo()
     with tarfile.open(fileobj=io.BytesIO(found[0])) as archive:
@@ -185,20 +185,20 @@ def test_hosts_alone_when_the_service_is_gone(host: Host, service: Running, tmp_
     directory = asset_dir(tmp_path / "assets", service)
     service.kill()
     target = tmp_path / "here.tar.gz"
-    port = Settings(rest_port=service.port, connect_timeout=2)
-    assert gather.run(directory, host.access(), output=target, settings=port) == 0
+    port = Reach(rest_port=service.port, connect_timeout=2)
+    assert gather.run(directory, host.access(), output=target, reach=port) == 0
     found = texts(target)
     assert "the last line" in found["hosts/127.0.0.1/journal.log"]
     assert "service: https://127.0.0.1" in found["summary.txt"]
     # With a key that is nobody's, and a host that never ends, there is nothing; both are said, and nothing is left.
     stranger = host.access(key=host.key.with_name("stranger"))
     with pytest.raises(InstallerError, match="nothing could be gathered"):
-        gather.run(directory, stranger, output=tmp_path / "none.tar.gz", settings=port)
+        gather.run(directory, stranger, output=tmp_path / "none.tar.gz", reach=port)
     original = (host.shims / "journalctl").read_text()
     (host.shims / "journalctl").write_text("#!/bin/sh\nexec sleep 8\n")
     try:
         with pytest.raises(InstallerError, match="nothing could be gathered"):
-            gather.run(directory, host.access(timeout=2), output=tmp_path / "none.tar.gz", settings=port)
+            gather.run(directory, host.access(timeout=2), output=tmp_path / "none.tar.gz", reach=port)
     finally:
         (host.shims / "journalctl").write_text(original)
     assert [path.name for path in tmp_path.iterdir() if "none" in path.name] == []

@@ -20,7 +20,7 @@ from installer.image.embed import (
 )
 from installer.image.iso9660 import SYSTEM_AREA, Iso
 from installer.image.overlay import Overlay
-from installer.testing.embed_kit import KARGS, make_iso
+from installer.testing.create.embed_kit import KARGS, make_iso
 
 needs_xorriso = pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
 

@@ -22,7 +22,7 @@ from installer.rendezvous.resources import infra_envs
 from installer.rendezvous.resources.params import decoded
 from installer.rendezvous.resources.requests import InfraEnvParams
 from installer.rendezvous.store.model import InfraEnv
-from installer.testing.iso_kit import build
+from installer.testing.create.iso_kit import build
 
 TEXT = 'coreos.liveiso=x ignition.firstboot console=tty0 console=ttyS0 quiet name="a b"'
 names = st.sampled_from(["a", "b", "c"])

@@ -19,7 +19,7 @@ from installer.image.iso9660 import SECTOR, SYSTEM_AREA
 from installer.image.minimal import make_minimal
 from installer.image.overlay import Overlay
 from installer.image.reset import reset_image
-from installer.testing.iso_kit import BIG, KARGS, LAYOUTS, SMALL, build, config_of, needs_xorriso, place
+from installer.testing.create.iso_kit import BIG, KARGS, LAYOUTS, SMALL, build, config_of, needs_xorriso, place
 
 pytestmark = needs_xorriso
 

@@ -10,7 +10,18 @@ from installer.config.load import parse_agent_config, parse_install_config, reso
 from installer.create.live import fencing_yaml
 from installer.manifests.cluster import Inputs, agent_cluster_install
 from installer.manifests.overrides import ANNOTATION
-from installer.testing.inputs_kit import AGENT, ARBITER, COMPACT, EXTERNAL, FENCED, NUTANIX, SNO, VSPHERE, changed, text
+from installer.testing.create.inputs_kit import (
+    AGENT,
+    ARBITER,
+    COMPACT,
+    EXTERNAL,
+    FENCED,
+    NUTANIX,
+    SNO,
+    VSPHERE,
+    changed,
+    text,
+)
 
 BMC = {"address": "redfish-virtualmedia://h/x", "username": "u", "password": "p"}
 HOSTS = [{"name": "a", "role": "master", "bootMACAddress": "52:54:00:00:00:01", "bmc": BMC}]

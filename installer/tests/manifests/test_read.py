@@ -15,7 +15,7 @@ from installer.errors import ConfigError, InstallerError
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import Inputs, cluster_manifests
-from installer.testing.inputs_kit import AGENT, COMPACT, SNO, changed, text
+from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 RELEASE = "registry.example/release@sha256:" + "0" * 64
 

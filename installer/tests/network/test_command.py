@@ -13,8 +13,8 @@ import yaml
 from installer.network import InvalidNetworkConfig, host_network_files, keyfiles
 from installer.network.command import main
 from installer.network.document import load
-from installer.testing.network_documents import DOCUMENTS
-from installer.testing.nmstate_compare import parse
+from installer.testing.network.network_documents import DOCUMENTS
+from installer.testing.network.nmstate_compare import parse
 
 
 def test_prints_what_nmstatectl_prints(tmp_path, capsys):

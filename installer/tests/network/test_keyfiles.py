@@ -6,8 +6,8 @@ import pytest
 
 from installer.network import keyfiles
 from installer.network.document import load
-from installer.testing.network_documents import DOCUMENTS
-from installer.testing.nmstate_compare import parse
+from installer.testing.network.network_documents import DOCUMENTS
+from installer.testing.network.nmstate_compare import parse
 
 FOREVER = "2147483647"
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from installer.network import InvalidNetworkConfig, host_network_files, keyfiles
 from installer.network.document import load
-from installer.testing.network_documents import DOCUMENTS
-from installer.testing.network_manager import ask_daemon, canonical, why_not
-from installer.testing.nmstate_compare import parse
+from installer.testing.network.network_documents import DOCUMENTS
+from installer.testing.network.network_manager import ask_daemon, canonical, why_not
+from installer.testing.network.nmstate_compare import parse
 
 offline = pytest.mark.skipif(bool(why_not()), reason=why_not())
 

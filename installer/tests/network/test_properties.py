@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from installer.network import InvalidNetworkConfig, UnreadableDocument, host_network_files, keyfiles
 from installer.network.document import load
-from installer.testing.network_documents import DOCUMENTS
+from installer.testing.network.network_documents import DOCUMENTS
 
 WORDS = [
     *(

@@ -131,7 +131,7 @@ def test_a_writer_that_hangs_is_ended_and_tried_again(
     )
     seen: list[str] = []
     with pytest.raises(StageError, match=r"in 3 tries: stuck here \| did not end within 0\.5 s$"):
-        disk.write_image(HostSystem(Path("/")), Path("/x.ign"), "/dev/vda", [], seen.append)
+        disk.write_image(HostSystem(Path("/")), Path("/x.ign"), "/dev/vda", [], report=seen.append)
     assert seen == ["50%"] * 3
     pids = [int(line) for line in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 3
@@ -146,7 +146,7 @@ def test_words_that_are_no_text_and_come_in_pieces(programs: Programs) -> None:
     )
     seen: list[str] = []
     with pytest.raises(StageError) as caught:
-        disk.write_image(HostSystem(Path("/")), Path("/x.ign"), "/dev/vda", ["-n"], seen.append)
+        disk.write_image(HostSystem(Path("/")), Path("/x.ign"), "/dev/vda", ["-n"], report=seen.append)
     assert seen == ["10%", "100%"] * 3
     assert caught.value.cause == f"exit code 3: {' | '.join(f'l{n}' for n in range(12, 21))} | a�b"
     assert programs.calls("coreos-installer") == ["install --insecure -i /x.ign -n /dev/vda"] * 3
@@ -155,4 +155,4 @@ def test_words_that_are_no_text_and_come_in_pieces(programs: Programs) -> None:
 def test_a_writer_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "PATH", str(tmp_path))
     with pytest.raises(StageError, match="coreos-installer: "):
-        disk.write_image(HostSystem(Path("/")), Path("/x.ign"), "/dev/vda", [], lambda text: None)
+        disk.write_image(HostSystem(Path("/")), Path("/x.ign"), "/dev/vda", [], report=lambda text: None)

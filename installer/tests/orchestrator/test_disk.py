@@ -200,7 +200,7 @@ def test_the_image_is_written_to_the_chosen_disk_with_the_ignition(site: Site) -
     site.programs.add("coreos-installer", BARS)
     seen: list[str] = []
     extra = ["--append-karg", "console=ttyS0 quiet", "--copy-network"]
-    disk.write_image(site.host, Path("/opt/install-dir/x.ign"), "/dev/vdb", extra, seen.append)
+    disk.write_image(site.host, Path("/opt/install-dir/x.ign"), "/dev/vdb", extra, report=seen.append)
     assert site.timeline.argv("coreos-installer") == [
         ["install", "--insecure", "-i", "/opt/install-dir/x.ign", *extra, "/dev/vdb"]
     ]
@@ -211,7 +211,7 @@ def test_the_second_try_may_succeed_and_counts_from_the_start(site: Site, tmp_pa
     script = f"echo x >> {tmp_path}/tries; {BARS}[ $(wc -l < {tmp_path}/tries) = 2 ]\n"
     site.programs.add("coreos-installer", script)
     seen: list[str] = []
-    disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], seen.append)
+    disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], report=seen.append)
     assert seen == ["5%", "10%", "99%", "100%"] * 2
 
 
@@ -219,7 +219,7 @@ def test_three_tries_and_the_last_words_without_the_progress(site: Site) -> None
     words = "for n in $(seq 14); do echo line $n; echo; done; "
     site.programs.add("coreos-installer", f"{words}{BARS}printf '\\n\\377no space' >&2; exit 3\n")
     with pytest.raises(StageError) as caught:
-        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], lambda text: None)
+        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], report=lambda text: None)
     lines = " | ".join(f"line {number}" for number in range(6, 15))
     wanted = (
         f"failed to write image to disk /dev/vda in 3 tries: exit code 3: {lines} | \N{REPLACEMENT CHARACTER}no space"
@@ -231,21 +231,21 @@ def test_three_tries_and_the_last_words_without_the_progress(site: Site) -> None
 def test_programs_are_looked_for_where_the_host_has_them_and_speak_english(site: Site) -> None:
     site.programs.add("coreos-installer", "echo LC_ALL=$LC_ALL PATH=$PATH; exit 1\n")
     with pytest.raises(StageError, match=f"LC_ALL=C.UTF-8 PATH={site.programs.folder}:"):
-        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], lambda text: None)
+        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], report=lambda text: None)
 
 
 def test_progress_in_the_last_words_of_all_is_reported(site: Site) -> None:
     site.programs.add("coreos-installer", "printf 'Read disk (100%%)'; exit 1\n")
     seen: list[str] = []
     with pytest.raises(StageError, match=r"exit code 1: $"):
-        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], seen.append)
+        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], report=seen.append)
     assert seen == ["100%"] * 3
 
 
 def test_without_the_program(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk, "PATH", str(tmp_path))
     with pytest.raises(StageError, match=r"^coreos-installer: .*No such file"):
-        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], lambda text: None)
+        disk.write_image(site.host, Path("/x.ign"), "/dev/vda", [], report=lambda text: None)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from installer.assisted import stages
-from installer.assisted.auth import Scheme
 from installer.assisted.enums import Stage
-from installer.assisted.restclient import RestClient
 from installer.orchestrator import __main__ as program
 from installer.orchestrator import flow, report
 from installer.orchestrator.controller import Controller
@@ -561,10 +559,10 @@ def test_an_ignition_config() -> None:
 
 def test_a_service_that_nobody_listens_at_is_asked_again(site: Site) -> None:
     reporter = site.reporter()
-    reporter.client = RestClient("http://127.0.0.1:1", "", Scheme.AGENT)
+    reporter.client = site.client("http://127.0.0.1:1")
 
     def there() -> None:
-        reporter.client = RestClient(site.service.url, "", Scheme.AGENT)
+        reporter.client = site.client()
 
     site.service.host_ignition = b"x"
     site.meanwhile = [there]

@@ -21,7 +21,7 @@ from installer.release import DigestSource, RegistryAccess, Release, registries_
 from installer.release.layers import normal, whiteouts
 from installer.release.payload import repository_of
 from installer.release.proxy import explain
-from installer.testing.registry_kit import MISSING, SOURCE, Link, registry
+from installer.testing.create.registry_kit import MISSING, SOURCE, Link, registry
 
 needs_registry = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 

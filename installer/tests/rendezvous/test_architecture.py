@@ -22,12 +22,12 @@ from installer.rendezvous.discovery import payload
 from installer.rendezvous.discovery.images import DiscoveryImages
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
-from installer.testing import sent_kit
-from installer.testing.image_kit import COMPONENTS
-from installer.testing.iso_kit import build, needs_xorriso
-from installer.testing.registry_kit import MISSING, Registry, registry
-from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET
-from installer.testing.world_kit import World
+from installer.testing.create.image_kit import COMPONENTS
+from installer.testing.create.iso_kit import build, needs_xorriso
+from installer.testing.create.registry_kit import MISSING, Registry, registry
+from installer.testing.service import sent_kit
+from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET
+from installer.testing.service.world_kit import World
 
 # In each ISO somewhere, to be known by.
 MARKS = {"x86_64": b"\0mark-of-x86_64\0", "aarch64": b"\0mark-of-aarch64\0"}

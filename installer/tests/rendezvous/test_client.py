@@ -21,7 +21,7 @@ from installer.rendezvous.prepare import installconfig
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import hints
-from installer.testing.rendezvous_kit import PULL_SECRET, Running, inventory, running
+from installer.testing.service.rendezvous_kit import PULL_SECRET, Running, inventory, running
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"
 OVERRIDES = {"agent-install.openshift.io/install-config-overrides": '{"fips":true}'}
@@ -238,10 +238,11 @@ def test_manifest_errors(tmp_path: Path) -> None:
 
 def test_a_service_that_is_not_there() -> None:
     from installer.assisted.auth import Scheme
-    from installer.assisted.restclient import RestClient
+    from installer.assisted.client import AssistedClient
+    from installer.assisted.endpoint import endpoint
 
-    with pytest.raises(ClientError, match="GET /api/assisted-install/v2/clusters: ConnectionRefused"):
-        RestClient("http://127.0.0.1:9/", "", Scheme.USER).call("GET", "/clusters")
+    with pytest.raises(ClientError, match=r"http://127\.0\.0\.1:9 does not answer: .*Connection refused"):
+        AssistedClient(endpoint("http://127.0.0.1:9/"), Scheme.USER, "").clusters()
 
 
 DISK = {

@@ -20,8 +20,8 @@ from installer.rendezvous.prepare import binaries
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, InfraEnv
-from installer.testing.registry_kit import MISSING, Registry, registry
-from installer.testing.rendezvous_kit import PULL_SECRET, wait_for
+from installer.testing.create.registry_kit import MISSING, Registry, registry
+from installer.testing.service.rendezvous_kit import PULL_SECRET, wait_for
 
 # Says in its ignition which program made it; waits where the test wants two to be at work at once.
 PROGRAM = """#!/usr/bin/env python3

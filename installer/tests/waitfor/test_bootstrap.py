@@ -153,7 +153,7 @@ def test_preparing_again_and_wrong_boot_order(run):
     assert "Host master-0 boots from the wrong disk" in run.lines("WARNING")
 
 
-@pytest.mark.parametrize(("ca", "token", "text"), [(OTHER_CA, TOKEN, "TLS with"), (SERVICE_CA, "other", "401 token")])
+@pytest.mark.parametrize(("ca", "token", "text"), [(OTHER_CA, TOKEN, "TLS with"), (SERVICE_CA, "other", "401: token")])
 def test_another_images_service_is_told_once(run, ca, token, text):
     assert run([Moment(cluster("ready"), [])], ca=ca, token=token, timeout=0.4) == 5
     found = [line for line in run.lines("WARNING") if text in line]

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from installer.observe.state import Expected
 from installer.waitfor import decide, operators
 from installer.waitfor.decide import Settle
 from installer.waitfor.model import Check, ClusterSeen, HostSeen, checks_of, host_of
 from installer.waitfor.report import Reporter
 from installer.waitfor.settings import duration
-from installer.waitfor.state import Expected
 
-THREE = Expected(("master-0", "master-1", "master-2"), 3, False)
-ONE = Expected(("master-0",), 1, True)
+THREE = Expected(("master-0", "master-1", "master-2"), 3)
+ONE = Expected(("master-0",), 1)
 OK = Check("has-inventory", "success", "fine")
 MEMORY = Check("has-min-memory", "failure", "found 2048 MiB, at least 16384 MiB needed")
 MAJORITY = Check("belongs-to-majority-group", "failure", "No connectivity")
@@ -112,8 +112,8 @@ def test_stuck(cluster, hosts, expected, found):
 def test_two_hosts_never_form_a_majority_group():
     waiting = Check("belongs-to-majority-group", "pending", "Not enough hosts")
     hosts = [host("a", "insufficient", MEMORY, waiting), host("b", "known", OK, waiting)]
-    assert decide.stuck(CLUSTER, hosts, Expected((), 2, False))
-    assert decide.stuck(CLUSTER, hosts, Expected((), 3, False)) is None
+    assert decide.stuck(CLUSTER, hosts, Expected((), 2))
+    assert decide.stuck(CLUSTER, hosts, Expected((), 3)) is None
 
 
 statuses = st.sampled_from(["success", "failure", "error", "pending", "disabled"])
@@ -146,7 +146,7 @@ def test_ends_iff_everybody_is_there_decided_and_somebody_failed(hosts, count):
         and all(c.status != "pending" for c in blocking)
         and (any(c.status in ("failure", "error") for c in blocking) or any(h.status == "insufficient" for h in hosts))
     )
-    assert bool(decide.stuck(CLUSTER, hosts, Expected((), count, count == 1))) is wanted
+    assert bool(decide.stuck(CLUSTER, hosts, Expected((), count))) is wanted
 
 
 @settings(deadline=None)
@@ -203,7 +203,7 @@ def test_failed_hosts_put_the_culprit_first():
     ],
 )
 def test_missing(names, count, present, lines):
-    found = decide.missing(Expected(names, count, count == 1), [host(name) for name in present])
+    found = decide.missing(Expected(names, count), [host(name) for name in present])
     assert len(found) == (len(lines) if lines else 0)
     for line, start in zip(found, lines or [], strict=True):
         assert line.startswith(start)
@@ -213,7 +213,7 @@ MACS = (("master-0", frozenset({"52:54:00:00:00:01"})), ("", frozenset({"52:54:0
 
 
 def test_missing_hosts_are_known_by_their_macs():
-    expected = Expected(("master-0",), 3, False, MACS)
+    expected = Expected(("master-0",), 3, MACS)
     renamed = host("localhost", macs=frozenset({"52:54:00:00:00:01"}))
     assert decide.missing(expected, [renamed]) == (
         "Host with MAC address 52:54:00:00:00:02, 52:54:00:00:00:03 never registered "
@@ -225,14 +225,14 @@ def test_missing_hosts_are_known_by_their_macs():
 
 
 def test_hosts_that_nobody_expects_are_named():
-    expected = Expected(("master-0",), 1, True, MACS[:1])
+    expected = Expected(("master-0",), 1, MACS[:1])
     known, stranger = host("m", macs=frozenset({"52:54:00:00:00:01"})), host("x", macs=frozenset({"52:54:00:00:00:99"}))
     assert decide.surplus(expected, [known]) == ()
     assert decide.surplus(expected, [known, stranger]) == (
         "2 hosts registered, the configuration has replicas for 1; not described by the configuration: "
         "x (52:54:00:00:00:99)",
     )
-    assert "registered: a (id-a), b (id-b)" in decide.surplus(Expected((), 1, True), [host("a"), host("b")])[0]
+    assert "registered: a (id-a), b (id-b)" in decide.surplus(Expected((), 1), [host("a"), host("b")])[0]
 
 
 def test_the_host_that_is_cut_off_is_read_before_those_that_miss_it():

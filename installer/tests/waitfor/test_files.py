@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from installer.errors import StateError, WaitError
 from installer.files import write_whole
+from installer.observe import state
+from installer.observe.archive import safe_parts, unpack
 from installer.redact import MARK, redact
-from installer.testing.assets_kit import GOOD, asset_dir, pem
-from installer.waitfor import evidence, kubeconfig, state
+from installer.testing.create.assets_kit import GOOD, asset_dir, pem
+from installer.waitfor import kubeconfig
 
 bundles = st.lists(st.binary(min_size=1, max_size=100).map(pem), max_size=5)
 noise = st.sampled_from(["", "\n", "# a comment\n", "\r\n"])
@@ -112,19 +114,19 @@ def test_unpack_stays_inside(tmp_path):
             ("pipe", b"", tarfile.FIFOTYPE),
         ],
     )
-    skipped = evidence.unpack(packed, target)
+    skipped = unpack(packed, target)
     assert set(skipped) == {"../evil", "good/../../evil", "/abs", "link", "hard", "pipe"}
     inside = sorted(str(p.relative_to(target)) for p in target.rglob("*") if p.is_file())
     assert inside == ["b.log", "good/a.log", "link/through"]
     assert not (tmp_path / "evil").exists()
     assert not (tmp_path / "logs" / "evil").exists()
-    assert evidence.unpack(packed, target) == skipped
+    assert unpack(packed, target) == skipped
 
 
 @settings(deadline=None)
 @given(st.text(alphabet="ab./\\\0", max_size=12))
 def test_safe_parts_never_climbs(name):
-    parts = evidence.safe_parts(name)
+    parts = safe_parts(name)
     if parts is not None:
         assert parts
         assert all(part not in ("", ".", "..") and "/" not in part for part in parts)
@@ -168,7 +170,7 @@ def test_redact_keeps_shape_and_is_idempotent(value):
 
 def test_state(tmp_path):
     inputs = state.load(asset_dir(tmp_path, GOOD), with_password=False)
-    assert inputs.expected == state.Expected(("master-0",), 2, False)
+    assert inputs.expected == state.Expected(("master-0",), 2)
     with pytest.raises(StateError, match="kubeadmin password"):
         state.load(tmp_path, with_password=True)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from installer.observe.state import Expected
 from installer.waitfor import decide
 from installer.waitfor.decide import Settle
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
-from installer.waitfor.state import Expected
 
 OK = Check("has-inventory", "success", "fine")
 MEMORY = Check("has-min-memory", "failure", "too little")
@@ -29,7 +29,7 @@ def host(name: str, status: str = "known", *checks: Check, **more: Any) -> HostS
 
 
 def expected(count: int, names: tuple[str, ...] = (), macs: Any = ()) -> Expected:
-    return Expected(names, count, count == 1, macs)
+    return Expected(names, count, macs)
 
 
 @pytest.mark.parametrize("name", [

@@ -7,7 +7,7 @@ import logging
 import subprocess
 import sys
 
-from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, SMALL, running
+from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, SMALL, running
 from installer.testing.waiting_kit import asset_dir, upload_logs
 from installer.waitfor.command import execute
 from installer.waitfor.settings import Settings

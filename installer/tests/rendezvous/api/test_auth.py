@@ -23,9 +23,9 @@ from installer.assisted.errors import ConfigurationError, TooMany, Unauthorized
 from installer.rendezvous.api import limits
 from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
 from installer.rendezvous.api.limits import Bucket
-from installer.testing.api_kit import KEYS, filled, header, serve
-from installer.testing.fleet_kit import Fleet
-from installer.testing.rendezvous_kit import make_keys
+from installer.testing.service.api_kit import KEYS, filled, header, serve
+from installer.testing.service.fleet_kit import Fleet
+from installer.testing.service.rendezvous_kit import make_keys
 
 STRANGERS = make_keys()
 AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER

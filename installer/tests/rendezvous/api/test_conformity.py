@@ -11,9 +11,9 @@ from aiohttp.test_utils import TestClient
 
 from installer.assisted.auth import Scheme
 from installer.rendezvous.client import manifests as client_manifests
-from installer.testing.api_kit import filled, header, serve
-from installer.testing.fleet_kit import Fleet
-from installer.testing.rendezvous_kit import PULL_SECRET
+from installer.testing.service.api_kit import filled, header, serve
+from installer.testing.service.fleet_kit import Fleet
+from installer.testing.service.rendezvous_kit import PULL_SECRET
 
 
 @pytest.mark.parametrize(

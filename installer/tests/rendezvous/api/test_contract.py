@@ -24,10 +24,10 @@ from assisted_service_client.rest import ApiException
 from installer.image import cpio
 from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
-from installer.testing.fleet_kit import Machine, Network
-from installer.testing.registry_kit import MISSING
-from installer.testing.rendezvous_kit import wait_for
-from installer.testing.service_kit import APIS, Standalone, standalone
+from installer.testing.create.registry_kit import MISSING
+from installer.testing.service.fleet_kit import Machine, Network
+from installer.testing.service.rendezvous_kit import wait_for
+from installer.testing.service.service_kit import APIS, Standalone, standalone
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 pytestmark = [

@@ -23,9 +23,9 @@ from installer.rendezvous.resources import outputs, replies, requests
 from installer.rendezvous.store import shapes
 from installer.rendezvous.store.logs import Upload
 from installer.rendezvous.validations.connectivity import Report
-from installer.testing.api_kit import filled, header, no_brakes, serve
-from installer.testing.fleet_kit import Fleet
-from installer.testing.rendezvous_kit import PULL_SECRET
+from installer.testing.service.api_kit import filled, header, no_brakes, serve
+from installer.testing.service.fleet_kit import Fleet
+from installer.testing.service.rendezvous_kit import PULL_SECRET
 
 UUID = "00000000-0000-4000-8000-000000000001"
 C, I = "/clusters/{cluster_id}", "/infra-envs/{infra_env_id}"  # noqa: E741

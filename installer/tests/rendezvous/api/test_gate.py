@@ -23,10 +23,10 @@ from installer.rendezvous.api import bodies, serving
 from installer.rendezvous.api.context import SLOW_THREADS, Service
 from installer.rendezvous.eventloop import gate
 from installer.rendezvous.eventloop.gate import Limits
-from installer.testing.api_kit import KEYS, filled, header
-from installer.testing.fleet_kit import Fleet, Machine, Network
-from installer.testing.rendezvous_kit import make_tls, running, wait_for
-from installer.testing.world_kit import World
+from installer.testing.service.api_kit import KEYS, filled, header
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.rendezvous_kit import make_tls, running, wait_for
+from installer.testing.service.world_kit import World
 
 USER, AGENT = header(Scheme.USER), header(Scheme.AGENT)
 FORM = b'--a\r\nContent-Disposition: form-data; name="upfile"; filename="x"\r\n\r\n'

@@ -21,11 +21,11 @@ from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.events import make, plain
 from installer.rendezvous.validations.connectivity import Report
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing.api_kit import filled, header, serve
-from installer.testing.fleet_kit import Fleet
-from installer.testing.lag_kit import LIMIT, measured
-from installer.testing.lag_kit import LONGEST as LONGEST_TURN
-from installer.testing.rendezvous_kit import inventory, running
+from installer.testing.service.api_kit import filled, header, serve
+from installer.testing.service.fleet_kit import Fleet
+from installer.testing.service.lag_kit import LIMIT, measured
+from installer.testing.service.lag_kit import LONGEST as LONGEST_TURN
+from installer.testing.service.rendezvous_kit import inventory, running
 
 UUID = "00000000-0000-4000-8000-000000000001"
 

@@ -38,11 +38,11 @@ from installer.rendezvous.eventloop.lag import AT_A_TIME, Lag, Selector, Sizes
 from installer.rendezvous.reconcile.slices import SLICE, Slices
 from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.database import Store
-from installer.testing.api_kit import filled, header, serve
-from installer.testing.fleet_kit import Fleet, Machine, Network
-from installer.testing.lag_kit import LIMIT, LONGEST, measured
-from installer.testing.rendezvous_kit import Running, running
-from installer.testing.world_kit import World
+from installer.testing.service.api_kit import filled, header, serve
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.lag_kit import LIMIT, LONGEST, measured
+from installer.testing.service.rendezvous_kit import Running, running
+from installer.testing.service.world_kit import World
 
 NETWORK = IPv4Network("10.64.0.0/16")
 MIB = 1024**2

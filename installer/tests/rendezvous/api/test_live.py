@@ -15,7 +15,7 @@ import assisted_service_client as public
 import pytest
 
 from installer.assisted.errors import ClientError
-from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
+from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
 
 # This machine has no disk to spare: the real agent's real inventory gets one more, all else is untouched.
 AGENT = """

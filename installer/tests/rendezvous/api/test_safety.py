@@ -20,9 +20,9 @@ from installer.redact import redact
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import BASE
 from installer.rendezvous.api.routes import NOT_OFFERED, OPEN
-from installer.testing.api_kit import EVERY, KEYS, UUID, filled, header, no_brakes, serve
-from installer.testing.fleet_kit import Fleet
-from installer.testing.rendezvous_kit import PULL_SECRET, make_keys
+from installer.testing.service.api_kit import EVERY, KEYS, UUID, filled, header, no_brakes, serve
+from installer.testing.service.fleet_kit import Fleet
+from installer.testing.service.rendezvous_kit import PULL_SECRET, make_keys
 
 
 def test_every_endpoint_wants_its_own_token(tmp_path: Path) -> None:

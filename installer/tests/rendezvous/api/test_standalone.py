@@ -18,7 +18,7 @@ import pytest
 
 from installer.errors import ConfigError
 from installer.rendezvous import settings, standalone
-from installer.testing.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
+from installer.testing.service.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
 
 LISTEN = "127.0.0.1:8090"
 # What somebody may have in a shell in which another service was set up.

@@ -17,10 +17,10 @@ from installer.rendezvous.clock import SteadyClock, age, moved, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
-from installer.testing.fleet_kit import Fleet, Machine, Network
-from installer.testing.rendezvous_kit import make_keys
-from installer.testing.store_kit import locked
-from installer.testing.world_kit import Clock, World
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.rendezvous_kit import make_keys
+from installer.testing.service.store_kit import locked
+from installer.testing.service.world_kit import Clock, World
 
 JUMPS = [305.0, -305.0, 7 * 3600.0, -7 * 3600.0, 400 * 86400.0]
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role
 from installer.rendezvous.validations import connectivity
-from installer.testing import sent_kit
-from installer.testing.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
-from installer.testing.world_kit import World
+from installer.testing.service import sent_kit
+from installer.testing.service.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
+from installer.testing.service.world_kit import World
 
 BOOTSTRAP = 1
 Make = Callable[..., Fleet]

@@ -22,10 +22,10 @@ from installer.rendezvous.reconcile.slices import Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.validations import host as host_validations
-from installer.testing import sent_kit
-from installer.testing.fleet_kit import Fleet, Machine, Network
-from installer.testing.rendezvous_kit import running
-from installer.testing.world_kit import World
+from installer.testing.service import sent_kit
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.rendezvous_kit import running
+from installer.testing.service.world_kit import World
 
 BIG = AT_ONCE + 2
 

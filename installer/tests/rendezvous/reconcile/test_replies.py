@@ -15,9 +15,9 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.resources import hosts
 from installer.rendezvous.store.model import Event
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing import sent_kit
-from installer.testing.rendezvous_kit import SMALL, inventory
-from installer.testing.world_kit import HOST_ID, World
+from installer.testing.service import sent_kit
+from installer.testing.service.rendezvous_kit import SMALL, inventory
+from installer.testing.service.world_kit import HOST_ID, World
 
 T = StepType
 BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"

@@ -10,7 +10,7 @@ from installer.create.inputs import gather
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image import cpio
 from installer.manifests.cluster import Inputs, cluster_manifests
-from installer.testing.inputs_kit import AGENT, COMPACT, many_hosts, text
+from installer.testing.create.inputs_kit import AGENT, COMPACT, many_hosts, text
 from installer.yamltext import load_all
 
 AREA = 262144

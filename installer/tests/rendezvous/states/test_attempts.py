@@ -27,12 +27,12 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps.instructions import MAKERS, OF_ATTEMPT, step_id
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import to_rest
-from installer.testing import sent_kit
-from installer.testing.api_kit import header, serve
-from installer.testing.fleet_kit import Fleet
-from installer.testing.rendezvous_kit import inventory, make_keys
-from installer.testing.store_kit import no_more_bytes
-from installer.testing.world_kit import HOST_ID, World
+from installer.testing.service import sent_kit
+from installer.testing.service.api_kit import header, serve
+from installer.testing.service.fleet_kit import Fleet
+from installer.testing.service.rendezvous_kit import inventory, make_keys
+from installer.testing.service.store_kit import no_more_bytes
+from installer.testing.service.world_kit import HOST_ID, World
 
 OLD, NEW = {"bootstrap.ign": b"old", "old-only": b"old"}, {"bootstrap.ign": b"new"}
 MANIFEST = {"folder": "openshift", "file_name": "a.yaml", "content": "YTogMQo="}

@@ -18,7 +18,7 @@ from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
-from installer.testing.states_kit import CGOOD, GOOD, cluster_facts, host_facts
+from installer.testing.service.states_kit import CGOOD, GOOD, cluster_facts, host_facts
 
 
 def bad(*names: str) -> dict[str, Result]:

@@ -16,7 +16,7 @@ from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous import events
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
-from installer.testing.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, locked, no_more_bytes, picture
+from installer.testing.service.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, locked, no_more_bytes, picture
 
 replace = msgspec.structs.replace
 # More than fits into the pages that a small database has free.

@@ -15,9 +15,9 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.params import decoded
 from installer.rendezvous.resources.requests import ManifestParams
-from installer.testing import sent_kit
-from installer.testing.rendezvous_kit import inventory
-from installer.testing.world_kit import HOST_ID, World
+from installer.testing.service import sent_kit
+from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.world_kit import HOST_ID, World
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store import diskidentity
 from installer.rendezvous.store.diskidentity import DiskIdentity
 from installer.rendezvous.validations import disks
-from installer.testing import sent_kit
-from installer.testing.rendezvous_kit import inventory
-from installer.testing.world_kit import HOST_ID, World
+from installer.testing.service import sent_kit
+from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.world_kit import HOST_ID, World
 
 GB = 1000**3
 FIT = Eligibility(eligible=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from installer.assisted.client import AssistedClient
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.assisted.errors import BadRequest, ClientError, Conflict, DiskMissing
 from installer.rendezvous.client.command import Client
@@ -16,10 +17,10 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.model import Event, to_rest
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing import sent_kit
-from installer.testing.fleet_kit import Fleet, Machine, Network
-from installer.testing.rendezvous_kit import inventory
-from installer.testing.world_kit import HOST_ID, World
+from installer.testing.service import sent_kit
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.world_kit import HOST_ID, World
 
 GB = 1000**3
 SMALL, BIG, MARKED = "/dev/disk/by-path/pci-1", "/dev/disk/by-path/pci-2", "/dev/disk/by-id/wwn-0x3"
@@ -235,14 +236,14 @@ def test_a_disk_to_be_left_alone_that_is_missing_is_not_passed_over(world: World
 # the client that applies hints
 
 
-class Rest:
+class Rest(AssistedClient):
     """The engine behind the client's calls; only what configure needs."""
 
     def __init__(self, world: World, infra_env_id: str) -> None:
         self.world, self.infra_env_id = world, infra_env_id
         self.patched: list[Any] = []
 
-    def call(self, method: str, path: str, body: Any = None) -> Any:
+    def call(self, method: str, path: str, body: Any = None, **options: Any) -> Any:
         if path == "/infra-envs":
             return [{"id": self.infra_env_id}]
         if method == "GET":

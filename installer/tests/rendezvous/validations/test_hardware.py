@@ -11,8 +11,8 @@ from installer.assisted.enums import HostStatus, Result, Role
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
-from installer.testing.rendezvous_kit import inventory
-from installer.testing.verdict_kit import HOST, cluster_host, host_view, with_inventory
+from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.verdict_kit import HOST, cluster_host, host_view, with_inventory
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
 AUTO = {"role": Role.AUTO}

@@ -9,7 +9,7 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result
 from installer.rendezvous.validations import network as net
-from installer.testing.verdict_kit import host_view
+from installer.testing.service.verdict_kit import host_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
 OWN = {"user_managed_networking": True}

@@ -11,7 +11,7 @@ from installer.assisted.enums import Result, Role
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
-from installer.testing.verdict_kit import cluster_host, host_view, with_inventory
+from installer.testing.service.verdict_kit import cluster_host, host_view, with_inventory
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
 SNO = {"control_plane_count": 1, "user_managed_networking": True}

@@ -12,7 +12,7 @@ from installer.assisted.enums import HostStatus, Result
 from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
-from installer.testing.verdict_kit import cluster_view, host_view
+from installer.testing.service.verdict_kit import cluster_view, host_view
 
 OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED
 HARDWARE = """

@@ -9,7 +9,7 @@ import pytest
 
 from installer.assisted.enums import Result
 from installer.rendezvous.validations import cluster as cv
-from installer.testing.verdict_kit import cluster_host, cluster_view
+from installer.testing.service.verdict_kit import cluster_host, cluster_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
 CHECKS = {line.id: line.check for line in cv.TABLE}

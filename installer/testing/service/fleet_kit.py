@@ -14,7 +14,7 @@ from installer.assisted.stages import stages_of
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing.rendezvous_kit import inventory
+from installer.testing.service.rendezvous_kit import inventory
 
 API_VIP, INGRESS_VIP = "192.168.111.5", "192.168.111.4"
 BAREMETAL: dict[str, Any] = {

@@ -1,6 +1,6 @@
 """Holds installer.network against recorded output of the upstream generator; for developers, not part of the tests.
 
-    python -m installer.testing.nmstate_compare FIXTURES [CASE...]     (or FIXTURES in env NODE0_NMSTATE_FIXTURES)
+    python -m installer.testing.network.nmstate_compare FIXTURES [CASE...]   (or FIXTURES in env NODE0_NMSTATE_FIXTURES)
 
 A case is a directory with input.yaml and either out/ (keyfiles, '%2F' standing for '/') or error.json. Keyfiles are
 compared by section and key; routing rules as a set over all files, since upstream's choice of the file varies. Where

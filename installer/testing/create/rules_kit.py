@@ -1,6 +1,6 @@
 """Rows of the rules that every platform shares."""
 
-from installer.testing.inputs_kit import COMPACT, SNO
+from installer.testing.create.inputs_kit import COMPACT, SNO
 
 WRAP = "invalid install-config configuration: "
 

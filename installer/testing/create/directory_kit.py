@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from installer.testing.image_kit import content
+from installer.testing.create.image_kit import content
 
 NODE0 = [sys.executable, "-m", "installer"]
 

@@ -16,14 +16,14 @@ from typing import Any
 
 import assisted_service_client as public
 
+from installer.assisted.auth import HEADERS, Scheme
 from installer.release.access import registries_conf
-from installer.testing.image_kit import COMPONENTS
-from installer.testing.iso_kit import build
-from installer.testing.registry_kit import registry
-from installer.testing.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
+from installer.testing.create.image_kit import COMPONENTS
+from installer.testing.create.iso_kit import build
+from installer.testing.create.registry_kit import registry
+from installer.testing.service.rendezvous_kit import REPOSITORY, SMALL, free_port, wait_for
 
 APIS = ("InstallerApi", "EventsApi", "ManifestsApi", "OperatorsApi", "VersionsApi", "ManagedDomainsApi")
-HEADERS = {"user": "Authorization", "agent": "X-Secret-Key", "watcher": "Watcher-Authorization"}
 INSTALLER = """#!/usr/bin/env python3
 import json, pathlib, sys
 work = pathlib.Path(sys.argv[sys.argv.index("--dir") + 1])
@@ -107,9 +107,10 @@ class Standalone:
         config = public.Configuration()
         config.host = f"{self.url}/api/assisted-install"
         config.ssl_ca_cert = str(self.ca)
-        config.api_key[HEADERS[who]] = self.token(who)
+        header = HEADERS[Scheme(f"{who}Auth")]
+        config.api_key[header] = self.token(who)
         client = public.ApiClient(configuration=config)
-        client.set_default_header(HEADERS[who], self.token(who))
+        client.set_default_header(header, self.token(who))
         return Recorded([getattr(public, name)(api_client=client) for name in APIS])
 
 

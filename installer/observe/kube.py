@@ -10,7 +10,8 @@ from typing import Any
 
 from installer.errors import StateError
 from installer.inputs import read_input
-from installer.waitfor.errors import KubeError, innermost
+from installer.observe.errors import KubeError, innermost
+from installer.observe.service import Reach
 
 Json = dict[str, Any]
 CONFIG_GROUP = ("config.openshift.io", "v1")
@@ -18,11 +19,11 @@ ROUTE_GROUP = ("route.openshift.io", "v1")
 
 
 class Kube:
-    """Talks through a kubeconfig, whose CA verifies the server. Calls raise KubeError; timeouts in seconds."""
+    """Talks through a kubeconfig, whose CA verifies the server. Calls raise KubeError."""
 
-    def __init__(self, kubeconfig: Path, *, connect_timeout: float, read_timeout: float) -> None:
+    def __init__(self, kubeconfig: Path, reach: Reach) -> None:
         self._path = kubeconfig
-        self._timeout = (connect_timeout, read_timeout)
+        self._timeout = (reach.connect_timeout, reach.read_timeout)
         self._api: Any = None
 
     @property
@@ -79,21 +80,21 @@ class Kube:
 
     def node_addresses(self) -> dict[str, str]:
         """Names of the nodes by their internal addresses."""
-        found = self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout))
+        nodes = self._call("nodes", lambda k, api: k.CoreV1Api(api).list_node(_request_timeout=self._timeout))
         return {
             str(address.address): str(node.metadata.name)
-            for node in found.items
+            for node in nodes.items
             for address in node.status.addresses or ()
             if address.type == "InternalIP"
         }
 
     def config_map(self, namespace: str, name: str) -> dict[str, str]:
         """The data of a ConfigMap. KubeError.status is 404 when it does not exist."""
-        found = self._call(
+        config_map = self._call(
             f"ConfigMap {namespace}/{name}",
             lambda k, api: k.CoreV1Api(api).read_namespaced_config_map(name, namespace, _request_timeout=self._timeout),
         )
-        return dict(found.data or {})
+        return dict(config_map.data or {})
 
     def cluster_version(self) -> Json:
         """ClusterVersion ``version``."""
@@ -106,25 +107,25 @@ class Kube:
 
     def operators(self) -> list[Json]:
         """All ClusterOperators."""
-        found = self._object(
+        answer = self._object(
             "ClusterOperators",
             lambda k, api: k.CustomObjectsApi(api).list_cluster_custom_object(
                 *CONFIG_GROUP, "clusteroperators", _request_timeout=self._timeout
             ),
         )
-        return [item for item in found.get("items") or () if isinstance(item, dict)]
+        return [item for item in answer.get("items") or () if isinstance(item, dict)]
 
     def operators_at(self) -> tuple[list[Json], datetime | None]:
         """All ClusterOperators, and the time by the API's own clock (to the second) if it told that."""
 
         def ask(k: Any, api: Any) -> tuple[Any, Any]:
-            found = k.CustomObjectsApi(api).list_cluster_custom_object_with_http_info(
+            answer = k.CustomObjectsApi(api).list_cluster_custom_object_with_http_info(
                 *CONFIG_GROUP, "clusteroperators", _request_timeout=self._timeout
             )
-            return found[0], found[2].get("Date")
+            return answer[0], answer[2].get("Date")
 
-        found, text = self._call("ClusterOperators", ask)
-        if not isinstance(found, dict):
+        answer, text = self._call("ClusterOperators", ask)
+        if not isinstance(answer, dict):
             raise KubeError("ClusterOperators: the answer is not an object")
         try:
             at = parsedate_to_datetime(text) if text else None
@@ -132,7 +133,7 @@ class Kube:
             at = None
         # A date without a zone is in none that could be compared.
         at = at if at is not None and at.tzinfo is not None else None
-        return [item for item in found.get("items") or () if isinstance(item, dict)], at
+        return [item for item in answer.get("items") or () if isinstance(item, dict)], at
 
     def route(self, namespace: str, name: str) -> Json:
         """A Route. KubeError.status is 404 when it, or the whole API of routes, does not exist."""
@@ -144,7 +145,7 @@ class Kube:
         )
 
     def _object(self, what: str, ask: Callable[[Any, Any], Any]) -> Json:
-        found = self._call(what, ask)
-        if not isinstance(found, dict):
+        answer = self._call(what, ask)
+        if not isinstance(answer, dict):
             raise KubeError(f"{what}: the answer is not an object")
-        return found
+        return answer

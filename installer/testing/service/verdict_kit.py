@@ -15,7 +15,7 @@ from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import requirements as hwreqs
 from installer.rendezvous.validations.cluster import ClusterView
 from installer.rendezvous.validations.hostview import HostView, Members
-from installer.testing.rendezvous_kit import inventory
+from installer.testing.service.rendezvous_kit import inventory
 
 replace = msgspec.structs.replace
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 from collections.abc import Iterator
@@ -13,10 +14,13 @@ import pytest
 import yaml
 
 from installer.agent.checks import webchecks
-from installer.errors import RestError
-from installer.waitfor.errors import KubeError
-from installer.waitfor.kube import Kube
-from installer.waitfor.rest import RestClient
+from installer.assisted.auth import Scheme
+from installer.assisted.client import AssistedClient
+from installer.assisted.endpoint import endpoint
+from installer.assisted.errors import ClientError
+from installer.observe.errors import KubeError
+from installer.observe.kube import Kube
+from installer.observe.service import Reach
 
 TOKEN = "the-token"
 
@@ -63,18 +67,17 @@ def servers(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Server]]:
     stranger.stop()
 
 
-def test_wait_for_and_gather(servers: tuple[Server, Server], tmp_path: Path) -> None:
+def test_wait_for_and_gather(servers: tuple[Server, Server]) -> None:
     asked, stranger = servers
-    client = RestClient(asked.url, "", TOKEN, connect_timeout=5, read_timeout=5)
-    with pytest.raises(RestError) as caught:
+    client = AssistedClient(endpoint(asked.url), Scheme.WATCHER, TOKEN)
+    with pytest.raises(ClientError) as caught:
         client.clusters()
     assert caught.value.status == asked.status
-    with pytest.raises(RestError):
-        client.download_logs("c", tmp_path / "logs")
+    with pytest.raises(ClientError):
+        client.download_logs("c", io.BytesIO())
     client.close()
     assert [headers["Watcher-Authorization"] for headers in asked.seen] == [TOKEN, TOKEN]
     assert stranger.seen == []
-    assert not (tmp_path / "logs").exists()
 
 
 def kubeconfig(path: Path, url: str) -> Path:
@@ -90,7 +93,7 @@ def kubeconfig(path: Path, url: str) -> Path:
 
 def test_the_clusters_api(servers: tuple[Server, Server], tmp_path: Path) -> None:
     asked, stranger = servers
-    kube = Kube(kubeconfig(tmp_path / "kubeconfig", asked.url), connect_timeout=5, read_timeout=5)
+    kube = Kube(kubeconfig(tmp_path / "kubeconfig", asked.url), Reach(connect_timeout=5, read_timeout=5))
     with pytest.raises(KubeError):
         kube.check_alive()
     kube.close()

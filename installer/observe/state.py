@@ -30,7 +30,6 @@ class Expected:
 
     names: tuple[str, ...]
     count: int
-    single_node: bool
     macs: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
@@ -94,7 +93,7 @@ def _expected(part: dict[str, Any]) -> Expected:
         raise StateError(f"{STATE_FILE}: {STATE_KEY}.expectedHosts cannot be read: {error}: {AGAIN}") from error
     count = control_plane + arbiters + workers
     described = tuple(zip(names, macs, strict=False)) if len(macs) == len(names) else ()
-    return Expected(tuple(name for name in names if name), count or len(names), count == 1, described)
+    return Expected(tuple(name for name in names if name), count or len(names), described)
 
 
 def _read(path: Path, what: str, limit: int = LARGEST) -> str:

@@ -1,10 +1,9 @@
-"""The agent on a network: the real steps between namespaces, web servers that it asks, connections that it keeps."""
+"""The agent on a network: the real steps between namespaces, web servers that it asks."""
 
 from __future__ import annotations
 
 import http.server
 import json
-import select
 import subprocess
 import sys
 import textwrap
@@ -15,9 +14,6 @@ from typing import Any
 import pytest
 
 from installer.agent.checks import webchecks
-from installer.assisted.auth import Scheme
-from installer.assisted.restclient import RestClient
-from installer.testing.rendezvous_kit import wait_for
 
 
 class _Web(http.server.BaseHTTPRequestHandler):
@@ -75,48 +71,6 @@ def test_ignition_of_a_later_host(web: str) -> None:
         assert found["is_success"] is False
         assert words in found["download_error"]
     assert "not an http" in json.loads(webchecks.ignition({"url": "file:///etc/passwd"}))["download_error"]
-
-
-def test_connections_are_kept_and_made_anew_when_the_service_closed_them() -> None:
-    """Against a real socket: two calls on one connection, then one after the other side has hung up."""
-    accepted = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = 0.3
-
-        def setup(self) -> None:
-            accepted.append(self.client_address)
-            super().setup()
-
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Length", "2")
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def log_message(self, *args: object) -> None:
-            """Silent."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    client = RestClient(f"http://127.0.0.1:{server.server_port}", "t", Scheme.AGENT, keep_alive=True)
-    try:
-        for _ in range(3):
-            assert client.call("GET", "/x") == {}
-        assert len(accepted) == 1
-        idle = client._idle
-        assert idle is not None
-        # The server hangs up an idle connection after 0.3 s: seen as the end of the stream.
-        wait_for("the server to hang up", lambda: select.select([idle.sock], [], [], 0)[0], 10)
-        assert client.call("GET", "/x") == {}
-        assert len(accepted) == 2
-    finally:
-        client.close()
-        server.shutdown()
-        server.server_close()
-        thread.join(10)
 
 
 def test_connectivity_between_network_namespaces() -> None:

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 SMALL = json.dumps(
     [
         {
@@ -124,7 +124,7 @@ class Running:
     def __init__(self, directory: Path, **env: str) -> None:
         self.directory = directory
         self.keys = make_keys()
-        self._tokens: dict[str, str] = {}
+        self._clients: dict[str, Any] = {}
         make_tls(directory / "tls")
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}/"
@@ -147,16 +147,13 @@ class Running:
             **env,
         }
         self.process: subprocess.Popen[bytes] | None = None
-        self.started_in = 0.0
 
     def start(self) -> None:
-        begin = time.monotonic()
         with (self.directory / "service.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "installer.rendezvous"], env=self.env, cwd=self.directory, stderr=log
             )
         wait_for("service to be ready", self._ready)
-        self.started_in = time.monotonic() - begin
 
     def _ready(self) -> bool:
         assert self.process is not None
@@ -177,11 +174,22 @@ class Running:
 
     def client(self, scheme: str = "userAuth") -> Any:
         from installer.assisted.auth import Scheme
-        from installer.assisted.restclient import RestClient
+        from installer.assisted.client import AssistedClient
+        from installer.assisted.endpoint import endpoint
 
         # One a scheme, as an image brings: a service takes who always comes with another for somebody who guesses.
-        token = self._tokens.setdefault(scheme, self.keys.token(scheme))
-        return RestClient(self.url, token, Scheme(scheme), self.ca)
+        if scheme not in self._clients:
+            server = endpoint(self.url, ca_file=self.ca)
+            self._clients[scheme] = AssistedClient(server, Scheme(scheme), self.keys.token(scheme))
+        return self._clients[scheme]
+
+    def stop(self) -> None:
+        """End it, and the connections to it."""
+        for client in self._clients.values():
+            client.close()
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(20)
 
 
 @contextmanager
@@ -191,9 +199,7 @@ def running(directory: Path, **env: str) -> Iterator[Running]:
     try:
         yield service
     finally:
-        if service.process is not None and service.process.poll() is None:
-            service.process.terminate()
-            service.process.wait(20)
+        service.stop()
 
 
 def inventory(

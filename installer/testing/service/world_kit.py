@@ -18,8 +18,8 @@ from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import requirements as hwreqs
-from installer.testing import sent_kit
-from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
+from installer.testing.service import sent_kit
+from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
 
 HOST_ID = "00000000-0000-4000-8000-000000000001"
 

@@ -5,128 +5,29 @@ from __future__ import annotations
 import io
 import json
 import socket
-import ssl
-import struct
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from installer.assisted.auth import Scheme
+from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import ClientError
-from installer.assisted.restclient import CHUNK, RestClient
-from installer.testing.rendezvous_kit import make_tls
-
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-Talk = Callable[[socket.socket, Any], None]
-
-
-class Request:
-    """One request as it came: its head, its headers, what came of its body, and whether all of it did."""
-
-    def __init__(self, stream: Any) -> None:
-        self.line = stream.readline().decode().strip()
-        self.headers: dict[str, str] = {}
-        while line := stream.readline().strip():
-            name, _, value = line.decode().partition(":")
-            self.headers[name.lower()] = value.strip()
-        self.length = int(self.headers.get("content-length", 0))
-        self.body = b""
-
-    def take(self, stream: Any, size: int | None = None) -> Request:
-        """Read the body, or its first ``size`` bytes."""
-        self.body = stream.read(self.length if size is None else size)
-        return self
+from installer.assisted.restclient import RestClient
+from installer.assisted.transport import CHUNK
+from installer.testing.service.rendezvous_kit import make_tls
+from installer.testing.socket_kit import OK, Received, SocketService, one, reset, until_closed
 
 
-class Service:
-    """A server on a raw socket: connection number n is handled by the n-th function; requests are kept."""
-
-    def __init__(
-        self,
-        *talks: Callable[[Service, socket.socket, Any], None],
-        address: str = "127.0.0.1",
-        tls: Path | None = None,
-    ) -> None:
-        """`tls`: a folder with what `make_tls` makes, to be asked over TLS."""
-        self.requests: list[Request] = []
-        self.clients: list[RestClient] = []
-        self.accepted = 0
-        # A connection has been hung up.
-        self.hung_up = threading.Event()
-        self._talks = talks
-        self._socket = socket.create_server((address, 0))
-        self.ca = tls / "ca.crt" if tls else None
-        self._context: ssl.SSLContext | None = None
-        if tls:
-            self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self._context.load_cert_chain(tls / "service.crt", tls / "service.key")
-        self.url = f"http{'s' if tls else ''}://{address}:{self._socket.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-
-    def _serve(self) -> None:
-        for talk in self._talks:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            self.accepted += 1
-            connection.settimeout(30)
-            if self._context is not None:
-                connection = self._context.wrap_socket(connection, server_side=True)
-            with connection, connection.makefile("rb") as stream:
-                talk(self, connection, stream)
-            self.hung_up.set()
-
-    def answer(self, connection: socket.socket, stream: Any, text: bytes = OK) -> Request:
-        """Take one whole request, and answer it."""
-        request = Request(stream).take(stream)
-        self.requests.append(request)
-        connection.sendall(text)
-        return request
-
-    @contextmanager
-    def running(self) -> Iterator[Service]:
-        self._thread.start()
-        try:
-            yield self
-        finally:
-            for client in self.clients:
-                client.close()
-            self._socket.shutdown(socket.SHUT_RDWR)
-            self._socket.close()
-            self._thread.join(30)
-
-
-def one(service: Service, connection: socket.socket, stream: Any) -> None:
-    """One request is answered, then the connection is closed."""
-    service.answer(connection, stream)
-
-
-def until_closed(service: Service, connection: socket.socket, stream: Any) -> None:
-    """Each request is answered."""
-    try:
-        while stream.peek(1):
-            service.answer(connection, stream)
-    except OSError:
-        pass
-
-
-def reset(connection: socket.socket) -> None:
-    """The next close sends a reset."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def client_of(service: Service, keep_alive: bool = True, timeout: float = 30) -> RestClient:
-    client = RestClient(service.url, "the-token", Scheme.AGENT, service.ca, keep_alive=keep_alive, timeout=timeout)
+def client_of(service: SocketService, **times: float) -> RestClient:
+    server = endpoint(service.url, ca_file=service.ca)
+    client = RestClient(server, Scheme.AGENT, "the-token", timeouts=Timeouts(**{"silence": 30, **times}))
     service.clients.append(client)
     return client
 
 
-def content(request: Request) -> bytes:
+def content(request: Received) -> bytes:
     """The file of a multipart body with one part."""
     boundary = request.headers["content-type"].partition("boundary=")[2].encode()
     head, _, rest = request.body.partition(b"\r\n\r\n")
@@ -150,12 +51,12 @@ def tls(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 def upload(client: RestClient, file: Any) -> None:
-    client.upload("/clusters/c/logs", {"logs_type": "host"}, file, "host_h.tar.gz")
+    client.upload("/clusters/c/logs", file, "host_h.tar.gz", query={"logs_type": "host"})
 
 
 def test_an_upload_after_the_service_has_closed_the_idle_connection(tls: Path | None) -> None:
     """The first try gets as far as the socket's buffers take it; the second is the whole file again."""
-    with Service(one, one, tls=tls).running() as service:
+    with SocketService(one, one, tls=tls).running() as service:
         client = client_of(service)
         assert client.call("GET", "/x") == {}
         assert service.hung_up.wait(30)
@@ -171,12 +72,12 @@ def test_an_upload_after_the_service_has_closed_the_idle_connection(tls: Path | 
 def test_an_upload_that_broke_on_a_kept_connection_starts_from_the_beginning() -> None:
     """The connection breaks when pieces of the file have left already."""
 
-    def breaks(service: Service, connection: socket.socket, stream: Any) -> None:
+    def breaks(service: SocketService, connection: socket.socket, stream: Any) -> None:
         service.answer(connection, stream)
-        Request(stream).take(stream, CHUNK + 1000)
+        Received(stream).take(stream, CHUNK + 1000)
         reset(connection)
 
-    with Service(breaks, one).running() as service:
+    with SocketService(breaks, one).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
         file = io.BytesIO(FILE)
@@ -187,11 +88,11 @@ def test_an_upload_that_broke_on_a_kept_connection_starts_from_the_beginning() -
 
 
 def test_an_upload_on_a_new_connection_is_tried_once() -> None:
-    def breaks(service: Service, connection: socket.socket, stream: Any) -> None:
-        Request(stream).take(stream, 1000)
+    def breaks(service: SocketService, connection: socket.socket, stream: Any) -> None:
+        Received(stream).take(stream, 1000)
         reset(connection)
 
-    with Service(breaks, one).running() as service, pytest.raises(ClientError) as caught:
+    with SocketService(breaks, one).running() as service, pytest.raises(ClientError) as caught:
         upload(client_of(service), io.BytesIO(FILE))
     assert caught.value.status is None
     assert service.accepted == 1
@@ -217,7 +118,7 @@ class Changing(io.BytesIO):
 
 
 def test_a_file_that_grows_is_sent_as_it_was_announced() -> None:
-    with Service(one).running() as service:
+    with SocketService(one).running() as service:
         upload(client_of(service), Changing(2 * len(FILE)))
     [request] = service.requests
     assert content(request) == FILE
@@ -227,11 +128,11 @@ def test_a_file_that_shrinks_is_told_at_once() -> None:
     """What was promised cannot be sent: the connection is closed, and nobody waits for the rest."""
     came: list[int] = []
 
-    def takes(service: Service, connection: socket.socket, stream: Any) -> None:
-        request = Request(stream).take(stream)
+    def takes(service: SocketService, connection: socket.socket, stream: Any) -> None:
+        request = Received(stream).take(stream)
         came.append(len(request.body) - request.length)
 
-    with Service(takes, one).running() as service:
+    with SocketService(takes, one).running() as service:
         client = client_of(service)
         with pytest.raises(ClientError, match=r"host_h\.tar\.gz lost 368000 bytes while it was sent") as caught:
             upload(client, Changing(400_000))
@@ -242,7 +143,7 @@ def test_a_file_that_shrinks_is_told_at_once() -> None:
 
 
 def test_an_empty_file_is_sent() -> None:
-    with Service(one).running() as service:
+    with SocketService(one).running() as service:
         upload(client_of(service), io.BytesIO())
     assert content(service.requests[0]) == b""
 
@@ -252,26 +153,26 @@ def test_a_service_that_refuses_a_body_before_it_has_all_of_it_is_heard(tls: Pat
     said = json.dumps({"reason": "too large"}).encode()
     text = b"HTTP/1.1 413 Too Large\r\nContent-Length: %d\r\n\r\n%s" % (len(said), said)
 
-    def refuses(service: Service, connection: socket.socket, stream: Any) -> None:
+    def refuses(service: SocketService, connection: socket.socket, stream: Any) -> None:
         service.answer(connection, stream)
-        Request(stream)
+        Received(stream)
         connection.sendall(text)
         connection.shutdown(socket.SHUT_RDWR)
         # What comes on is answered with a reset.
 
-    with Service(refuses, one, tls=tls).running() as service:
+    with SocketService(refuses, one, tls=tls).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
         with pytest.raises(ClientError) as caught:
             upload(client, io.BytesIO(FILE * 40))
-        assert (caught.value.status, caught.value.detail) == (413, "too large")
+        assert (caught.value.status, caught.value.reason) == (413, "too large")
         assert client.call("GET", "/x") == {}
     # The connection that was answered half-way is not used again.
     assert service.accepted == 2
 
 
 def test_json_bodies_are_sent_again_whole() -> None:
-    with Service(one, one).running() as service:
+    with SocketService(one, one).running() as service:
         client = client_of(service)
         client.call("POST", "/a", {"b": "ä"})
         assert service.hung_up.wait(30)
@@ -287,13 +188,13 @@ def test_json_bodies_are_sent_again_whole() -> None:
 def test_a_request_is_not_sent_twice_when_its_answer_does_not_come_in_time() -> None:
     silent = threading.Event()
 
-    def waits(service: Service, connection: socket.socket, stream: Any) -> None:
+    def waits(service: SocketService, connection: socket.socket, stream: Any) -> None:
         service.answer(connection, stream)
-        Request(stream)
+        Received(stream)
         assert silent.wait(30)
 
-    with Service(waits, one).running() as service:
-        client = client_of(service, timeout=0.3)
+    with SocketService(waits, one).running() as service:
+        client = client_of(service, silence=0.3)
         client.call("GET", "/x")
         with pytest.raises(ClientError, match="timed out"):
             client.call("POST", "/x", {})
@@ -304,13 +205,13 @@ def test_a_request_is_not_sent_twice_when_its_answer_does_not_come_in_time() -> 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("how", ["call", "download", "upload"])
 def test_the_token_is_not_sent_on(status: int, how: str) -> None:
-    stranger = Service(one, address="127.0.0.2")
+    stranger = SocketService(one, address="127.0.0.2")
 
-    def redirects(service: Service, connection: socket.socket, stream: Any) -> None:
+    def redirects(service: SocketService, connection: socket.socket, stream: Any) -> None:
         text = f"HTTP/1.1 {status} Moved\r\nLocation: {stranger.url}/\r\nContent-Length: 0\r\n\r\n"
         service.answer(connection, stream, text.encode())
 
-    with stranger.running(), Service(redirects).running() as service:
+    with stranger.running(), SocketService(redirects).running() as service:
         client = client_of(service)
         with pytest.raises(ClientError) as caught:
             {
@@ -323,35 +224,27 @@ def test_the_token_is_not_sent_on(status: int, how: str) -> None:
     assert stranger.accepted == 0
 
 
-def test_connections_are_kept_only_when_asked() -> None:
-    for keep, wanted in ((True, 1), (False, 2)):
-        with Service(until_closed, until_closed).running() as service:
-            client = client_of(service, keep)
-            client.call("GET", "/x")
-            client.call("GET", "/x")
-            client.close()
-        assert service.accepted == wanted
-
-
 def test_one_connection_is_kept_and_none_after_the_end() -> None:
-    with Service(until_closed, until_closed).running() as service:
+    with SocketService(until_closed, until_closed).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
+        client.call("GET", "/x")
+        assert service.accepted == 1
         client.close()
         assert service.hung_up.wait(30)
         client.call("GET", "/x")
-        assert client._idle is None
+        assert client._transport._idle is None
     assert service.accepted == 2
 
 
 def test_a_connection_that_the_service_will_close_is_not_kept() -> None:
-    def closes(service: Service, connection: socket.socket, stream: Any) -> None:
+    def closes(service: SocketService, connection: socket.socket, stream: Any) -> None:
         service.answer(connection, stream, OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
 
-    with Service(closes, one).running() as service:
+    with SocketService(closes, one).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
-        assert client._idle is None
+        assert client._transport._idle is None
 
 
 @pytest.mark.parametrize(
@@ -363,28 +256,35 @@ def test_a_connection_that_the_service_will_close_is_not_kept() -> None:
         (b"HTTP/1.1 502 No\r\nContent-Length: 2\r\n\r\n[]", 502, "[]"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n<html", 200, "the answer is not JSON"),
         (b"no HTTP at all\r\n\r\n", None, "BadStatusLine"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}", None, "IncompleteRead"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}",
+            None,
+            "broke off after 2 bytes: the connection was closed",
+        ),
     ],
 )
 def test_bad_answers_are_told(text: bytes, status: int | None, words: str) -> None:
-    with Service(lambda service, connection, stream: service.answer(connection, stream, text)).running() as service:
+    with SocketService(
+        lambda service, connection, stream: service.answer(connection, stream, text)
+    ).running() as service:
         client = client_of(service)
         with pytest.raises(ClientError) as caught:
             client.call("GET", "/clusters", query={"q": "secret"})
         assert caught.value.status == status
-        assert words in caught.value.detail
+        assert words in caught.value.reason
         assert "secret" not in str(caught.value)
-        assert client._idle is None
+        # What was answered to its end says nothing against the connection.
+        assert (client._transport._idle is not None) is (status is not None)
 
 
 def test_an_empty_answer_and_raw_bytes() -> None:
     empty, raw = b"HTTP/1.1 204 No Content\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n\xff\0a"
 
-    def both(service: Service, connection: socket.socket, stream: Any) -> None:
+    def both(service: SocketService, connection: socket.socket, stream: Any) -> None:
         service.answer(connection, stream, empty)
         service.answer(connection, stream, raw)
 
-    with Service(both).running() as service:
+    with SocketService(both).running() as service:
         client = client_of(service)
         assert client.call("DELETE", "/x") is None
         assert client.download("/f", {"file_name": "a b"}) == b"\xff\0a"
@@ -393,14 +293,15 @@ def test_an_empty_answer_and_raw_bytes() -> None:
 
 
 def test_bad_addresses_are_told_before_anything_is_sent(tmp_path: Path) -> None:
-    for url in ("ftp://192.0.2.1/", "192.0.2.1:8090", "https:///x"):
+    for url in ("ftp://192.0.2.1/", "192.0.2.1:8090", "https:///x", "https://h:99999", "https://[::1"):
         with pytest.raises(ClientError, match="is not an http or https URL"):
-            RestClient(url, "t", Scheme.AGENT)
+            endpoint(url)
     with pytest.raises(ClientError, match="CA file"):
-        RestClient("https://192.0.2.1/", "t", Scheme.AGENT, tmp_path / "none")
+        endpoint("https://192.0.2.1/", ca_file=tmp_path / "none")
     (tmp_path / "ca").write_text("no PEM")
     with pytest.raises(ClientError, match="CA file"):
-        RestClient("https://192.0.2.1/", "t", Scheme.AGENT, tmp_path / "ca")
+        endpoint("https://192.0.2.1/", ca_file=tmp_path / "ca")
     for url, port in (("http://192.0.2.1", 80), ("https://192.0.2.1", 443), ("https://[2001:db8::1]:8090/", 8090)):
-        client = RestClient(url, "", Scheme.AGENT)
-        assert (client._port, client._headers) == (port, {})
+        server = endpoint(url)
+        assert server.port == port
+        assert RestClient(server, Scheme.AGENT, "")._headers == {}

@@ -12,9 +12,9 @@ import pytest
 
 from installer.image.embed import embedded_ignition
 from installer.image.iso9660 import Iso
-from installer.testing.embed_kit import make_iso
-from installer.testing.inputs_kit import AGENT, SNO, text
-from installer.testing.registry_kit import MISSING, Registry, registry
+from installer.testing.create.embed_kit import make_iso
+from installer.testing.create.inputs_kit import AGENT, SNO, text
+from installer.testing.create.registry_kit import MISSING, Registry, registry
 
 NEEDED = [*MISSING, *(["xorriso"] if shutil.which("xorriso") is None else [])]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 import urllib.request
 
-from installer.testing.rendezvous_kit import Running
+from installer.testing.service.rendezvous_kit import Running
 
 LIMIT = 0.05
 

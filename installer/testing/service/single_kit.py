@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 
-from installer.testing.fleet_kit import Machine, Network
-from installer.testing.rendezvous_kit import CLUSTER, PULL_SECRET, Running
+from installer.assisted.enums import Stage
+from installer.testing.service.fleet_kit import Machine, Network
+from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, Running
 
 
 class World:
@@ -18,27 +18,24 @@ class World:
 
     def cluster(self, name: str) -> tuple[str, str]:
         user = self.service.client()
-        made = user.call("POST", "/clusters", {**CLUSTER, "name": name, "install_config_overrides": '{"a": "b"}'})
+        made = user.register_cluster({**CLUSTER, "name": name, "install_config_overrides": '{"a": "b"}'})
         body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": made["id"]}
-        return made["id"], user.call("POST", "/infra-envs", body)["id"]
+        return made["id"], user.register_infra_env(body)["id"]
 
     def register(self, infra_env: str, machine: Machine) -> None:
-        self.service.client("agentAuth").call("POST", f"/infra-envs/{infra_env}/hosts", {"host_id": machine.id})
+        self.service.client("agentAuth").register_host(infra_env, machine.id, "")
 
     def poll(self, infra_env: str, machine: Machine) -> None:
         agent = self.service.client("agentAuth")
-        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/instructions"
-        found = agent.call("GET", path, query={"timestamp": str(int(time.time()))})
-        for step in found["instructions"]:
+        for step in agent.instructions(infra_env, machine.id, "")["instructions"]:
             output = machine.answer(step["step_type"], step["args"])
             if output is not None:
                 body = {"step_type": step["step_type"], "step_id": step["step_id"], "exit_code": 0}
-                agent.call("POST", path, {**body, "output": json.dumps(output), "error": ""})
+                agent.reply(infra_env, machine.id, "", {**body, "output": json.dumps(output), "error": ""})
 
     def progress(self, infra_env: str, machine: Machine, stage: str, info: str = "") -> None:
         self.poll(infra_env, machine)  # nobody installs before being told to
-        path = f"/infra-envs/{infra_env}/hosts/{machine.id}/progress"
-        self.service.client("agentAuth").call("PUT", path, {"current_stage": stage, "progress_info": info})
+        self.service.client("agentAuth").report_progress(infra_env, machine.id, Stage(stage), info)
 
     def status(self, cluster: str) -> str:
-        return str(self.service.client().call("GET", f"/clusters/{cluster}")["status"])
+        return str(self.service.client().cluster(cluster)["status"])

@@ -1,0 +1,31 @@
+"""Exceptions of looking at an installation."""
+
+from __future__ import annotations
+
+import re
+
+from installer.errors import InstallerError
+
+
+class KubeError(InstallerError):
+    """The cluster's API cannot be reached or refused a call; `status` is the HTTP status, 0 when unreachable."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def innermost(error: BaseException) -> str:
+    """The text of what lies at the bottom of an error of urllib3: it wraps several times over."""
+    seen = error
+    for _ in range(8):
+        candidates = (getattr(seen, "reason", None), *seen.args, seen.__cause__)
+        inner = next((item for item in candidates if isinstance(item, BaseException) and item is not seen), None)
+        if inner is None:
+            break
+        seen = inner
+    text = str(seen).strip().split("\n")[-1]
+    # urllib3 puts its connection object, or the name of it, in front.
+    if ": " in text and re.match(r"<|HTTPS?Connection", text):
+        text = text.split(": ", 1)[1]
+    return text or type(seen).__name__

@@ -1,0 +1,1 @@
+"""Kits of `agent create`: inputs, registries with releases, ISOs, asset directories."""

@@ -1,0 +1,1 @@
+"""Kits of NMState: documents, and what judges the keyfiles made of them."""
