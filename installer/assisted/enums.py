@@ -119,3 +119,13 @@ class Result(StrEnum):
 
 
 GOOD = frozenset({Result.SUCCESS, Result.SUPPRESSED, Result.DISABLED})
+
+
+class ValidationCategory(StrEnum):
+    """What a validation is about: the keys of ``validations_info`` (installer.md §5.4)."""
+
+    NETWORK = "network"
+    HARDWARE = "hardware"
+    HOSTS_DATA = "hosts-data"
+    CONFIGURATION = "configuration"
+    OPERATORS = "operators"

@@ -32,6 +32,7 @@ from installer.rendezvous.validations import cluster as cluster_validations
 from installer.rendezvous.validations import host as host_validations
 from installer.rendezvous.validations.hostview import HostView, Members, inventory_of, load_json
 from installer.rendezvous.validations.requirements import Requirements
+from installer.rendezvous.validations.verdict import Info, Verdicts
 
 # A round lets one status change lead to the next; real chains are at most five long.
 MAX_ROUNDS = 8
@@ -181,17 +182,19 @@ class Engine:
             self.ledger.judged(host, peers, at, limit)
         return host
 
-    def _judged(self, host: Host, verdicts: facts.Verdicts) -> Host:
+    def _judged(self, host: Host, verdicts: Verdicts) -> Host:
         """The host with new verdicts, stored; what turned over is told as events."""
-        info = _info(verdicts)
+        info = _text(host_validations.info_of(verdicts))
         if info == host.validations_info:
             return host
         before = _flat(host.validations_info)
-        for name, (_, result, message) in verdicts.items():
-            kind = _turn(before.get(name), result)
+        for name, verdict in verdicts.items():
+            kind = _turn(before.get(name), verdict.result)
             if kind:
                 self.store.add_event(
-                    events.make(f"host_validation_{kind}", host=host, validation=name, props={"message": message})
+                    events.make(
+                        f"host_validation_{kind}", host=host, validation=name, props={"message": verdict.message}
+                    )
                 )
         host = replace(host, validations_info=info)
         self.store.put_host(host)
@@ -227,22 +230,25 @@ class Engine:
         members = [(host, inventory_of(host)) for host in hosts]
         view = cluster_validations.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
         verdicts = cluster_validations.evaluate(view)
-        info = _info(verdicts)
+        info = _text(cluster_validations.info_of(verdicts))
         fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
         if fresh != cluster:
             before = _flat(cluster.validations_info)
-            for name, (_, result, message) in verdicts.items():
-                kind = _turn(before.get(name), result)
+            for name, verdict in verdicts.items():
+                kind = _turn(before.get(name), verdict.result)
                 if kind:
                     self.store.add_event(
                         events.make(
-                            f"cluster_validation_{kind}", cluster=cluster, validation=name, props={"message": message}
+                            f"cluster_validation_{kind}",
+                            cluster=cluster,
+                            validation=name,
+                            props={"message": verdict.message},
                         )
                     )
             cluster = fresh
             self.store.put_cluster(cluster)
-        failing = "; ".join(message for _, result, message in verdicts.values() if result not in GOOD)
-        results = {name: result for name, (_, result, _) in verdicts.items()}
+        failing = "; ".join(verdict.message for verdict in verdicts.values() if not verdict.is_good)
+        results = {name: verdict.result for name, verdict in verdicts.items()}
         return self.trigger_cluster(cluster, cluster_states.Trigger.REFRESH, results, failing)
 
     def trigger_cluster(
@@ -361,8 +367,8 @@ def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:
     return dataclass_replace(facts, texts=texts)
 
 
-def _info(verdicts: facts.Verdicts) -> str:
-    return msgspec.json.encode(host_validations.as_info(verdicts)).decode()
+def _text(info: Info) -> str:
+    return msgspec.json.encode(info).decode()
 
 
 def _flat(validations_info: str) -> dict[str, str]:
