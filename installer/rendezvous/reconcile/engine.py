@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from installer.assisted import stages as stage_rules
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Stage
 from installer.assisted.errors import LONGEST, StoreError
 from installer.redact import shortened
 from installer.rendezvous import events
@@ -131,7 +131,9 @@ class Engine:
         text = shortened(text, LONGEST) if text is not None else None
         stamp = to_text(self.clock())
         if Effect.CLEAR_INVENTORY in outcome.effects:
-            host = replace(host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info="")
+            host = replace(
+                host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info=LogsState.NONE
+            )
         if outcome.changed:
             self.store.add_event(
                 events.make(

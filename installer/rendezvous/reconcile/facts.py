@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from installer.assisted import stages as stage_rules
-from installer.assisted.enums import ClusterStatus, HostStatus, Result, Role
+from installer.assisted.enums import ClusterStatus, HostStatus, MediaStatus, Result, Role
 from installer.rendezvous.clock import age
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
@@ -70,7 +70,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
     open_checks = [name for name, got in (("disk speed", disk_speed), ("images", images)) if got is Result.PENDING]
     return HostFacts(
         connected=view.connected,
-        media_connected=host.media_status != "disconnected",
+        media_connected=host.media_status is not MediaStatus.DISCONNECTED,
         has_inventory=view.inventory is not None,
         validations={name: verdict.result for name, verdict in verdicts.items()},
         cluster_status=view.cluster.status,

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from installer.assisted import plainjson
-from installer.assisted.enums import ClusterStatus, Role
+from installer.assisted.enums import ClusterStatus, PreparationStatus, Role
 from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.redact import redact, shortened
 from installer.rendezvous import events
@@ -339,7 +339,7 @@ def finish_preparation(
             return False
         for name, content in (files or {}).items():
             engine.store.put_file(cluster_id, name, content)
-        status = "failed" if files is None else "success"
+        status = PreparationStatus.FAILED if files is None else PreparationStatus.SUCCESS
         engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
         engine.reconcile(cluster_id)
     return True
@@ -353,7 +353,9 @@ def of_attempt(engine: Engine, cluster_id: str, attempt: str) -> None:
 
 def awaited(cluster: Cluster) -> bool:
     """Is this cluster's ignition still to be made?"""
-    return cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status == "not_started"
+    return (
+        cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status is PreparationStatus.NOT_STARTED
+    )
 
 
 def cancel(engine: Engine, cluster_id: str) -> Cluster:

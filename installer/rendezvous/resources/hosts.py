@@ -9,13 +9,14 @@ from typing import Any
 import msgspec
 
 from installer.assisted import stages
-from installer.assisted.enums import HostStatus, Role, Stage, StepType
+from installer.assisted.enums import ClusterStatus, HostStatus, LogsState, MediaStatus, Role, Stage, StepType
 from installer.assisted.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.params import one_of
 from installer.rendezvous.resources.requests import ChosenDisk, HostUpdate
+from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.model import Host, HostProgress, JsonMap
@@ -24,9 +25,13 @@ from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 
 replace = msgspec.structs.replace
+# In the order in which they are told to whoever sends another.
+LOGS_STATES = (LogsState.REQUESTED, LogsState.COLLECTING, LogsState.COMPLETED, LogsState.TIMEOUT, LogsState.NONE)
 T = host_states.Trigger
 EDITABLE = host_states.PRE_INSTALL | host_states.UNBOUND
 IN_INSTALLATION = host_states.INSTALLING
+# New hosts may register while their cluster is in one of these.
+OPEN_CLUSTER = cluster_states.PRE | {ClusterStatus.ADDING_HOSTS}
 
 
 def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str) -> Host:
@@ -39,7 +44,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
         known = store.find_host(infra_env_id, host_id)
         if known is None:
             cluster = store.cluster(infra_env.cluster_id) if infra_env.cluster_id else None
-            if cluster and cluster.status not in ("insufficient", "ready", "pending-for-input", "adding-hosts"):
+            if cluster and cluster.status not in OPEN_CLUSTER:
                 raise Conflict(f"cluster is in status {cluster.status}: no new host can register")
             sno = Role.MASTER if cluster and cluster.is_sno else Role.AUTO
             host = Host(
@@ -65,7 +70,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
             discovery_agent_version=agent_version,
             registered_at=stamp,
             checked_in_at=stamp,
-            media_status="connected",
+            media_status=MediaStatus.CONNECTED,
             sent_steps={},
         )
         store.put_host(host)
@@ -288,22 +293,22 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
     return store.host(infra_env_id, host_id)
 
 
-def logs_state(state: object) -> str:
+def logs_state(state: str | None) -> LogsState:
     """The state if it is one. Raises Invalid."""
-    one_of(state, "logs_state", "body", ("requested", "collecting", "completed", "timeout", ""))
-    return str(state)
+    one_of(state, "logs_state", "body", LOGS_STATES)
+    return LogsState(state or "")
 
 
 def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) -> None:
     """PUT logs-progress of a host. Raises Invalid for an unknown state."""
-    logs_state(state)
+    known = logs_state(state)
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
         stamp = now_text()
-        started = stamp if state in ("requested", "collecting") else host.logs_started_at
-        collected = stamp if state == "completed" else host.logs_collected_at
+        started = stamp if known in (LogsState.REQUESTED, LogsState.COLLECTING) else host.logs_started_at
+        collected = stamp if known is LogsState.COMPLETED else host.logs_collected_at
         engine.store.put_host(
-            replace(host, logs_info=state, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
+            replace(host, logs_info=known, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from installer.assisted import inventory as inv
-from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.enums import HostStatus, ImageResult, MediaStatus, Severity, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.redact import shortened
 from installer.rendezvous import events
@@ -171,14 +171,14 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
 def _images(engine: Engine, host: Host, output: str) -> Host:
     answer, sent = outputs.read(output, T.IMAGES, outputs.Images)
     for image in answer.images or []:
-        good = image.result == "success"
+        good = image.result == ImageResult.SUCCESS
         size, seconds = image.size_bytes or 0.0, image.time or 0.0
         detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if good else image.error or ""
         engine.store.add_event(
             events.make(
                 "image_status_updated",
                 host=host,
-                severity="info" if good else "error",
+                severity=Severity.INFO if good else Severity.ERROR,
                 image=image.name,
                 result=image.result,
                 detail=detail,
@@ -210,7 +210,7 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
     reason = (error or output or f"exit code {code}").strip()[-1000:]
     if code == MEDIA_DISCONNECTED:
         engine.store.add_event(events.make("host_media_disconnected", host=host, reason=reason))
-        host = replace(host, media_status="disconnected")
+        host = replace(host, media_status=MediaStatus.DISCONNECTED)
         engine.store.put_host(host)
         return engine.trigger(host, host_states.Trigger.MEDIA, media=reason)[0]
     if host.step_errors.get(kind.value) != reason:
@@ -227,7 +227,7 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
         return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": shortened(reason, 300)})
     if kind is T.IMAGES:
         images = [
-            {"name": name, "result": "failure", "error": shortened(reason, 300)}
+            {"name": name, "result": ImageResult.FAILURE, "error": shortened(reason, 300)}
             for name in steps.images_needed(engine.view(host))
         ]
         return replace(host, images_status=json.dumps(images))
@@ -285,8 +285,8 @@ def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code
         if code:
             host = _failed(engine, host, kind, code, output, error)
         else:
-            if host.media_status == "disconnected" and host.status is HostStatus.DISCONNECTED:
-                host = replace(host, media_status="connected")
+            if host.media_status is MediaStatus.DISCONNECTED and host.status is HostStatus.DISCONNECTED:
+                host = replace(host, media_status=MediaStatus.CONNECTED)
             host = HANDLERS.get(kind, _ignore)(engine, host, output)
         store.put_host(host)
         if kind is T.INVENTORY and not code and host.cluster_id:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, PreparationStatus, Result, Role
 from installer.assisted.errors import Conflict
 from installer.rendezvous.states.table import Guard, filled
 
@@ -32,7 +32,7 @@ class ClusterFacts:
     validations: Mapping[str, Result] = field(default_factory=dict)
     hosts: Sequence[tuple[HostStatus, Role]] = ()
     control_plane_count: int = 3
-    preparation: str = "not_started"
+    preparation: PreparationStatus = PreparationStatus.NOT_STARTED
     status_age: float = 0.0
     prepare_timeout: float = 600.0
     installing_timeout: float = 24 * 3600.0
@@ -93,11 +93,15 @@ ClusterGuard = Guard[ClusterFacts]
 INPUT_OK = ClusterGuard(_good(REQUIRED_INPUT))
 INSTALL_OK = ClusterGuard(_good(REQUIRED_INSTALL))
 PREPARED = ClusterGuard(
-    lambda f: bool(f.hosts) and all(status in PREPARED_HOST for status, _ in f.hosts) and f.preparation == "success"
+    lambda f: (
+        bool(f.hosts)
+        and all(status in PREPARED_HOST for status, _ in f.hosts)
+        and f.preparation is PreparationStatus.SUCCESS
+    )
 )
 HOST_LEFT = ClusterGuard(lambda f: not f.hosts or any(status not in PREPARING_HOST for status, _ in f.hosts))
 HOST_FAILED = ClusterGuard(lambda f: any(status is H.PREPARING_FAILED for status, _ in f.hosts))
-GENERATION_FAILED = ClusterGuard(lambda f: f.preparation == "failed")
+GENERATION_FAILED = ClusterGuard(lambda f: f.preparation is PreparationStatus.FAILED)
 PREPARE_TIMEOUT = ClusterGuard(lambda f: f.status_age > f.prepare_timeout)
 INSTALLED = ClusterGuard(
     lambda f: f.count(Role.MASTER, H.INSTALLED) >= f.control_plane_count and _enough_workers(f, H.INSTALLED)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from installer.assisted.enums import HostStatus, Role, StepType
+from installer.assisted.enums import HostStatus, LogsState, Role, StepType
 from installer.rendezvous.clock import age
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks, networks
@@ -219,7 +219,7 @@ def _install(view: HostView) -> Args | None:
 
 
 def _logs(view: HostView) -> Args | None:
-    if view.host.logs_info in ("completed", "timeout"):
+    if view.host.logs_info in (LogsState.COMPLETED, LogsState.TIMEOUT):
         return None
     ips = [
         networks.address_in(inventory, view.machine_cidrs)

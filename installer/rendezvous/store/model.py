@@ -12,7 +12,16 @@ from typing import Any
 
 import msgspec
 
-from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
+from installer.assisted.enums import (
+    ClusterStatus,
+    HostStatus,
+    LogsState,
+    MediaStatus,
+    PreparationStatus,
+    Role,
+    Severity,
+    Stage,
+)
 from installer.rendezvous.store.diskidentity import DiskIdentity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
@@ -73,7 +82,7 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     installation_disk_path: str = ""
     discovery_agent_version: str = ""
     installer_version: str = ""
-    media_status: str = "connected"
+    media_status: MediaStatus = MediaStatus.CONNECTED
     ignition_config_overrides: str = ""
     installer_args: str = ""
     machine_config_pool_name: str = ""
@@ -82,7 +91,7 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     skip_formatting_disks: str = ""
     timestamp: int = 0
     progress: HostProgress = HostProgress()
-    logs_info: str = ""
+    logs_info: LogsState = LogsState.NONE
     logs_collected_at: str | None = None
     logs_started_at: str | None = None
     checked_in_at: str | None = None
@@ -117,9 +126,9 @@ class ClusterProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Preparation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Result of the last generation of ignition: not_started, failed or success."""
+    """Result of the last generation of ignition."""
 
-    status: str = "not_started"
+    status: PreparationStatus = PreparationStatus.NOT_STARTED
     reason: str = ""
 
 
@@ -169,7 +178,7 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     ignored_host_validations: str = ""
     ignored_cluster_validations: str = ""
     imported: bool = False
-    logs_info: str = ""
+    logs_info: LogsState = LogsState.NONE
     controller_logs_collected_at: str | None = None
     controller_logs_started_at: str | None = None
     install_started_at: str | None = None
@@ -212,7 +221,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     """Something that happened; ``props`` is JSON. Stored as the API shows it: what is empty is left out."""
 
     name: str
-    severity: str
+    severity: Severity
     message: str
     event_time: str
     category: str

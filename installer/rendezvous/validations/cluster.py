@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import NamedTuple
 
-from installer.assisted.enums import HostStatus, Role
+from installer.assisted.enums import HostStatus, Role, VipVerification
 from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.settings import Settings
@@ -142,9 +142,9 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
             return f"by host {_told(host)}"
     for host, _ in view.hosts:
         for item in load_json(host.verified_vips) or []:
-            if item.get("vip") == vip and item.get("verification") == "failed":
+            if item.get("vip") == vip and item.get("verification") == VipVerification.FAILED:
                 return f"as host {_told(host)} sees"
-            looked = looked or (item.get("vip") == vip and item.get("verification") == "succeeded")
+            looked = looked or (item.get("vip") == vip and item.get("verification") == VipVerification.SUCCEEDED)
     if looked:
         return ""
     for host, _ in view.hosts:

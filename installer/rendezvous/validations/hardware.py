@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from installer.assisted.enums import HostStatus, Result, Role
+from installer.assisted.enums import HostStatus, MediaStatus, Result, Role
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, HostView, load_json, same_image
@@ -22,7 +22,7 @@ def _memory_ok(inventory: Inventory, need_mib: int) -> bool:
 
 def media_connected(view: HostView) -> Verdict:
     """Could the agent still read what it booted from?"""
-    if view.host.media_status == "disconnected":
+    if view.host.media_status is MediaStatus.DISCONNECTED:
         return failure("Media is disconnected: the discovery media cannot be read")
     return success("Media is connected")
 

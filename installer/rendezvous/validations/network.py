@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from installer.assisted.enums import ClusterStatus, HostStatus, Role
+from installer.assisted.enums import ClusterStatus, HostStatus, ImageResult, Role, SourceState
 from installer.assisted.inventory import Inventory
 from installer.rendezvous import registries
 from installer.rendezvous.validations import connectivity, disks, networks
@@ -85,7 +85,7 @@ def ntp_synced(view: HostView) -> Verdict:
     sources = load_json(view.host.ntp_sources)
     if sources is None:
         return pending("NTP sources have not been checked yet")
-    if any(source.get("source_state") == "synced" for source in sources):
+    if any(source.get("source_state") == SourceState.SYNCED for source in sources):
         return success("Host NTP is synced")
     seen = ", ".join(f"{item.get('source_name')} is {item.get('source_state')}" for item in sources)
     return failure(f"Host couldn't synchronize with any NTP server: {seen or 'no sources are configured'}")
@@ -113,7 +113,7 @@ def images_available(view: HostView) -> Verdict:
     failed = [
         f"{image.get('name')} ({image['error']})" if image.get("error") else str(image.get("name"))
         for image in images
-        if image.get("result") != "success"
+        if image.get("result") != ImageResult.SUCCESS
     ]
     if failed:
         return failure(f"Container images needed for installation could not be pulled: {', '.join(failed)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from installer.assisted.enums import HostStatus, Result, Role
+from installer.assisted.enums import HostStatus, MediaStatus, Result, Role
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
@@ -59,7 +59,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("media_connected", {}, OK, "Media is connected"),
     (
         "media_connected",
-        {"host": {"media_status": "disconnected"}},
+        {"host": {"media_status": MediaStatus.DISCONNECTED}},
         BAD,
         "Media is disconnected: the discovery media cannot be read",
     ),
