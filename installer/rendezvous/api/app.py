@@ -15,7 +15,7 @@ from installer.assisted.auth import Scheme
 from installer.rendezvous.api.answers import answering, not_offered, unknown
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import BASE, Service
-from installer.rendezvous.api.routes import BINARY, NOT_OFFERED, OPEN, ROUTES, SIGNED
+from installer.rendezvous.api.handlers.routes import BINARY, NOT_OFFERED, OPEN, ROUTES, SIGNED
 
 if TYPE_CHECKING:
     from installer.rendezvous.page.feed import Viewers

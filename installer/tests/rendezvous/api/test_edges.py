@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestClient
 from installer.assisted import inventory as inv
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.enums import StepType
-from installer.rendezvous.api.routes import ROUTES
+from installer.rendezvous.api.handlers.routes import ROUTES
 from installer.rendezvous.resources import outputs, replies, requests
 from installer.rendezvous.store import shapes
 from installer.rendezvous.store.logs import Upload
