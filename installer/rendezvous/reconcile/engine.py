@@ -27,12 +27,14 @@ from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.states.host import Effect
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import HostInventory, ImagesStatus, Validations
+from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Cluster, Host, HostProgress, Preparation
 from installer.rendezvous.validations import cluster as cluster_validations
 from installer.rendezvous.validations import host as host_validations
-from installer.rendezvous.validations.hostview import HostView, Members, inventory_of, load_json
+from installer.rendezvous.validations.hostview import HostView, Members, inventory_of
 from installer.rendezvous.validations.requirements import Requirements
-from installer.rendezvous.validations.verdict import Info, Verdicts
+from installer.rendezvous.validations.verdict import Verdicts
 
 # A round lets one status change lead to the next; real chains are at most five long.
 MAX_ROUNDS = 8
@@ -132,7 +134,12 @@ class Engine:
         stamp = to_text(self.clock())
         if Effect.CLEAR_INVENTORY in outcome.effects:
             host = replace(
-                host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info=LogsState.NONE
+                host,
+                inventory=HostInventory(),
+                connectivity=Connectivity(),
+                progress=HostProgress(),
+                images_status=ImagesStatus(),
+                logs_info=LogsState.NONE,
             )
         if outcome.changed:
             self.store.add_event(
@@ -147,7 +154,7 @@ class Engine:
             )
             host = replace(host, status=outcome.status, status_updated_at=stamp, sent_steps={}, sent_args={})
             if outcome.status is HostStatus.PREPARING:
-                host = replace(host, images_status="")
+                host = replace(host, images_status=ImagesStatus())
         if text is not None and text != host.status_info:
             host = replace(host, status_info=text)
         host = replace(host, updated_at=stamp)
@@ -186,10 +193,10 @@ class Engine:
 
     def _judged(self, host: Host, verdicts: Verdicts) -> Host:
         """The host with new verdicts, stored; what turned over is told as events."""
-        info = _text(host_validations.info_of(verdicts))
+        info = Validations.of(host_validations.info_of(verdicts))
         if info == host.validations_info:
             return host
-        before = _flat(host.validations_info)
+        before = host.validations_info.results()
         for name, verdict in verdicts.items():
             kind = _turn(before.get(name), verdict.result)
             if kind:
@@ -232,10 +239,10 @@ class Engine:
         members = [(host, inventory_of(host)) for host in hosts]
         view = cluster_validations.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
         verdicts = cluster_validations.evaluate(view)
-        info = _text(cluster_validations.info_of(verdicts))
+        info = Validations.of(cluster_validations.info_of(verdicts))
         fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
         if fresh != cluster:
-            before = _flat(cluster.validations_info)
+            before = cluster.validations_info.results()
             for name, verdict in verdicts.items():
                 kind = _turn(before.get(name), verdict.result)
                 if kind:
@@ -369,16 +376,7 @@ def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:
     return dataclass_replace(facts, texts=texts)
 
 
-def _text(info: Info) -> str:
-    return msgspec.json.encode(info).decode()
-
-
-def _flat(validations_info: str) -> dict[str, str]:
-    info = load_json(validations_info) or {}
-    return {item["id"]: item["status"] for items in info.values() for item in items}
-
-
-def _turn(before: str | None, after: Result) -> str | None:
+def _turn(before: Result | None, after: Result) -> str | None:
     """``failed`` or ``fixed`` when a result turned over, else None."""
     if before in GOOD and after in (Result.FAILURE, Result.ERROR):
         return "failed"

@@ -11,6 +11,7 @@ import msgspec
 
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import Validations
 from installer.rendezvous.store.model import Cluster, ClusterProgress, Host
 from installer.rendezvous.validations import connectivity
 from installer.rendezvous.validations.hostview import Members, load_json
@@ -87,7 +88,7 @@ class Ledger:
         # What comes of judging is not what is judged by.
         plain = replace(
             cluster,
-            validations_info="",
+            validations_info=Validations(),
             status_info="",
             connectivity_majority_groups="",
             progress=ClusterProgress(),
@@ -113,7 +114,7 @@ class Ledger:
     def _slow(self, host: Host) -> bool:
         if not host.connectivity:
             return False
-        found = connectivity.findings(host)
+        found = host.connectivity.findings
         slow = self._rtt is not None and found.worst_rtt > self._rtt
         return slow or (self._loss is not None and found.worst_loss > self._loss)
 

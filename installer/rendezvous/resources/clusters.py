@@ -25,7 +25,8 @@ from installer.rendezvous.resources import hosts
 from installer.rendezvous.resources.params import told
 from installer.rendezvous.resources.requests import ClusterParams, IgnoredValidations, ManifestParams, NetworkParams
 from installer.rendezvous.states import cluster as cluster_states
-from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation
+from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity
+from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation, built, plain
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
 
@@ -119,7 +120,7 @@ def _changes(params: ClusterParams) -> dict[str, Any]:
 
 def _built(base: JsonMap, changes: JsonMap) -> Cluster:
     try:
-        return msgspec.convert({**base, **changes}, Cluster)
+        return built({**base, **changes}, Cluster)
     except msgspec.ValidationError as error:
         raise BadRequest(told(error, "cluster")) from None
 
@@ -165,8 +166,8 @@ def update(engine: Engine, cluster_id: str, body: ClusterParams) -> Cluster:
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
             for host in engine.store.hosts(cluster_id=cluster_id):
                 # What other servers than these have answered says nothing.
-                engine.store.put_host(replace(host, tang_connectivity=""))
-        base = msgspec.to_builtins(cluster)
+                engine.store.put_host(replace(host, tang_connectivity=TangConnectivity()))
+        base = plain(cluster)
         engine.store.put_cluster(_built(base, {**changes, "updated_at": now_text()}))
         engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
@@ -310,7 +311,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
         marked = engine.store.hosts(cluster_id=cluster_id)
         for host in marked:
             chosen = host.suggested_role if host.role is Role.AUTO else host.role
-            engine.store.put_host(replace(host, role=chosen, images_status=""))
+            engine.store.put_host(replace(host, role=chosen, images_status=ImagesStatus()))
         fallback = roles.fallback_bootstrap(marked)
         if fallback is not None:
             host = next(item for item in engine.store.hosts(cluster_id=cluster_id) if item.id == fallback)

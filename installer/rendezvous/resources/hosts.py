@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from installer.rendezvous.resources.requests import ChosenDisk, HostUpdate
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.documents import DisksInfo, FencingCredentials, ImagesStatus, NodeLabels
 from installer.rendezvous.store.model import Host, HostProgress, JsonMap
 from installer.rendezvous.validations import disks, hints
 from installer.rendezvous.validations.hardware import HOSTNAME
@@ -248,14 +248,14 @@ def update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) ->
         raise
 
 
-def _fencing(given: JsonMap) -> str:
+def _fencing(given: JsonMap) -> FencingCredentials:
     """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
     for key in ("address", "username", "password"):
         if not isinstance(given.get(key), str) or not given[key]:
             raise BadRequest(f"fencing_credentials.{key} is required")
     if given.get("certificate_verification", "Enabled") not in ("Enabled", "Disabled"):
         raise BadRequest("fencing_credentials.certificate_verification must be Enabled or Disabled")
-    return json.dumps(given)
+    return FencingCredentials.of(given)
 
 
 def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
@@ -283,7 +283,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
             host = _skip_formatting(host, item.disk_id, item.skip_formatting)
         if body.node_labels is not None:
             labels = {item.key: item.value for item in body.node_labels}
-            host = replace(host, node_labels=json.dumps(labels))
+            host = replace(host, node_labels=NodeLabels.of(labels))
         if body.fencing_credentials is not None:
             host = replace(host, fencing_credentials=_fencing(body.fencing_credentials))
         if body.machine_config_pool_name is not None:
@@ -315,12 +315,12 @@ def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) 
 RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
     "sufficient-installation-disk-speed": lambda host: replace(
         host,
-        disks_info="",
+        disks_info=DisksInfo(),
         sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.DISK_SPEED},
     ),
     "container-images-available": lambda host: replace(
         host,
-        images_status="",
+        images_status=ImagesStatus(),
         sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.IMAGES},
     ),
 }

@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Any
 
 import msgspec
 
@@ -21,9 +20,29 @@ from installer.rendezvous.resources.requests import StepReply
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.states.host import PRE_INSTALL, UNBOUND
 from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.documents import (
+    ApiVip,
+    ApiVipConnectivity,
+    DiskInfo,
+    DisksInfo,
+    DiskSpeed,
+    FreeAddresses,
+    FreeNetwork,
+    HostInventory,
+    Image,
+    ImagesStatus,
+    NameResolutions,
+    Resolutions,
+    Tang,
+    TangConnectivity,
+    TimeSources,
+    VerifiedVip,
+    VerifiedVips,
+)
+from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Host
-from installer.rendezvous.validations import connectivity, disks
-from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, load_json
+from installer.rendezvous.validations import disks
+from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.validations.networks import default_routes, interfaces_of, machine_cidrs
 
 log = logging.getLogger("assisted-service")
@@ -47,13 +66,13 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     own = inventory.hostname
     if own in FORBIDDEN_HOSTNAMES or not own:
         inventory = replace(inventory, hostname=_made_name(host, inventory))
-    view = engine.view(replace(host, inventory=inv.encode(inventory)))
+    view = engine.view(replace(host, inventory=HostInventory.of(inventory)))
     need = view.needs(None).disk_size_gb
     inventory = disks.judge(inventory, need, view.machine_cidrs)
     known = host
     host = replace(
         host,
-        inventory=inv.encode(inventory),
+        inventory=HostInventory.of(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
         disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
     )
@@ -113,47 +132,46 @@ def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> 
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:
     try:
-        connectivity.receive(host, output)
+        return replace(host, connectivity=Connectivity.received(output))
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the connectivity report cannot be read: {error}") from None
-    return replace(host, connectivity=output)
 
 
 def _ntp(engine: Engine, host: Host, output: str) -> Host:
-    _, sent = outputs.read(output, T.NTP, outputs.NtpSources)
-    return replace(host, ntp_sources=json.dumps(sent.get("ntp_sources") or []))
+    found, sent = outputs.read(output, T.NTP, outputs.NtpSources)
+    text = json.dumps(sent.get("ntp_sources") or [])
+    return replace(host, ntp_sources=TimeSources(text, found.ntp_sources or []))
 
 
 def _domains(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.DOMAINS, outputs.Resolutions)
-    return replace(host, domain_name_resolutions=output)
+    found, _ = outputs.read(output, T.DOMAINS, Resolutions)
+    return replace(host, domain_name_resolutions=NameResolutions(output, found))
 
 
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
-    found, _ = outputs.read(output, T.FREE_ADDRESSES, list[outputs.FreeAddresses])
+    found, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
     outputs.check_networks(found, T.FREE_ADDRESSES)
-    return replace(host, free_addresses=output)
+    return replace(host, free_addresses=FreeAddresses(output, found))
 
 
 def _vips(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.VERIFY_VIPS, list[outputs.VerifiedVip])
-    return replace(host, verified_vips=output)
+    found, _ = outputs.read(output, T.VERIFY_VIPS, list[VerifiedVip])
+    return replace(host, verified_vips=VerifiedVips(output, found))
 
 
 def _tang(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.TANG, outputs.Tang)
-    return replace(host, tang_connectivity=output)
+    found, _ = outputs.read(output, T.TANG, Tang)
+    return replace(host, tang_connectivity=TangConnectivity(output, found))
 
 
 def _api_vip(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.API_VIP, outputs.ApiVip)
-    return replace(host, api_vip_connectivity=output)
+    found, _ = outputs.read(output, T.API_VIP, ApiVip)
+    return replace(host, api_vip_connectivity=ApiVipConnectivity(output, found))
 
 
-def _set_speed(engine: Engine, host: Host, path: str, speed: dict[str, Any]) -> Host:
-    known = load_json(host.disks_info) or {}
-    mine = {**known.get(path, {}), "path": path, "disk_speed": speed}
-    return replace(host, disks_info=json.dumps({**known, path: mine}))
+def _set_speed(engine: Engine, host: Host, path: str, speed: DiskSpeed) -> Host:
+    known = host.disks_info.value or {}
+    return replace(host, disks_info=DisksInfo.of({**known, path: DiskInfo(path=path, disk_speed=speed)}))
 
 
 def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
@@ -165,7 +183,7 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
         engine.store.add_event(
             events.make("disk_speed_slower_than_supported", host=host, disk=path, found=found, needed=needed)
         )
-    return _set_speed(engine, host, path, {"tested": True, "exit_code": 0, "speed_ms": found})
+    return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=0, speed_ms=found))
 
 
 def _images(engine: Engine, host: Host, output: str) -> Host:
@@ -184,7 +202,7 @@ def _images(engine: Engine, host: Host, output: str) -> Host:
                 detail=detail,
             )
         )
-    return replace(host, images_status=json.dumps(sent.get("images") or []))
+    return replace(host, images_status=ImagesStatus(json.dumps(sent.get("images") or []), answer.images or []))
 
 
 def _ignore(engine: Engine, host: Host, output: str) -> Host:
@@ -224,13 +242,13 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
         return host
     if kind is T.DISK_SPEED:
         path = host.installation_disk_path
-        return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": shortened(reason, 300)})
+        return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=code, error=shortened(reason, 300)))
     if kind is T.IMAGES:
         images = [
-            {"name": name, "result": ImageResult.FAILURE, "error": shortened(reason, 300)}
+            Image(name=name, result=ImageResult.FAILURE, error=shortened(reason, 300))
             for name in steps.images_needed(engine.view(host))
         ]
-        return replace(host, images_status=json.dumps(images))
+        return replace(host, images_status=ImagesStatus.of(images))
     return host
 
 

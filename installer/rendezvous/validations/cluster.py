@@ -12,12 +12,11 @@ from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states.host import OPERATORS
+from installer.rendezvous.store.documents import Info
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import networks
 from installer.rendezvous.validations.host import ignored
-from installer.rendezvous.validations.hostview import load_json
 from installer.rendezvous.validations.verdict import (
-    Info,
     Verdict,
     Verdicts,
     as_info,
@@ -141,16 +140,16 @@ def _vip_in_use(vip: str, view: ClusterView) -> str | None:
         if inventory and any(item.ip == wanted for item in networks.interfaces_of(inventory)):
             return f"by host {_told(host)}"
     for host, _ in view.hosts:
-        for item in load_json(host.verified_vips) or []:
-            if item.get("vip") == vip and item.get("verification") == VipVerification.FAILED:
+        for seen in host.verified_vips.value or []:
+            if seen.vip == vip and seen.verification == VipVerification.FAILED:
                 return f"as host {_told(host)} sees"
-            looked = looked or (item.get("vip") == vip and item.get("verification") == VipVerification.SUCCEEDED)
+            looked = looked or (seen.vip == vip and seen.verification == VipVerification.SUCCEEDED)
     if looked:
         return ""
     for host, _ in view.hosts:
-        for item in load_json(host.free_addresses) or []:
-            if item.get("network") and networks.in_any(wanted, [str(item["network"])]):
-                if vip not in (item.get("free_addresses") or []):
+        for scanned in host.free_addresses.value or []:
+            if scanned.network and networks.in_any(wanted, [scanned.network]):
+                if vip not in (scanned.free_addresses or []):
                     return f"as host {_told(host)} sees"
                 looked = True
     return "" if looked else None

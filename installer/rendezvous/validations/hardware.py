@@ -144,17 +144,16 @@ def platform_network(view: HostView, inventory: Inventory) -> Verdict:
 
 def disk_speed(view: HostView, inventory: Inventory) -> Verdict:
     """Is the installation disk quick enough? Measured while preparing."""
-    info = (load_json(view.host.disks_info) or {}).get(view.host.installation_disk_path, {})
-    speed = info.get("disk_speed") or {}
+    speed = view.host.disks_info.speed(view.host.installation_disk_path)
     need = view.needs().disk_speed_ms
-    if not speed.get("tested"):
+    if not speed.tested:
         if view.host.status is HostStatus.PREPARING:
             return pending("Speed of installation disk is being measured")
         return success("Speed of installation disk has not yet been measured")
-    if speed.get("exit_code"):
+    if speed.exit_code:
         # A measurement that could not run says nothing about the disk.
-        return success(f"Speed of installation disk could not be measured: {speed.get('error', '')}")
-    found = int(speed.get("speed_ms", 0))
+        return success(f"Speed of installation disk could not be measured: {speed.error or ''}")
+    found = speed.speed_ms or 0
     if need and found > need:
         path = view.host.installation_disk_path
         return failure(f"Disk {path} is too slow: a synced write took {found} ms, at most {need} ms allowed")
@@ -181,14 +180,14 @@ def disk_encryption(view: HostView, inventory: Inventory) -> Verdict:
         if inventory.tpm_version != "2.0":
             return failure(f"Disk encryption needs a TPM 2.0, found {inventory.tpm_version}")
         return success("Disk encryption requirements are satisfied: TPM 2.0 found")
-    answers = load_json(view.host.tang_connectivity)
+    answers = view.host.tang_connectivity.value
     if answers is None:
         return pending("Tang servers have not been checked yet")
-    asked = {answer.get("tang_url") for answer in answers.get("tang_server_response") or []}
+    asked = {answer.tang_url for answer in answers.tang_server_response or []}
     servers = load_json(str(view.cluster.disk_encryption.get("tang_servers") or "")) or []
     if asked and asked != {server.get("url") for server in servers}:
         return pending("Tang servers have changed and have not been checked yet")
-    if not answers.get("is_success"):
+    if not answers.is_success:
         return failure("Could not validate that all Tang servers are reachable and working")
     return success("All Tang servers answered")
 

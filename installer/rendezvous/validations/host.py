@@ -11,11 +11,11 @@ from typing import NamedTuple
 from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.states.host import OPERATORS
+from installer.rendezvous.store.documents import Info
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.hostview import HostView, load_json
 from installer.rendezvous.validations.verdict import (
-    Info,
     Verdict,
     Verdicts,
     as_info,

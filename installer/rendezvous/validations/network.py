@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
 from installer.assisted.enums import ClusterStatus, HostStatus, ImageResult, Role, SourceState
 from installer.assisted.inventory import Inventory
 from installer.rendezvous import registries
+from installer.rendezvous.store.documents import Resolution
 from installer.rendezvous.validations import connectivity, disks, networks
 from installer.rendezvous.validations.hostview import HostView, load_json
 from installer.rendezvous.validations.verdict import Verdict, failure, pending, success
@@ -58,12 +58,12 @@ def ignition_downloadable(view: HostView) -> Verdict:
     """Day-2 hosts must have fetched their ignition; on day 1 there is none to fetch yet."""
     if view.cluster.status is not ClusterStatus.ADDING_HOSTS:
         return success("Ignition is downloadable: it is made when the installation starts")
-    answer = load_json(view.host.api_vip_connectivity)
+    answer = view.host.api_vip_connectivity.value
     if answer is None:
         return pending("Ignition has not been asked for yet")
-    if not answer.get("is_success"):
-        reason = answer.get("download_error") or "no answer"
-        return failure(f"Ignition is not downloadable from {answer.get('url') or 'the cluster'}: {reason}")
+    if not answer.is_success:
+        reason = answer.download_error or "no answer"
+        return failure(f"Ignition is not downloadable from {answer.url or 'the cluster'}: {reason}")
     return success("Ignition is downloadable")
 
 
@@ -82,12 +82,12 @@ def majority_group(view: HostView) -> Verdict:
 
 def ntp_synced(view: HostView) -> Verdict:
     """Is one time source in use? (warning)"""
-    sources = load_json(view.host.ntp_sources)
+    sources = view.host.ntp_sources.value
     if sources is None:
         return pending("NTP sources have not been checked yet")
-    if any(source.get("source_state") == SourceState.SYNCED for source in sources):
+    if any(source.source_state == SourceState.SYNCED for source in sources):
         return success("Host NTP is synced")
-    seen = ", ".join(f"{item.get('source_name')} is {item.get('source_state')}" for item in sources)
+    seen = ", ".join(f"{item.source_name} is {item.source_state}" for item in sources)
     return failure(f"Host couldn't synchronize with any NTP server: {seen or 'no sources are configured'}")
 
 
@@ -105,15 +105,15 @@ def time_synced(view: HostView, inventory: Inventory) -> Verdict:
 
 def images_available(view: HostView) -> Verdict:
     """Could the images be pulled? (warning; failing while preparing ends the preparation)"""
-    images = load_json(view.host.images_status)
+    images = view.host.images_status.value
     if images is None:
         if view.host.status is HostStatus.PREPARING:
             return pending("Images availability is being checked")
         return success("Images have not been checked yet")
     failed = [
-        f"{image.get('name')} ({image['error']})" if image.get("error") else str(image.get("name"))
+        f"{image.name} ({image.error})" if image.error else str(image.name)
         for image in images
-        if image.get("result") != ImageResult.SUCCESS
+        if image.result != ImageResult.SUCCESS
     ]
     if failed:
         return failure(f"Container images needed for installation could not be pulled: {', '.join(failed)}")
@@ -145,13 +145,13 @@ def _l3_check(
 
 def latency(view: HostView) -> Verdict:
     """Round trip time to peers of the same role."""
-    found = connectivity.findings(view.host)
+    found = view.host.connectivity.findings
     return _l3_check(view, view.needs().latency_ms, found.rtt, found.worst_rtt, "Network latency", "ms")
 
 
 def packet_loss(view: HostView) -> Verdict:
     """Packet loss to peers of the same role."""
-    found = connectivity.findings(view.host)
+    found = view.host.connectivity.findings
     return _l3_check(view, view.needs().packet_loss_percent, found.loss, found.worst_loss, "Packet loss", "%")
 
 
@@ -162,14 +162,11 @@ def default_route(view: HostView, inventory: Inventory) -> Verdict:
     return failure("Host has not been configured with a default route")
 
 
-def _resolution(view: HostView, name: str) -> dict[str, Any] | None:
-    answers = (load_json(view.host.domain_name_resolutions) or {}).get("resolutions") or []
+def _resolution(view: HostView, name: str) -> Resolution | None:
+    found = view.host.domain_name_resolutions.value
     plain = name.rstrip(".").lower()
-    return next((item for item in answers if str(item.get("domain_name", "")).rstrip(".").lower() == plain), None)
-
-
-def _addresses(answer: dict[str, Any]) -> list[str]:
-    return [*(answer.get("ipv4_addresses") or []), *(answer.get("ipv6_addresses") or [])]
+    answers = (found and found.resolutions) or []
+    return next((item for item in answers if (item.domain_name or "").rstrip(".").lower() == plain), None)
 
 
 def domain(record: str) -> Callable[[HostView], Verdict]:
@@ -182,9 +179,9 @@ def domain(record: str) -> Callable[[HostView], Verdict]:
         answer = _resolution(view, name)
         if answer is None:
             return pending(f"DNS resolution of {name} has not been checked yet")
-        if not _addresses(answer):
+        if not answer.addresses:
             return failure(f"Couldn't resolve domain name {name} on the host")
-        return success(f"Domain name {name} resolves to {', '.join(_addresses(answer))}")
+        return success(f"Domain name {name} resolves to {', '.join(answer.addresses)}")
 
     return check
 
@@ -197,9 +194,9 @@ def release_domain(view: HostView) -> Verdict:
     answer = _resolution(view, name)
     if answer is None:
         return pending(f"DNS resolution of the release's registry {name} has not been checked yet")
-    if not _addresses(answer):
+    if not answer.addresses:
         return failure(f"Couldn't resolve the release's registry {name} on the host")
-    return success(f"Domain name {name} resolves to {', '.join(_addresses(answer))}")
+    return success(f"Domain name {name} resolves to {', '.join(answer.addresses)}")
 
 
 def _release(view: HostView) -> str:
@@ -224,7 +221,7 @@ def no_wildcard(view: HostView) -> Verdict:
         return pending(
             "DNS wildcard check cannot be performed yet because the host has not yet performed DNS resolution"
         )
-    if _addresses(answer):
+    if answer.addresses:
         return failure(f"DNS wildcard configuration was detected for domain *.{domain_of(view)}")
     return success("DNS wildcard check was successful")
 
@@ -270,7 +267,7 @@ def no_iscsi_nic(view: HostView, inventory: Inventory) -> Verdict:
 
 def mtu_valid(view: HostView) -> Verdict:
     """Do full-size packets reach the peers? (warning)"""
-    broken = connectivity.findings(view.host).broken_mtu
+    broken = view.host.connectivity.findings.broken_mtu
     if broken:
         return failure(f"MTU is broken on the way to {', '.join(broken)}")
     return success("MTU is ok")

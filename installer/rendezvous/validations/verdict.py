@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from installer.assisted.enums import GOOD, Result, ValidationCategory
+from installer.rendezvous.store.documents import Entry, Info
 
 
 class Verdict(msgspec.Struct, frozen=True, gc=False):
@@ -39,18 +40,6 @@ def failure(message: str) -> Verdict:
 def pending(message: str) -> Verdict:
     """Not known yet."""
     return Verdict(Result.PENDING, message)
-
-
-class Entry(msgspec.Struct, frozen=True, gc=False):
-    """One verdict in ``validations_info``."""
-
-    id: str
-    status: Result
-    message: str
-
-
-# The shape of ``validations_info``: entries by category.
-Info = dict[ValidationCategory, list[Entry]]
 
 
 class Line(Protocol):

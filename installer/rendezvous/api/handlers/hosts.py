@@ -18,6 +18,7 @@ from installer.rendezvous.api.views import reply, tags, unchanged
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.resources import hosts, replies, requests
 from installer.rendezvous.resources.params import integer
+from installer.rendezvous.store.documents import InstallerArgs
 from installer.rendezvous.store.model import Host
 
 Response = web.StreamResponse
@@ -162,7 +163,7 @@ async def reset_validation(service: Service, request: web.Request) -> Response:
 async def installer_args(service: Service, request: web.Request) -> Response:
     """PATCH .../installer-args"""
     args = (await body_of(request, requests.InstallerArgs)).args or []
-    return reply(_shown(service, _set(service, request, installer_args=json.dumps(args))), 201)
+    return reply(_shown(service, _set(service, request, installer_args=InstallerArgs.of(args))), 201)
 
 
 async def get_ignition(service: Service, request: web.Request) -> Response:

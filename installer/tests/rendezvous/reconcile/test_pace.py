@@ -21,6 +21,7 @@ from installer.rendezvous.reconcile.pace import AT_ONCE, LONGEST, REST, Pace
 from installer.rendezvous.reconcile.slices import Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.validations import host as host_validations
 from installer.testing import sent_kit
 from installer.testing.fleet_kit import Fleet, Machine, Network
@@ -155,7 +156,7 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
     assert "no address in machine network 10.9.0.0/24" in fleet.host(second).status_info
     world.reply(fleet.infra_env_id, StepType.NTP, {"ntp_sources": []}, host_id=second.id)
     sent_kit.ignore(world.engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]'})
-    assert "Ignored by the user: Host couldn't synchronize" in fleet.host(second).validations_info
+    assert "Ignored by the user: Host couldn't synchronize" in fleet.host(second).validations_info.text
     world.store.close()
 
 
@@ -291,7 +292,9 @@ def test_steps_are_no_change_and_a_failed_change_leaves_no_verdict(tmp_path: Pat
         with world.store.change():
             host = fleet.host(machine)
             world.store.put_host(
-                type(host)(**{**{f: getattr(host, f) for f in host.__struct_fields__}, "inventory": "{}"})
+                type(host)(
+                    **{**{f: getattr(host, f) for f in host.__struct_fields__}, "inventory": HostInventory("{}")}
+                )
             )
             world.engine.reconcile(fleet.cluster_id)
             assert fleet.judgements() != before
