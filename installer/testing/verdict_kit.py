@@ -46,8 +46,8 @@ CLUSTER = Cluster(
 
 
 def documents(changes: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a host; texts of those that are documents are made such."""
-    kinds = {field.name: type(field.default) for field in msgspec.structs.fields(Host)}
+    """Fields of a host or a cluster; texts of those that are documents are made such."""
+    kinds = {field.name: type(field.default) for kind in (Host, Cluster) for field in msgspec.structs.fields(kind)}
     return {
         name: kinds[name](value) if isinstance(value, str) and issubclass(kinds[name], Document) else value
         for name, value in changes.items()
@@ -78,7 +78,7 @@ def host_view(
     return HostView(
         host=mine,
         inventory=decoded(**(found or {})),
-        cluster=replace(CLUSTER, **(cluster or {})),
+        cluster=replace(CLUSTER, **documents(cluster or {})),
         infra_env=None,
         peers=Members([mine, *peers]),
         requirements=needs or hwreqs.DOCUMENTED,
@@ -116,4 +116,4 @@ def cluster_view(
         changes |= (inventories or {}).get(host.id) or {}
         missing = host.id in (inventories or {}) and (inventories or {})[host.id] is None
         pairs.append((host, None if missing else decoded(**changes)))
-    return ClusterView(replace(CLUSTER, **(cluster or {})), pairs, Settings(**(settings or {})), manifests)
+    return ClusterView(replace(CLUSTER, **documents(cluster or {})), pairs, Settings(**(settings or {})), manifests)

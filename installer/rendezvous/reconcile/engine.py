@@ -6,7 +6,7 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -21,6 +21,7 @@ from installer.rendezvous.reconcile import facts
 from installer.rendezvous.reconcile import roles as role_rules
 from installer.rendezvous.reconcile.judging import DAY, Ledger, Peers
 from installer.rendezvous.reconcile.pace import Pace
+from installer.rendezvous.reconcile.scratch import Rest, Scratch
 from installer.rendezvous.reconcile.timekeeping import Timekeeper
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
@@ -69,16 +70,12 @@ class Engine:
         self._asleep, self._waited = 0.0, 0.0
         self.ledger = Ledger(store, requirements)
         self.pace = Pace()
-        # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.up_to_date).
-        self.up_to_date: dict[tuple[str, str], int] = {}
-        # By cluster: the store's version and until when nothing can change by itself.
-        self._calm: dict[str, tuple[int, datetime]] = {}
+        self.scratch = Scratch()
 
     def adopt(self, settings: Settings) -> None:
         """Go on with other settings; all is judged and asked by them."""
         self.settings = settings
-        self._calm.clear()
-        self.up_to_date.clear()
+        self.scratch.forget()
 
     def keep_time(self) -> None:
         """To be called every Settings.monitor_seconds, before anything is judged by time."""
@@ -306,8 +303,8 @@ class Engine:
 
     def is_calm(self, cluster_id: str) -> bool:
         """Has nothing been stored, and nothing run out of time, since the cluster was reconciled the last time?"""
-        calm = self._calm.get(cluster_id)
-        return calm is not None and calm[0] == self.store.version(cluster_id) and self.clock() < calm[1]
+        rest = self.scratch.rests.get(cluster_id)
+        return rest is not None and rest.version == self.store.version(cluster_id) and self.clock() < rest.until
 
     def refresh_groups(self, cluster_id: str) -> Cluster:
         """Bring in line what all hosts are judged by: their roles and the majority groups."""
@@ -366,7 +363,8 @@ class Engine:
         ends = [self.ledger.until(host) or at for host in self.store.hosts(cluster_id=cluster.id)]
         # A millisecond more: the tables ask for "longer than".
         left = min(facts.cluster_deadline(cluster, self.settings, at), DAY) + 0.001
-        self._calm[cluster.id] = (self.store.version(cluster.id), min([*ends, at + timedelta(seconds=left)]))
+        until = min([*ends, at + timedelta(seconds=left)])
+        self.scratch.rests[cluster.id] = Rest(self.store.version(cluster.id), until)
 
 
 def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:

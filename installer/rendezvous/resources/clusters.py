@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import re
 import uuid
@@ -25,7 +24,7 @@ from installer.rendezvous.resources import hosts
 from installer.rendezvous.resources.params import told
 from installer.rendezvous.resources.requests import ClusterParams, IgnoredValidations, ManifestParams, NetworkParams
 from installer.rendezvous.states import cluster as cluster_states
-from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity
+from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
 from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation, built, plain
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
@@ -190,9 +189,9 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     return cluster
 
 
-def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) -> str:
+def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) -> ValidationIds:
     if not text:
-        return ""
+        return ValidationIds()
     try:
         ids = plainjson.parsed(text)
     except ValueError as error:
@@ -204,7 +203,7 @@ def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) ->
             raise BadRequest(f"{what}: there is no validation {name!r}")
         if name in never:
             raise BadRequest(f"{what}: validation {name} cannot be ignored")
-    return json.dumps(ids)
+    return ValidationIds.of(ids)
 
 
 def ignore(engine: Engine, cluster_id: str, body: IgnoredValidations) -> Cluster:

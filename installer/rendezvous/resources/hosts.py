@@ -121,9 +121,9 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
     # Until something of the cluster changes, all that a host may be asked about is the same.
     version = store.version(host.cluster_id) if host.cluster_id else store.host_version(host)
     key = (infra_env_id, host_id)
-    plan = steps.plan(view, engine.up_to_date.get(key) == version)
+    plan = steps.plan(view, engine.scratch.asked.get(key) == version)
     if plan.up_to_date:
-        engine.up_to_date[key] = version
+        engine.scratch.asked[key] = version
     if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
         args = {kind.value: steps.mark(view, kind, values) for kind, values in plan.steps}

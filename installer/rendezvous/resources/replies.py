@@ -292,7 +292,7 @@ def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, st
         # An agent that was busy with it has not begun anew. It was told of it, though: that stays known.
         with store.change():
             store.note_steps(replace(host, sent_steps={**host.sent_steps, kind.value: ""}))
-        engine.up_to_date.pop((infra_env_id, host_id), None)
+        engine.scratch.asked.pop((infra_env_id, host_id), None)
     return True
 
 

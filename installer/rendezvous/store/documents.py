@@ -290,6 +290,20 @@ class InstallerArgs(Document[list[str]]):
     kind = list[str]
 
 
+class ValidationIds(Document[list[str]]):
+    """Ids of validations, or ``all``, that the user ignores."""
+
+    __slots__ = ()
+    kind = list[str]
+
+
+class MajorityGroups(Document[dict[str, list[str]]]):
+    """Ids of the hosts that reach each other, by network or address family."""
+
+    __slots__ = ()
+    kind = dict[str, list[str]]
+
+
 class NodeLabels(Document[dict[str, str]]):
     """Labels that the node is to have."""
 

@@ -1,6 +1,7 @@
 """What the service keeps: clusters, infra-envs, hosts and events, as frozen structs.
 
-Field names are those of the REST API (assisted-service.swagger.yaml). Fields named in ``_PRIVATE`` stay inside.
+Field names are those of the REST API (assisted-service.swagger.yaml); which of them it shows is told in api/fields.py.
+What hosts reported are documents: typed, with the text that the API shows (documents.py, links.py).
 None of these can be part of a cycle, so the garbage collector leaves them alone (``gc=False``, here as in inventory.py
 and connectivity.py): with 2,000 hosts it would stop the service for tenths of a second to find nothing.
 """
@@ -32,10 +33,12 @@ from installer.rendezvous.store.documents import (
     HostInventory,
     ImagesStatus,
     InstallerArgs,
+    MajorityGroups,
     NameResolutions,
     NodeLabels,
     TangConnectivity,
     TimeSources,
+    ValidationIds,
     Validations,
     VerifiedVips,
 )
@@ -191,9 +194,9 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     # Inside only: another with every actions/install; what an earlier attempt still sends is dropped.
     attempt: str = ""
     monitored_operators: list[JsonMap] = []
-    connectivity_majority_groups: str = ""
-    ignored_host_validations: str = ""
-    ignored_cluster_validations: str = ""
+    connectivity_majority_groups: MajorityGroups = MajorityGroups()
+    ignored_host_validations: ValidationIds = ValidationIds()
+    ignored_cluster_validations: ValidationIds = ValidationIds()
     imported: bool = False
     logs_info: LogsState = LogsState.NONE
     controller_logs_collected_at: str | None = None

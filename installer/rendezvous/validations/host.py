@@ -11,10 +11,10 @@ from typing import NamedTuple
 from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.states.host import OPERATORS
-from installer.rendezvous.store.documents import Info
+from installer.rendezvous.store.documents import Info, ValidationIds
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations import network as net
-from installer.rendezvous.validations.hostview import HostView, load_json
+from installer.rendezvous.validations.hostview import HostView
 from installer.rendezvous.validations.verdict import (
     Verdict,
     Verdicts,
@@ -136,6 +136,6 @@ def info_of(verdicts: Verdicts) -> Info:
     return as_info(verdicts, TABLE)
 
 
-def ignored(text: str) -> frozenset[str]:
-    """Ids from a cluster's ``ignored_*_validations``: a JSON list in text, ``["all"]`` for every one."""
-    return frozenset(str(item) for item in load_json(text) or ()) if text else frozenset()
+def ignored(ids: ValidationIds) -> frozenset[str]:
+    """A cluster's ``ignored_*_validations``: ids, ``all`` for every one."""
+    return frozenset(ids.value or ())

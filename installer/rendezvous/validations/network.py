@@ -11,7 +11,7 @@ from installer.assisted.inventory import Inventory
 from installer.rendezvous import registries
 from installer.rendezvous.store.documents import Resolution
 from installer.rendezvous.validations import connectivity, disks, networks
-from installer.rendezvous.validations.hostview import HostView, load_json
+from installer.rendezvous.validations.hostview import HostView
 from installer.rendezvous.validations.verdict import Verdict, failure, pending, success
 
 RECORDS = {"api": "api.{}", "api-int": "api-int.{}", "apps": "console-openshift-console.apps.{}"}
@@ -71,7 +71,7 @@ def majority_group(view: HostView) -> Verdict:
     """Is the host part of the largest group in which everybody reaches everybody?"""
     if view.cluster.is_sno:
         return success("Day2 or single node host is not required to be connected to other hosts in the cluster")
-    groups = load_json(view.cluster.connectivity_majority_groups)
+    groups = view.cluster.connectivity_majority_groups.value
     if groups is None or len(view.peers) < connectivity.MINIMUM:
         return pending(f"Not enough hosts in cluster to calculate connectivity groups: {len(view.peers)}")
     missing = [name for name, members in groups.items() if view.host.id not in members]

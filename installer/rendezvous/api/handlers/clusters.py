@@ -247,8 +247,8 @@ async def ignored_validations(service: Service, request: web.Request) -> Respons
 
 def _ignored(cluster: Cluster) -> dict[str, str]:
     return {
-        "host-validation-ids": cluster.ignored_host_validations,
-        "cluster-validation-ids": cluster.ignored_cluster_validations,
+        "host-validation-ids": cluster.ignored_host_validations.text,
+        "cluster-validation-ids": cluster.ignored_cluster_validations.text,
     }
 
 

@@ -262,7 +262,7 @@ def test_judging_what_has_changed_is_judging_all(tmp_path_factory: Any, count: i
                 pass
             fleet.tick()
             before = fleet.judgements()
-            engine._calm.clear()
+            engine.scratch.rests.clear()
             engine.ledger.forget()
             fleet.tick()
             assert fleet.judgements() == before, what
