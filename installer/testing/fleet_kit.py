@@ -123,7 +123,7 @@ class Fleet:
     def poll(self, machine: Machine) -> list[str]:
         """One poll of one machine, each step answered at once; the types of the steps."""
         now = int(self.world.clock().timestamp()) + machine.clock_offset
-        found = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", now)
+        found = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", timestamp=now)
         kinds = []
         for step in found["instructions"]:
             kinds.append(step["step_type"])
@@ -186,7 +186,7 @@ class Fleet:
     def progress(self, machine: Machine, stage: str, info: str = "") -> bool:
         """False when the service refused it."""
         try:
-            hosts.progress(self.world.engine, self.infra_env_id, machine.id, stage, info)
+            hosts.progress(self.world.engine, self.infra_env_id, machine.id, stage, info=info)
         except ServiceError:
             return False
         return True

@@ -184,7 +184,7 @@ class Engine:
         if outcome.changed or (outcome.info is not None and outcome.info != host.status_info):
             host = self.apply(host, outcome)
         if peers is not None and not outcome.changed:
-            limit = facts.host_deadline(host, peers.cluster, self.settings, at, self.since)
+            limit = facts.host_deadline(host, peers.cluster, self.settings, at, service_since=self.since)
             self.ledger.judged(host, peers, at, limit)
         return host
 
@@ -263,11 +263,12 @@ class Engine:
         what: cluster_states.Trigger,
         results: Mapping[str, Result] | None = None,
         failing: str = "",
+        *,
         reason: str | None = None,
     ) -> Cluster:
         """Apply a trigger to the cluster. Raises Conflict when the table does not allow it."""
         hosts = self.store.hosts(cluster_id=cluster.id)
-        known = facts.cluster_facts(cluster, hosts, results or {}, failing, self.settings, self.clock())
+        known = facts.cluster_facts(cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock())
         if reason is not None:
             known = with_texts(known, {**known.texts, "reason": reason})
         outcome = cluster_states.decide(what, cluster.status, known)

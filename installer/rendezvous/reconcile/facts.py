@@ -103,6 +103,7 @@ def cluster_facts(
     hosts: Sequence[Host],
     results: Mapping[str, Result],
     failing: str,
+    *,
     settings: Settings,
     at: datetime,
 ) -> cluster_states.ClusterFacts:
@@ -166,7 +167,7 @@ def cluster_deadline(cluster: Cluster, settings: Settings, at: datetime) -> floa
     return _next([limit - age(since, at) for since, limit in _cluster_limits(cluster, settings) if since])
 
 
-def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, service_since: datetime) -> float:
+def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, *, service_since: datetime) -> float:
     """The same of a host, its verdicts included."""
     left = [limit - age(since, at) for since, limit in _host_limits(host, cluster, settings) if since]
     # Silence counts from the service's own start (HostView.connected).

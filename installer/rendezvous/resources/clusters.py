@@ -248,7 +248,7 @@ def check_manifest(body: ManifestParams, replacing: bool) -> None:
 
 
 def put_manifest(
-    engine: Engine, cluster_id: str, body: ManifestParams, replacing: bool = False, checked: bool = False
+    engine: Engine, cluster_id: str, body: ManifestParams, replacing: bool = False, *, checked: bool = False
 ) -> Manifest:
     """Create (or with ``replacing`` change) a manifest. Raises BadRequest, NotFound or Conflict.
 
@@ -325,7 +325,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
 
 
 def finish_preparation(
-    engine: Engine, cluster_id: str, attempt: str, files: dict[str, bytes] | None, reason: str
+    engine: Engine, cluster_id: str, attempt: str, files: dict[str, bytes] | None, *, reason: str
 ) -> bool:
     """Keep what an attempt's preparation made (None: it failed for ``reason``) and go on.
 

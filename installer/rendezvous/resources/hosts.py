@@ -92,7 +92,9 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
     return store.host(infra_env_id, host_id)
 
 
-def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: str, timestamp: int) -> dict[str, Any]:
+def next_steps(
+    engine: Engine, infra_env_id: str, host_id: str, agent_version: str, *, timestamp: int
+) -> dict[str, Any]:
     """One poll: notes that the agent lives and gives the steps that are due. ``timestamp``: its clock, s, 0 unknown."""
     store = engine.store
     at = engine.clock()
@@ -153,7 +155,9 @@ def _gap(known: float | None, found: float, limit: float) -> float:
     return known if known is not None and abs(found - known) <= usual else found
 
 
-def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str, named: bool = False) -> None:
+def progress(
+    engine: Engine, infra_env_id: str, host_id: str, stage_name: str, *, info: str, named: bool = False
+) -> None:
     """PUT progress. Raises Invalid for an unknown stage, Conflict for one that is out of place.
 
     ``named``: who tells it has named the attempt that is under way; of others it must at least have begun here.

@@ -223,7 +223,7 @@ HANDLERS: Mapping[StepType, Callable[[Engine, Host, str], Host]] = {
 }
 
 
-def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, error: str) -> Host:
+def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: str, error: str) -> Host:
     """A step that ended with a non-zero code: what follows depends on the step."""
     reason = (error or output or f"exit code {code}").strip()[-1000:]
     if code == MEDIA_DISCONNECTED:
@@ -274,11 +274,19 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
         kind = StepType(reply.step_type or "")
     except ValueError:
         raise BadRequest(f"{reply.step_type!r} is not a step type") from None
-    if not _is_late(engine, infra_env_id, host_id, kind, reply.step_id or ""):
-        _apply(engine, infra_env_id, host_id, kind, reply.exit_code or 0, reply.output or "", reply.error or "")
+    if not _is_late(engine, infra_env_id, host_id, kind, step_id=reply.step_id or ""):
+        _apply(
+            engine,
+            infra_env_id,
+            host_id,
+            kind=kind,
+            code=reply.exit_code or 0,
+            output=reply.output or "",
+            error=reply.error or "",
+        )
 
 
-def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, step_id: str) -> bool:
+def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, *, step_id: str) -> bool:
     """Does this answer belong to an attempt before the present one? Then the step is handed out again at once."""
     if kind not in steps.OF_ATTEMPT:
         return False
@@ -296,12 +304,14 @@ def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, st
     return True
 
 
-def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code: int, output: str, error: str) -> None:
+def _apply(
+    engine: Engine, infra_env_id: str, host_id: str, *, kind: StepType, code: int, output: str, error: str
+) -> None:
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)
         if code:
-            host = _failed(engine, host, kind, code, output, error)
+            host = _failed(engine, host, kind, code=code, output=output, error=error)
         else:
             if host.media_status is MediaStatus.DISCONNECTED and host.status is HostStatus.DISCONNECTED:
                 host = replace(host, media_status=MediaStatus.CONNECTED)

@@ -3,7 +3,7 @@
 Field names are those of the REST API (assisted-service.swagger.yaml); which of them it shows is told in api/fields.py.
 What hosts reported are documents: typed, with the text that the API shows (documents.py, links.py).
 None of these can be part of a cycle, so the garbage collector leaves them alone (``gc=False``, here as in inventory.py
-and connectivity.py): with 2,000 hosts it would stop the service for tenths of a second to find nothing.
+and links.py): with 2,000 hosts it would stop the service for tenths of a second to find nothing.
 """
 
 from __future__ import annotations

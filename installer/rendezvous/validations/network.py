@@ -121,7 +121,7 @@ def images_available(view: HostView) -> Verdict:
 
 
 def _l3_check(
-    view: HostView, limit: float | None, found: Mapping[str, float], worst: float, what: str, unit: str
+    view: HostView, limit: float | None, found: Mapping[str, float], worst: float, *, what: str, unit: str
 ) -> Verdict:
     if view.cluster.is_sno or len(view.peers) < 2:
         return success(f"{what} is not checked: no peers")
@@ -146,13 +146,13 @@ def _l3_check(
 def latency(view: HostView) -> Verdict:
     """Round trip time to peers of the same role."""
     found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().latency_ms, found.rtt, found.worst_rtt, "Network latency", "ms")
+    return _l3_check(view, view.needs().latency_ms, found.rtt, found.worst_rtt, what="Network latency", unit="ms")
 
 
 def packet_loss(view: HostView) -> Verdict:
     """Packet loss to peers of the same role."""
     found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().packet_loss_percent, found.loss, found.worst_loss, "Packet loss", "%")
+    return _l3_check(view, view.needs().packet_loss_percent, found.loss, found.worst_loss, what="Packet loss", unit="%")
 
 
 def default_route(view: HostView, inventory: Inventory) -> Verdict:

@@ -97,7 +97,7 @@ async def delete(service: Service, request: web.Request) -> Response:
 async def instructions(service: Service, request: web.Request) -> Response:
     """GET .../instructions"""
     timestamp = integer(request, "timestamp") or 0
-    return reply(hosts.next_steps(service.engine, *_ids(request), _version(request), timestamp))
+    return reply(hosts.next_steps(service.engine, *_ids(request), _version(request), timestamp=timestamp))
 
 
 async def step_reply(service: Service, request: web.Request) -> Response:
@@ -109,7 +109,8 @@ async def step_reply(service: Service, request: web.Request) -> Response:
 async def progress(service: Service, request: web.Request) -> Response:
     """PUT .../progress"""
     body, named = await body_of(request, requests.HostProgressParams), bool(request.headers.get(ATTEMPT_HEADER))
-    hosts.progress(service.engine, *_ids(request), body.current_stage or "", body.progress_info or "", named)
+    stage, info = body.current_stage or "", body.progress_info or ""
+    hosts.progress(service.engine, *_ids(request), stage, info=info, named=named)
     return web.Response(status=200)
 
 

@@ -63,7 +63,7 @@ def test_localhost_is_named_after_its_mac(world: World) -> None:
 
 def test_silent_and_skewed_hosts(world: World) -> None:
     cluster_id, infra_env_id = world.known()
-    hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", int(world.clock().timestamp()) + 600)
+    hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", timestamp=int(world.clock().timestamp()) + 600)
     assert "10.0 minutes ahead of" in world.host(infra_env_id).status_info
     world.wait(301)
     with world.store.change():

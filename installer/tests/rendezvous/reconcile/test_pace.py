@@ -279,7 +279,7 @@ def test_steps_are_no_change_and_a_failed_change_leaves_no_verdict(tmp_path: Pat
     world.wait(61)
     fleet.tick()
     version = world.store.version(fleet.cluster_id), world.store.host_version(fleet.host(machine))
-    asked = hosts.next_steps(world.engine, fleet.infra_env_id, machine.id, "", int(world.clock().timestamp()))
+    asked = hosts.next_steps(world.engine, fleet.infra_env_id, machine.id, "", timestamp=int(world.clock().timestamp()))
     assert asked["instructions"]
     assert version == (world.store.version(fleet.cluster_id), world.store.host_version(fleet.host(machine)))
     # It is kept all the same: a restarted service does not ask twice.
