@@ -62,7 +62,6 @@ ALLOWED: dict[str, set[str]] = {
     "installer.rendezvous.api": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.eventloop", "installer.rendezvous.prepare",
         "installer.rendezvous.reconcile", "installer.rendezvous.resources", "installer.rendezvous.store",
-        "installer.rendezvous.validations",
     },
     "installer.rendezvous.api.handlers": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.api", "installer.rendezvous.prepare",

@@ -151,7 +151,8 @@ def _domains(engine: Engine, host: Host, output: str) -> Host:
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
     found, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
     outputs.check_networks(found, T.FREE_ADDRESSES)
-    return replace(host, free_addresses=FreeAddresses(output, found))
+    # Thousands of texts a host that few look at: what they mean is not kept before somebody asks.
+    return replace(host, free_addresses=FreeAddresses(output))
 
 
 def _vips(engine: Engine, host: Host, output: str) -> Host:
