@@ -63,6 +63,10 @@ ALLOWED: dict[str, set[str]] = {
     "installer.rendezvous.api": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.eventloop", "installer.rendezvous.prepare",
         "installer.rendezvous.reconcile", "installer.rendezvous.resources", "installer.rendezvous.store",
+    },
+    "installer.rendezvous.api.handlers": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.api", "installer.rendezvous.prepare",
+        "installer.rendezvous.reconcile", "installer.rendezvous.resources", "installer.rendezvous.store",
         "installer.rendezvous.validations",
     },
     "installer.rendezvous.page": {
@@ -70,7 +74,8 @@ ALLOWED: dict[str, set[str]] = {
         "installer.rendezvous.store", "installer.rendezvous.validations",
     },
     "installer.rendezvous.api.app": {  # puts the service, the routes and the page together
-        "installer.assisted", "installer.rendezvous.api", "installer.rendezvous.page",
+        "installer.assisted", "installer.rendezvous.api", "installer.rendezvous.api.handlers",
+        "installer.rendezvous.page",
     },
     "installer.rendezvous.api.serving": {
         "installer.assisted", "installer.rendezvous.api", "installer.rendezvous.api.app",

@@ -107,24 +107,6 @@ class StepType(StrEnum):
     VERIFY_VIPS = "verify-vips"
 
 
-class LogsState(StrEnum):
-    """How far a host is with sending its logs."""
-
-    REQUESTED = "requested"
-    COLLECTING = "collecting"
-    COMPLETED = "completed"
-    TIMEOUT = "timeout"
-
-
-class Severity(StrEnum):
-    """How bad an event is."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
-
-
 class Result(StrEnum):
     """Outcome of one validation (installer.md §5.4)."""
 
@@ -137,3 +119,76 @@ class Result(StrEnum):
 
 
 GOOD = frozenset({Result.SUCCESS, Result.SUPPRESSED, Result.DISABLED})
+
+
+class ValidationCategory(StrEnum):
+    """What a validation is about: the keys of ``validations_info`` (installer.md §5.4)."""
+
+    NETWORK = "network"
+    HARDWARE = "hardware"
+    HOSTS_DATA = "hosts-data"
+    CONFIGURATION = "configuration"
+    OPERATORS = "operators"
+
+
+class MediaStatus(StrEnum):
+    """Could the agent still read what it booted from?"""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+
+
+class LogsState(StrEnum):
+    """How far the collection of logs is (logs_state of the API)."""
+
+    NONE = ""
+    REQUESTED = "requested"
+    COLLECTING = "collecting"
+    COMPLETED = "completed"
+    TIMEOUT = "timeout"
+
+
+class PreparationStatus(StrEnum):
+    """How the last generation of ignition ended (last-installation-preparation)."""
+
+    NOT_STARTED = "not_started"
+    FAILED = "failed"
+    SUCCESS = "success"
+
+
+class OperatorStatus(StrEnum):
+    """What is reported of an operator of the cluster."""
+
+    FAILED = "failed"
+    PROGRESSING = "progressing"
+    AVAILABLE = "available"
+
+
+class ImageResult(StrEnum):
+    """How the pull of an image ended (container-image-availability)."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
+class VipVerification(StrEnum):
+    """What a host found at a virtual address (verify-vips)."""
+
+    UNVERIFIED = "unverified"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+class SourceState(StrEnum):
+    """State of a time source (ntp-synchronizer), as far as it matters here."""
+
+    SYNCED = "synced"
+
+
+class Severity(StrEnum):
+    """Severities of events (installer.md §5.7)."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"

@@ -1,1 +1,1 @@
-"""The REST API: the application, its routes, one module a resource, what a request may be."""
+"""The REST API: the application, who may come in, what a request may be, what is shown; handlers/ do the rest."""

@@ -74,7 +74,7 @@ def _once(request: web.Request) -> None:
 
 
 def answering(
-    service: Service, handler: Handler, schemes: frozenset[Scheme], signed: bool = False, binary: bool = False
+    service: Service, handler: Handler, schemes: frozenset[Scheme], *, signed: bool = False, binary: bool = False
 ) -> Callable[[web.Request], Any]:
     """A handler as aiohttp calls it. Only callers with one of the schemes come in, or all where there are none.
 

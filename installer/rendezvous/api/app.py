@@ -15,7 +15,7 @@ from installer.assisted.auth import Scheme
 from installer.rendezvous.api.answers import answering, not_offered, unknown
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import BASE, Service
-from installer.rendezvous.api.routes import BINARY, NOT_OFFERED, OPEN, ROUTES, SIGNED
+from installer.rendezvous.api.handlers.routes import BINARY, NOT_OFFERED, OPEN, ROUTES, SIGNED
 
 if TYPE_CHECKING:
     from installer.rendezvous.page.feed import Viewers
@@ -74,7 +74,7 @@ def build(service: Service) -> web.Application:
     app[SERVICE] = service
     paths: dict[str, set[str]] = {}
     for method, path, schemes, handler in ROUTES:
-        call = answering(service, handler, schemes, (method, path) in SIGNED, (method, path) in BINARY)
+        call = answering(service, handler, schemes, signed=(method, path) in SIGNED, binary=(method, path) in BINARY)
         app.router.add_route(method, f"{BASE}/v2{path}", call)
         paths.setdefault(f"{BASE}/v2{path}", set()).add(method)
     for method, path, error in NOT_OFFERED:

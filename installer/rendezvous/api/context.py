@@ -72,6 +72,7 @@ class Service:
         settings: Settings,
         auth: Authenticator,
         generate: Generate,
+        *,
         images: ImageMaker | None = None,
     ) -> None:
         self.engine = engine
@@ -141,7 +142,7 @@ class Service:
             # What could not be kept is kept as soon as it can be, if it is still waited for.
             while not job.stop.is_set():
                 try:
-                    clusters.finish_preparation(self.engine, *attempt, files, reason)
+                    clusters.finish_preparation(self.engine, *attempt, files, reason=reason)
                     break
                 except StoreError as error:
                     log.error("cluster %s: what was prepared cannot be kept: %s", attempt[0], error)

@@ -43,7 +43,7 @@ def prepare() -> None:
 
 
 async def opened(
-    service: Service, host: str, port: int, context: ssl.SSLContext | None, limits: Limits | None = None
+    service: Service, host: str, port: int, context: ssl.SSLContext | None, *, limits: Limits | None = None
 ) -> web.AppRunner:
     """The service, open to all; its gate is ``service.gate``. Raises OSError when it cannot listen."""
     prepare()

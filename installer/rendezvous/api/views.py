@@ -9,10 +9,11 @@ import msgspec
 from aiohttp import web
 
 from installer.assisted.enums import HostStatus
+from installer.rendezvous.api import fields
 from installer.rendezvous.api.bodies import Encoded, encoded, listed
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.reconcile.facts import role_of
-from installer.rendezvous.store.model import Cluster, Host, to_rest
+from installer.rendezvous.store.model import Cluster, Host
 
 # Part of every ETag: versions start anew with the process.
 BOOT = secrets.token_hex(4)
@@ -38,7 +39,7 @@ class Views:
 
     def host_map(self, host: Host) -> dict[str, Any]:
         """A host with its stages."""
-        data = to_rest(host)
+        data = fields.host(host)
         if host.cluster_id:
             data["progress_stages"] = list(self._engine.stages(host, self._engine.store.cluster(host.cluster_id)))
         return data
@@ -58,7 +59,7 @@ class Views:
 
     def cluster(self, cluster: Cluster, with_hosts: bool = True) -> dict[str, Any]:
         """A cluster with counts and, if asked for, its hosts. Those of a big one take long: see ``parts``."""
-        data = to_rest(cluster)
+        data = fields.cluster(cluster)
         hosts = self._engine.store.hosts(cluster_id=cluster.id)
         data["total_host_count"] = len(hosts)
         data["enabled_host_count"] = sum(1 for host in hosts if host.status is not HostStatus.DISABLED)

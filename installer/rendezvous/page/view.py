@@ -11,9 +11,10 @@ from installer.assisted import inventory as inv
 from installer.redact import shortened
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.reconcile.facts import role_of
+from installer.rendezvous.store.documents import Validations
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks
-from installer.rendezvous.validations.hostview import hostname_of, inventory_of, load_json
+from installer.rendezvous.validations.hostview import hostname_of, inventory_of
 
 LONGEST = 1000
 MIB = 1024**2
@@ -24,12 +25,11 @@ def _text(value: object) -> str:
     return shortened(str(value or ""), LONGEST)
 
 
-def _validations(info: str) -> list[dict[str, str]]:
-    found = load_json(info) or {}
+def _validations(info: Validations) -> list[dict[str, str]]:
     return [
-        {"group": group, "id": item["id"], "status": item["status"], "message": _text(item.get("message"))}
-        for group, items in found.items()
-        for item in items
+        {"group": group.value, "id": entry.id, "status": entry.status.value, "message": _text(entry.message)}
+        for group, entries in (info.value or {}).items()
+        for entry in entries
     ]
 
 

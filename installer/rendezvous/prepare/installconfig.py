@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,9 +65,9 @@ def _platform(cluster: Cluster, hosts: Sequence[Host]) -> JsonMap:
 
 
 def _boot_mac(host: Host) -> str:
-    nics = (load_json(host.inventory) or {}).get("interfaces") or []
-    with_address = [nic for nic in nics if nic.get("ipv4_addresses") or nic.get("ipv6_addresses")]
-    return str((with_address or nics or [{}])[0].get("mac_address", ""))
+    nics = host.inventory.value.interfaces if host.inventory.value else []
+    with_address = [nic for nic in nics if nic.ipv4_addresses or nic.ipv6_addresses]
+    return next((nic.mac_address for nic in with_address or nics), "")
 
 
 def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], settings: Settings) -> JsonMap:
@@ -140,7 +139,7 @@ def build(cluster: Cluster, infra_env: InfraEnv | None, hosts: Sequence[Host], s
 def _fencing(cluster: Cluster, hosts: Sequence[Host], roles: Sequence[Role]) -> list[JsonMap]:
     """The credentials with which two masters fence each other; none for any other topology."""
     masters = [host for host, role in zip(hosts, roles, strict=True) if role is Role.MASTER]
-    given = [(host, json.loads(host.fencing_credentials)) for host in masters if host.fencing_credentials]
+    given = [(host, found) for host in masters if (found := host.fencing_credentials.value)]
     if cluster.control_plane_count != 2 or Role.ARBITER in roles or not len(masters) == len(given) == 2:
         return []
     names = {"address": "address", "username": "username", "password": "password"}

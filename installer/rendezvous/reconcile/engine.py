@@ -6,13 +6,13 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
 from installer.assisted import stages as stage_rules
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, LogsState, Result, Role, Stage
 from installer.assisted.errors import LONGEST, StoreError
 from installer.redact import shortened
 from installer.rendezvous import events
@@ -21,17 +21,21 @@ from installer.rendezvous.reconcile import facts
 from installer.rendezvous.reconcile import roles as role_rules
 from installer.rendezvous.reconcile.judging import DAY, Ledger, Peers
 from installer.rendezvous.reconcile.pace import Pace
+from installer.rendezvous.reconcile.scratch import Rest, Scratch
 from installer.rendezvous.reconcile.timekeeping import Timekeeper
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.states.host import Effect
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import HostInventory, ImagesStatus, Validations
+from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Cluster, Host, HostProgress, Preparation
 from installer.rendezvous.validations import cluster as cluster_validations
 from installer.rendezvous.validations import host as host_validations
-from installer.rendezvous.validations.hostview import HostView, Members, inventory_of, load_json
+from installer.rendezvous.validations.hostview import HostView, Members, inventory_of
 from installer.rendezvous.validations.requirements import Requirements
+from installer.rendezvous.validations.verdict import Verdicts
 
 # A round lets one status change lead to the next; real chains are at most five long.
 MAX_ROUNDS = 8
@@ -66,16 +70,12 @@ class Engine:
         self._asleep, self._waited = 0.0, 0.0
         self.ledger = Ledger(store, requirements)
         self.pace = Pace()
-        # By host: the version, of its cluster or else its own, about which it was asked all (steps.Plan.up_to_date).
-        self.up_to_date: dict[tuple[str, str], int] = {}
-        # By cluster: the store's version and until when nothing can change by itself.
-        self._calm: dict[str, tuple[int, datetime]] = {}
+        self.scratch = Scratch()
 
     def adopt(self, settings: Settings) -> None:
         """Go on with other settings; all is judged and asked by them."""
         self.settings = settings
-        self._calm.clear()
-        self.up_to_date.clear()
+        self.scratch.forget()
 
     def keep_time(self) -> None:
         """To be called every Settings.monitor_seconds, before anything is judged by time."""
@@ -130,7 +130,14 @@ class Engine:
         text = shortened(text, LONGEST) if text is not None else None
         stamp = to_text(self.clock())
         if Effect.CLEAR_INVENTORY in outcome.effects:
-            host = replace(host, inventory="", connectivity="", progress=HostProgress(), images_status="", logs_info="")
+            host = replace(
+                host,
+                inventory=HostInventory(),
+                connectivity=Connectivity(),
+                progress=HostProgress(),
+                images_status=ImagesStatus(),
+                logs_info=LogsState.NONE,
+            )
         if outcome.changed:
             self.store.add_event(
                 events.make(
@@ -144,7 +151,7 @@ class Engine:
             )
             host = replace(host, status=outcome.status, status_updated_at=stamp, sent_steps={}, sent_args={})
             if outcome.status is HostStatus.PREPARING:
-                host = replace(host, images_status="")
+                host = replace(host, images_status=ImagesStatus())
         if text is not None and text != host.status_info:
             host = replace(host, status_info=text)
         host = replace(host, updated_at=stamp)
@@ -177,21 +184,23 @@ class Engine:
         if outcome.changed or (outcome.info is not None and outcome.info != host.status_info):
             host = self.apply(host, outcome)
         if peers is not None and not outcome.changed:
-            limit = facts.host_deadline(host, peers.cluster, self.settings, at, self.since)
+            limit = facts.host_deadline(host, peers.cluster, self.settings, at, service_since=self.since)
             self.ledger.judged(host, peers, at, limit)
         return host
 
-    def _judged(self, host: Host, verdicts: facts.Verdicts) -> Host:
+    def _judged(self, host: Host, verdicts: Verdicts) -> Host:
         """The host with new verdicts, stored; what turned over is told as events."""
-        info = _info(verdicts)
+        info = Validations.of(host_validations.info_of(verdicts))
         if info == host.validations_info:
             return host
-        before = _flat(host.validations_info)
-        for name, (_, result, message) in verdicts.items():
-            kind = _turn(before.get(name), result)
+        before = host.validations_info.results()
+        for name, verdict in verdicts.items():
+            kind = _turn(before.get(name), verdict.result)
             if kind:
                 self.store.add_event(
-                    events.make(f"host_validation_{kind}", host=host, validation=name, props={"message": message})
+                    events.make(
+                        f"host_validation_{kind}", host=host, validation=name, props={"message": verdict.message}
+                    )
                 )
         host = replace(host, validations_info=info)
         self.store.put_host(host)
@@ -227,22 +236,25 @@ class Engine:
         members = [(host, inventory_of(host)) for host in hosts]
         view = cluster_validations.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
         verdicts = cluster_validations.evaluate(view)
-        info = _info(verdicts)
+        info = Validations.of(cluster_validations.info_of(verdicts))
         fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))
         if fresh != cluster:
-            before = _flat(cluster.validations_info)
-            for name, (_, result, message) in verdicts.items():
-                kind = _turn(before.get(name), result)
+            before = cluster.validations_info.results()
+            for name, verdict in verdicts.items():
+                kind = _turn(before.get(name), verdict.result)
                 if kind:
                     self.store.add_event(
                         events.make(
-                            f"cluster_validation_{kind}", cluster=cluster, validation=name, props={"message": message}
+                            f"cluster_validation_{kind}",
+                            cluster=cluster,
+                            validation=name,
+                            props={"message": verdict.message},
                         )
                     )
             cluster = fresh
             self.store.put_cluster(cluster)
-        failing = "; ".join(message for _, result, message in verdicts.values() if result not in GOOD)
-        results = {name: result for name, (_, result, _) in verdicts.items()}
+        failing = "; ".join(verdict.message for verdict in verdicts.values() if not verdict.is_good)
+        results = {name: verdict.result for name, verdict in verdicts.items()}
         return self.trigger_cluster(cluster, cluster_states.Trigger.REFRESH, results, failing)
 
     def trigger_cluster(
@@ -251,11 +263,12 @@ class Engine:
         what: cluster_states.Trigger,
         results: Mapping[str, Result] | None = None,
         failing: str = "",
+        *,
         reason: str | None = None,
     ) -> Cluster:
         """Apply a trigger to the cluster. Raises Conflict when the table does not allow it."""
         hosts = self.store.hosts(cluster_id=cluster.id)
-        known = facts.cluster_facts(cluster, hosts, results or {}, failing, self.settings, self.clock())
+        known = facts.cluster_facts(cluster, hosts, results or {}, failing, settings=self.settings, at=self.clock())
         if reason is not None:
             known = with_texts(known, {**known.texts, "reason": reason})
         outcome = cluster_states.decide(what, cluster.status, known)
@@ -291,8 +304,8 @@ class Engine:
 
     def is_calm(self, cluster_id: str) -> bool:
         """Has nothing been stored, and nothing run out of time, since the cluster was reconciled the last time?"""
-        calm = self._calm.get(cluster_id)
-        return calm is not None and calm[0] == self.store.version(cluster_id) and self.clock() < calm[1]
+        rest = self.scratch.rests.get(cluster_id)
+        return rest is not None and rest.version == self.store.version(cluster_id) and self.clock() < rest.until
 
     def refresh_groups(self, cluster_id: str) -> Cluster:
         """Bring in line what all hosts are judged by: their roles and the majority groups."""
@@ -351,7 +364,8 @@ class Engine:
         ends = [self.ledger.until(host) or at for host in self.store.hosts(cluster_id=cluster.id)]
         # A millisecond more: the tables ask for "longer than".
         left = min(facts.cluster_deadline(cluster, self.settings, at), DAY) + 0.001
-        self._calm[cluster.id] = (self.store.version(cluster.id), min([*ends, at + timedelta(seconds=left)]))
+        until = min([*ends, at + timedelta(seconds=left)])
+        self.scratch.rests[cluster.id] = Rest(self.store.version(cluster.id), until)
 
 
 def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:
@@ -361,16 +375,7 @@ def with_texts(facts: Any, texts: Mapping[str, str]) -> Any:
     return dataclass_replace(facts, texts=texts)
 
 
-def _info(verdicts: facts.Verdicts) -> str:
-    return msgspec.json.encode(host_validations.as_info(verdicts)).decode()
-
-
-def _flat(validations_info: str) -> dict[str, str]:
-    info = load_json(validations_info) or {}
-    return {item["id"]: item["status"] for items in info.values() for item in items}
-
-
-def _turn(before: str | None, after: Result) -> str | None:
+def _turn(before: Result | None, after: Result) -> str | None:
     """``failed`` or ``fixed`` when a result turned over, else None."""
     if before in GOOD and after in (Result.FAILURE, Result.ERROR):
         return "failed"

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from installer.assisted import stages as stage_rules
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role
+from installer.assisted.enums import ClusterStatus, HostStatus, MediaStatus, Result, Role
 from installer.rendezvous.clock import age
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
@@ -18,8 +18,8 @@ from installer.rendezvous.steps.instructions import MAKERS, T
 from installer.rendezvous.store.model import Cluster, ClusterProgress, Host
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import HostView, hostname_of
+from installer.rendezvous.validations.verdict import Verdicts
 
-Verdicts = Mapping[str, tuple[str, Result, str]]
 NEEDS_ATTENTION = frozenset(
     {
         HostStatus.ERROR,
@@ -39,16 +39,20 @@ def role_of(host: Host) -> Role:
 
 def _failing(verdicts: Verdicts) -> str:
     """Messages of what fails; of what is still open when nothing fails."""
-    bad = [verdicts[name] for name in WATCHED if name in verdicts and verdicts[name][1] not in GOOD]
-    failed = [message for _, result, message in bad if result is not Result.PENDING]
-    return "; ".join(failed or [message for _, _, message in bad])
+    bad = [verdicts[name] for name in WATCHED if name in verdicts and not verdicts[name].is_good]
+    failed = [verdict.message for verdict in bad if verdict.result is not Result.PENDING]
+    return "; ".join(failed or [verdict.message for verdict in bad])
+
+
+def _message(verdicts: Verdicts, name: str) -> str:
+    return verdicts[name].message if name in verdicts else ""
 
 
 def _preparation(view: HostView, verdicts: Verdicts) -> tuple[Result, Result]:
     """Results of (images, disk speed): what cannot be asked for is no obstacle."""
     found = []
     for kind, name in ((T.IMAGES, "container-images-available"), (T.DISK_SPEED, "sufficient-installation-disk-speed")):
-        result = verdicts[name][1] if name in verdicts else Result.PENDING
+        result = verdicts[name].result if name in verdicts else Result.PENDING
         if kind.value in view.settings.disabled_steps or (result is Result.PENDING and MAKERS[kind](view) is None):
             result = Result.SUCCESS
         found.append(result)
@@ -66,9 +70,9 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
     open_checks = [name for name, got in (("disk speed", disk_speed), ("images", images)) if got is Result.PENDING]
     return HostFacts(
         connected=view.connected,
-        media_connected=host.media_status != "disconnected",
+        media_connected=host.media_status is not MediaStatus.DISCONNECTED,
         has_inventory=view.inventory is not None,
-        validations={name: result for name, (_, result, _) in verdicts.items()},
+        validations={name: verdict.result for name, verdict in verdicts.items()},
         cluster_status=view.cluster.status,
         role=view.role,
         stage=stage,
@@ -82,8 +86,8 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
         expendable=view.role is Role.WORKER,
         texts={
             "failing": _failing(verdicts),
-            "disk_speed": verdicts.get("sufficient-installation-disk-speed", ("", "", ""))[2],
-            "images": verdicts.get("container-images-available", ("", "", ""))[2],
+            "disk_speed": _message(verdicts, "sufficient-installation-disk-speed"),
+            "images": _message(verdicts, "container-images-available"),
             "prepare_timeout": f"{settings.prepare_host:.0f}",
             "stage_timeout": f"{limit:.0f}",
             "stage_info": f"; the last that was heard: {said}" if (said := host.progress.progress_info) else "",
@@ -99,6 +103,7 @@ def cluster_facts(
     hosts: Sequence[Host],
     results: Mapping[str, Result],
     failing: str,
+    *,
     settings: Settings,
     at: datetime,
 ) -> cluster_states.ClusterFacts:
@@ -162,7 +167,7 @@ def cluster_deadline(cluster: Cluster, settings: Settings, at: datetime) -> floa
     return _next([limit - age(since, at) for since, limit in _cluster_limits(cluster, settings) if since])
 
 
-def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, service_since: datetime) -> float:
+def host_deadline(host: Host, cluster: Cluster, settings: Settings, at: datetime, *, service_since: datetime) -> float:
     """The same of a host, its verdicts included."""
     left = [limit - age(since, at) for since, limit in _host_limits(host, cluster, settings) if since]
     # Silence counts from the service's own start (HostView.connected).

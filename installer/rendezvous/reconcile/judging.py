@@ -11,9 +11,10 @@ import msgspec
 
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import MajorityGroups, Validations
 from installer.rendezvous.store.model import Cluster, ClusterProgress, Host
 from installer.rendezvous.validations import connectivity
-from installer.rendezvous.validations.hostview import Members, load_json
+from installer.rendezvous.validations.hostview import Members
 from installer.rendezvous.validations.networks import machine_cidrs
 from installer.rendezvous.validations.requirements import Requirements
 
@@ -56,7 +57,7 @@ class Ledger:
         self._judged: dict[Key, _Judgement] = {}
         self._revisions: dict[str, tuple[Cluster, int]] = {}
         self._members: dict[str, tuple[int, Members]] = {}
-        self._groups: dict[str, tuple[tuple[object, ...], str]] = {}
+        self._groups: dict[str, tuple[tuple[object, ...], MajorityGroups]] = {}
 
     def forget(self) -> None:
         """Judge everything anew."""
@@ -73,12 +74,13 @@ class Ledger:
             self._members[cluster_id] = known
         return known[1]
 
-    def groups(self, cluster: Cluster, hosts: Sequence[Host]) -> str:
-        """The majority groups as JSON; searched for only when a report, a host or the networks have changed."""
+    def groups(self, cluster: Cluster, hosts: Sequence[Host]) -> MajorityGroups:
+        """The majority groups; searched for only when a report, a host or the networks have changed."""
         basis = (cluster.user_managed_networking, *machine_cidrs(cluster), *((h.id, h.connectivity) for h in hosts))
         known = self._groups.get(cluster.id)
         if known is None or known[0] != basis:
-            known = (basis, json.dumps(connectivity.majority_groups(cluster, hosts), sort_keys=True))
+            groups = connectivity.majority_groups(cluster, hosts)
+            known = (basis, MajorityGroups(json.dumps(groups, sort_keys=True), groups))
             self._groups[cluster.id] = known
         return known[1]
 
@@ -87,9 +89,9 @@ class Ledger:
         # What comes of judging is not what is judged by.
         plain = replace(
             cluster,
-            validations_info="",
+            validations_info=Validations(),
             status_info="",
-            connectivity_majority_groups="",
+            connectivity_majority_groups=MajorityGroups(),
             progress=ClusterProgress(),
             updated_at="",
         )
@@ -97,7 +99,7 @@ class Ledger:
         if known is None or known[0] != plain:
             known = (plain, known[1] + 1 if known else 0)
             self._revisions[cluster.id] = known
-        groups = load_json(cluster.connectivity_majority_groups)
+        groups = cluster.connectivity_majority_groups.value
         sets = None if groups is None else {name: frozenset(ids) for name, ids in groups.items()}
         return Peers(cluster, self.members(cluster.id), known[1], sets, settings)
 
@@ -113,7 +115,7 @@ class Ledger:
     def _slow(self, host: Host) -> bool:
         if not host.connectivity:
             return False
-        found = connectivity.findings(host)
+        found = host.connectivity.findings
         slow = self._rtt is not None and found.worst_rtt > self._rtt
         return slow or (self._loss is not None and found.worst_loss > self._loss)
 

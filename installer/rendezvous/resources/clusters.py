@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import re
 import uuid
@@ -13,7 +12,7 @@ from typing import Any
 import msgspec
 
 from installer.assisted import plainjson
-from installer.assisted.enums import ClusterStatus, Role
+from installer.assisted.enums import ClusterStatus, PreparationStatus, Role
 from installer.assisted.errors import BadRequest, Conflict, NotFound
 from installer.redact import redact, shortened
 from installer.rendezvous import events
@@ -26,7 +25,8 @@ from installer.rendezvous.resources.params import told
 from installer.rendezvous.resources.requests import ClusterParams, IgnoredValidations, ManifestParams, NetworkParams
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
-from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation
+from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
+from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation, built, plain
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
 
@@ -118,7 +118,7 @@ def _changes(params: ClusterParams) -> dict[str, Any]:
 
 def _built(base: JsonMap, changes: JsonMap) -> Cluster:
     try:
-        return msgspec.convert({**base, **changes}, Cluster)
+        return built({**base, **changes}, Cluster)
     except msgspec.ValidationError as error:
         raise BadRequest(told(error, "cluster")) from None
 
@@ -164,8 +164,8 @@ def update(engine: Engine, cluster_id: str, body: ClusterParams) -> Cluster:
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
             for host in engine.store.hosts(cluster_id=cluster_id):
                 # What other servers than these have answered says nothing.
-                engine.store.put_host(replace(host, tang_connectivity=""))
-        base = msgspec.to_builtins(cluster)
+                engine.store.put_host(replace(host, tang_connectivity=TangConnectivity()))
+        base = plain(cluster)
         engine.store.put_cluster(_built(base, {**changes, "updated_at": now_text()}))
         engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
@@ -188,9 +188,9 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
     return cluster
 
 
-def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) -> str:
+def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) -> ValidationIds:
     if not text:
-        return ""
+        return ValidationIds()
     try:
         ids = plainjson.parsed(text)
     except ValueError as error:
@@ -202,7 +202,7 @@ def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) ->
             raise BadRequest(f"{what}: there is no validation {name!r}")
         if name in never:
             raise BadRequest(f"{what}: validation {name} cannot be ignored")
-    return json.dumps(ids)
+    return ValidationIds.of(ids)
 
 
 def ignore(engine: Engine, cluster_id: str, body: IgnoredValidations) -> Cluster:
@@ -247,7 +247,7 @@ def check_manifest(body: ManifestParams, replacing: bool) -> None:
 
 
 def put_manifest(
-    engine: Engine, cluster_id: str, body: ManifestParams, replacing: bool = False, checked: bool = False
+    engine: Engine, cluster_id: str, body: ManifestParams, replacing: bool = False, *, checked: bool = False
 ) -> Manifest:
     """Create (or with ``replacing`` change) a manifest. Raises BadRequest, NotFound or Conflict.
 
@@ -309,7 +309,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
         marked = engine.store.hosts(cluster_id=cluster_id)
         for host in marked:
             chosen = host.suggested_role if host.role is Role.AUTO else host.role
-            engine.store.put_host(replace(host, role=chosen, images_status=""))
+            engine.store.put_host(replace(host, role=chosen, images_status=ImagesStatus()))
         fallback = roles.fallback_bootstrap(marked)
         if fallback is not None:
             host = next(item for item in engine.store.hosts(cluster_id=cluster_id) if item.id == fallback)
@@ -324,7 +324,7 @@ def install(engine: Engine, cluster_id: str) -> Cluster:
 
 
 def finish_preparation(
-    engine: Engine, cluster_id: str, attempt: str, files: dict[str, bytes] | None, reason: str
+    engine: Engine, cluster_id: str, attempt: str, files: dict[str, bytes] | None, *, reason: str
 ) -> bool:
     """Keep what an attempt's preparation made (None: it failed for ``reason``) and go on.
 
@@ -338,7 +338,7 @@ def finish_preparation(
             return False
         for name, content in (files or {}).items():
             engine.store.put_file(cluster_id, name, content)
-        status = "failed" if files is None else "success"
+        status = PreparationStatus.FAILED if files is None else PreparationStatus.SUCCESS
         engine.store.put_cluster(replace(cluster, last_preparation=Preparation(status=status, reason=redact(reason))))
         engine.reconcile(cluster_id)
     return True
@@ -352,7 +352,9 @@ def of_attempt(engine: Engine, cluster_id: str, attempt: str) -> None:
 
 def awaited(cluster: Cluster) -> bool:
     """Is this cluster's ignition still to be made?"""
-    return cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status == "not_started"
+    return (
+        cluster.status is ClusterStatus.PREPARING and cluster.last_preparation.status is PreparationStatus.NOT_STARTED
+    )
 
 
 def cancel(engine: Engine, cluster_id: str) -> Cluster:

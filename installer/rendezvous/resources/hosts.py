@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from installer.assisted import stages
-from installer.assisted.enums import HostStatus, Role, Stage, StepType
+from installer.assisted.enums import ClusterStatus, HostStatus, LogsState, MediaStatus, Role, Stage, StepType
 from installer.assisted.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.params import one_of
 from installer.rendezvous.resources.requests import ChosenDisk, HostUpdate
+from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.documents import DisksInfo, FencingCredentials, ImagesStatus, NodeLabels
 from installer.rendezvous.store.model import Host, HostProgress, JsonMap
 from installer.rendezvous.validations import disks, hints
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
 
 replace = msgspec.structs.replace
+# In the order in which they are told to whoever sends another.
+LOGS_STATES = (LogsState.REQUESTED, LogsState.COLLECTING, LogsState.COMPLETED, LogsState.TIMEOUT, LogsState.NONE)
 T = host_states.Trigger
 EDITABLE = host_states.PRE_INSTALL | host_states.UNBOUND
 IN_INSTALLATION = host_states.INSTALLING
+# New hosts may register while their cluster is in one of these.
+OPEN_CLUSTER = cluster_states.PRE | {ClusterStatus.ADDING_HOSTS}
 
 
 def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str) -> Host:
@@ -39,7 +44,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
         known = store.find_host(infra_env_id, host_id)
         if known is None:
             cluster = store.cluster(infra_env.cluster_id) if infra_env.cluster_id else None
-            if cluster and cluster.status not in ("insufficient", "ready", "pending-for-input", "adding-hosts"):
+            if cluster and cluster.status not in OPEN_CLUSTER:
                 raise Conflict(f"cluster is in status {cluster.status}: no new host can register")
             sno = Role.MASTER if cluster and cluster.is_sno else Role.AUTO
             host = Host(
@@ -65,7 +70,7 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
             discovery_agent_version=agent_version,
             registered_at=stamp,
             checked_in_at=stamp,
-            media_status="connected",
+            media_status=MediaStatus.CONNECTED,
             sent_steps={},
         )
         store.put_host(host)
@@ -87,7 +92,9 @@ def register(engine: Engine, infra_env_id: str, host_id: str, agent_version: str
     return store.host(infra_env_id, host_id)
 
 
-def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: str, timestamp: int) -> dict[str, Any]:
+def next_steps(
+    engine: Engine, infra_env_id: str, host_id: str, agent_version: str, *, timestamp: int
+) -> dict[str, Any]:
     """One poll: notes that the agent lives and gives the steps that are due. ``timestamp``: its clock, s, 0 unknown."""
     store = engine.store
     at = engine.clock()
@@ -116,9 +123,9 @@ def next_steps(engine: Engine, infra_env_id: str, host_id: str, agent_version: s
     # Until something of the cluster changes, all that a host may be asked about is the same.
     version = store.version(host.cluster_id) if host.cluster_id else store.host_version(host)
     key = (infra_env_id, host_id)
-    plan = steps.plan(view, engine.up_to_date.get(key) == version)
+    plan = steps.plan(view, engine.scratch.asked.get(key) == version)
     if plan.up_to_date:
-        engine.up_to_date[key] = version
+        engine.scratch.asked[key] = version
     if plan.steps:
         sent = {kind.value: to_text(at) for kind, _ in plan.steps}
         args = {kind.value: steps.mark(view, kind, values) for kind, values in plan.steps}
@@ -148,7 +155,9 @@ def _gap(known: float | None, found: float, limit: float) -> float:
     return known if known is not None and abs(found - known) <= usual else found
 
 
-def progress(engine: Engine, infra_env_id: str, host_id: str, stage_name: str, info: str, named: bool = False) -> None:
+def progress(
+    engine: Engine, infra_env_id: str, host_id: str, stage_name: str, *, info: str, named: bool = False
+) -> None:
     """PUT progress. Raises Invalid for an unknown stage, Conflict for one that is out of place.
 
     ``named``: who tells it has named the attempt that is under way; of others it must at least have begun here.
@@ -243,14 +252,14 @@ def update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) ->
         raise
 
 
-def _fencing(given: JsonMap) -> str:
+def _fencing(given: JsonMap) -> FencingCredentials:
     """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
     for key in ("address", "username", "password"):
         if not isinstance(given.get(key), str) or not given[key]:
             raise BadRequest(f"fencing_credentials.{key} is required")
     if given.get("certificate_verification", "Enabled") not in ("Enabled", "Disabled"):
         raise BadRequest("fencing_credentials.certificate_verification must be Enabled or Disabled")
-    return json.dumps(given)
+    return FencingCredentials.of(given)
 
 
 def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
@@ -278,7 +287,7 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
             host = _skip_formatting(host, item.disk_id, item.skip_formatting)
         if body.node_labels is not None:
             labels = {item.key: item.value for item in body.node_labels}
-            host = replace(host, node_labels=json.dumps(labels))
+            host = replace(host, node_labels=NodeLabels.of(labels))
         if body.fencing_credentials is not None:
             host = replace(host, fencing_credentials=_fencing(body.fencing_credentials))
         if body.machine_config_pool_name is not None:
@@ -288,34 +297,34 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
     return store.host(infra_env_id, host_id)
 
 
-def logs_state(state: object) -> str:
+def logs_state(state: str | None) -> LogsState:
     """The state if it is one. Raises Invalid."""
-    one_of(state, "logs_state", "body", ("requested", "collecting", "completed", "timeout", ""))
-    return str(state)
+    one_of(state, "logs_state", "body", LOGS_STATES)
+    return LogsState(state or "")
 
 
 def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) -> None:
     """PUT logs-progress of a host. Raises Invalid for an unknown state."""
-    logs_state(state)
+    known = logs_state(state)
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
         stamp = now_text()
-        started = stamp if state in ("requested", "collecting") else host.logs_started_at
-        collected = stamp if state == "completed" else host.logs_collected_at
+        started = stamp if known in (LogsState.REQUESTED, LogsState.COLLECTING) else host.logs_started_at
+        collected = stamp if known is LogsState.COMPLETED else host.logs_collected_at
         engine.store.put_host(
-            replace(host, logs_info=state, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
+            replace(host, logs_info=known, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
         )
 
 
 RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
     "sufficient-installation-disk-speed": lambda host: replace(
         host,
-        disks_info="",
+        disks_info=DisksInfo(),
         sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.DISK_SPEED},
     ),
     "container-images-available": lambda host: replace(
         host,
-        images_status="",
+        images_status=ImagesStatus(),
         sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.IMAGES},
     ),
 }

@@ -6,12 +6,11 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Any
 
 import msgspec
 
 from installer.assisted import inventory as inv
-from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.enums import HostStatus, ImageResult, MediaStatus, Severity, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.redact import shortened
 from installer.rendezvous import events
@@ -21,9 +20,29 @@ from installer.rendezvous.resources.requests import StepReply
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.states.host import PRE_INSTALL, UNBOUND
 from installer.rendezvous.steps import instructions as steps
+from installer.rendezvous.store.documents import (
+    ApiVip,
+    ApiVipConnectivity,
+    DiskInfo,
+    DisksInfo,
+    DiskSpeed,
+    FreeAddresses,
+    FreeNetwork,
+    HostInventory,
+    Image,
+    ImagesStatus,
+    NameResolutions,
+    Resolutions,
+    Tang,
+    TangConnectivity,
+    TimeSources,
+    VerifiedVip,
+    VerifiedVips,
+)
+from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Host
-from installer.rendezvous.validations import connectivity, disks
-from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, load_json
+from installer.rendezvous.validations import disks
+from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.validations.networks import default_routes, interfaces_of, machine_cidrs
 
 log = logging.getLogger("assisted-service")
@@ -47,13 +66,13 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     own = inventory.hostname
     if own in FORBIDDEN_HOSTNAMES or not own:
         inventory = replace(inventory, hostname=_made_name(host, inventory))
-    view = engine.view(replace(host, inventory=inv.encode(inventory)))
+    view = engine.view(replace(host, inventory=HostInventory.of(inventory)))
     need = view.needs(None).disk_size_gb
     inventory = disks.judge(inventory, need, view.machine_cidrs)
     known = host
     host = replace(
         host,
-        inventory=inv.encode(inventory),
+        inventory=HostInventory.of(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
         disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
     )
@@ -113,47 +132,47 @@ def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> 
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:
     try:
-        connectivity.receive(host, output)
+        return replace(host, connectivity=Connectivity.received(output))
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the connectivity report cannot be read: {error}") from None
-    return replace(host, connectivity=output)
 
 
 def _ntp(engine: Engine, host: Host, output: str) -> Host:
-    _, sent = outputs.read(output, T.NTP, outputs.NtpSources)
-    return replace(host, ntp_sources=json.dumps(sent.get("ntp_sources") or []))
+    found, sent = outputs.read(output, T.NTP, outputs.NtpSources)
+    text = json.dumps(sent.get("ntp_sources") or [])
+    return replace(host, ntp_sources=TimeSources(text, found.ntp_sources or []))
 
 
 def _domains(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.DOMAINS, outputs.Resolutions)
-    return replace(host, domain_name_resolutions=output)
+    found, _ = outputs.read(output, T.DOMAINS, Resolutions)
+    return replace(host, domain_name_resolutions=NameResolutions(output, found))
 
 
 def _free_addresses(engine: Engine, host: Host, output: str) -> Host:
-    found, _ = outputs.read(output, T.FREE_ADDRESSES, list[outputs.FreeAddresses])
+    found, _ = outputs.read(output, T.FREE_ADDRESSES, list[FreeNetwork])
     outputs.check_networks(found, T.FREE_ADDRESSES)
-    return replace(host, free_addresses=output)
+    # Thousands of texts a host that few look at: what they mean is not kept before somebody asks.
+    return replace(host, free_addresses=FreeAddresses(output))
 
 
 def _vips(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.VERIFY_VIPS, list[outputs.VerifiedVip])
-    return replace(host, verified_vips=output)
+    found, _ = outputs.read(output, T.VERIFY_VIPS, list[VerifiedVip])
+    return replace(host, verified_vips=VerifiedVips(output, found))
 
 
 def _tang(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.TANG, outputs.Tang)
-    return replace(host, tang_connectivity=output)
+    found, _ = outputs.read(output, T.TANG, Tang)
+    return replace(host, tang_connectivity=TangConnectivity(output, found))
 
 
 def _api_vip(engine: Engine, host: Host, output: str) -> Host:
-    outputs.read(output, T.API_VIP, outputs.ApiVip)
-    return replace(host, api_vip_connectivity=output)
+    found, _ = outputs.read(output, T.API_VIP, ApiVip)
+    return replace(host, api_vip_connectivity=ApiVipConnectivity(output, found))
 
 
-def _set_speed(engine: Engine, host: Host, path: str, speed: dict[str, Any]) -> Host:
-    known = load_json(host.disks_info) or {}
-    mine = {**known.get(path, {}), "path": path, "disk_speed": speed}
-    return replace(host, disks_info=json.dumps({**known, path: mine}))
+def _set_speed(engine: Engine, host: Host, path: str, speed: DiskSpeed) -> Host:
+    known = host.disks_info.value or {}
+    return replace(host, disks_info=DisksInfo.of({**known, path: DiskInfo(path=path, disk_speed=speed)}))
 
 
 def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
@@ -165,26 +184,26 @@ def _disk_speed(engine: Engine, host: Host, output: str) -> Host:
         engine.store.add_event(
             events.make("disk_speed_slower_than_supported", host=host, disk=path, found=found, needed=needed)
         )
-    return _set_speed(engine, host, path, {"tested": True, "exit_code": 0, "speed_ms": found})
+    return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=0, speed_ms=found))
 
 
 def _images(engine: Engine, host: Host, output: str) -> Host:
     answer, sent = outputs.read(output, T.IMAGES, outputs.Images)
     for image in answer.images or []:
-        good = image.result == "success"
+        good = image.result == ImageResult.SUCCESS
         size, seconds = image.size_bytes or 0.0, image.time or 0.0
         detail = f"time: {seconds:.2f} seconds; size: {size:.0f} bytes" if good else image.error or ""
         engine.store.add_event(
             events.make(
                 "image_status_updated",
                 host=host,
-                severity="info" if good else "error",
+                severity=Severity.INFO if good else Severity.ERROR,
                 image=image.name,
                 result=image.result,
                 detail=detail,
             )
         )
-    return replace(host, images_status=json.dumps(sent.get("images") or []))
+    return replace(host, images_status=ImagesStatus(json.dumps(sent.get("images") or []), answer.images or []))
 
 
 def _ignore(engine: Engine, host: Host, output: str) -> Host:
@@ -205,12 +224,12 @@ HANDLERS: Mapping[StepType, Callable[[Engine, Host, str], Host]] = {
 }
 
 
-def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, error: str) -> Host:
+def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: str, error: str) -> Host:
     """A step that ended with a non-zero code: what follows depends on the step."""
     reason = (error or output or f"exit code {code}").strip()[-1000:]
     if code == MEDIA_DISCONNECTED:
         engine.store.add_event(events.make("host_media_disconnected", host=host, reason=reason))
-        host = replace(host, media_status="disconnected")
+        host = replace(host, media_status=MediaStatus.DISCONNECTED)
         engine.store.put_host(host)
         return engine.trigger(host, host_states.Trigger.MEDIA, media=reason)[0]
     if host.step_errors.get(kind.value) != reason:
@@ -224,13 +243,13 @@ def _failed(engine: Engine, host: Host, kind: StepType, code: int, output: str, 
         return host
     if kind is T.DISK_SPEED:
         path = host.installation_disk_path
-        return _set_speed(engine, host, path, {"tested": True, "exit_code": code, "error": shortened(reason, 300)})
+        return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=code, error=shortened(reason, 300)))
     if kind is T.IMAGES:
         images = [
-            {"name": name, "result": "failure", "error": shortened(reason, 300)}
+            Image(name=name, result=ImageResult.FAILURE, error=shortened(reason, 300))
             for name in steps.images_needed(engine.view(host))
         ]
-        return replace(host, images_status=json.dumps(images))
+        return replace(host, images_status=ImagesStatus.of(images))
     return host
 
 
@@ -256,11 +275,19 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
         kind = StepType(reply.step_type or "")
     except ValueError:
         raise BadRequest(f"{reply.step_type!r} is not a step type") from None
-    if not _is_late(engine, infra_env_id, host_id, kind, reply.step_id or ""):
-        _apply(engine, infra_env_id, host_id, kind, reply.exit_code or 0, reply.output or "", reply.error or "")
+    if not _is_late(engine, infra_env_id, host_id, kind, step_id=reply.step_id or ""):
+        _apply(
+            engine,
+            infra_env_id,
+            host_id,
+            kind=kind,
+            code=reply.exit_code or 0,
+            output=reply.output or "",
+            error=reply.error or "",
+        )
 
 
-def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, step_id: str) -> bool:
+def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, *, step_id: str) -> bool:
     """Does this answer belong to an attempt before the present one? Then the step is handed out again at once."""
     if kind not in steps.OF_ATTEMPT:
         return False
@@ -274,19 +301,21 @@ def _is_late(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, st
         # An agent that was busy with it has not begun anew. It was told of it, though: that stays known.
         with store.change():
             store.note_steps(replace(host, sent_steps={**host.sent_steps, kind.value: ""}))
-        engine.up_to_date.pop((infra_env_id, host_id), None)
+        engine.scratch.asked.pop((infra_env_id, host_id), None)
     return True
 
 
-def _apply(engine: Engine, infra_env_id: str, host_id: str, kind: StepType, code: int, output: str, error: str) -> None:
+def _apply(
+    engine: Engine, infra_env_id: str, host_id: str, *, kind: StepType, code: int, output: str, error: str
+) -> None:
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)
         if code:
-            host = _failed(engine, host, kind, code, output, error)
+            host = _failed(engine, host, kind, code=code, output=output, error=error)
         else:
-            if host.media_status == "disconnected" and host.status is HostStatus.DISCONNECTED:
-                host = replace(host, media_status="connected")
+            if host.media_status is MediaStatus.DISCONNECTED and host.status is HostStatus.DISCONNECTED:
+                host = replace(host, media_status=MediaStatus.CONNECTED)
             host = HANDLERS.get(kind, _ignore)(engine, host, output)
         store.put_host(host)
         if kind is T.INVENTORY and not code and host.cluster_id:

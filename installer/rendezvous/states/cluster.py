@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role
+from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, PreparationStatus, Result, Role
 from installer.assisted.errors import Conflict
+from installer.rendezvous.states.table import Guard, filled
 
 C = ClusterStatus
 H = HostStatus
@@ -31,7 +32,7 @@ class ClusterFacts:
     validations: Mapping[str, Result] = field(default_factory=dict)
     hosts: Sequence[tuple[HostStatus, Role]] = ()
     control_plane_count: int = 3
-    preparation: str = "not_started"
+    preparation: PreparationStatus = PreparationStatus.NOT_STARTED
     status_age: float = 0.0
     prepare_timeout: float = 600.0
     installing_timeout: float = 24 * 3600.0
@@ -67,9 +68,9 @@ REQUIRED_INSTALL = (
     "platform-requirements-satisfied",
 )
 
-PREPARED = (H.PREPARING_SUCCESSFUL, H.INSTALLING, H.INSTALLING_IN_PROGRESS)
+PREPARED_HOST = (H.PREPARING_SUCCESSFUL, H.INSTALLING, H.INSTALLING_IN_PROGRESS)
 PREPARING_HOST = (H.KNOWN, H.PREPARING, H.PREPARING_SUCCESSFUL, H.PREPARING_FAILED, H.INSTALLING)
-CAN_SUCCEED = (
+PROMISING_HOST = (
     H.PREPARING_SUCCESSFUL,
     H.INSTALLING,
     H.INSTALLING_IN_PROGRESS,
@@ -88,38 +89,40 @@ def _enough_workers(facts: ClusterFacts, *statuses: HostStatus) -> bool:
     return facts.count(Role.WORKER, *statuses) >= min(workers, 2)
 
 
-Guard = Callable[[ClusterFacts], bool]
-GUARDS: Mapping[str, Guard] = {
-    "input-ok": _good(REQUIRED_INPUT),
-    "install-ok": _good(REQUIRED_INSTALL),
-    "prepared": lambda f: (
-        bool(f.hosts) and all(status in PREPARED for status, _ in f.hosts) and f.preparation == "success"
-    ),
-    "host-left": lambda f: not f.hosts or any(status not in PREPARING_HOST for status, _ in f.hosts),
-    "host-failed": lambda f: any(status is H.PREPARING_FAILED for status, _ in f.hosts),
-    "generation-failed": lambda f: f.preparation == "failed",
-    "prepare-timeout": lambda f: f.status_age > f.prepare_timeout,
-    "installed": lambda f: (
-        f.count(Role.MASTER, H.INSTALLED) >= f.control_plane_count and _enough_workers(f, H.INSTALLED)
-    ),
-    "can-succeed": lambda f: (
-        f.count(Role.MASTER, *CAN_SUCCEED) >= f.control_plane_count and _enough_workers(f, *CAN_SUCCEED)
-    ),
-    "user-action": lambda f: any(status is H.INSTALLING_PENDING_USER_ACTION for status, _ in f.hosts),
-    "installing-timeout": lambda f: f.status_age > f.installing_timeout,
-    "finalizing-timeout": lambda f: f.status_age > f.finalizing_timeout,
-}
+ClusterGuard = Guard[ClusterFacts]
+INPUT_OK = ClusterGuard(_good(REQUIRED_INPUT))
+INSTALL_OK = ClusterGuard(_good(REQUIRED_INSTALL))
+PREPARED = ClusterGuard(
+    lambda f: (
+        bool(f.hosts)
+        and all(status in PREPARED_HOST for status, _ in f.hosts)
+        and f.preparation is PreparationStatus.SUCCESS
+    )
+)
+HOST_LEFT = ClusterGuard(lambda f: not f.hosts or any(status not in PREPARING_HOST for status, _ in f.hosts))
+HOST_FAILED = ClusterGuard(lambda f: any(status is H.PREPARING_FAILED for status, _ in f.hosts))
+GENERATION_FAILED = ClusterGuard(lambda f: f.preparation is PreparationStatus.FAILED)
+PREPARE_TIMEOUT = ClusterGuard(lambda f: f.status_age > f.prepare_timeout)
+INSTALLED = ClusterGuard(
+    lambda f: f.count(Role.MASTER, H.INSTALLED) >= f.control_plane_count and _enough_workers(f, H.INSTALLED)
+)
+CAN_SUCCEED = ClusterGuard(
+    lambda f: f.count(Role.MASTER, *PROMISING_HOST) >= f.control_plane_count and _enough_workers(f, *PROMISING_HOST)
+)
+USER_ACTION = ClusterGuard(lambda f: any(status is H.INSTALLING_PENDING_USER_ACTION for status, _ in f.hosts))
+INSTALLING_TIMEOUT = ClusterGuard(lambda f: f.status_age > f.installing_timeout)
+FINALIZING_TIMEOUT = ClusterGuard(lambda f: f.status_age > f.finalizing_timeout)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. ``guards`` must all hold; a leading ``!`` negates. ``to`` None: the status stays."""
+    """One line of the table. ``guards`` must all hold; ``to`` None: the status stays."""
 
     trigger: Trigger
     sources: frozenset[ClusterStatus]
     to: ClusterStatus | None
     info: str = ""
-    guards: tuple[str, ...] = ()
+    guards: tuple[ClusterGuard, ...] = ()
 
 
 def _set(*statuses: ClusterStatus) -> frozenset[ClusterStatus]:
@@ -131,34 +134,34 @@ ACTIVE = _set(C.INSTALLING, C.FINALIZING, C.INSTALLING_PENDING_USER_ACTION)
 _F = Trigger.REFRESH
 
 TABLE: tuple[Row, ...] = (
-    Row(_F, PRE, C.PENDING_FOR_INPUT, "User input required: {failing}", ("!input-ok",)),
-    Row(_F, PRE, C.INSUFFICIENT, "Cluster is not ready for install: {failing}", ("!install-ok",)),
+    Row(_F, PRE, C.PENDING_FOR_INPUT, "User input required: {failing}", (~INPUT_OK,)),
+    Row(_F, PRE, C.INSUFFICIENT, "Cluster is not ready for install: {failing}", (~INSTALL_OK,)),
     Row(_F, PRE, C.READY, "Cluster ready to be installed"),
     Row(Trigger.INSTALL, _set(C.READY), C.PREPARING, "Preparing cluster for installation"),
-    Row(_F, _set(C.PREPARING), C.INSTALLING, "Installation in progress", ("prepared",)),
-    Row(_F, _set(C.PREPARING), C.READY, "Failed to prepare the installation: {hosts}", ("host-failed",)),
-    Row(_F, _set(C.PREPARING), C.READY, "Failed to prepare the installation: {reason}", ("generation-failed",)),
-    Row(_F, _set(C.PREPARING), C.INSUFFICIENT, "A host stopped preparing: {hosts}", ("host-left",)),
+    Row(_F, _set(C.PREPARING), C.INSTALLING, "Installation in progress", (PREPARED,)),
+    Row(_F, _set(C.PREPARING), C.READY, "Failed to prepare the installation: {hosts}", (HOST_FAILED,)),
+    Row(_F, _set(C.PREPARING), C.READY, "Failed to prepare the installation: {reason}", (GENERATION_FAILED,)),
+    Row(_F, _set(C.PREPARING), C.INSUFFICIENT, "A host stopped preparing: {hosts}", (HOST_LEFT,)),
     Row(
         _F,
         _set(C.PREPARING),
         C.READY,
         "Preparing the installation did not end within {prepare_timeout} s: {hosts}",
-        ("prepare-timeout",),
+        (PREPARE_TIMEOUT,),
     ),
-    Row(_F, _set(C.INSTALLING), C.FINALIZING, "Finalizing cluster installation", ("installed",)),
-    Row(_F, _set(C.INSTALLING), C.ERROR, "Cluster has hosts in error: {hosts}", ("!can-succeed",)),
-    Row(_F, _set(C.INSTALLING, C.FINALIZING), C.INSTALLING_PENDING_USER_ACTION, "{hosts}", ("user-action",)),
-    Row(_F, _set(C.INSTALLING), C.ERROR, "Cluster installation timed out", ("installing-timeout",)),
-    Row(_F, _set(C.FINALIZING), C.ERROR, "Cluster finalizing timed out", ("finalizing-timeout",)),
+    Row(_F, _set(C.INSTALLING), C.FINALIZING, "Finalizing cluster installation", (INSTALLED,)),
+    Row(_F, _set(C.INSTALLING), C.ERROR, "Cluster has hosts in error: {hosts}", (~CAN_SUCCEED,)),
+    Row(_F, _set(C.INSTALLING, C.FINALIZING), C.INSTALLING_PENDING_USER_ACTION, "{hosts}", (USER_ACTION,)),
+    Row(_F, _set(C.INSTALLING), C.ERROR, "Cluster installation timed out", (INSTALLING_TIMEOUT,)),
+    Row(_F, _set(C.FINALIZING), C.ERROR, "Cluster finalizing timed out", (FINALIZING_TIMEOUT,)),
     Row(
         _F,
         _set(C.INSTALLING_PENDING_USER_ACTION),
         C.ERROR,
         "Cluster has hosts in error: {hosts}",
-        ("!can-succeed",),
+        (~CAN_SUCCEED,),
     ),
-    Row(_F, _set(C.INSTALLING_PENDING_USER_ACTION), C.INSTALLING, "Installation in progress", ("!user-action",)),
+    Row(_F, _set(C.INSTALLING_PENDING_USER_ACTION), C.INSTALLING, "Installation in progress", (~USER_ACTION,)),
     Row(_F, frozenset(ClusterStatus), None),
     Row(Trigger.COMPLETE, _set(C.FINALIZING), C.INSTALLED, "Cluster is installed"),
     Row(Trigger.FAIL, ACTIVE, C.ERROR, "{reason}"),
@@ -172,10 +175,6 @@ TABLE: tuple[Row, ...] = (
 )
 
 
-def _holds(name: str, facts: ClusterFacts) -> bool:
-    return GUARDS[name.lstrip("!")](facts) is not name.startswith("!")
-
-
 @dataclass(frozen=True)
 class Outcome:
     """Where a cluster goes; ``info`` None means that the old text stays."""
@@ -185,18 +184,12 @@ class Outcome:
     changed: bool
 
 
-class _Blank(dict[str, str]):
-    def __missing__(self, key: str) -> str:
-        return ""
-
-
 def decide(trigger: Trigger, status: ClusterStatus, facts: ClusterFacts) -> Outcome:
     """Outcome of ``trigger``. Raises Conflict when no row takes the trigger from ``status``."""
     for row in TABLE:
-        if row.trigger is trigger and status in row.sources and all(_holds(name, facts) for name in row.guards):
+        if row.trigger is trigger and status in row.sources and all(guard(facts) for guard in row.guards):
             if row.to is None:
                 return Outcome(status, None, False)
-            texts = _Blank({"prepare_timeout": f"{facts.prepare_timeout:.0f}"})
-            texts.update(facts.texts)
-            return Outcome(row.to, row.info.format_map(texts), row.to is not status)
+            words = {"prepare_timeout": f"{facts.prepare_timeout:.0f}", **facts.texts}
+            return Outcome(row.to, filled(row.info, words), row.to is not status)
     raise Conflict(f"cluster is in status {status}: {trigger} is not possible")

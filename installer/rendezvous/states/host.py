@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
 from installer.assisted.errors import Conflict, Forbidden
+from installer.rendezvous.states.table import Guard, filled
 
 H = HostStatus
 C = ClusterStatus
@@ -117,32 +118,30 @@ def _cluster(*statuses: ClusterStatus) -> Callable[[HostFacts], bool]:
     return lambda facts: facts.cluster_status in statuses
 
 
-Guard = Callable[[HostFacts], bool]
-GUARDS: Mapping[str, Guard] = {
-    "connected": lambda f: f.connected and f.media_connected,
-    "media-lost": lambda f: not f.media_connected,
-    "inventory": lambda f: f.has_inventory,
-    "hardware-ok": _all_good(MIN_HARDWARE),
-    "input-ok": _all_good(("machine-cidr-defined",)),
-    "sufficient": _all_good(SUFFICIENT),
-    "unbound-ok": _all_good(MIN_UNBOUND),
-    "role-valid": lambda f: f.role is not Role.AUTO,
-    "cluster-preparing": _cluster(C.PREPARING),
-    "cluster-preparing-or-installing": _cluster(C.PREPARING, C.INSTALLING),
-    "cluster-installing": _cluster(C.INSTALLING, C.INSTALLING_PENDING_USER_ACTION),
-    "cluster-error": _cluster(C.ERROR),
-    "disk-speed-ok": lambda f: f.disk_speed in GOOD,
-    "disk-speed-bad": lambda f: f.disk_speed is Result.FAILURE,
-    "images-ok": lambda f: f.images in GOOD,
-    "images-bad": lambda f: f.images is Result.FAILURE,
-    "prepare-timeout": lambda f: f.status_age > f.prepare_timeout,
-    "installing-timeout": lambda f: f.status_age > f.installing_timeout,
-    "pending-timeout": lambda f: f.status_age > f.pending_timeout,
-    "expendable": lambda f: f.expendable,
-    "stage-timeout": lambda f: f.stage_timed_out,
-    "stage-rebooting": lambda f: f.stage is Stage.REBOOTING,
-    "stage-done": lambda f: f.stage is Stage.DONE,
-}
+HostGuard = Guard[HostFacts]
+CONNECTED = HostGuard(lambda f: f.connected and f.media_connected)
+MEDIA_LOST = HostGuard(lambda f: not f.media_connected)
+INVENTORY = HostGuard(lambda f: f.has_inventory)
+HARDWARE_OK = HostGuard(_all_good(MIN_HARDWARE))
+INPUT_OK = HostGuard(_all_good(("machine-cidr-defined",)))
+SUFFICIENT_OK = HostGuard(_all_good(SUFFICIENT))
+UNBOUND_OK = HostGuard(_all_good(MIN_UNBOUND))
+ROLE_VALID = HostGuard(lambda f: f.role is not Role.AUTO)
+CLUSTER_PREPARING = HostGuard(_cluster(C.PREPARING))
+CLUSTER_PREPARING_OR_INSTALLING = HostGuard(_cluster(C.PREPARING, C.INSTALLING))
+CLUSTER_INSTALLING = HostGuard(_cluster(C.INSTALLING, C.INSTALLING_PENDING_USER_ACTION))
+CLUSTER_ERROR = HostGuard(_cluster(C.ERROR))
+DISK_SPEED_OK = HostGuard(lambda f: f.disk_speed in GOOD)
+DISK_SPEED_BAD = HostGuard(lambda f: f.disk_speed is Result.FAILURE)
+IMAGES_OK = HostGuard(lambda f: f.images in GOOD)
+IMAGES_BAD = HostGuard(lambda f: f.images is Result.FAILURE)
+PREPARE_TIMEOUT = HostGuard(lambda f: f.status_age > f.prepare_timeout)
+INSTALLING_TIMEOUT = HostGuard(lambda f: f.status_age > f.installing_timeout)
+PENDING_TIMEOUT = HostGuard(lambda f: f.status_age > f.pending_timeout)
+EXPENDABLE = HostGuard(lambda f: f.expendable)
+STAGE_TIMEOUT = HostGuard(lambda f: f.stage_timed_out)
+STAGE_REBOOTING = HostGuard(lambda f: f.stage is Stage.REBOOTING)
+STAGE_DONE = HostGuard(lambda f: f.stage is Stage.DONE)
 
 
 class Effect(StrEnum):
@@ -154,13 +153,13 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. ``guards`` must all hold; a leading ``!`` negates. ``to`` None: the status stays."""
+    """One line of the table. ``guards`` must all hold; ``to`` None: the status stays."""
 
     trigger: Trigger
     sources: frozenset[HostStatus]
     to: HostStatus | None
     info: str = ""
-    guards: tuple[str, ...] = ()
+    guards: tuple[HostGuard, ...] = ()
     effects: tuple[Effect, ...] = ()
 
 
@@ -195,57 +194,57 @@ TABLE: tuple[Row, ...] = (
         effects=(Effect.CLEAR_INVENTORY,),
     ),
     Row(_R, PREPARE, H.KNOWN, INFO_KNOWN),
-    Row(_R, _set(H.INSTALLING_PENDING_USER_ACTION), None, guards=("stage-rebooting",), effects=(Effect.STOP_AGENT,)),
-    Row(_R, AFTER_REBOOT, H.INSTALLING_PENDING_USER_ACTION, "{wrong_boot}", ("stage-rebooting",)),
+    Row(_R, _set(H.INSTALLING_PENDING_USER_ACTION), None, guards=(STAGE_REBOOTING,), effects=(Effect.STOP_AGENT,)),
+    Row(_R, AFTER_REBOOT, H.INSTALLING_PENDING_USER_ACTION, "{wrong_boot}", (STAGE_REBOOTING,)),
     Row(_R, INSTALLING, H.ERROR, "The host unexpectedly restarted during the installation"),
     Row(_R, _set(H.ERROR), None),
     Row(_R, _set(H.INSTALLED), None, effects=(Effect.STOP_AGENT,)),
     Row(_R, UNBOUND | UNBINDING, H.DISCOVERING_UNBOUND, INFO_DISCOVERING, effects=(Effect.CLEAR_INVENTORY,)),
     # RefreshHost of a host that belongs to no cluster
-    Row(_F, UNBOUND, H.DISCONNECTED_UNBOUND, INFO_DISCONNECTED, ("!connected",)),
-    Row(_F, UNBOUND, H.DISCOVERING_UNBOUND, INFO_DISCOVERING, ("!inventory",)),
-    Row(_F, UNBOUND, H.INSUFFICIENT_UNBOUND, INFO_INSUFFICIENT, ("!unbound-ok",)),
+    Row(_F, UNBOUND, H.DISCONNECTED_UNBOUND, INFO_DISCONNECTED, (~CONNECTED,)),
+    Row(_F, UNBOUND, H.DISCOVERING_UNBOUND, INFO_DISCOVERING, (~INVENTORY,)),
+    Row(_F, UNBOUND, H.INSUFFICIENT_UNBOUND, INFO_INSUFFICIENT, (~UNBOUND_OK,)),
     Row(_F, UNBOUND, H.KNOWN_UNBOUND, "Host is ready to be bound to a cluster"),
     # RefreshHost before the installation
-    Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_MEDIA, ("!connected", "media-lost")),
-    Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_DISCONNECTED, ("!connected",)),
-    Row(_F, PRE_INSTALL, H.DISCOVERING, INFO_DISCOVERING, ("!inventory",)),
-    Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, ("!hardware-ok",)),
-    Row(_F, PRE_INSTALL, H.PENDING_FOR_INPUT, "Waiting for user input: {failing}", ("!input-ok",)),
-    Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, ("!sufficient",)),
+    Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_MEDIA, (~CONNECTED, MEDIA_LOST)),
+    Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_DISCONNECTED, (~CONNECTED,)),
+    Row(_F, PRE_INSTALL, H.DISCOVERING, INFO_DISCOVERING, (~INVENTORY,)),
+    Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, (~HARDWARE_OK,)),
+    Row(_F, PRE_INSTALL, H.PENDING_FOR_INPUT, "Waiting for user input: {failing}", (~INPUT_OK,)),
+    Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, (~SUFFICIENT_OK,)),
     Row(
         _F,
         _set(H.KNOWN),
         H.PREPARING,
         "Host finished discovery and is preparing for installation",
-        ("cluster-preparing", "role-valid"),
+        (CLUSTER_PREPARING, ROLE_VALID),
     ),
     Row(_F, PRE_INSTALL, H.KNOWN, INFO_KNOWN),
     # RefreshHost while preparing
-    Row(_F, PREPARE, H.DISCONNECTED, INFO_DISCONNECTED, ("!connected",)),
-    Row(_F, PREPARE - _set(H.PREPARING_FAILED), H.INSUFFICIENT, "{disk_speed}", ("disk-speed-bad",)),
+    Row(_F, PREPARE, H.DISCONNECTED, INFO_DISCONNECTED, (~CONNECTED,)),
+    Row(_F, PREPARE - _set(H.PREPARING_FAILED), H.INSUFFICIENT, "{disk_speed}", (DISK_SPEED_BAD,)),
     Row(
         _F,
         _set(H.PREPARING_SUCCESSFUL),
         H.INSTALLING,
         "Installation is in progress",
-        ("cluster-installing",),
+        (CLUSTER_INSTALLING,),
     ),
-    Row(_F, PREPARE, H.KNOWN, INFO_KNOWN, ("!cluster-preparing-or-installing",)),
-    Row(_F, _set(H.PREPARING), H.PREPARING_FAILED, "{images}", ("images-bad",)),
+    Row(_F, PREPARE, H.KNOWN, INFO_KNOWN, (~CLUSTER_PREPARING_OR_INSTALLING,)),
+    Row(_F, _set(H.PREPARING), H.PREPARING_FAILED, "{images}", (IMAGES_BAD,)),
     Row(
         _F,
         _set(H.PREPARING),
         H.PREPARING_SUCCESSFUL,
         "Host finished preparing for installation",
-        ("disk-speed-ok", "images-ok"),
+        (DISK_SPEED_OK, IMAGES_OK),
     ),
     Row(
         _F,
         _set(H.PREPARING),
         H.PREPARING_FAILED,
         "Preparing the host did not end within {prepare_timeout} s; still open: {open_checks}",
-        ("prepare-timeout",),
+        (PREPARE_TIMEOUT,),
     ),
     # RefreshHost while installing
     Row(
@@ -253,17 +252,15 @@ TABLE: tuple[Row, ...] = (
         INSTALLING | _set(H.INSTALLED),
         H.ERROR,
         "Host is part of a cluster that failed to install",
-        ("cluster-error",),
+        (CLUSTER_ERROR,),
     ),
-    Row(
-        _F, _set(H.INSTALLING), H.ERROR, "The installation did not start within {status_age} s", ("installing-timeout",)
-    ),
+    Row(_F, _set(H.INSTALLING), H.ERROR, "The installation did not start within {status_age} s", (INSTALLING_TIMEOUT,)),
     Row(
         _F,
         _set(H.INSTALLING_IN_PROGRESS),
         H.INSTALLING_PENDING_USER_ACTION,
         "{wrong_boot}",
-        ("stage-timeout", "stage-rebooting"),
+        (STAGE_TIMEOUT, STAGE_REBOOTING),
     ),
     Row(
         _F,
@@ -271,19 +268,19 @@ TABLE: tuple[Row, ...] = (
         H.ERROR,
         "Host failed to install because its installation stage {stage} took longer than expected ({stage_timeout} s)"
         "{stage_info}",
-        ("stage-timeout",),
+        (STAGE_TIMEOUT,),
     ),
-    Row(_F, RUNNING, H.ERROR, "Host lost its connection to the service at stage {stage}", ("!connected",)),
+    Row(_F, RUNNING, H.ERROR, "Host lost its connection to the service at stage {stage}", (~CONNECTED,)),
     Row(
         _F,
         _set(H.INSTALLING_PENDING_USER_ACTION),
         H.ERROR,
         "Nobody answered to the pending user action within {status_age} s",
-        ("pending-timeout", "expendable"),
+        (PENDING_TIMEOUT, EXPENDABLE),
     ),
     Row(_F, EVERY, None),
     # HostProgress (a Failed stage comes as Trigger.FAILED)
-    Row(_P, INSTALLING, H.INSTALLED, "Done", ("stage-done",)),
+    Row(_P, INSTALLING, H.INSTALLED, "Done", (STAGE_DONE,)),
     Row(_P, INSTALLING, H.INSTALLING_IN_PROGRESS, "{stage}"),
     # The rest
     Row(Trigger.FAILED, INSTALLING, H.ERROR, "{failure}"),
@@ -312,10 +309,6 @@ TABLE: tuple[Row, ...] = (
 )
 
 
-def _holds(name: str, facts: HostFacts) -> bool:
-    return GUARDS[name.lstrip("!")](facts) is not name.startswith("!")
-
-
 @dataclass(frozen=True)
 class Outcome:
     """Where a host goes: status, status info, effects, and whether the status changed."""
@@ -332,19 +325,11 @@ def decide(trigger: Trigger, status: HostStatus, facts: HostFacts) -> Outcome:
     Raises Conflict when no row takes the trigger from ``status``, Forbidden when a host in a final status registers.
     """
     for row in TABLE:
-        if row.trigger is trigger and status in row.sources and all(_holds(name, facts) for name in row.guards):
+        if row.trigger is trigger and status in row.sources and all(guard(facts) for guard in row.guards):
             if row.to is None:
                 return Outcome(status, None, row.effects, False)
-            texts = _Blank({"stage": facts.stage or "", "status_age": f"{facts.status_age:.0f}"})
-            texts.update(facts.texts)
-            return Outcome(row.to, row.info.format_map(texts), row.effects, row.to is not status)
+            words = {"stage": facts.stage or "", "status_age": f"{facts.status_age:.0f}", **facts.texts}
+            return Outcome(row.to, filled(row.info, words), row.effects, row.to is not status)
     if trigger is Trigger.REGISTER:
         raise Forbidden(f"a host in status {status} cannot register")
     raise Conflict(f"a host in status {status} does not take {trigger}")
-
-
-class _Blank(dict[str, str]):
-    """A text that is not known is left empty rather than failing a transition."""
-
-    def __missing__(self, key: str) -> str:
-        return ""

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from installer.assisted.enums import HostStatus, Role, StepType
+from installer.assisted.enums import HostStatus, LogsState, Role, StepType
 from installer.rendezvous.clock import age
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks, networks
-from installer.rendezvous.validations.hostview import HostView, load_json, same_image
+from installer.rendezvous.validations.hostview import HostView, same_image
 from installer.rendezvous.validations.network import names_to_resolve
 
 T = StepType
@@ -136,9 +136,9 @@ def _tang(view: HostView) -> Args | None:
 
 
 def _disk_speed(view: HostView) -> Args | None:
-    measured = (load_json(view.host.disks_info) or {}).get(view.host.installation_disk_path, {})
+    measured = view.host.disks_info.speed(view.host.installation_disk_path)
     persistent = view.inventory is not None and view.inventory.boot.device_type == "persistent"
-    if (measured.get("disk_speed") or {}).get("tested") or persistent or not view.host.installation_disk_path:
+    if measured.tested or persistent or not view.host.installation_disk_path:
         return None
     return [_dump({"path": view.host.installation_disk_path})]
 
@@ -152,16 +152,15 @@ def images_needed(view: HostView) -> list[str]:
 
 
 def _images(view: HostView) -> Args | None:
-    done = load_json(view.host.images_status)
     images = images_needed(view)
-    if not images or done is not None:
+    if not images or view.host.images_status.value is not None:
         return None
     return [_dump({"timeout": 16 * 60, "images": images})]
 
 
 def installer_args(view: HostView) -> list[str]:
     """Extra arguments for coreos-installer: the user's own, and the network's files when it is static."""
-    args: list[str] = list(load_json(view.host.installer_args) or [])
+    args: list[str] = list(view.host.installer_args.value or [])
     if view.infra_env is not None and view.infra_env.static_network_config and "--copy-network" not in args:
         args.append("--copy-network")
     return args
@@ -219,7 +218,7 @@ def _install(view: HostView) -> Args | None:
 
 
 def _logs(view: HostView) -> Args | None:
-    if view.host.logs_info in ("completed", "timeout"):
+    if view.host.logs_info in (LogsState.COMPLETED, LogsState.TIMEOUT):
         return None
     ips = [
         networks.address_in(inventory, view.machine_cidrs)

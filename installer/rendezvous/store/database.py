@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from installer.assisted.errors import NotFound, StoreError
-from installer.rendezvous.store.model import Cluster, Host, InfraEnv
+from installer.rendezvous.store.model import Cluster, Host, InfraEnv, decode, encode
 from installer.rendezvous.store.records import Records
 
 Key = tuple[str, str]
@@ -48,11 +48,11 @@ class Store(Records):
     def _load(self) -> None:
         self._sequence = int(self._rows("SELECT COALESCE(MAX(seq),0) FROM hosts")[0][0])
         rows = self._rows("SELECT doc FROM clusters ORDER BY rowid")
-        clusters = {item.id: item for item in (msgspec.json.decode(row[0], type=Cluster) for row in rows)}
+        clusters = {item.id: item for item in (decode(row[0], Cluster) for row in rows)}
         rows = self._rows("SELECT doc FROM infra_envs ORDER BY rowid")
-        infra_envs = {item.id: item for item in (msgspec.json.decode(row[0], type=InfraEnv) for row in rows)}
+        infra_envs = {item.id: item for item in (decode(row[0], InfraEnv) for row in rows)}
         rows = self._rows("SELECT doc FROM hosts ORDER BY seq")
-        hosts = [msgspec.json.decode(row[0], type=Host) for row in rows]
+        hosts = [decode(row[0], Host) for row in rows]
         self._restore(clusters, infra_envs, {(host.infra_env_id, host.id): host for host in hosts})
         for cluster_id in clusters:
             self._touch(cluster_id)
@@ -124,7 +124,7 @@ class Store(Records):
             self._write(
                 "INSERT INTO clusters VALUES (?,?) ON CONFLICT(id) DO UPDATE SET doc=excluded.doc",
                 cluster_id,
-                msgspec.json.encode(self._clusters[cluster_id]),
+                encode(self._clusters[cluster_id]),
             )
         for key in self._open_hosts:
             self._sequence += 1
@@ -132,7 +132,7 @@ class Store(Records):
                 "INSERT INTO hosts VALUES (?,?,?,?) ON CONFLICT(infra_env_id, id) DO UPDATE SET doc=excluded.doc",
                 *key,
                 self._sequence,
-                msgspec.json.encode(self._hosts[key]),
+                encode(self._hosts[key]),
             )
 
     def _touch(self, cluster_id: str | None) -> None:
@@ -195,7 +195,7 @@ class Store(Records):
         self._write(
             "INSERT INTO infra_envs VALUES (?,?) ON CONFLICT(id) DO UPDATE SET doc=excluded.doc",
             infra_env.id,
-            msgspec.json.encode(infra_env),
+            encode(infra_env),
         )
         self._infra_envs[infra_env.id] = infra_env
         self._touch(infra_env.cluster_id)

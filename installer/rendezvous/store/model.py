@@ -1,19 +1,48 @@
 """What the service keeps: clusters, infra-envs, hosts and events, as frozen structs.
 
-Field names are those of the REST API (assisted-service.swagger.yaml). Fields named in ``_PRIVATE`` stay inside.
+Field names are those of the REST API (assisted-service.swagger.yaml); which of them it shows is told in api/fields.py.
+What hosts reported are documents: typed, with the text that the API shows (documents.py, links.py).
 None of these can be part of a cycle, so the garbage collector leaves them alone (``gc=False``, here as in inventory.py
-and connectivity.py): with 2,000 hosts it would stop the service for tenths of a second to find nothing.
+and links.py): with 2,000 hosts it would stop the service for tenths of a second to find nothing.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
+from installer.assisted.enums import (
+    ClusterStatus,
+    HostStatus,
+    LogsState,
+    MediaStatus,
+    PreparationStatus,
+    Role,
+    Severity,
+    Stage,
+)
 from installer.rendezvous.store.diskidentity import DiskIdentity
+from installer.rendezvous.store.documents import (
+    ApiVipConnectivity,
+    DisksInfo,
+    Document,
+    FencingCredentials,
+    FreeAddresses,
+    HostInventory,
+    ImagesStatus,
+    InstallerArgs,
+    MajorityGroups,
+    NameResolutions,
+    NodeLabels,
+    TangConnectivity,
+    TimeSources,
+    ValidationIds,
+    Validations,
+    VerifiedVips,
+)
+from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.shapes import (
     ClusterNetwork,
     DiskEncryption,
@@ -55,16 +84,16 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     status: HostStatus = HostStatus.DISCOVERING
     status_info: str = ""
     status_updated_at: str = ""
-    validations_info: str = ""
-    inventory: str = ""
-    connectivity: str = ""
-    api_vip_connectivity: str = ""
-    tang_connectivity: str = ""
-    free_addresses: str = ""
-    ntp_sources: str = ""
-    disks_info: str = ""
-    images_status: str = ""
-    domain_name_resolutions: str = ""
+    validations_info: Validations = Validations()
+    inventory: HostInventory = HostInventory()
+    connectivity: Connectivity = Connectivity()
+    api_vip_connectivity: ApiVipConnectivity = ApiVipConnectivity()
+    tang_connectivity: TangConnectivity = TangConnectivity()
+    free_addresses: FreeAddresses = FreeAddresses()
+    ntp_sources: TimeSources = TimeSources()
+    disks_info: DisksInfo = DisksInfo()
+    images_status: ImagesStatus = ImagesStatus()
+    domain_name_resolutions: NameResolutions = NameResolutions()
     role: Role = Role.AUTO
     suggested_role: Role = Role.AUTO
     bootstrap: bool = False
@@ -73,16 +102,16 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     installation_disk_path: str = ""
     discovery_agent_version: str = ""
     installer_version: str = ""
-    media_status: str = "connected"
+    media_status: MediaStatus = MediaStatus.CONNECTED
     ignition_config_overrides: str = ""
-    installer_args: str = ""
+    installer_args: InstallerArgs = InstallerArgs()
     machine_config_pool_name: str = ""
-    node_labels: str = ""
+    node_labels: NodeLabels = NodeLabels()
     disks_to_be_formatted: str = ""
     skip_formatting_disks: str = ""
     timestamp: int = 0
     progress: HostProgress = HostProgress()
-    logs_info: str = ""
+    logs_info: LogsState = LogsState.NONE
     logs_collected_at: str | None = None
     logs_started_at: str | None = None
     checked_in_at: str | None = None
@@ -99,10 +128,10 @@ class Host(Private, frozen=True, gc=False, kw_only=True):
     user_disk: bool = False
     installation_disk: DiskIdentity | None = None
     skipped_disks: list[DiskIdentity] = []
-    verified_vips: str = ""
+    verified_vips: VerifiedVips = VerifiedVips()
     clock_gap: float | None = None
     step_errors: dict[str, str] = {}
-    fencing_credentials: str = ""
+    fencing_credentials: FencingCredentials = FencingCredentials()
 
 
 class ClusterProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -117,9 +146,9 @@ class ClusterProgress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Preparation(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Result of the last generation of ignition: not_started, failed or success."""
+    """Result of the last generation of ignition."""
 
-    status: str = "not_started"
+    status: PreparationStatus = PreparationStatus.NOT_STARTED
     reason: str = ""
 
 
@@ -159,17 +188,17 @@ class Cluster(Private, frozen=True, gc=False, kw_only=True):
     status: ClusterStatus = ClusterStatus.INSUFFICIENT
     status_info: str = ""
     status_updated_at: str = ""
-    validations_info: str = ""
+    validations_info: Validations = Validations()
     progress: ClusterProgress = ClusterProgress()
     last_preparation: Preparation = Preparation()
     # Inside only: another with every actions/install; what an earlier attempt still sends is dropped.
     attempt: str = ""
     monitored_operators: list[JsonMap] = []
-    connectivity_majority_groups: str = ""
-    ignored_host_validations: str = ""
-    ignored_cluster_validations: str = ""
+    connectivity_majority_groups: MajorityGroups = MajorityGroups()
+    ignored_host_validations: ValidationIds = ValidationIds()
+    ignored_cluster_validations: ValidationIds = ValidationIds()
     imported: bool = False
-    logs_info: str = ""
+    logs_info: LogsState = LogsState.NONE
     controller_logs_collected_at: str | None = None
     controller_logs_started_at: str | None = None
     install_started_at: str | None = None
@@ -212,7 +241,7 @@ class Event(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     """Something that happened; ``props`` is JSON. Stored as the API shows it: what is empty is left out."""
 
     name: str
-    severity: str
+    severity: Severity
     message: str
     event_time: str
     category: str
@@ -239,58 +268,40 @@ class Manifest(Private, frozen=True, gc=False, kw_only=True):
     manifest_source: str = "user"
 
 
-_PRIVATE = {
-    "pull_secret",
-    "sent_steps",
-    "sent_args",
-    "user_hostname",
-    "user_disk",
-    "installation_disk",
-    "skipped_disks",
-    "verified_vips",
-    "clock_gap",
-    "step_errors",
-    "last_preparation",
-    "attempt",
-    "image_key",
-    "ui_settings",
-    "olm_operators",
-    "fencing_credentials",
-}
+Stored = TypeVar("Stored", Cluster, Host, InfraEnv)
 
 
-def to_rest(item: Host | Cluster | InfraEnv | Event) -> JsonMap:
-    """The item as the API shows it: no private fields, no nulls; secrets only as ``pull_secret_set``."""
-    data: JsonMap = {
-        key: value
-        for key, value in msgspec.to_builtins(item).items()
-        # A time that is not known is left out: an empty text is none.
-        if key not in _PRIVATE and value is not None and not (value == "" and key.endswith("_at"))
-    }
-    base = "/api/assisted-install/v2"
-    if isinstance(item, Host):
-        data["kind"] = "Host"
-        data["href"] = f"{base}/infra-envs/{item.infra_env_id}/hosts/{item.id}"
-        data["progress"] = {key: value for key, value in data["progress"].items() if value is not None}
-        for key in ("stage_started_at", "stage_updated_at"):
-            if key in data["progress"]:
-                data[key] = data["progress"][key]
-    elif isinstance(item, Cluster):
-        data["kind"] = "Cluster"
-        data["href"] = f"{base}/clusters/{item.id}"
-        data["image_info"] = {}
-        data["pull_secret_set"] = bool(item.pull_secret)
-        data["progress"] = {key: value for key, value in data["progress"].items() if value is not None}
-        data["last-installation-preparation"] = msgspec.to_builtins(item.last_preparation)
-        for plural, key in (("cluster_networks", "cluster_network_cidr"), ("service_networks", "service_network_cidr")):
-            if data[plural]:
-                data[key] = data[plural][0]["cidr"]
-        if data["machine_networks"]:
-            data["machine_network_cidr"] = data["machine_networks"][0]["cidr"]
-        if data["cluster_networks"] and data["cluster_networks"][0].get("host_prefix"):
-            data["cluster_network_host_prefix"] = data["cluster_networks"][0]["host_prefix"]
-    elif isinstance(item, InfraEnv):
-        data["kind"] = "InfraEnv"
-        data["href"] = f"{base}/infra-envs/{item.id}"
-        data["pull_secret_set"] = bool(item.pull_secret)
+def _as_text(value: object) -> str:
+    if isinstance(value, Document):
+        return value.text
+    raise NotImplementedError(f"{type(value).__name__} cannot be stored")
+
+
+def _of_text(kind: type[Any], text: object) -> object:
+    if issubclass(kind, Document) and isinstance(text, str):
+        return kind(text)
+    raise NotImplementedError(f"{kind.__name__} cannot be read")
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_as_text)
+
+
+def encode(item: Cluster | Host | InfraEnv) -> bytes:
+    """The item as it is stored: JSON, in which documents are the texts that they were."""
+    return _ENCODER.encode(item)
+
+
+def decode(text: bytes, kind: type[Stored]) -> Stored:
+    """An item that was stored. Raises msgspec.MsgspecError."""
+    return msgspec.json.decode(text, type=kind, dec_hook=_of_text)
+
+
+def plain(item: Cluster | Host | InfraEnv) -> JsonMap:
+    """The item as a map of JSON values, private fields included."""
+    data: JsonMap = msgspec.to_builtins(item, enc_hook=_as_text)
     return data
+
+
+def built(data: JsonMap, kind: type[Stored]) -> Stored:
+    """An item of such a map. Raises msgspec.ValidationError."""
+    return msgspec.convert(data, kind, dec_hook=_of_text)

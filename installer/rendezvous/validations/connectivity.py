@@ -2,125 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence, Set
-from ipaddress import ip_address
 
-import msgspec
-
-from installer.assisted import plainjson
 from installer.rendezvous.store.model import Cluster, Host
-from installer.rendezvous.validations.hostview import Slots
-from installer.rendezvous.validations.networks import in_any, machine_cidrs
+from installer.rendezvous.validations.networks import machine_cidrs
 
 MINIMUM = 3
 # Steps of the search for the largest group. Meshes with few broken links take a handful; a hostile one is cut short,
 # and the largest group found so far counts.
 SEARCH_STEPS = 20_000
-
-
-class Link(msgspec.Struct, frozen=True, gc=False):
-    """One address of a peer as it was tried; round trip in ms, loss in percent."""
-
-    remote_ip_address: str = ""
-    successful: bool = False
-    average_rtt_ms: float | None = None
-    packet_loss_percentage: float | None = None
-
-
-class MtuReport(msgspec.Struct, frozen=True, gc=False):
-    """Did packets of full size get to an address?"""
-
-    remote_ip_address: str = ""
-    mtu_successful: bool = True
-
-
-class Peer(msgspec.Struct, frozen=True, gc=False):
-    """What one host found out about another."""
-
-    host_id: str = ""
-    l2_connectivity: list[Link] | None = None
-    l3_connectivity: list[Link] | None = None
-    mtu_report: list[MtuReport] | None = None
-
-
-class Report(msgspec.Struct, frozen=True, gc=False):
-    """Output of connectivity-check (installer.md §6.3)."""
-
-    remote_hosts: list[Peer] | None = None
-
-
-class Findings:
-    """What counts of a report: kept instead of it, as each of n hosts reports on n - 1 others."""
-
-    def __init__(self, report: Report) -> None:
-        peers = report.remote_hosts or []
-        self.count = len(peers)
-        # By layer and address that was reached: ids of the peers.
-        self._reached: dict[str, dict[str, list[str]]] = {"l2_connectivity": {}, "l3_connectivity": {}}
-        # By peer: the worst round trip (ms) and loss (%) of the links that work, where there is any at all.
-        self.rtt: dict[str, float] = {}
-        self.loss: dict[str, float] = {}
-        self.broken_mtu: list[str] = []
-        for peer in peers:
-            host_id = sys.intern(peer.host_id)
-            for layer, links in (("l2_connectivity", peer.l2_connectivity), ("l3_connectivity", peer.l3_connectivity)):
-                for link in links or ():
-                    if link.successful and link.remote_ip_address:
-                        self._reached[layer].setdefault(sys.intern(link.remote_ip_address), []).append(host_id)
-            good = [link for link in peer.l3_connectivity or () if link.successful]
-            self.rtt[host_id] = max((link.average_rtt_ms or 0.0 for link in good), default=0.0)
-            self.loss[host_id] = max((link.packet_loss_percentage or 0.0 for link in good), default=0.0)
-            self.broken_mtu += [item.remote_ip_address for item in peer.mtu_report or () if not item.mtu_successful]
-        self.worst_rtt = max(self.rtt.values(), default=0.0)
-        self.worst_loss = max(self.loss.values(), default=0.0)
-        self._in: dict[tuple[str, str], frozenset[str]] = {}
-
-    def reached(self, layer: str, network: str) -> frozenset[str]:
-        """Ids of the peers of which an address in ``network`` (a CIDR, IPv4 or IPv6) was reached on a layer."""
-        known = self._in.get((layer, network))
-        if known is None:
-            known = frozenset(
-                host_id for text, ids in self._reached[layer].items() if _fits(text, network) for host_id in ids
-            )
-            self._in[(layer, network)] = known
-        return known
-
-
-def _fits(text: str, network: str) -> bool:
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return False
-    return in_any(address, [network]) if "/" in network else network == f"IPv{address.version}"
-
-
-def read(text: str) -> Findings:
-    """Findings of a report. Raises msgspec.MsgspecError."""
-    return Findings(plainjson.typed(text, Report) if text else Report())
-
-
-def _read_stored(text: str) -> Findings:
-    try:
-        return read(text)
-    except msgspec.MsgspecError:
-        return Findings(Report())
-
-
-_FINDINGS = Slots(_read_stored)
-
-
-def receive(host: Host, text: str) -> None:
-    """Read a report that this host has sent, each when it comes: a cluster's all at once would take long.
-
-    Raises msgspec.MsgspecError.
-    """
-    _FINDINGS.put(host, text, read(text))
-
-
-def findings(host: Host) -> Findings:
-    """What a host last reported; nothing when it has not, or when that cannot be read."""
-    return _FINDINGS.get(host, host.connectivity)
 
 
 def largest_mesh(reach: Mapping[str, Set[str]]) -> list[str]:
@@ -197,7 +87,7 @@ def majority_groups(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[s
         layer, networks = "l2_connectivity", cidrs
     groups = {}
     for network in networks:
-        reach = {host.id: findings(host).reached(layer, network) for host in hosts}
+        reach = {host.id: host.connectivity.findings.reached(layer, network) for host in hosts}
         if network != "IPv6" or any(reach.values()):
             groups[network] = largest_mesh(reach)
     return groups

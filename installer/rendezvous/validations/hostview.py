@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any, Generic, TypeVar
-
-import msgspec
+from typing import Any
 
 from installer.assisted import inventory as inv
 from installer.assisted import plainjson
@@ -21,9 +19,6 @@ from installer.rendezvous.store.model import Cluster, Host, InfraEnv
 from installer.rendezvous.validations import networks
 from installer.rendezvous.validations.requirements import Requirements, minimum
 
-T = TypeVar("T")
-# Hosts for which something is remembered: more than one service will ever have.
-MOST_SLOTS = 8192
 FORBIDDEN_HOSTNAMES = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost4.localdomain4", "localhost6"}
     | {"localhost6.localdomain6"}
@@ -39,30 +34,6 @@ def load_json(text: str) -> Any:
         return None
 
 
-class Slots(Generic[T]):
-    """What was made of one text of each host; made again when the text is another, so that none is kept for long."""
-
-    def __init__(self, make: Callable[[str], T]) -> None:
-        self._make = make
-        self._made: dict[str, tuple[str, T]] = {}
-
-    def get(self, host: Host, text: str) -> T:
-        """What ``text`` of this host means."""
-        known = self._made.get(host.id)
-        # The same object nearly always; Python compares no characters then.
-        if known is not None and known[0] == text:
-            return known[1]
-        value = self._make(text)
-        self.put(host, text, value)
-        return value
-
-    def put(self, host: Host, text: str, value: T) -> None:
-        """Remember what ``text`` of this host means, for whoever knows already."""
-        if len(self._made) >= MOST_SLOTS:
-            self._made.clear()
-        self._made[host.id] = (text, value)
-
-
 def same_image(first: str, second: str) -> bool:
     """Do two references name the same image? By digest where both have one: mirrors change the name only."""
     if "@" in first and "@" in second:
@@ -72,35 +43,7 @@ def same_image(first: str, second: str) -> bool:
 
 def inventory_of(host: Host) -> inv.Inventory | None:
     """The host's inventory, or None when it has none that can be read."""
-    return _INVENTORIES.get(host, host.inventory) if host.inventory else None
-
-
-def _decoded(text: str) -> inv.Inventory | None:
-    try:
-        return inv.decode(text)
-    except msgspec.MsgspecError:
-        return None
-
-
-# An inventory is looked at far more often than it changes.
-_INVENTORIES = Slots(_decoded)
-
-
-def _nics(text: str) -> str:
-    inventory = _decoded(text)
-    nics = [
-        {
-            "name": nic.name,
-            "mac": nic.mac_address,
-            "ip_addresses": [address.split("/")[0] for address in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
-        }
-        for nic in (inventory.interfaces if inventory else ())
-        if nic.ipv4_addresses or nic.ipv6_addresses
-    ]
-    return json.dumps(nics, separators=(",", ":"))
-
-
-_NICS = Slots(_nics)
+    return host.inventory.value
 
 
 def hostname_of(host: Host, inventory: inv.Inventory | None) -> str:
@@ -156,7 +99,7 @@ class Members:
     @cached_property
     def _reachable(self) -> dict[str, str]:
         return {
-            host.id: f'{{"host_id":{json.dumps(host.id)},"nics":{_NICS.get(host, host.inventory)}}}'
+            host.id: f'{{"host_id":{json.dumps(host.id)},"nics":{host.inventory.nics}}}'
             for host, inventory in self._pairs
             if inventory is not None
         }

@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestClient, TestServer
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
 from installer.rendezvous.api.app import build
 from installer.rendezvous.api.context import BASE, Service
+from installer.rendezvous.api.handlers.routes import NOT_OFFERED, ROUTES
 from installer.rendezvous.api.limits import Bucket
-from installer.rendezvous.api.routes import NOT_OFFERED, ROUTES
 from installer.testing.service.fleet_kit import Fleet, Machine, Network
 from installer.testing.service.rendezvous_kit import make_keys
 from installer.testing.service.world_kit import World

@@ -12,8 +12,8 @@ from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.assisted.errors import ServiceError
 from installer.assisted.stages import stages_of
 from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.store.documents import DisksInfo
 from installer.rendezvous.store.model import Cluster, Host
-from installer.rendezvous.validations.hostview import load_json
 from installer.testing.service.rendezvous_kit import inventory
 
 API_VIP, INGRESS_VIP = "192.168.111.5", "192.168.111.4"
@@ -123,7 +123,7 @@ class Fleet:
     def poll(self, machine: Machine) -> list[str]:
         """One poll of one machine, each step answered at once; the types of the steps."""
         now = int(self.world.clock().timestamp()) + machine.clock_offset
-        found = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", now)
+        found = hosts.next_steps(self.world.engine, self.infra_env_id, machine.id, "", timestamp=now)
         kinds = []
         for step in found["instructions"]:
             kinds.append(step["step_type"])
@@ -165,16 +165,16 @@ class Fleet:
         """As if no disk had been measured yet."""
         with self.world.store.change():
             for machine in self.machines:
-                self.world.store.put_host(msgspec.structs.replace(self.host(machine), disks_info=""))
+                self.world.store.put_host(msgspec.structs.replace(self.host(machine), disks_info=DisksInfo()))
 
     def judgements(self) -> Any:
         """Everything that the service thinks of the hosts and the cluster."""
         hosts = self.world.store.hosts(infra_env_id=self.infra_env_id)
-        found = [load_json(host.validations_info) for host in hosts]
+        found = [host.validations_info.value for host in hosts]
         return (
             [host.status.value for host in hosts],
             self.cluster.status,
-            load_json(self.cluster.validations_info),
+            self.cluster.validations_info.value,
             found,
         )
 
@@ -186,7 +186,7 @@ class Fleet:
     def progress(self, machine: Machine, stage: str, info: str = "") -> bool:
         """False when the service refused it."""
         try:
-            hosts.progress(self.world.engine, self.infra_env_id, machine.id, stage, info)
+            hosts.progress(self.world.engine, self.infra_env_id, machine.id, stage, info=info)
         except ServiceError:
             return False
         return True

@@ -11,6 +11,7 @@ import msgspec
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, Role
 from installer.rendezvous.settings import Settings
+from installer.rendezvous.store.documents import Document, HostInventory
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import requirements as hwreqs
 from installer.rendezvous.validations.cluster import ClusterView
@@ -44,6 +45,15 @@ CLUSTER = Cluster(
 )
 
 
+def documents(changes: dict[str, Any]) -> dict[str, Any]:
+    """Fields of a host or a cluster; texts of those that are documents are made such."""
+    kinds = {field.name: type(field.default) for kind in (Host, Cluster) for field in msgspec.structs.fields(kind)}
+    return {
+        name: kinds[name](value) if isinstance(value, str) and issubclass(kinds[name], Document) else value
+        for name, value in changes.items()
+    }
+
+
 def decoded(**changes: Any) -> inv.Inventory:
     """An inventory with these members of its own; enough for a master."""
     return inv.decode(json.dumps(inventory(**{"disk_gb": 120, "ram_mib": 16384, "cpus": 4, **changes})))
@@ -51,7 +61,7 @@ def decoded(**changes: Any) -> inv.Inventory:
 
 def with_inventory(host: Host, **changes: Any) -> Host:
     """The host with an inventory of its own, as a peer has one."""
-    return replace(host, inventory=json.dumps(inventory(**changes)))
+    return replace(host, inventory=HostInventory(json.dumps(inventory(**changes))))
 
 
 def host_view(
@@ -63,12 +73,12 @@ def host_view(
     needs: dict[str, hwreqs.Requirements] | None = None,
 ) -> HostView:
     """One host of a cluster, with changes to the host, the cluster, its inventory and the settings."""
-    mine = replace(HOST, inventory=json.dumps(inventory(**(found or {}))))
-    mine = replace(mine, **(host or {}))
+    mine = replace(HOST, inventory=HostInventory(json.dumps(inventory(**(found or {})))))
+    mine = replace(mine, **documents(host or {}))
     return HostView(
         host=mine,
         inventory=decoded(**(found or {})),
-        cluster=replace(CLUSTER, **(cluster or {})),
+        cluster=replace(CLUSTER, **documents(cluster or {})),
         infra_env=None,
         peers=Members([mine, *peers]),
         requirements=needs or hwreqs.DOCUMENTED,
@@ -88,7 +98,7 @@ def cluster_host(number: int, **changes: Any) -> Host:
         role=Role.MASTER,
         requested_hostname=f"master-{number}",
     )
-    return replace(plain, **changes)
+    return replace(plain, **documents(changes))
 
 
 def cluster_view(
@@ -106,4 +116,4 @@ def cluster_view(
         changes |= (inventories or {}).get(host.id) or {}
         missing = host.id in (inventories or {}) and (inventories or {})[host.id] is None
         pairs.append((host, None if missing else decoded(**changes)))
-    return ClusterView(replace(CLUSTER, **(cluster or {})), pairs, Settings(**(settings or {})), manifests)
+    return ClusterView(replace(CLUSTER, **documents(cluster or {})), pairs, Settings(**(settings or {})), manifests)

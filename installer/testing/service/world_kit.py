@@ -105,7 +105,7 @@ class World:
 
     def poll(self, infra_env_id: str, host_id: str = HOST_ID) -> list[str]:
         now = int(self.clock().timestamp())
-        found = hosts.next_steps(self.engine, infra_env_id, host_id, "", now)
+        found = hosts.next_steps(self.engine, infra_env_id, host_id, "", timestamp=now)
         return [item["step_type"] for item in found["instructions"]]
 
     def host(self, infra_env_id: str, host_id: str = HOST_ID) -> Host:
@@ -114,7 +114,7 @@ class World:
     def prepared(self, cluster_id: str, files: dict[str, bytes] | None, reason: str = "") -> bool:
         """What the generator made for the attempt that is under way."""
         attempt = self.store.cluster(cluster_id).attempt
-        return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason)
+        return clusters.finish_preparation(self.engine, cluster_id, attempt, files, reason=reason)
 
     def installing(self) -> tuple[str, str]:
         cluster_id, infra_env_id = self.known()

@@ -16,7 +16,7 @@ from installer.assisted.endpoint import endpoint
 from installer.assisted.enums import LogsState, Stage
 from installer.assisted.errors import BadAnswer
 from installer.assisted.restclient import RestClient
-from installer.rendezvous.api.routes import ROUTES
+from installer.rendezvous.api.handlers.routes import ROUTES
 
 VALUES: dict[str, Any] = {
     "cluster_id": "c/1", "infra_env_id": "i", "host_id": "h", "name": "n", "params": {}, "overrides": "{}",

@@ -19,6 +19,7 @@ from installer.rendezvous.client import manifests as cm
 from installer.rendezvous.client.command import Client
 from installer.rendezvous.prepare import installconfig
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import FencingCredentials
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import hints
 from installer.testing.service.rendezvous_kit import PULL_SECRET, Running, inventory, running
@@ -172,10 +173,10 @@ def test_fencing_credentials_reach_the_install_config(service: Running, tmp_path
     everybody.write_text(yaml.safe_dump({"credentials": [{"hostname": name, **FENCE}]}))
     stored = Store(database).host(infra_env_id, HOST_ID)
     own_params = {**FENCE, "certificate_verification": "Disabled", "mac_address": "52:54:00:00:00:80"}
-    assert yaml.safe_load(stored.fencing_credentials) == own_params
+    assert stored.fencing_credentials.value == own_params
     client.configure()
     stored = Store(database).host(infra_env_id, HOST_ID)
-    assert yaml.safe_load(stored.fencing_credentials) == FENCE
+    assert stored.fencing_credentials.value == FENCE
     shown = _text(service.client().call("GET", hosts)) + _text(service.client().call("GET", "/clusters"))
     assert FENCE["password"] not in shown
 
@@ -189,7 +190,7 @@ def test_fencing_credentials_in_install_config(tmp_path: Path) -> None:
             infra_env_id="i",
             role=Role.MASTER,
             requested_hostname=f"master-{number}",
-            fencing_credentials=_text({**FENCE, **more}),
+            fencing_credentials=FencingCredentials.of({**FENCE, **more}),
         )
         for number, more in enumerate(({"certificate_verification": "Disabled"}, {"mac_address": "52:54:00:00:00:81"}))
     ]
@@ -200,7 +201,8 @@ def test_fencing_credentials_in_install_config(tmp_path: Path) -> None:
         {"macAddress": "52:54:00:00:00:81", **FENCE},
     ]
     for other in (msgspec.structs.replace(cluster, control_plane_count=3), cluster):
-        one = pair if other is not cluster else [pair[0], msgspec.structs.replace(pair[1], fencing_credentials="")]
+        alone = msgspec.structs.replace(pair[1], fencing_credentials=FencingCredentials())
+        one = pair if other is not cluster else [pair[0], alone]
         assert "fencing" not in installconfig.build(other, None, one, config)["controlPlane"]
 
 

@@ -17,6 +17,7 @@ from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import Cluster, Manifest
 from installer.rendezvous.validations import hardware as checks_hardware
+from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import host_view
 
 TANG = [{"url": "http://tang.test.node0.example:7500", "thumbprint": "PLjNyRdGw03zlRoGjQYMahSZGu9"}]
@@ -131,9 +132,9 @@ def test_a_store_with_servers_that_cannot_be_read_fails_with_the_reason(tmp_path
 OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED
 WORKER = {"role": Role.WORKER}
 TPM = {"tpm_version": "2.0"}
-NONE = (OFF, "Disk encryption is not requested for this host")
-TPM_GOOD = (OK, "Disk encryption requirements are satisfied: TPM 2.0 found")
-TANG_BAD = (BAD, "Could not validate that all Tang servers are reachable and working")
+NONE = Verdict(OFF, "Disk encryption is not requested for this host")
+TPM_GOOD = Verdict(OK, "Disk encryption requirements are satisfied: TPM 2.0 found")
+TANG_BAD = Verdict(BAD, "Could not validate that all Tang servers are reachable and working")
 
 
 @pytest.mark.parametrize(
@@ -146,20 +147,20 @@ TANG_BAD = (BAD, "Could not validate that all Tang servers are reachable and wor
         ({"enable_on": "all"}, {}, TPM, TPM_GOOD),
         ({"enable_on": "masters"}, {}, TPM, TPM_GOOD),
         ({"enable_on": "workers,masters", "mode": "tpmv2"}, {}, TPM, TPM_GOOD),
-        ({"enable_on": "all"}, {}, {"tpm_version": "1.2"}, (BAD, "Disk encryption needs a TPM 2.0, found 1.2")),
-        ({"enable_on": "all", "mode": "tang"}, {}, TPM, (PENDING, "Tang servers have not been checked yet")),
+        ({"enable_on": "all"}, {}, {"tpm_version": "1.2"}, Verdict(BAD, "Disk encryption needs a TPM 2.0, found 1.2")),
+        ({"enable_on": "all", "mode": "tang"}, {}, TPM, Verdict(PENDING, "Tang servers have not been checked yet")),
         ({"enable_on": "all", "mode": "tang"}, {"tang_connectivity": '{"is_success": false}'}, TPM, TANG_BAD),
         ({"enable_on": "all", "mode": "tang"}, {"tang_connectivity": "{}"}, TPM, TANG_BAD),
         (
             {"enable_on": "all", "mode": "tang"},
             {"tang_connectivity": '{"is_success": true}'},
             {},
-            (OK, "All Tang servers answered"),
+            Verdict(OK, "All Tang servers answered"),
         ),
     ],
 )
 def test_what_a_host_is_told_of_encryption(
-    wanted: dict[str, str], host: dict[str, Any], found: dict[str, Any], expected: tuple[Result, str]
+    wanted: dict[str, str], host: dict[str, Any], found: dict[str, Any], expected: Verdict
 ) -> None:
     view = host_view(cluster={"disk_encryption": wanted}, host=host, found=found)
     assert view.inventory is not None

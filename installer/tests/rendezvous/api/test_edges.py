@@ -18,11 +18,11 @@ from aiohttp.test_utils import TestClient
 from installer.assisted import inventory as inv
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.enums import StepType
-from installer.rendezvous.api.routes import ROUTES
+from installer.rendezvous.api.handlers.routes import ROUTES
 from installer.rendezvous.resources import outputs, replies, requests
-from installer.rendezvous.store import shapes
+from installer.rendezvous.store import documents, shapes
+from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.store.logs import Upload
-from installer.rendezvous.validations.connectivity import Report
 from installer.testing.service.api_kit import filled, header, no_brakes, serve
 from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET
@@ -214,13 +214,13 @@ def test_what_is_a_text_is_no_object(where: tuple[str, str], tmp_path: Path) -> 
 T = StepType
 OUTPUTS: dict[StepType, Any] = {
     T.INVENTORY: inv.Inventory,
-    T.CONNECTIVITY: Report,
+    T.CONNECTIVITY: PeersReport,
     T.NTP: outputs.NtpSources,
-    T.DOMAINS: outputs.Resolutions,
-    T.FREE_ADDRESSES: list[outputs.FreeAddresses],
-    T.VERIFY_VIPS: list[outputs.VerifiedVip],
-    T.TANG: outputs.Tang,
-    T.API_VIP: outputs.ApiVip,
+    T.DOMAINS: documents.Resolutions,
+    T.FREE_ADDRESSES: list[documents.FreeNetwork],
+    T.VERIFY_VIPS: list[documents.VerifiedVip],
+    T.TANG: documents.Tang,
+    T.API_VIP: documents.ApiVip,
     T.DISK_SPEED: outputs.DiskSpeed,
     T.IMAGES: outputs.Images,
 }

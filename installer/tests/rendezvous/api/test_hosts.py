@@ -26,7 +26,7 @@ def test_a_small_disk_is_named_with_found_and_needed(world: World) -> None:
     host = world.host(infra_env_id)
     assert host.status is HostStatus.INSUFFICIENT
     assert "/dev/vda (disk is too small: found 5 GB, at least 10 GB needed)" in host.status_info
-    info = load_json(host.validations_info)
+    info = load_json(host.validations_info.text)
     message = next(item["message"] for item in info["hardware"] if item["id"] == "has-min-valid-disks")
     assert "found 5 GB" in message
     # A bigger disk mends it.
@@ -63,7 +63,7 @@ def test_localhost_is_named_after_its_mac(world: World) -> None:
 
 def test_silent_and_skewed_hosts(world: World) -> None:
     cluster_id, infra_env_id = world.known()
-    hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", int(world.clock().timestamp()) + 600)
+    hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", timestamp=int(world.clock().timestamp()) + 600)
     assert "10.0 minutes ahead of" in world.host(infra_env_id).status_info
     world.wait(301)
     with world.store.change():
@@ -92,7 +92,7 @@ def test_ntp_is_only_a_warning(world: World) -> None:
     world.reply(infra_env_id, StepType.NTP, sources)
     host = world.host(infra_env_id)
     assert host.status is HostStatus.KNOWN
-    found = {item["id"]: item for item in load_json(host.validations_info)["network"]}
+    found = {item["id"]: item for item in load_json(host.validations_info.text)["network"]}
     assert found["ntp-synced"]["status"] == "failure"
     assert "192.168.111.1 is unreachable" in found["ntp-synced"]["message"]
 

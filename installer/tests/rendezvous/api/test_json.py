@@ -19,7 +19,7 @@ from installer.assisted.errors import LONGEST, BadRequest
 from installer.assisted.plainjson import DEEPEST, MOST
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.events import make, plain
-from installer.rendezvous.validations.connectivity import Report
+from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.service.api_kit import filled, header, serve
 from installer.testing.service.fleet_kit import Fleet
@@ -53,7 +53,7 @@ def test_what_is_read() -> None:
     assert load_json(nested(5000)) is None
 
 
-@pytest.mark.parametrize("kind", [inv.Inventory, Report])
+@pytest.mark.parametrize("kind", [inv.Inventory, PeersReport])
 def test_shapes_that_are_known_have_the_same_limits(kind: Any) -> None:
     # A member that nobody knows is passed over, however it looks.
     for odd in (nested(30_000), "[" + "[]," * MOST + "0]"):

@@ -19,7 +19,7 @@ from installer.assisted.auth import HEADERS, Scheme
 from installer.redact import redact
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import BASE
-from installer.rendezvous.api.routes import NOT_OFFERED, OPEN
+from installer.rendezvous.api.handlers.routes import NOT_OFFERED, OPEN
 from installer.testing.service.api_kit import EVERY, KEYS, UUID, filled, header, no_brakes, serve
 from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET, make_keys

@@ -16,7 +16,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.errors import Unauthorized
 from installer.rendezvous.api import signing
 from installer.rendezvous.api.context import BASE
-from installer.rendezvous.api.routes import ROUTES, SIGNED
+from installer.rendezvous.api.handlers.routes import ROUTES, SIGNED
 from installer.rendezvous.store.model import Manifest
 from installer.testing.service.api_kit import EVERY, UUID, filled, header, no_brakes, serve
 from installer.testing.service.fleet_kit import Fleet

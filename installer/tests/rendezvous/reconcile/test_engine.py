@@ -46,7 +46,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     assert request["control_plane_count"] == 1
     assert world.poll(infra_env_id) == ["install"]
     for stage in ("Starting installation", "Installing", "Waiting for bootkube", "Writing image to disk", "Rebooting"):
-        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, "")
+        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info="")
     host = world.host(infra_env_id)
     assert host.progress.installation_percentage == 6 * 100 // 8
     # Nobody asks after a host that reboots.
@@ -60,7 +60,7 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
 def test_what_was_cancelled_and_reset_at_once_is_stopped_all_the_same(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
     assert world.poll(infra_env_id) == ["install"]
-    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "bootstrap")
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", info="bootstrap")
     clusters.cancel(world.engine, cluster_id)
     clusters.reset(world.engine, cluster_id)
     assert world.host(infra_env_id).status is HostStatus.RESETTING_PENDING_USER_ACTION
@@ -126,7 +126,7 @@ def test_another_agent_image_stops_no_installation(world: World) -> None:
 def test_progress_rules(world: World) -> None:
     _, infra_env_id = world.installing()
     world.poll(infra_env_id)
-    go = lambda stage, info="": hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)  # noqa: E731
+    go = lambda stage, info="": hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info=info)  # noqa: E731
     go("Starting installation")
     go("Waiting for bootkube")
     with pytest.raises(Conflict, match="comes before"):
@@ -151,7 +151,7 @@ def test_progress_rules(world: World) -> None:
 def test_stage_timeout(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
     world.poll(infra_env_id)
-    hosts.progress(world.engine, infra_env_id, HOST_ID, "Writing image to disk", "")
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Writing image to disk", info="")
     world.wait(30 * 60 + 1)
     world.poll(infra_env_id)
     host = world.host(infra_env_id)
@@ -163,7 +163,7 @@ def test_stage_timeout(world: World) -> None:
 def test_boot_from_the_wrong_device(world: World) -> None:
     cluster_id, infra_env_id = world.installing()
     world.poll(infra_env_id)
-    hosts.progress(world.engine, infra_env_id, HOST_ID, "Rebooting", "")
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Rebooting", info="")
     hosts.register(world.engine, infra_env_id, HOST_ID, "")
     host = world.host(infra_env_id)
     assert host.status is HostStatus.INSTALLING_PENDING_USER_ACTION

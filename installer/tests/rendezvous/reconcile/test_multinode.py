@@ -354,7 +354,7 @@ def test_no_order_of_things_leaves_the_tables(
             # What was settled stays settled: judging all anew, without any short cut, changes nothing.
             fleet.tick()
             before = fleet.judgements()
-            world.engine._calm.clear()
+            world.engine.scratch.rests.clear()
             world.engine.ledger.forget()
             fleet.tick()
             assert fleet.judgements() == before

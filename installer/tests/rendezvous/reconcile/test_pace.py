@@ -21,6 +21,7 @@ from installer.rendezvous.reconcile.pace import AT_ONCE, LONGEST, REST, Pace
 from installer.rendezvous.reconcile.slices import Slices
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.validations import host as host_validations
 from installer.testing.service import sent_kit
 from installer.testing.service.fleet_kit import Fleet, Machine, Network
@@ -155,7 +156,7 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
     assert "no address in machine network 10.9.0.0/24" in fleet.host(second).status_info
     world.reply(fleet.infra_env_id, StepType.NTP, {"ntp_sources": []}, host_id=second.id)
     sent_kit.ignore(world.engine, fleet.cluster_id, {"host-validation-ids": '["ntp-synced"]'})
-    assert "Ignored by the user: Host couldn't synchronize" in fleet.host(second).validations_info
+    assert "Ignored by the user: Host couldn't synchronize" in fleet.host(second).validations_info.text
     world.store.close()
 
 
@@ -261,7 +262,7 @@ def test_judging_what_has_changed_is_judging_all(tmp_path_factory: Any, count: i
                 pass
             fleet.tick()
             before = fleet.judgements()
-            engine._calm.clear()
+            engine.scratch.rests.clear()
             engine.ledger.forget()
             fleet.tick()
             assert fleet.judgements() == before, what
@@ -278,7 +279,7 @@ def test_steps_are_no_change_and_a_failed_change_leaves_no_verdict(tmp_path: Pat
     world.wait(61)
     fleet.tick()
     version = world.store.version(fleet.cluster_id), world.store.host_version(fleet.host(machine))
-    asked = hosts.next_steps(world.engine, fleet.infra_env_id, machine.id, "", int(world.clock().timestamp()))
+    asked = hosts.next_steps(world.engine, fleet.infra_env_id, machine.id, "", timestamp=int(world.clock().timestamp()))
     assert asked["instructions"]
     assert version == (world.store.version(fleet.cluster_id), world.store.host_version(fleet.host(machine)))
     # It is kept all the same: a restarted service does not ask twice.
@@ -291,7 +292,9 @@ def test_steps_are_no_change_and_a_failed_change_leaves_no_verdict(tmp_path: Pat
         with world.store.change():
             host = fleet.host(machine)
             world.store.put_host(
-                type(host)(**{**{f: getattr(host, f) for f in host.__struct_fields__}, "inventory": "{}"})
+                type(host)(
+                    **{**{f: getattr(host, f) for f in host.__struct_fields__}, "inventory": HostInventory("{}")}
+                )
             )
             world.engine.reconcile(fleet.cluster_id)
             assert fleet.judgements() != before

@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.resources import hosts
-from installer.rendezvous.store.model import Event
+from installer.rendezvous.store.model import Event, encode
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.service import sent_kit
 from installer.testing.service.rendezvous_kit import SMALL, inventory
@@ -73,9 +72,9 @@ ANSWERS = {
 def test_each_answer_is_kept_in_its_place(world: World, kind: StepType) -> None:
     _, infra_env_id = world.known()
     field, answer = ANSWERS[kind]
-    before = msgspec.to_builtins(world.host(infra_env_id))
+    before = json.loads(encode(world.host(infra_env_id)))
     world.reply(infra_env_id, kind, answer)
-    after = msgspec.to_builtins(world.host(infra_env_id))
+    after = json.loads(encode(world.host(infra_env_id)))
     assert {name for name in after if after[name] != before[name]} - {"validations_info", "updated_at"} == {field}
     assert json.loads(after[field]) == (answer["ntp_sources"] if kind is T.NTP else answer)
 
@@ -116,7 +115,7 @@ def test_a_shape_that_nobody_expects_is_refused_as_a_whole(world: World, kind: S
 def test_no_sources_are_an_answer_too(world: World) -> None:
     _, infra_env_id = world.known()
     world.reply(infra_env_id, T.NTP, {"ntp_sources": None})
-    assert world.host(infra_env_id).ntp_sources == "[]"
+    assert world.host(infra_env_id).ntp_sources.text == "[]"
 
 
 def test_steps_without_an_answer_change_nothing(world: World) -> None:
@@ -130,7 +129,7 @@ def test_steps_without_an_answer_change_nothing(world: World) -> None:
 def test_an_inventory_is_taken_before_the_installation(world: World) -> None:
     _, infra_env_id = world.known()
     world.reply(infra_env_id, T.INVENTORY, inventory(cpus=4))
-    found = inv.decode(world.host(infra_env_id).inventory)
+    found = inv.decode(world.host(infra_env_id).inventory.text)
     assert found.cpu.count == 4
     assert found.disks[0].installation_eligibility.eligible
 
@@ -156,7 +155,7 @@ def test_an_inventory_is_not_taken_after_that(world: World) -> None:
 def test_names(world: World, changes: dict[str, Any], name: str, events: int) -> None:
     _, infra_env_id = world.known(**changes)
     assert world.host(infra_env_id).requested_hostname == name
-    assert inv.decode(world.host(infra_env_id).inventory).hostname == name
+    assert inv.decode(world.host(infra_env_id).inventory.text).hostname == name
     world.reply(infra_env_id, T.INVENTORY, inventory(**changes))
     made = messages(world, "host_name_made")
     assert len(made) == events
@@ -212,7 +211,7 @@ def test_speed_of_a_disk(tmp_path: Path, need: int, found: int, slow: bool) -> N
     _, infra_env_id = world.known()
     world.reply(infra_env_id, T.DISK_SPEED, {"path": "/dev/vdb", "io_sync_duration": 3})
     world.reply(infra_env_id, T.DISK_SPEED, {"path": BY_PATH, "io_sync_duration": found})
-    assert load_json(world.host(infra_env_id).disks_info) == {
+    assert load_json(world.host(infra_env_id).disks_info.text) == {
         "/dev/vdb": {"path": "/dev/vdb", "disk_speed": {"tested": True, "exit_code": 0, "speed_ms": 3}},
         BY_PATH: {"path": BY_PATH, "disk_speed": {"tested": True, "exit_code": 0, "speed_ms": found}},
     }
@@ -220,7 +219,7 @@ def test_speed_of_a_disk(tmp_path: Path, need: int, found: int, slow: bool) -> N
     assert messages(world, "disk_speed_slower_than_supported") == ([wanted] if slow else [])
     # Measured again: the last one counts.
     world.reply(infra_env_id, T.DISK_SPEED, {"path": BY_PATH})
-    assert load_json(world.host(infra_env_id).disks_info)[BY_PATH]["disk_speed"]["speed_ms"] == 0
+    assert load_json(world.host(infra_env_id).disks_info.text)[BY_PATH]["disk_speed"]["speed_ms"] == 0
     world.store.close()
 
 
@@ -233,7 +232,7 @@ def test_images(world: World) -> None:
         {"name": "r/d:1", "result": "failure"},
     ]
     world.reply(infra_env_id, T.IMAGES, {"images": images})
-    assert json.loads(world.host(infra_env_id).images_status) == images
+    assert json.loads(world.host(infra_env_id).images_status.text) == images
     found = [(event.severity, event.message) for event in told(world, "image_status_updated")]
     head = "Host master-0: New image status r/"
     assert found == [
@@ -243,7 +242,7 @@ def test_images(world: World) -> None:
         ("error", f"{head}d:1. result: failure. "),
     ]
     world.reply(infra_env_id, T.IMAGES, {})
-    assert world.host(infra_env_id).images_status == "[]"
+    assert world.host(infra_env_id).images_status.text == "[]"
 
 
 def failed(world: World, infra_env_id: str, kind: StepType, code: int = 1, output: str = "", error: str = "") -> None:
@@ -277,13 +276,13 @@ def test_a_failing_step_is_told_once_for_each_reason(world: World) -> None:
         "tang-connectivity-check": end,
     }
     # Nothing of it is an answer.
-    assert (world.host(infra_env_id).ntp_sources, world.host(infra_env_id).status) == ("", HostStatus.KNOWN)
+    assert (world.host(infra_env_id).ntp_sources.text, world.host(infra_env_id).status) == ("", HostStatus.KNOWN)
 
 
 def test_a_disk_whose_speed_could_not_be_measured(world: World) -> None:
     _, infra_env_id = world.known()
     failed(world, infra_env_id, T.DISK_SPEED, 3, error="fio: " + "x" * 400)
-    assert load_json(world.host(infra_env_id).disks_info) == {
+    assert load_json(world.host(infra_env_id).disks_info.text) == {
         BY_PATH: {
             "path": BY_PATH,
             "disk_speed": {"tested": True, "exit_code": 3, "error": "fio: " + "x" * 292 + "..."},
@@ -294,7 +293,7 @@ def test_a_disk_whose_speed_could_not_be_measured(world: World) -> None:
 def test_images_that_could_not_be_looked_for(world: World) -> None:
     _, infra_env_id = world.known()
     failed(world, infra_env_id, T.IMAGES, 3, error="podman: " + "x" * 400)
-    assert json.loads(world.host(infra_env_id).images_status) == [
+    assert json.loads(world.host(infra_env_id).images_status.text) == [
         {"name": "r.example/installer@sha256:1", "result": "failure", "error": "podman: " + "x" * 289 + "..."}
     ]
 

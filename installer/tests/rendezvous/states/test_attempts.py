@@ -20,13 +20,13 @@ from installer.assisted.auth import ATTEMPT_HEADER, Authenticator, Scheme
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
 from installer.assisted.errors import Conflict, PrepareError
 from installer.assisted.restclient import BASE
+from installer.rendezvous.api import fields
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps.instructions import MAKERS, OF_ATTEMPT, step_id
 from installer.rendezvous.store.database import Store
-from installer.rendezvous.store.model import to_rest
 from installer.testing.service import sent_kit
 from installer.testing.service.api_kit import header, serve
 from installer.testing.service.fleet_kit import Fleet
@@ -75,22 +75,22 @@ def test_a_late_preparation_is_nobodys(
     assert first
     ended(world, cluster_id)
     # Between two attempts nobody waits for it either.
-    assert not clusters.finish_preparation(world.engine, cluster_id, first, late, "late")
+    assert not clusters.finish_preparation(world.engine, cluster_id, first, late, reason="late")
     sent_kit.put_manifest(world.engine, cluster_id, MANIFEST)
     second = clusters.install(world.engine, cluster_id).attempt
     assert second not in ("", first)
     events = len(world.store.events())
-    assert not clusters.finish_preparation(world.engine, cluster_id, first, late, "late")
+    assert not clusters.finish_preparation(world.engine, cluster_id, first, late, reason="late")
     assert len(world.store.events()) == events
     cluster = world.store.cluster(cluster_id)
     assert (cluster.status, cluster.last_preparation.status) == (ClusterStatus.PREPARING, "not_started")
     assert world.store.file_names(cluster_id) == []
-    assert clusters.finish_preparation(world.engine, cluster_id, second, NEW, "")
+    assert clusters.finish_preparation(world.engine, cluster_id, second, NEW, reason="")
     assert world.store.cluster(cluster_id).last_preparation.status == "success"
     assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
     # Not twice either: what is kept stays.
-    assert not clusters.finish_preparation(world.engine, cluster_id, second, OLD, "")
-    assert not clusters.finish_preparation(world.engine, cluster_id, second, None, "boom")
+    assert not clusters.finish_preparation(world.engine, cluster_id, second, OLD, reason="")
+    assert not clusters.finish_preparation(world.engine, cluster_id, second, None, reason="boom")
     assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
     assert world.store.cluster(cluster_id).last_preparation.status == "success"
 
@@ -120,20 +120,20 @@ def test_an_attempt_outlives_the_service(world: World) -> None:
     world.engine = Engine(world.store, world.engine.settings, world.engine.requirements, world.clock)
     assert world.store.cluster(cluster_id).attempt == attempt
     assert world.step_id(infra_env_id, StepType.IMAGES) == identity
-    assert clusters.finish_preparation(world.engine, cluster_id, attempt, NEW, "")
+    assert clusters.finish_preparation(world.engine, cluster_id, attempt, NEW, reason="")
 
 
 def test_the_api_does_not_show_attempts(world: World) -> None:
     cluster_id, _ = world.known()
     cluster = clusters.install(world.engine, cluster_id)
-    assert cluster.attempt not in str(to_rest(cluster))
+    assert cluster.attempt not in str(fields.cluster(cluster))
 
 
 # steps
 
 
 def asked(world: World, infra_env_id: str) -> dict[str, str]:
-    found = hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", int(world.clock().timestamp()))
+    found = hosts.next_steps(world.engine, infra_env_id, HOST_ID, "", timestamp=int(world.clock().timestamp()))
     return {item["step_type"]: item["step_id"] for item in found["instructions"]}
 
 
@@ -159,7 +159,8 @@ def test_answers_of_an_earlier_attempt_are_dropped_and_asked_for_again(world: Wo
     world.reply(infra_env_id, StepType.DISK_SPEED, "cannot", 1, step_id=first["installation-disk-speed-check"])
     world.reply(infra_env_id, StepType.DISK_SPEED, {**SPEED, "io_sync_duration": 5000}, step_id="")
     host = world.host(infra_env_id)
-    assert (host.status, host.images_status, host.disks_info, host.step_errors) == (HostStatus.PREPARING, "", "", {})
+    assert (host.status, host.images_status.text, host.disks_info.text) == (HostStatus.PREPARING, "", "")
+    assert host.step_errors == {}
     assert len(world.store.events()) == events
     # The agent that was busy with it did not begin anew: asked again at once, by the same name.
     assert asked(world, infra_env_id) == second
@@ -184,7 +185,7 @@ def test_the_installers_failure_of_before_a_reset_fails_nothing(world: World) ->
     world.reply(infra_env_id, StepType.INSTALL, "of before", 1, step_id=first)
     assert world.host(infra_env_id).status is HostStatus.INSTALLING
     assert asked(world, infra_env_id) == {"install": second}
-    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "")
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", info="")
     # The status is another now, the attempt is not.
     world.reply(infra_env_id, StepType.INSTALL, "of now", 1, step_id=second)
     host = world.host(infra_env_id)
@@ -205,20 +206,20 @@ def test_progress_of_before_this_attempts_install_is_refused(world: World, stage
     """An orchestrator that does not name its attempt is at least none that this attempt has not started."""
     cluster_id, infra_env_id = world.installing()
     with pytest.raises(Conflict, match="not told to install"):
-        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)
+        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info=info)
     first = asked(world, infra_env_id)["install"]
-    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "bootstrap")
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", info="bootstrap")
     installing_again(world, cluster_id, infra_env_id)
     events = len(world.store.events())
     with pytest.raises(Conflict, match="not told to install"):
-        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info)
+        hosts.progress(world.engine, infra_env_id, HOST_ID, stage, info=info)
     host = world.host(infra_env_id)
     assert (host.status, host.progress.current_stage) == (HostStatus.INSTALLING, None)
     assert len(world.store.events()) == events
     assert "install" in asked(world, infra_env_id)
     # A late answer has the step handed out again; that it was handed out is not forgotten over it.
     world.reply(infra_env_id, StepType.INSTALL, "of before", 1, step_id=first)
-    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", "")
+    hosts.progress(world.engine, infra_env_id, HOST_ID, "Starting installation", info="")
     assert world.host(infra_env_id).status is HostStatus.INSTALLING_IN_PROGRESS
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from installer.assisted.enums import ClusterStatus as C
 from installer.assisted.enums import HostStatus as H
-from installer.assisted.enums import Result, Role, Stage, StepType
+from installer.assisted.enums import PreparationStatus, Result, Role, Stage, StepType
 from installer.assisted.errors import Conflict, Forbidden
 from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
@@ -153,11 +153,11 @@ CLUSTER_CASES = [
     (CF, C.READY, cluster_facts(validations={**CGOOD, "sufficient-masters-count": Result.FAILURE}), C.INSUFFICIENT),
     (CF, C.INSUFFICIENT, cluster_facts(), C.READY),
     (CI, C.READY, cluster_facts(), C.PREPARING),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING_SUCCESSFUL, M), preparation="success"), C.INSTALLING),
+    (CF, C.PREPARING, cluster_facts((H.PREPARING_SUCCESSFUL, M), preparation=PreparationStatus.SUCCESS), C.INSTALLING),
     (CF, C.PREPARING, cluster_facts((H.PREPARING_SUCCESSFUL, M)), C.PREPARING),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING, M), preparation="success"), C.PREPARING),
+    (CF, C.PREPARING, cluster_facts((H.PREPARING, M), preparation=PreparationStatus.SUCCESS), C.PREPARING),
     (CF, C.PREPARING, cluster_facts((H.PREPARING_FAILED, M)), C.READY),
-    (CF, C.PREPARING, cluster_facts((H.PREPARING, M), preparation="failed"), C.READY),
+    (CF, C.PREPARING, cluster_facts((H.PREPARING, M), preparation=PreparationStatus.FAILED), C.READY),
     (CF, C.PREPARING, cluster_facts((H.DISCONNECTED, M)), C.INSUFFICIENT),
     (CF, C.PREPARING, cluster_facts((H.PREPARING, M), status_age=601.0), C.READY),
     (CF, C.INSTALLING, cluster_facts((H.INSTALLING_IN_PROGRESS, M)), C.INSTALLING),

@@ -8,7 +8,7 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus as C
 from installer.assisted.enums import HostStatus as H
-from installer.assisted.enums import Result, Role
+from installer.assisted.enums import PreparationStatus, Result, Role
 from installer.assisted.errors import Conflict
 from installer.rendezvous.states import cluster as cs
 from installer.testing.service.states_kit import CGOOD, cluster_facts
@@ -79,18 +79,39 @@ CLUSTER_TEXTS: list[tuple[cs.Trigger, C, Any, dict[str, Any], C, str | None]] = 
     ),
     (CF, C.PENDING_FOR_INPUT, (), {}, C.READY, "Cluster ready to be installed"),
     (cs.Trigger.INSTALL, C.READY, (), {}, C.PREPARING, "Preparing cluster for installation"),
-    (CF, C.PREPARING, ((H.INSTALLING, M),), {"preparation": "success"}, C.INSTALLING, "Installation in progress"),
+    (
+        CF,
+        C.PREPARING,
+        ((H.INSTALLING, M),),
+        {"preparation": PreparationStatus.SUCCESS},
+        C.INSTALLING,
+        "Installation in progress",
+    ),
     (
         CF,
         C.PREPARING,
         ((H.INSTALLING_IN_PROGRESS, M),),
-        {"preparation": "success"},
+        {"preparation": PreparationStatus.SUCCESS},
         C.INSTALLING,
         "Installation in progress",
     ),
-    (CF, C.PREPARING, (), {"preparation": "success"}, C.INSUFFICIENT, "A host stopped preparing: master-0: no disk"),
+    (
+        CF,
+        C.PREPARING,
+        (),
+        {"preparation": PreparationStatus.SUCCESS},
+        C.INSUFFICIENT,
+        "A host stopped preparing: master-0: no disk",
+    ),
     (CF, C.PREPARING, ((H.PREPARING, M), (H.PREPARING_FAILED, M)), {}, C.READY, f"{UNPREPARED}master-0: no disk"),
-    (CF, C.PREPARING, ((H.PREPARING, M),), {"preparation": "failed"}, C.READY, f"{UNPREPARED}no program"),
+    (
+        CF,
+        C.PREPARING,
+        ((H.PREPARING, M),),
+        {"preparation": PreparationStatus.FAILED},
+        C.READY,
+        f"{UNPREPARED}no program",
+    ),
     (
         CF,
         C.PREPARING,

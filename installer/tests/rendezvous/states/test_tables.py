@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
 
 from installer.assisted import stages
@@ -9,6 +11,7 @@ from installer.assisted.enums import ClusterStatus, HostStatus, Role, Stage
 from installer.rendezvous import settings
 from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
+from installer.rendezvous.states.table import Guard
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
@@ -139,3 +142,19 @@ def test_every_status_is_somewhere_in_the_tables() -> None:
         *(HostStatus.DISABLED, HostStatus.DISABLED_UNBOUND, HostStatus.RESETTING, HostStatus.ADDED_TO_EXISTING),
         *(HostStatus.RECLAIMING, HostStatus.RECLAIMING_REBOOTING),
     }
+
+
+@pytest.mark.parametrize("states", [hs, cs], ids=["hosts", "clusters"])
+def test_every_guard_is_asked_by_some_row(states: ModuleType) -> None:
+    defined = {name: item for name, item in vars(states).items() if isinstance(item, Guard)}
+    asked = {guard.test for row in states.TABLE for guard in row.guards}
+    assert sorted(name for name, guard in defined.items() if guard.test not in asked) == []
+    assert asked == {guard.test for guard in defined.values()}, "a row asks a guard that has no name"
+    assert not any(guard.negated for guard in defined.values())
+
+
+def test_a_negated_guard_holds_where_the_guard_does_not() -> None:
+    for facts in (hs.HostFacts(), hs.HostFacts(connected=False), hs.HostFacts(media_connected=False)):
+        assert hs.CONNECTED(facts) is (facts.connected and facts.media_connected)
+        assert (~hs.CONNECTED)(facts) is not hs.CONNECTED(facts)
+        assert (~~hs.CONNECTED) == hs.CONNECTED

@@ -15,6 +15,7 @@ from installer.assisted.enums import HostStatus
 from installer.assisted.errors import NotFound, StoreError
 from installer.rendezvous import events
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 from installer.testing.service.store_kit import CLUSTER, ENV, HOST, LONE, abandoned, locked, no_more_bytes, picture
 
@@ -29,9 +30,9 @@ WRITES: dict[str, Callable[[Store], None]] = {
     "put_cluster, new": lambda s: s.put_cluster(Cluster(id="new", name="n", status_info=MUCH)),
     "put_infra_env": lambda s: s.put_infra_env(replace(ENV, static_network_config=MUCH)),
     "put_infra_env, new": lambda s: s.put_infra_env(InfraEnv(id="new", name="n", static_network_config=MUCH)),
-    "put_host": lambda s: s.put_host(replace(HOST, inventory=MUCH)),
-    "put_host, new": lambda s: s.put_host(Host(id="new", infra_env_id="e", cluster_id="c", inventory=MUCH)),
-    "put_host, bound": lambda s: s.put_host(replace(LONE, cluster_id="c", inventory=MUCH)),
+    "put_host": lambda s: s.put_host(replace(HOST, inventory=HostInventory(MUCH))),
+    "put_host, new": lambda s: s.put_host(replace(HOST, id="new", inventory=HostInventory(MUCH))),
+    "put_host, bound": lambda s: s.put_host(replace(LONE, cluster_id="c", inventory=HostInventory(MUCH))),
     "note_steps": lambda s: s.note_steps(replace(HOST, sent_steps={"inventory": MUCH})),
     "add_event": lambda s: s.add_event(events.make("validations_ignored", cluster=CLUSTER, props={"a": MUCH})),
     "put_manifest": lambda s: s.put_manifest(

@@ -15,6 +15,7 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.params import decoded
 from installer.rendezvous.resources.requests import ManifestParams
+from installer.rendezvous.store.documents import TangConnectivity
 from installer.testing.service import sent_kit
 from installer.testing.service.rendezvous_kit import inventory
 from installer.testing.service.world_kit import HOST_ID, World
@@ -91,7 +92,7 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
     def told() -> str:
         with world.store.change():
             world.engine.reconcile(cluster_id)
-        found = json.loads(world.host(infra_env_id).validations_info)
+        found = json.loads(world.host(infra_env_id).validations_info.text)
         [message] = [
             one["message"]
             for group in found.values()
@@ -113,7 +114,7 @@ def test_what_old_tang_servers_answered_says_nothing_of_new_ones(world: World) -
     # An answer that was on its way comes after the change.
     with world.store.change():
         host = world.host(infra_env_id)
-        world.store.put_host(hosts.replace(host, tang_connectivity=json.dumps(good)))
+        world.store.put_host(hosts.replace(host, tang_connectivity=TangConnectivity(json.dumps(good))))
     assert told() == "Tang servers have changed and have not been checked yet"
     assert world.store.cluster(cluster_id).status is not ClusterStatus.READY
     with pytest.raises(Conflict):

@@ -9,6 +9,7 @@ import pytest
 from installer.assisted.enums import HostStatus, Result, Role
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
+from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import cluster_host, cluster_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
@@ -288,14 +289,14 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
 
 @pytest.mark.parametrize(("check", "changes", "result", "message"), CASES)
 def test_verdict(check: str, changes: dict[str, Any], result: Result, message: str) -> None:
-    assert CHECKS[check](cluster_view(**changes)) == (result, message)
+    assert CHECKS[check](cluster_view(**changes)) == Verdict(result, message)
 
 
 @pytest.mark.parametrize("status", HostStatus)
 def test_hosts_that_are_ready(status: HostStatus) -> None:
     ready = {"known", "preparing-for-installation", "preparing-successful", "installing", "installing-in-progress"}
     view = cluster_view(**hosts({"status": status}))
-    result = CHECKS["all-hosts-are-ready-to-install"](view)[0]
+    result = CHECKS["all-hosts-are-ready-to-install"](view).result
     assert result is (OK if status.value in ready | {"installed"} else BAD)
 
 
@@ -307,6 +308,6 @@ def test_operators_are_not_installed_by_this_service(table: Any) -> None:
     for line in lines:
         plain = line.id.removesuffix("-requirements-satisfied")
         view = cluster_view(cluster={"olm_operators": [{"name": "another"}, {}]})
-        assert line.check(view) == (OK, f"{plain} is not requested")
+        assert line.check(view) == Verdict(OK, f"{plain} is not requested")
         view = cluster_view(cluster={"olm_operators": [{"name": "another"}, {"name": plain}]})
-        assert line.check(view) == (BAD, f"Operator {plain} cannot be installed by this service")
+        assert line.check(view) == Verdict(BAD, f"Operator {plain} cannot be installed by this service")

@@ -18,6 +18,7 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store import diskidentity
 from installer.rendezvous.store.diskidentity import DiskIdentity
+from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.validations import disks
 from installer.testing.service import sent_kit
 from installer.testing.service.rendezvous_kit import inventory
@@ -65,7 +66,7 @@ def skip(world: World, infra_env_id: str, name: str, wanted: bool = True) -> Non
 
 
 def min_disks(world: World, infra_env_id: str) -> tuple[str, str]:
-    info = json.loads(world.host(infra_env_id).validations_info)
+    info = json.loads(world.host(infra_env_id).validations_info.text)
     return next(
         (i["status"], i["message"]) for items in info.values() for i in items if i["id"] == "has-min-valid-disks"
     )
@@ -204,7 +205,7 @@ def test_a_disk_to_be_left_alone_that_is_gone_is_told(world: World) -> None:
     skip(world, at, "/dev/sdb")
     restart(world, at)
     tell(world, at, disk("sda", "A"), disk("sdb", "ANOTHER"))
-    info = json.loads(world.host(at).validations_info)
+    info = json.loads(world.host(at).validations_info.text)
     status = {i["id"]: i["status"] for items in info.values() for i in items}
     assert status["no-skip-missing-disk"] == "failure"
 
@@ -277,7 +278,7 @@ def test_without_an_inventory_nothing_is_installed(world: World) -> None:
     at = booted(world, _bootable(disk("sda", "A")), _bootable(disk("sdb", "B")))
     assert (ordered(world, at) or {})["disks_to_format"] == ["/dev/sda", "/dev/sdb"]
     with world.store.change():
-        world.store.put_host(msgspec.structs.replace(world.host(at), inventory=""))
+        world.store.put_host(msgspec.structs.replace(world.host(at), inventory=HostInventory()))
     assert ordered(world, at) is None
 
 

@@ -11,11 +11,12 @@ import pytest
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.assisted.errors import BadRequest, ClientError, Conflict, DiskMissing
+from installer.rendezvous.api import fields
 from installer.rendezvous.client.command import Client
 from installer.rendezvous.client.manifests import HostConfig
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
-from installer.rendezvous.store.model import Event, to_rest
+from installer.rendezvous.store.model import Event
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.service import sent_kit
 from installer.testing.service.fleet_kit import Fleet, Machine, Network
@@ -59,7 +60,7 @@ def tell(world: World, infra_env_id: str, disks: list[dict[str, Any]], **changes
 
 
 def verdict(world: World, infra_env_id: str, name: str = "has-min-valid-disks") -> tuple[str, str]:
-    info = load_json(world.host(infra_env_id).validations_info)
+    info = load_json(world.host(infra_env_id).validations_info.text)
     return next((item["status"], item["message"]) for items in info.values() for item in items if item["id"] == name)
 
 
@@ -124,7 +125,7 @@ def test_a_chosen_disk_that_is_unfit_is_kept_and_told(chosen: tuple[World, str, 
 def test_a_choice_outlives_the_agents_restart(chosen: tuple[World, str, str]) -> None:
     world, _, infra_env_id = chosen
     hosts.register(world.engine, infra_env_id, HOST_ID, "")
-    assert world.host(infra_env_id).inventory == ""
+    assert world.host(infra_env_id).inventory.text == ""
     tell(world, infra_env_id, late())
     assert world.host(infra_env_id).installation_disk_id == MARKED
     assert verdict(world, infra_env_id)[0] == "failure"
@@ -247,10 +248,10 @@ class Rest(AssistedClient):
         if path == "/infra-envs":
             return [{"id": self.infra_env_id}]
         if method == "GET":
-            return [to_rest(host) for host in self.world.store.hosts(infra_env_id=self.infra_env_id)]
+            return [fields.host(host) for host in self.world.store.hosts(infra_env_id=self.infra_env_id)]
         self.patched.append(body)
         try:
-            return to_rest(sent_kit.update_host(self.world.engine, self.infra_env_id, HOST_ID, body))
+            return fields.host(sent_kit.update_host(self.world.engine, self.infra_env_id, HOST_ID, body))
         except BadRequest as error:
             raise ClientError("PATCH", error.status, error.reason) from None
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from installer.assisted.enums import HostStatus, Result, Role
+from installer.assisted.enums import HostStatus, MediaStatus, Result, Role
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
+from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.rendezvous_kit import inventory
 from installer.testing.service.verdict_kit import HOST, cluster_host, host_view, with_inventory
 
@@ -58,7 +59,7 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("media_connected", {}, OK, "Media is connected"),
     (
         "media_connected",
-        {"host": {"media_status": "disconnected"}},
+        {"host": {"media_status": MediaStatus.DISCONNECTED}},
         BAD,
         "Media is disconnected: the discovery media cannot be read",
     ),
@@ -331,22 +332,22 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
 NO_VIEW_ONLY = {"media_connected", "has_inventory", "compatible_agent"}
 
 
-def verdict(check: str, changes: dict[str, Any]) -> tuple[Result, str]:
+def verdict(check: str, changes: dict[str, Any]) -> Verdict:
     view = host_view(**changes)
     call: Any = getattr(hw, check)
-    found: tuple[Result, str] = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)
+    found: Verdict = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)
     return found
 
 
 @pytest.mark.parametrize(("check", "changes", "result", "message"), CASES)
 def test_verdict(check: str, changes: dict[str, Any], result: Result, message: str) -> None:
-    assert verdict(check, changes) == (result, message)
+    assert verdict(check, changes) == Verdict(result, message)
 
 
 def test_without_an_inventory_there_is_none() -> None:
     view = host_view()
     object.__setattr__(view, "inventory", None)
-    assert hw.has_inventory(view) == (PENDING, "Inventory has not been received from the host")
+    assert hw.has_inventory(view) == Verdict(PENDING, "Inventory has not been received from the host")
 
 
 def test_hosts_of_one_name_are_told_apart() -> None:
@@ -357,7 +358,7 @@ def test_hosts_of_one_name_are_told_apart() -> None:
     )
     view = host_view(peers=twins)
     assert view.inventory is not None
-    assert hw.hostname_unique(view, view.inventory) == (
+    assert hw.hostname_unique(view, view.inventory) == Verdict(
         BAD,
         "Hostname master-0 is not unique in the cluster: host master-0 (MAC 52:54:00:00:00:80) and host "
         "master-0 (MAC 52:54:00:00:00:81), master-0 have it",
@@ -384,11 +385,11 @@ def test_hosts_of_one_name_are_told_apart() -> None:
     ],
 )
 def test_names(name: str, good: bool) -> None:
-    assert verdict("hostname_valid", {"host": {"user_hostname": name}})[0] is (OK if good else BAD)
+    assert verdict("hostname_valid", {"host": {"user_hostname": name}}).result is (OK if good else BAD)
 
 
 def test_the_kits_inventory_is_enough_for_a_master() -> None:
     """So that each case above fails for its own reason."""
     assert inventory()["hostname"] == "master-0"
     for check in ("min_cpu", "min_memory", "min_disks", "role_cpu", "role_memory", "hostname_unique"):
-        assert verdict(check, {})[0] is OK, check
+        assert verdict(check, {}).result is OK, check

@@ -10,6 +10,7 @@ import pytest
 
 from installer.assisted.enums import Result
 from installer.rendezvous.validations import network as net
+from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import host_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
@@ -27,7 +28,7 @@ def asked(**fields: Any) -> dict[str, Any]:
 def test_names_that_only_the_user_can_make_resolve(record: str) -> None:
     name = {"api": f"api.{DOMAIN}", "api-int": f"api-int.{DOMAIN}", "apps": f"console-openshift-console.apps.{DOMAIN}"}
     check = net.domain(record)
-    free = (OK, f"Domain name resolution of {record} is not required (single node or managed networking)")
+    free = Verdict(OK, f"Domain name resolution of {record} is not required (single node or managed networking)")
 
     def answered(spelling: str, **addresses: list[str]) -> dict[str, Any]:
         return asked(
@@ -37,18 +38,20 @@ def test_names_that_only_the_user_can_make_resolve(record: str) -> None:
     assert check(host_view()) == free
     assert check(host_view(cluster=SNO)) == free
     mine = name[record]
-    assert check(host_view(cluster=OWN)) == (PENDING, f"DNS resolution of {mine} has not been checked yet")
-    assert check(host_view(cluster=OWN, **answered("other.example")))[0] is PENDING
-    assert check(host_view(cluster=OWN, **answered(mine))) == (BAD, f"Couldn't resolve domain name {mine} on the host")
+    assert check(host_view(cluster=OWN)) == Verdict(PENDING, f"DNS resolution of {mine} has not been checked yet")
+    assert check(host_view(cluster=OWN, **answered("other.example"))).result is PENDING
+    assert check(host_view(cluster=OWN, **answered(mine))) == Verdict(
+        BAD, f"Couldn't resolve domain name {mine} on the host"
+    )
     both = answered(f"{mine.upper()}.", ipv4_addresses=["10.0.0.1"], ipv6_addresses=["fd00::1"])
-    assert check(host_view(cluster=OWN, **both)) == (OK, f"Domain name {mine} resolves to 10.0.0.1, fd00::1")
+    assert check(host_view(cluster=OWN, **both)) == Verdict(OK, f"Domain name {mine} resolves to 10.0.0.1, fd00::1")
 
 
 def test_the_releases_registry() -> None:
     pulled = {"release_image": "quay.example/r@sha256:1", "registries_conf": Path("/none")}
     free = "Release domain name resolution is not required: the release comes from a mirror or by address"
-    assert net.release_domain(host_view()) == (OK, free)
-    assert net.release_domain(host_view(settings=pulled)) == (
+    assert net.release_domain(host_view()) == Verdict(OK, free)
+    assert net.release_domain(host_view(settings=pulled)) == Verdict(
         PENDING,
         "DNS resolution of the release's registry quay.example has not been checked yet",
     )
@@ -57,17 +60,17 @@ def test_the_releases_registry() -> None:
         found = {"resolutions": [{"domain_name": "quay.example", **addresses}]}
         return {"settings": pulled, **asked(domain_name_resolutions=found)}
 
-    assert net.release_domain(host_view(**answered())) == (
+    assert net.release_domain(host_view(**answered())) == Verdict(
         BAD,
         "Couldn't resolve the release's registry quay.example on the host",
     )
-    assert net.release_domain(host_view(**answered(ipv6_addresses=["fd00::1", "fd00::2"]))) == (
+    assert net.release_domain(host_view(**answered(ipv6_addresses=["fd00::1", "fd00::2"]))) == Verdict(
         OK,
         "Domain name quay.example resolves to fd00::1, fd00::2",
     )
     # The cluster's own release comes before the service's.
     other = {"settings": pulled, "cluster": {"ocp_release_image": "other.example/r:1"}}
-    assert "registry other.example has not" in net.release_domain(host_view(**other))[1]
+    assert "registry other.example has not" in net.release_domain(host_view(**other)).message
 
 
 def test_only_names_that_are_waited_for_are_asked() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result
 from installer.rendezvous.validations import network as net
+from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import host_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
@@ -306,13 +307,13 @@ WITH_INVENTORY = {
 }
 
 
-def verdict(check: str, changes: dict[str, Any]) -> tuple[Result, str]:
+def verdict(check: str, changes: dict[str, Any]) -> Verdict:
     view = host_view(**changes)
     call: Any = getattr(net, check)
-    found: tuple[Result, str] = call(view, view.inventory) if check in WITH_INVENTORY else call(view)
+    found: Verdict = call(view, view.inventory) if check in WITH_INVENTORY else call(view)
     return found
 
 
 @pytest.mark.parametrize(("check", "changes", "result", "message"), CASES)
 def test_verdict(check: str, changes: dict[str, Any], result: Result, message: str) -> None:
-    assert verdict(check, changes) == (result, message)
+    assert verdict(check, changes) == Verdict(result, message)

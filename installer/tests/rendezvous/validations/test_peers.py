@@ -11,6 +11,7 @@ from installer.assisted.enums import Result, Role
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
+from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import cluster_host, host_view, with_inventory
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
@@ -30,41 +31,41 @@ PEERS = (
 @pytest.mark.parametrize(
     ("groups", "expected"),
     [
-        (None, (PENDING, "Not enough hosts in cluster to calculate connectivity groups: 3")),
-        ({}, (OK, "Host has connectivity to the majority of hosts in the cluster")),
+        (None, Verdict(PENDING, "Not enough hosts in cluster to calculate connectivity groups: 3")),
+        ({}, Verdict(OK, "Host has connectivity to the majority of hosts in the cluster")),
         (
             {"a": ["h", "h1", "h2"], "b": ["h", "h1", "h2"]},
-            (OK, "Host has connectivity to the majority of hosts in the cluster"),
+            Verdict(OK, "Host has connectivity to the majority of hosts in the cluster"),
         ),
         (
             {"a": ["h1", "h2"], "b": ["h"], "c": []},
-            (BAD, "No connectivity to the majority of hosts in the cluster (a, c)"),
+            Verdict(BAD, "No connectivity to the majority of hosts in the cluster (a, c)"),
         ),
     ],
 )
-def test_majority(groups: Any, expected: tuple[Result, str]) -> None:
+def test_majority(groups: Any, expected: Verdict) -> None:
     known = {"connectivity_majority_groups": "" if groups is None else json.dumps(groups)}
     assert net.majority_group(host_view(cluster=known, peers=PEERS)) == expected
     # Two alone are no majority of anything.
-    assert net.majority_group(host_view(cluster=known, peers=PEERS[:1])) == (
+    assert net.majority_group(host_view(cluster=known, peers=PEERS[:1])) == Verdict(
         PENDING,
         "Not enough hosts in cluster to calculate connectivity groups: 2",
     )
 
 
 def test_addresses_that_others_have() -> None:
-    def among(*addresses: str, others: tuple[Host, ...] = PEERS) -> tuple[Result, str]:
+    def among(*addresses: str, others: tuple[Host, ...] = PEERS) -> Verdict:
         found = {"interfaces": [nic("a", *addresses)]}
         view = host_view(found=found, peers=others)
         assert view.inventory is not None
         return net.no_ip_collisions(view, view.inventory)
 
-    none = (OK, "No IP collisions were detected by host")
+    none = Verdict(OK, "No IP collisions were detected by host")
     assert among("192.168.111.80/24") == none
     # Outside of the machine network everybody may have what nobody routes.
     docker = tuple(with_inventory(cluster_host(n), mac=f"52:54:00:00:00:8{n}", ip="172.17.0.1/16") for n in (1, 2))
     assert among("192.168.111.80/24", "172.17.0.1/16", others=docker) == none
-    assert among("192.168.111.81/24", "192.168.111.82/24") == (
+    assert among("192.168.111.81/24", "192.168.111.82/24") == Verdict(
         BAD,
         "Collisions detected for host addresses: 192.168.111.81 (also host master-1 (MAC 52:54:00:00:00:81)), "
         "192.168.111.82 (also host master-2 (MAC 52:54:00:00:00:82))",
@@ -92,7 +93,7 @@ def report(*links: tuple[str, float, float]) -> dict[str, Any]:
 
 TOLD = "master-1 (MAC 52:54:00:00:00:81)"
 NEEDS = {**DOCUMENTED, "master": Requirements(4, 16384, 100, 10, 100, 5.5)}
-ALONE = (OK, "Network latency is not checked: no peers"), (OK, "Packet loss is not checked: no peers")
+ALONE = Verdict(OK, "Network latency is not checked: no peers"), Verdict(OK, "Packet loss is not checked: no peers")
 WORKER = (cluster_host(3, role=Role.WORKER),)
 
 
@@ -103,41 +104,47 @@ WORKER = (cluster_host(3, role=Role.WORKER),)
             {},
             SNO,
             PEERS,
-            (OK, "Network latency is not checked: no peers"),
-            (OK, "Packet loss is not checked: no peers"),
+            Verdict(OK, "Network latency is not checked: no peers"),
+            Verdict(OK, "Packet loss is not checked: no peers"),
         ),
-        ({}, {}, (), (OK, "Network latency is not checked: no peers"), (OK, "Packet loss is not checked: no peers")),
+        (
+            {},
+            {},
+            (),
+            Verdict(OK, "Network latency is not checked: no peers"),
+            Verdict(OK, "Packet loss is not checked: no peers"),
+        ),
         (
             {},
             {},
             PEERS[:1],
-            (PENDING, "Network latency is not known: no connectivity report yet"),
-            (PENDING, "Packet loss is not known: no connectivity report yet"),
+            Verdict(PENDING, "Network latency is not known: no connectivity report yet"),
+            Verdict(PENDING, "Packet loss is not known: no connectivity report yet"),
         ),
         (
             report(("h1", 100.0, 5.5), ("h2", 1.0, 0.0)),
             {},
             PEERS,
-            (OK, "Network latency requirement has been satisfied"),
-            (OK, "Packet loss requirement has been satisfied"),
+            Verdict(OK, "Network latency requirement has been satisfied"),
+            Verdict(OK, "Packet loss requirement has been satisfied"),
         ),
         (
             report(("gone", 1000.0, 99.0), ("h1", 100.5, 6.0), ("h2", 100.0, 5.5)),
             {},
             PEERS,
-            (BAD, f"Network latency to {TOLD} (100.50 ms) exceeds the limit of 100 ms for role master"),
-            (BAD, f"Packet loss to {TOLD} (6.00 %) exceeds the limit of 5.5 % for role master"),
+            Verdict(BAD, f"Network latency to {TOLD} (100.50 ms) exceeds the limit of 100 ms for role master"),
+            Verdict(BAD, f"Packet loss to {TOLD} (6.00 %) exceeds the limit of 5.5 % for role master"),
         ),
         (
             report(("h1", 200.0, 20.0), ("h2", 300.0, 30.0)),
             {},
             PEERS,
-            (
+            Verdict(
                 BAD,
                 f"Network latency to {TOLD} (200.00 ms), master-2 (MAC 52:54:00:00:00:82) (300.00 ms) exceeds the "
                 "limit of 100 ms for role master",
             ),
-            (
+            Verdict(
                 BAD,
                 f"Packet loss to {TOLD} (20.00 %), master-2 (MAC 52:54:00:00:00:82) (30.00 %) exceeds the "
                 "limit of 5.5 % for role master",
@@ -148,15 +155,15 @@ WORKER = (cluster_host(3, role=Role.WORKER),)
             report(("h3", 500.0, 50.0)),
             {},
             WORKER,
-            (OK, "Network latency requirement has been satisfied"),
-            (OK, "Packet loss requirement has been satisfied"),
+            Verdict(OK, "Network latency requirement has been satisfied"),
+            Verdict(OK, "Packet loss requirement has been satisfied"),
         ),
         (
             report(("h3", 500.0, 50.0)),
             {},
             (cluster_host(3, role=Role.AUTO, suggested_role=Role.MASTER),),
-            (BAD, "Network latency to master-3 (500.00 ms) exceeds the limit of 100 ms for role master"),
-            (BAD, "Packet loss to master-3 (50.00 %) exceeds the limit of 5.5 % for role master"),
+            Verdict(BAD, "Network latency to master-3 (500.00 ms) exceeds the limit of 100 ms for role master"),
+            Verdict(BAD, "Packet loss to master-3 (50.00 %) exceeds the limit of 5.5 % for role master"),
         ),
     ],
 )
@@ -164,8 +171,8 @@ def test_links(
     host: dict[str, Any],
     cluster: dict[str, Any],
     peers: tuple[Host, ...],
-    latency: tuple[Result, str],
-    loss: tuple[Result, str],
+    latency: Verdict,
+    loss: Verdict,
 ) -> None:
     view = host_view(host=host, cluster=cluster, peers=peers, needs=NEEDS)
     assert net.latency(view) == latency
@@ -175,5 +182,5 @@ def test_links(
 def test_links_of_a_host_without_a_role_have_no_limit_yet() -> None:
     nameless = {"role": Role.AUTO, **report(("h1", 500.0, 50.0))}
     view = host_view(host=nameless, peers=PEERS, needs=NEEDS)
-    assert net.latency(view) == (OK, "Network latency is not checked: role auto-assign has no limit")
-    assert net.packet_loss(view) == (OK, "Packet loss is not checked: role auto-assign has no limit")
+    assert net.latency(view) == Verdict(OK, "Network latency is not checked: role auto-assign has no limit")
+    assert net.packet_loss(view) == Verdict(OK, "Packet loss is not checked: role auto-assign has no limit")

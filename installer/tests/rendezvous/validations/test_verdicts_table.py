@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from installer.assisted.enums import HostStatus, Result
+from installer.assisted.enums import ValidationCategory as Category
 from installer.rendezvous.states.host import OPERATORS
+from installer.rendezvous.store.documents import ValidationIds
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
+from installer.rendezvous.validations.verdict import Info, Verdict, as_info, overridden
 from installer.testing.service.verdict_kit import cluster_view, host_view
 
 OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED
@@ -51,15 +55,12 @@ api-vips-valid ingress-vips-defined ingress-vips-valid dns-domain-defined ntp-se
 }
 
 
-def by_category(verdicts: dict[str, tuple[str, Result, str]]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
-    for name, (category, _, _) in verdicts.items():
-        found.setdefault(category, set()).add(name)
-    return found
+def by_category(info: Info) -> dict[str, set[str]]:
+    return {category.value: {entry.id for entry in entries} for category, entries in info.items()}
 
 
 def test_a_hosts_validations_by_category() -> None:
-    found = by_category(hv.evaluate(host_view()))
+    found = by_category(hv.info_of(hv.evaluate(host_view())))
     assert found == {
         "hardware": set(HARDWARE.split()),
         "network": set(NETWORK.split()),
@@ -68,7 +69,7 @@ def test_a_hosts_validations_by_category() -> None:
 
 
 def test_a_clusters_validations_by_category() -> None:
-    found = by_category(cv.evaluate(cluster_view()))
+    found = by_category(cv.info_of(cv.evaluate(cluster_view())))
     operators = {*OPERATORS, "openshift-ai-gpu-requirements-satisfied"}
     assert found == {**{name: set(ids.split()) for name, ids in CLUSTER.items()}, "operators": operators}
 
@@ -83,10 +84,10 @@ def test_operators_are_those_of_the_api() -> None:
 def test_what_waits_for_an_inventory() -> None:
     view = dataclasses.replace(host_view(), inventory=None)
     verdicts = hv.evaluate(view)
-    waiting = {name for name, verdict in verdicts.items() if verdict[1:] == (PENDING, "Missing inventory")}
+    waiting = {name for name, verdict in verdicts.items() if verdict == Verdict(PENDING, "Missing inventory")}
     assert waiting == verdicts.keys() - set(AT_ONCE.split()) - set(OPERATORS)
-    assert verdicts["has-inventory"][1] is PENDING
-    assert not [name for name, verdict in hv.evaluate(host_view()).items() if verdict[2] == "Missing inventory"]
+    assert verdicts["has-inventory"].result is PENDING
+    assert not [name for name, verdict in hv.evaluate(host_view()).items() if verdict.message == "Missing inventory"]
 
 
 def test_a_host_without_a_cluster_is_judged_by_itself_alone() -> None:
@@ -95,9 +96,9 @@ def test_a_host_without_a_cluster_is_judged_by_itself_alone() -> None:
 
 def test_a_good_host_and_a_good_cluster_fail_nothing() -> None:
     """So that whatever another test sees fail fails for that test's reason."""
-    waiting = {name for name, verdict in hv.evaluate(host_view()).items() if verdict[1] not in (OK, OFF)}
+    waiting = {name for name, verdict in hv.evaluate(host_view()).items() if verdict.result not in (OK, OFF)}
     assert waiting == {"belongs-to-majority-group", "ntp-synced", "time-synced-between-host-and-service"}
-    waiting = {name for name, verdict in cv.evaluate(cluster_view()).items() if verdict[1] is not OK}
+    waiting = {name for name, verdict in cv.evaluate(cluster_view()).items() if verdict.result is not OK}
     assert waiting == {"api-vips-valid", "ingress-vips-valid"}
 
 
@@ -113,17 +114,17 @@ ingress-vips-defined all-hosts-are-ready-to-install sufficient-masters-count
 
 @pytest.mark.parametrize(
     ("text", "ids"),
-    [("", set()), ("[]", set()), ("null", set()), ("{", set()), ('["a", "b"]', {"a", "b"}), ("[7]", {"7"})],
+    [("", set()), ("[]", set()), ("null", set()), ("{", set()), ('["a", "b"]', {"a", "b"}), ("[7]", set())],
 )
 def test_what_a_user_ignores(text: str, ids: set[str]) -> None:
-    assert hv.ignored(text) == ids
+    assert hv.ignored(ValidationIds(text)) == ids
 
 
 @pytest.mark.parametrize(("ids", "always"), [(hv.NOT_IGNORABLE, HOST_ALWAYS), (cv.NOT_IGNORABLE, CLUSTER_ALWAYS)])
 def test_without_these_nothing_can_be_installed(ids: frozenset[str], always: str) -> None:
     assert ids == set(always.split())
     for name in ids:
-        assert hv.overridden(name, BAD, "why", frozenset({"all", name}), ids) == (BAD, "why")
+        assert overridden(name, Verdict(BAD, "why"), frozenset({"all", name}), ids) == Verdict(BAD, "why")
 
 
 @pytest.mark.parametrize("result", Result)
@@ -131,29 +132,43 @@ def test_without_these_nothing_can_be_installed(ids: frozenset[str], always: str
 def test_ignoring(result: Result, skipped: tuple[str, ...]) -> None:
     good = result.value in ("success", "success-suppress-output", "disabled")
     kept = good or not {"x", "all"} & set(skipped)
-    found = hv.overridden("x", result, "why", frozenset(skipped), frozenset({"y"}))
-    assert found == ((result, "why") if kept else (OFF, "Ignored by the user: why"))
+    found = overridden("x", Verdict(result, "why"), frozenset(skipped), frozenset({"y"}))
+    assert found == (Verdict(result, "why") if kept else Verdict(OFF, "Ignored by the user: why"))
 
 
 def test_what_is_ignored_stops_nothing() -> None:
     bad: dict[str, Any] = {"found": {"disks": []}, "cluster": {"ignored_host_validations": '["has-min-valid-disks"]'}}
     verdict = hv.evaluate(host_view(**bad))["has-min-valid-disks"]
-    assert verdict[:2] == ("hardware", OFF)
-    assert verdict[2].startswith("Ignored by the user: No eligible disks were found")
+    assert verdict.result is OFF
+    assert verdict.message.startswith("Ignored by the user: No eligible disks were found")
     ignored = cluster_view(cluster={"network_type": "Flat", "ignored_cluster_validations": json.dumps(["all"])})
     verdicts = cv.evaluate(ignored)
-    assert verdicts["network-type-valid"][:2] == ("network", OFF)
+    assert verdicts["network-type-valid"].result is OFF
     down = cluster_view(hosts=(), cluster={"ignored_cluster_validations": json.dumps(["all"])})
-    assert cv.evaluate(down)["all-hosts-are-ready-to-install"] == ("hosts-data", BAD, "The cluster has no hosts")
+    assert cv.evaluate(down)["all-hosts-are-ready-to-install"] == Verdict(BAD, "The cluster has no hosts")
     assert HostStatus.KNOWN in cv.READY_HOST
 
 
+class Line(NamedTuple):
+    id: str
+    category: Category
+
+
 def test_verdicts_as_the_api_shows_them() -> None:
-    verdicts = {"a": ("network", OK, "fine"), "b": ("hardware", BAD, "broken"), "c": ("network", OFF, "left out")}
-    assert hv.as_info(verdicts) == {
+    table = [Line("a", Category.NETWORK), Line("b", Category.HARDWARE), Line("c", Category.NETWORK)]
+    verdicts = {"c": Verdict(OFF, "left out"), "a": Verdict(OK, "fine"), "b": Verdict(BAD, "broken")}
+    info = as_info(verdicts, [*table, Line("unasked", Category.OPERATORS)])
+    assert msgspec.to_builtins(info) == {
         "network": [
             {"id": "a", "status": "success", "message": "fine"},
             {"id": "c", "status": "disabled", "message": "left out"},
         ],
         "hardware": [{"id": "b", "status": "failure", "message": "broken"}],
     }
+    assert list(info) == [Category.NETWORK, Category.HARDWARE]
+
+
+def test_each_id_is_in_its_table_once() -> None:
+    for table in (hv.TABLE, cv.TABLE):
+        ids = [line.id for line in table]
+        assert len(ids) == len(set(ids))

@@ -9,6 +9,7 @@ import pytest
 
 from installer.assisted.enums import Result
 from installer.rendezvous.validations import cluster as cv
+from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import cluster_host, cluster_view
 
 OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
@@ -36,45 +37,45 @@ def members(*changes: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "told"), [("api", "Api"), ("ingress", "Ingress")])
 def test_defined(kind: str, told: str) -> None:
     check = CHECKS[f"{kind}-vips-defined"]
-    assert check(cluster_view()) == (OK, f"{told} virtual IPs are defined")
-    assert check(cluster_view(**vips(kind))) == (PENDING, f"{told} virtual IPs are undefined")
-    assert check(cluster_view(**vips(kind, ""))) == (PENDING, f"{told} virtual IPs are undefined")
+    assert check(cluster_view()) == Verdict(OK, f"{told} virtual IPs are defined")
+    assert check(cluster_view(**vips(kind))) == Verdict(PENDING, f"{told} virtual IPs are undefined")
+    assert check(cluster_view(**vips(kind, ""))) == Verdict(PENDING, f"{told} virtual IPs are undefined")
     for how in MANAGED:
-        expected = (OK, f"{told} virtual IPs are not required: User Managed Networking")
+        expected = Verdict(OK, f"{told} virtual IPs are not required: User Managed Networking")
         assert check(cluster_view(cluster={f"{kind}_vips": [], **how})) == expected
         assert CHECKS[f"{kind}-vips-valid"](cluster_view(cluster=how)) == expected
 
 
-def good(kind: str, *addresses: str) -> tuple[Result, str]:
-    return OK, f"{kind} vips {', '.join(addresses)} belong to the machine network and are not in use"
+def good(kind: str, *addresses: str) -> Verdict:
+    return Verdict(OK, f"{kind} vips {', '.join(addresses)} belong to the machine network and are not in use")
 
 
-def unverified(kind: str, *addresses: str) -> tuple[Result, str]:
-    return PENDING, f"{kind} vips {', '.join(addresses)} have not been verified to be free yet"
+def unverified(kind: str, *addresses: str) -> Verdict:
+    return Verdict(PENDING, f"{kind} vips {', '.join(addresses)} have not been verified to be free yet")
 
 
 NETWORK = "192.168.111.0/24"
 TAKEN = f"api vip {API} is already in use in the machine network, "
-FREE: list[tuple[dict[str, Any], tuple[Result, str]]] = [
+FREE: list[tuple[dict[str, Any], Verdict]] = [
     (members({}), unverified("api", API)),
     # What is said of another address says nothing of this one.
     (members(verified((INGRESS, "succeeded")), {}), unverified("api", API)),
     (members(verified((API, "unverified"))), unverified("api", API)),
     (members({}, verified((INGRESS, "failed"), (API, "succeeded"))), good("api", API)),
-    (members(verified((API, "succeeded")), verified((API, "failed"))), (BAD, f"{TAKEN}as host master-1 sees")),
-    (members({"requested_hostname": "", **verified((API, "failed"))}), (BAD, f"{TAKEN}as host h0 sees")),
+    (members(verified((API, "succeeded")), verified((API, "failed"))), Verdict(BAD, f"{TAKEN}as host master-1 sees")),
+    (members({"requested_hostname": "", **verified((API, "failed"))}), Verdict(BAD, f"{TAKEN}as host h0 sees")),
     # A scan for free addresses that covered it.
     (members(scanned((NETWORK, [API, INGRESS]))), good("api", API)),
     (members(scanned(("10.0.0.0/8", [API]), ("", [API]))), unverified("api", API)),
-    (members(scanned((NETWORK, [INGRESS]))), (BAD, f"{TAKEN}as host master-0 sees")),
-    (members(scanned((NETWORK, None))), (BAD, f"{TAKEN}as host master-0 sees")),
-    (members(scanned((NETWORK, [API])), scanned((NETWORK, []))), (BAD, f"{TAKEN}as host master-1 sees")),
+    (members(scanned((NETWORK, [INGRESS]))), Verdict(BAD, f"{TAKEN}as host master-0 sees")),
+    (members(scanned((NETWORK, None))), Verdict(BAD, f"{TAKEN}as host master-0 sees")),
+    (members(scanned((NETWORK, [API])), scanned((NETWORK, []))), Verdict(BAD, f"{TAKEN}as host master-1 sees")),
     # Asking for the one address counts for more than a scan.
     (members(verified((API, "succeeded")), scanned((NETWORK, []))), good("api", API)),
     # A host's own address, whatever others say.
     (
         {**members(verified((API, "succeeded")), {}), "inventories": {"h0": None, "h1": {"ip": f"{API}/24"}}},
-        (BAD, f"{TAKEN}by host master-1"),
+        Verdict(BAD, f"{TAKEN}by host master-1"),
     ),
     # Where no agent looks, nobody is waited for; both steps would have to be off.
     ({**members({}), "settings": {"disabled_steps": frozenset({"verify-vips"})}}, unverified("api", API)),
@@ -86,7 +87,7 @@ FREE: list[tuple[dict[str, Any], tuple[Result, str]]] = [
 
 
 @pytest.mark.parametrize(("changes", "expected"), FREE)
-def test_free(changes: dict[str, Any], expected: tuple[Result, str]) -> None:
+def test_free(changes: dict[str, Any], expected: Verdict) -> None:
     assert CHECKS["api-vips-valid"](cluster_view(**changes)) == expected
 
 
@@ -99,16 +100,16 @@ def test_where_they_may_lie() -> None:
     check = CHECKS["ingress-vips-valid"]
     machine = [{"cidr": NETWORK}, {"cidr": "10.1.0.0/16"}]
     far = cluster_view(cluster={"machine_networks": machine, "ingress_vips": [{"ip": "10.2.0.1"}]})
-    assert check(far) == (BAD, f"ingress vip 10.2.0.1 does not belong to machine network {NETWORK}, 10.1.0.0/16")
+    assert check(far) == Verdict(BAD, f"ingress vip 10.2.0.1 does not belong to machine network {NETWORK}, 10.1.0.0/16")
     for kind in ("api", "ingress"):
         twice = cluster_view(cluster={"api_vips": [{"ip": API}], "ingress_vips": [{"ip": API}]})
-        assert CHECKS[f"{kind}-vips-valid"](twice) == (BAD, f"api and ingress vips must differ: both are {API}")
+        assert CHECKS[f"{kind}-vips-valid"](twice) == Verdict(BAD, f"api and ingress vips must differ: both are {API}")
 
 
 def test_the_users_own_load_balancer_holds_them_anywhere() -> None:
     lie = {"ingress_vips": [{"ip": "10.2.0.1"}, {"ip": "fd00::1"}]}
     check = CHECKS["ingress-vips-valid"]
     own = cluster_view(cluster={**lie, "load_balancer": {"type": "user-managed"}})
-    assert check(own) == (OK, "ingress vips 10.2.0.1, fd00::1 are the user's own load balancer's")
+    assert check(own) == Verdict(OK, "ingress vips 10.2.0.1, fd00::1 are the user's own load balancer's")
     managed = cluster_view(cluster={**lie, "load_balancer": {"type": "cluster-managed"}})
-    assert check(managed)[0] is BAD
+    assert check(managed).result is BAD

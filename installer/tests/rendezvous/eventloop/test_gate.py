@@ -122,7 +122,7 @@ def at(directory: Path, use: Use, **limits: Any) -> None:
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
-        runner = await serving.opened(service, "127.0.0.1", 0, inside, Limits(**{"head": 10.0, **limits}))
+        runner = await serving.opened(service, "127.0.0.1", 0, inside, limits=Limits(**{"head": 10.0, **limits}))
         place = Place(service, fleet, outside)
         try:
             await use(place)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from installer.assisted.enums import Severity
 from installer.rendezvous import events as catalogue
 from installer.rendezvous.api.bodies import body_of, listed, send
 from installer.rendezvous.api.context import Service
@@ -17,7 +18,7 @@ from installer.rendezvous.resources.params import integer, one_of, required
 from installer.rendezvous.store.model import Event
 
 Response = web.StreamResponse
-SEVERITIES = ("info", "warning", "error", "critical")
+SEVERITIES = tuple(Severity)
 LARGEST = 100_000
 
 
@@ -99,7 +100,7 @@ async def trigger(service: Service, request: web.Request) -> Response:
     cluster = store.cluster(cluster_id)
     event = Event(
         name=body.name or "event",
-        severity=severity,
+        severity=Severity(severity),
         message=catalogue.plain(message),
         event_time=event_time,
         category="metrics" if body.category == "metrics" else "user",

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from installer.assisted.enums import OperatorStatus
 from installer.assisted.errors import BadRequest, NotFound, Unparsable
 from installer.rendezvous import events
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
@@ -27,7 +28,6 @@ FINALIZING_STAGES = (
     *("Waiting for olm operators csv initialization", "Waiting for olm operators csv"),
     *("Waiting for OLM operator setup jobs", "Done"),
 )
-OPERATOR_STATUSES = ("failed", "progressing", "available")
 replace = msgspec.structs.replace
 
 
@@ -228,7 +228,7 @@ async def put_operator(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/monitored-operators"""
     given = (await body_of(request, requests.OperatorReport)).given()
     if "status" in given:
-        one_of(given["status"], "status", "body", OPERATOR_STATUSES)
+        one_of(given["status"], "status", "body", tuple(OperatorStatus))
     if not given.get("name"):
         raise BadRequest("name is required")
     with service.engine.store.change():
@@ -247,8 +247,8 @@ async def ignored_validations(service: Service, request: web.Request) -> Respons
 
 def _ignored(cluster: Cluster) -> dict[str, str]:
     return {
-        "host-validation-ids": cluster.ignored_host_validations,
-        "cluster-validation-ids": cluster.ignored_cluster_validations,
+        "host-validation-ids": cluster.ignored_host_validations.text,
+        "cluster-validation-ids": cluster.ignored_cluster_validations.text,
     }
 
 

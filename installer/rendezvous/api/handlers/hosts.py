@@ -18,6 +18,7 @@ from installer.rendezvous.api.views import reply, tags, unchanged
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.resources import hosts, replies, requests
 from installer.rendezvous.resources.params import integer
+from installer.rendezvous.store.documents import InstallerArgs
 from installer.rendezvous.store.model import Host
 
 Response = web.StreamResponse
@@ -96,7 +97,7 @@ async def delete(service: Service, request: web.Request) -> Response:
 async def instructions(service: Service, request: web.Request) -> Response:
     """GET .../instructions"""
     timestamp = integer(request, "timestamp") or 0
-    return reply(hosts.next_steps(service.engine, *_ids(request), _version(request), timestamp))
+    return reply(hosts.next_steps(service.engine, *_ids(request), _version(request), timestamp=timestamp))
 
 
 async def step_reply(service: Service, request: web.Request) -> Response:
@@ -108,7 +109,8 @@ async def step_reply(service: Service, request: web.Request) -> Response:
 async def progress(service: Service, request: web.Request) -> Response:
     """PUT .../progress"""
     body, named = await body_of(request, requests.HostProgressParams), bool(request.headers.get(ATTEMPT_HEADER))
-    hosts.progress(service.engine, *_ids(request), body.current_stage or "", body.progress_info or "", named)
+    stage, info = body.current_stage or "", body.progress_info or ""
+    hosts.progress(service.engine, *_ids(request), stage, info=info, named=named)
     return web.Response(status=200)
 
 
@@ -162,7 +164,7 @@ async def reset_validation(service: Service, request: web.Request) -> Response:
 async def installer_args(service: Service, request: web.Request) -> Response:
     """PATCH .../installer-args"""
     args = (await body_of(request, requests.InstallerArgs)).args or []
-    return reply(_shown(service, _set(service, request, installer_args=json.dumps(args))), 201)
+    return reply(_shown(service, _set(service, request, installer_args=InstallerArgs.of(args))), 201)
 
 
 async def get_ignition(service: Service, request: web.Request) -> Response:

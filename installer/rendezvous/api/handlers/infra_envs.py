@@ -8,12 +8,12 @@ from typing import Any
 from aiohttp import web
 
 from installer.assisted.errors import BadRequest, Conflict, NotFound
-from installer.rendezvous.api import signing
+from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import body_of
 from installer.rendezvous.api.context import BASE, ImageMaker, Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import infra_envs, requests
-from installer.rendezvous.store.model import InfraEnv, to_rest
+from installer.rendezvous.store.model import InfraEnv
 
 Response = web.StreamResponse
 FILES = ("discovery.ign", "ipxe-script", "static-network-config")
@@ -41,7 +41,7 @@ def image_url(service: Service, infra_env: InfraEnv, name: str = "") -> tuple[st
 
 def shown(service: Service, infra_env: InfraEnv) -> dict[str, Any]:
     """An infra-env as the API shows it, with the URL of its image where images can be made."""
-    data = to_rest(infra_env)
+    data = fields.infra_env(infra_env)
     if service.images is not None and infra_env.type in KINDS.values():
         data["download_url"], data["expires_at"] = image_url(service, infra_env)
     return data

@@ -6,13 +6,13 @@ from aiohttp import web
 
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import BadRequest, Conflict, ServiceError
-from installer.rendezvous.api import clusters as ac
-from installer.rendezvous.api import events as ae
-from installer.rendezvous.api import files as af
-from installer.rendezvous.api import hosts as ah
-from installer.rendezvous.api import info as an
-from installer.rendezvous.api import infra_envs as ai
 from installer.rendezvous.api.context import Handler, Service
+from installer.rendezvous.api.handlers import clusters as ac
+from installer.rendezvous.api.handlers import events as ae
+from installer.rendezvous.api.handlers import files as af
+from installer.rendezvous.api.handlers import hosts as ah
+from installer.rendezvous.api.handlers import info as an
+from installer.rendezvous.api.handlers import infra_envs as ai
 
 AGENT, USER, WATCHER = Scheme.AGENT, Scheme.USER, Scheme.WATCHER
 

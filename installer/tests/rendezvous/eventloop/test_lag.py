@@ -38,6 +38,7 @@ from installer.rendezvous.eventloop.lag import AT_A_TIME, Lag, Selector, Sizes
 from installer.rendezvous.reconcile.slices import SLICE, Slices
 from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.links import Connectivity
 from installer.testing.service.api_kit import filled, header, serve
 from installer.testing.service.fleet_kit import Fleet, Machine, Network
 from installer.testing.service.lag_kit import LIMIT, LONGEST, measured
@@ -390,7 +391,7 @@ def test_large_lists_are_whole_and_go_out_in_pieces(tmp_path: Path) -> None:
         with store.change():
             for number in range(200):
                 name = f"00000000-0000-4000-9000-{number:012d}"
-                store.put_host(msgspec.structs.replace(sample, id=name, connectivity="x" * 5000))
+                store.put_host(msgspec.structs.replace(sample, id=name, connectivity=Connectivity("x" * 5000)))
         user = header(Scheme.USER)
         for path in (
             "/clusters/{cluster_id}",

@@ -1,0 +1,318 @@
+"""What a host's agent reported, as it is stored: documents that keep their text and what it means.
+
+The API shows these as JSON texts, members that nobody here reads included, so the text is kept and goes out as it came
+in; what it means is a typed value, decoded once for each text.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+import msgspec
+
+from installer.assisted import inventory as inv
+from installer.assisted import plainjson
+from installer.assisted.enums import Result, ValidationCategory
+
+T = TypeVar("T")
+# Nothing else has this identity, None and an empty list included.
+_UNREAD: Any = object()
+
+
+class Document(Generic[T]):
+    """A JSON text and what it means; without a text there is nothing. Not to be changed, like all that is stored."""
+
+    __slots__ = ("_value", "text")
+    kind: ClassVar[Any]
+
+    def __init__(self, text: str = "", value: T | None = _UNREAD) -> None:
+        """``value``: what the text means, for whoever knows already."""
+        self.text = text
+        self._value = value
+
+    @classmethod
+    def of(cls, value: T) -> Self:
+        """The document that says this."""
+        return cls(cls.encode(value), value)
+
+    @classmethod
+    def received(cls, text: str) -> Self:
+        """A document as it was sent. Raises msgspec.MsgspecError when it cannot be read."""
+        return cls(text, cls.decode(text))
+
+    @classmethod
+    def decode(cls, text: str) -> T:
+        """What a text means. Raises msgspec.MsgspecError."""
+        value: T = plainjson.typed(text, cls.kind)
+        return value
+
+    @classmethod
+    def encode(cls, value: T) -> str:
+        """The text that means this."""
+        return json.dumps(msgspec.to_builtins(value))
+
+    @property
+    def value(self) -> T | None:
+        """What the document says; None when there is none, or what was stored cannot be read."""
+        if self._value is _UNREAD:
+            try:
+                self._value = self.decode(self.text) if self.text else None
+            except msgspec.MsgspecError:
+                self._value = None
+        return self._value
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and self.text == other.text)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.text)} characters)"
+
+
+class Report(msgspec.Struct, frozen=True, gc=False):
+    """An object within what a step printed, as far as this service reads it (installer.md §6.3)."""
+
+
+class HostInventory(Document[inv.Inventory]):
+    """What the agent knows of its host."""
+
+    __slots__ = ("_nics",)
+    kind = inv.Inventory
+
+    @classmethod
+    def encode(cls, value: inv.Inventory) -> str:
+        return inv.encode(value)
+
+    @property
+    def nics(self) -> str:
+        """JSON list of the NICs that have addresses, as connectivity-check takes a peer's."""
+        try:
+            return self._nics
+        except AttributeError:
+            nics = [
+                {
+                    "name": nic.name,
+                    "mac": nic.mac_address,
+                    "ip_addresses": [address.split("/")[0] for address in (*nic.ipv4_addresses, *nic.ipv6_addresses)],
+                }
+                for nic in (self.value.interfaces if self.value else ())
+                if nic.ipv4_addresses or nic.ipv6_addresses
+            ]
+            self._nics: str = json.dumps(nics, separators=(",", ":"))
+            return self._nics
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One verdict in ``validations_info``."""
+
+    id: str
+    status: Result
+    message: str
+
+
+# The shape of ``validations_info``: entries by category.
+Info = dict[ValidationCategory, list[Entry]]
+
+
+class Validations(Document[Info]):
+    """What the validations came to."""
+
+    __slots__ = ()
+    kind = Info
+
+    @classmethod
+    def encode(cls, value: Info) -> str:
+        return msgspec.json.encode(value).decode()
+
+    def results(self) -> dict[str, Result]:
+        """Results by the validation's id."""
+        return {entry.id: entry.status for entries in (self.value or {}).values() for entry in entries}
+
+
+class NtpSource(Report, frozen=True, gc=False):
+    """One time source."""
+
+    source_name: str | None = None
+    source_state: str | None = None
+
+
+class TimeSources(Document[list[NtpSource]]):
+    """The host's time sources, of ntp-synchronizer."""
+
+    __slots__ = ()
+    kind = list[NtpSource]
+
+
+class Resolution(Report, frozen=True, gc=False):
+    """One name and its addresses."""
+
+    domain_name: str | None = None
+    ipv4_addresses: list[str] | None = None
+    ipv6_addresses: list[str] | None = None
+
+    @property
+    def addresses(self) -> list[str]:
+        """Those of both families."""
+        return [*(self.ipv4_addresses or []), *(self.ipv6_addresses or [])]
+
+
+class Resolutions(Report, frozen=True, gc=False):
+    """Of domain-resolution."""
+
+    resolutions: list[Resolution] | None = None
+
+
+class NameResolutions(Document[Resolutions]):
+    """What names resolve to on the host."""
+
+    __slots__ = ()
+    kind = Resolutions
+
+
+class FreeNetwork(Report, frozen=True, gc=False):
+    """A network as a CIDR, and what nobody answers at in it."""
+
+    network: str | None = None
+    free_addresses: list[str] | None = None
+
+
+class FreeAddresses(Document[list[FreeNetwork]]):
+    """Addresses that nobody uses, of free-network-addresses."""
+
+    __slots__ = ()
+    kind = list[FreeNetwork]
+
+
+class VerifiedVip(Report, frozen=True, gc=False):
+    """What was found at a virtual address."""
+
+    vip: str | None = None
+    verification: str | None = None
+
+
+class VerifiedVips(Document[list[VerifiedVip]]):
+    """Of verify-vips."""
+
+    __slots__ = ()
+    kind = list[VerifiedVip]
+
+
+class TangAnswer(Report, frozen=True, gc=False):
+    """What one server answered."""
+
+    tang_url: str | None = None
+
+
+class Tang(Report, frozen=True, gc=False):
+    """Of tang-connectivity-check."""
+
+    is_success: bool | None = None
+    tang_server_response: list[TangAnswer] | None = None
+
+
+class TangConnectivity(Document[Tang]):
+    """Do the Tang servers answer this host?"""
+
+    __slots__ = ()
+    kind = Tang
+
+
+class ApiVip(Report, frozen=True, gc=False):
+    """Of api-vip-connectivity-check."""
+
+    is_success: bool | None = None
+    url: str | None = None
+    download_error: str | None = None
+
+
+class ApiVipConnectivity(Document[ApiVip]):
+    """Can the host fetch its ignition from the cluster?"""
+
+    __slots__ = ()
+    kind = ApiVip
+
+
+class DiskSpeed(Report, frozen=True, gc=False, omit_defaults=True):
+    """A measurement: the worst synced write, ms, or the code and the words that it ended with."""
+
+    tested: bool = False
+    exit_code: int | None = None
+    speed_ms: int | None = None
+    error: str | None = None
+
+
+class DiskInfo(Report, frozen=True, gc=False, omit_defaults=True):
+    """What was measured of one disk."""
+
+    path: str = ""
+    disk_speed: DiskSpeed | None = None
+
+
+class DisksInfo(Document[dict[str, DiskInfo]]):
+    """What was measured of the host's disks, by path."""
+
+    __slots__ = ()
+    kind = dict[str, DiskInfo]
+
+    def speed(self, path: str) -> DiskSpeed:
+        """The measurement of a disk; an untested one when there is none."""
+        info = (self.value or {}).get(path)
+        return (info and info.disk_speed) or DiskSpeed()
+
+
+class Image(Report, frozen=True, gc=False, omit_defaults=True):
+    """One image as it was pulled: bytes and seconds."""
+
+    name: str | None = None
+    result: str | None = None
+    size_bytes: float | None = None
+    time: float | None = None
+    error: str | None = None
+
+
+class ImagesStatus(Document[list[Image]]):
+    """Images as they were pulled, of container-image-availability."""
+
+    __slots__ = ()
+    kind = list[Image]
+
+
+class InstallerArgs(Document[list[str]]):
+    """The user's own arguments for coreos-installer."""
+
+    __slots__ = ()
+    kind = list[str]
+
+
+class ValidationIds(Document[list[str]]):
+    """Ids of validations, or ``all``, that the user ignores."""
+
+    __slots__ = ()
+    kind = list[str]
+
+
+class MajorityGroups(Document[dict[str, list[str]]]):
+    """Ids of the hosts that reach each other, by network or address family."""
+
+    __slots__ = ()
+    kind = dict[str, list[str]]
+
+
+class NodeLabels(Document[dict[str, str]]):
+    """Labels that the node is to have."""
+
+    __slots__ = ()
+    kind = dict[str, str]
+
+
+class FencingCredentials(Document[dict[str, Any]]):
+    """With what another node switches this one off, as the user gave it."""
+
+    __slots__ = ()
+    kind = dict[str, Any]

@@ -1,0 +1,72 @@
+"""What a validation comes to, and how the API shows the verdicts of a host or a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from installer.assisted.enums import GOOD, Result, ValidationCategory
+from installer.rendezvous.store.documents import Entry, Info
+
+
+class Verdict(msgspec.Struct, frozen=True, gc=False):
+    """What a check found, and one sentence that tells it to the user."""
+
+    result: Result
+    message: str
+
+    @property
+    def is_good(self) -> bool:
+        """Does it stand in nobody's way?"""
+        return self.result in GOOD
+
+
+# By the validation's id.
+Verdicts = Mapping[str, Verdict]
+
+
+def success(message: str) -> Verdict:
+    """All is as it should be."""
+    return Verdict(Result.SUCCESS, message)
+
+
+def failure(message: str) -> Verdict:
+    """Something is wrong."""
+    return Verdict(Result.FAILURE, message)
+
+
+def pending(message: str) -> Verdict:
+    """Not known yet."""
+    return Verdict(Result.PENDING, message)
+
+
+class Line(Protocol):
+    """A line of a table of validations, as far as it is shown."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def category(self) -> ValidationCategory: ...
+
+
+def as_info(verdicts: Verdicts, table: Iterable[Line]) -> Info:
+    """The verdicts by the categories of their table, in its order."""
+    info: Info = {}
+    for line in table:
+        verdict = verdicts.get(line.id)
+        if verdict is not None:
+            info.setdefault(line.category, []).append(Entry(line.id, verdict.result, verdict.message))
+    return info
+
+
+def overridden(name: str, verdict: Verdict, skipped: frozenset[str], never: frozenset[str]) -> Verdict:
+    """A failing or open verdict that the user chose to ignore is ``disabled``; some cannot be ignored.
+
+    `skipped`: ids that the user ignores, or ``all``. `never`: ids that nobody can ignore.
+    """
+    if not skipped or verdict.is_good or name in never or not skipped & {name, "all"}:
+        return verdict
+    return Verdict(Result.DISABLED, f"Ignored by the user: {verdict.message}")

@@ -1,0 +1,137 @@
+"""A database that an earlier version of the service wrote (landed.json): opened, shown as before, written as before."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from installer.assisted.enums import LogsState, MediaStatus, PreparationStatus, Result
+from installer.rendezvous.api import fields
+from installer.rendezvous.store.database import Store
+from installer.rendezvous.store.model import Host
+
+# Schema, rows and what the API showed of them, written by the version before the store's fields had types of their own.
+LANDED = json.loads((Path(__file__).parent / "landed.json").read_text())
+TIMES = [field.name for field in msgspec.structs.fields(Host) if field.name.endswith("_at")]
+DAMAGED = ("inventory", "connectivity", "ntp_sources", "disks_info", "validations_info", "tang_connectivity")
+
+
+def written(path: Path, **damage: str) -> Path:
+    """The database; ``damage``: texts of each host's documents that are others."""
+    database = sqlite3.connect(path)
+    database.executescript(LANDED["schema"])
+    for table, rows in LANDED["tables"].items():
+        for row in rows:
+            doc = row[-1] if table != "hosts" else json.dumps(json.loads(row[-1]) | damage)
+            database.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", [*row[:-1], doc.encode()])
+    database.commit()
+    database.close()
+    return path
+
+
+@pytest.fixture
+def landed(tmp_path: Path) -> Iterator[Store]:
+    store = Store(written(tmp_path / "assisted.db"))
+    yield store
+    store.close()
+
+
+def sent(data: Any) -> Any:
+    return json.loads(msgspec.json.encode(data))
+
+
+def the(store: Store, end: str) -> Host:
+    return next(host for host in store.hosts() if host.id.endswith(end))
+
+
+def test_what_the_api_shows_is_what_it_showed(landed: Store) -> None:
+    shown = LANDED["shown"]
+    assert [sent(fields.host(item)) for item in landed.hosts()] == shown["hosts"]
+    assert [sent(fields.cluster(item)) for item in landed.clusters()] == shown["clusters"]
+    assert [sent(fields.infra_env(item)) for item in landed.infra_envs()] == shown["infra_envs"]
+
+
+INSIDE = """
+sent_steps sent_args user_hostname user_disk installation_disk skipped_disks verified_vips clock_gap step_errors
+fencing_credentials
+"""
+
+
+def test_each_field_of_a_host_is_shown_or_stays_inside(landed: Store) -> None:
+    """A new field is neither until somebody has decided."""
+    host = Host(id="h", infra_env_id="e", **dict.fromkeys(TIMES, "2026-01-01T00:00:00.000Z"), cluster_id="c")
+    known = {field.name for field in msgspec.structs.fields(Host)}
+    assert known - fields.host(host).keys() == set(INSIDE.split())
+
+
+def test_what_is_written_is_what_was_written(landed: Store) -> None:
+    """So that the version before can open it as well."""
+    with landed.change():
+        for host in landed.hosts():
+            landed.put_host(msgspec.structs.replace(host, status_info=host.status_info + "."))
+        for cluster in landed.clusters():
+            landed.put_cluster(msgspec.structs.replace(cluster, status_info=cluster.status_info + "."))
+    for table in ("hosts", "clusters"):
+        found = [json.loads(row[0]) for row in landed._rows(f"SELECT doc FROM {table} ORDER BY rowid")]
+        before = [json.loads(row[-1]) for row in LANDED["tables"][table]]
+        assert found == [item | {"status_info": item["status_info"] + "."} for item in before]
+
+
+def test_what_the_documents_mean(landed: Store) -> None:
+    host = the(landed, "77")
+    assert host.inventory.value is not None
+    assert (host.inventory.value.hostname, len(host.inventory.value.interfaces)) == ("host-0", 1)
+    assert json.loads(host.inventory.nics)[0]["ip_addresses"] == ["192.168.111.80"]
+    assert host.validations_info.results()["connected"] is Result.SUCCESS
+    found = host.connectivity.findings
+    assert found.reached("l2_connectivity", "192.168.111.0/24") == {"a"}
+    assert (found.rtt, found.loss, found.broken_mtu) == ({"a": 0.25}, {"a": 1.5}, ["192.168.111.80"])
+    api_vip, tang, names = host.api_vip_connectivity, host.tang_connectivity, host.domain_name_resolutions
+    assert api_vip.value is not None
+    assert (api_vip.value.is_success, api_vip.value.download_error) == (False, "refused")
+    assert tang.value is not None
+    assert [answer.tang_url for answer in tang.value.tang_server_response or []] == ["http://t"]
+    assert [(item.network, item.free_addresses) for item in host.free_addresses.value or []] == [
+        ("192.168.111.0/24", ["192.168.111.9"])
+    ]
+    assert [(item.vip, item.verification) for item in host.verified_vips.value or []] == [
+        ("192.168.111.9", "succeeded")
+    ]
+    assert [source.source_state for source in host.ntp_sources.value or []] == ["synced", "unreachable"]
+    speed = host.disks_info.speed("/dev/sda")
+    assert (speed.tested, speed.exit_code, speed.error, speed.speed_ms) == (True, 2, "no", None)
+    assert host.disks_info.speed("/dev/other").tested is False
+    assert [(image.name, image.result, image.time) for image in host.images_status.value or []] == [
+        ("i", "failure", None),
+        ("j", "success", 2.0),
+    ]
+    assert names.value is not None
+    assert [item.addresses for item in names.value.resolutions or []] == [["10.0.0.1"]]
+    assert host.installer_args.value == ["--append-karg", "ip=dhcp"]
+    assert (host.media_status, host.logs_info) == (MediaStatus.DISCONNECTED, LogsState.COMPLETED)
+    assert landed.clusters()[0].last_preparation.status is PreparationStatus.SUCCESS
+    # Decoded once.
+    assert the(landed, "77").inventory.value is host.inventory.value
+
+
+@pytest.mark.parametrize("text", ["{", "[[]]", "7"])
+def test_documents_that_cannot_be_read_are_none_and_are_shown_as_they_are(tmp_path: Path, text: str) -> None:
+    store = Store(written(tmp_path / "assisted.db", **dict.fromkeys(DAMAGED, text)))
+    host = the(store, "77")
+    assert [getattr(host, name).value for name in DAMAGED if name != "connectivity"] == [None] * (len(DAMAGED) - 1)
+    assert (host.connectivity.findings.count, host.inventory.nics, host.validations_info.results()) == (0, "[]", {})
+    assert [sent(fields.host(host))[name] for name in DAMAGED] == [text] * len(DAMAGED)
+    store.close()
+
+
+def test_no_text_of_a_document_says_what_is_in_it(landed: Store) -> None:
+    host = the(landed, "77")
+    told = " ".join(repr(getattr(host, name)) for name in host.__struct_fields__)
+    assert "192.168.111" not in told
+    assert repr(host.inventory) == f"HostInventory({len(host.inventory.text)} characters)"
