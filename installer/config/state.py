@@ -73,6 +73,11 @@ class State:
             raise damaged(self.path, f"{name} is not a JSON object")
         return dict(found)
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether there are secrets, so that none are to be made. Raises StateError."""
+        return bool(self.get(CREDENTIALS) or self.get(AUTH))
+
     def put(self, name: str, fields: dict[str, Any]) -> None:
         """Replace one asset's fields."""
         self.data[name] = fields

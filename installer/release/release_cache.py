@@ -21,7 +21,7 @@ from installer.release import Content, RegistryAccess, cache, registries_conf
 log = logging.getLogger(__name__)
 
 
-class KnownReleases:
+class ReleaseCache:
     """A `Memory` of releases in the cache directory, for one way to reach registries.
 
     Files are readable by their owner only, and hold a salted hash of that way: it is made with the pull secret.
