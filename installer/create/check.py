@@ -84,7 +84,7 @@ def _from_configs(files: InputFiles, target: str) -> Inputs:
     fresh = INSTALL_CONFIG in files.on_disk
     consumed = {
         asset: files.on_disk[asset]
-        for asset in (INSTALL_CONFIG, AGENT_CONFIG, EXTRA_MANIFESTS)
+        for asset in (INSTALL_CONFIG, AGENT_CONFIG, EXTRA_MANIFESTS, MIRROR)
         if asset in files.on_disk
     }
     discarded: tuple[str, ...] = ()
@@ -100,6 +100,7 @@ def _from_configs(files: InputFiles, target: str) -> Inputs:
     elif files.stale:
         consumed[MANIFESTS] = {}
     install_files, agent_files, extra = (files.of(a) for a in (INSTALL_CONFIG, AGENT_CONFIG, EXTRA_MANIFESTS))
+    mirror_files = {} if fresh else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with loading(target, "Install Config"), files.blamed(INSTALL_CONFIG):
         install = parse_install_config(
             decoded_text(install_files[INSTALL_CONFIG_FILE], INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
@@ -127,7 +128,10 @@ def _from_configs(files: InputFiles, target: str) -> Inputs:
         consumed=consumed,
         discarded=discarded,
     )
-    return inputs if fresh else _with_mirror(inputs, files)
+    if mirror_files:
+        with files.blamed(MIRROR):
+            return _with_mirror(inputs, mirror_files)
+    return inputs
 
 
 def _agent_config(files: dict[str, bytes]) -> tuple[AgentConfig, str]:
@@ -146,22 +150,15 @@ def _log_consumed(files: InputFiles, *assets: str) -> None:
             log.info("Consuming %s from target directory", labels[asset])
 
 
-def _with_mirror(inputs: Inputs, files: InputFiles) -> Inputs:
-    """The mirrors of mirror/, if there is one, in the place of the install-config's."""
-    on_disk = files.on_disk.get(MIRROR, {})
-    if on_disk:
-        inputs = replace(inputs, consumed={**inputs.consumed, MIRROR: on_disk})
-    given = {**files.state.files(MIRROR), **on_disk}
-    if not given:
-        return inputs
+def _with_mirror(inputs: Inputs, files: dict[str, bytes]) -> Inputs:
+    """The mirrors of mirror/ in the place of the install-config's."""
     from installer.manifests import mirror
 
-    with files.blamed(MIRROR):
-        sources, bundle = mirror.read_mirror(given)
-        install = replace(
-            inputs.install, image_digest_sources=sources, image_content_sources=(), additional_trust_bundle=bundle
-        )
-        return replace(inputs, install=install, registries=given.get(names.REGISTRIES, b"").decode())
+    sources, bundle = mirror.read_mirror(files)
+    install = replace(
+        inputs.install, image_digest_sources=sources, image_content_sources=(), additional_trust_bundle=bundle
+    )
+    return replace(inputs, install=install, registries=files.get(names.REGISTRIES, b"").decode())
 
 
 def _from_manifests(files: InputFiles, target: str) -> Inputs:
