@@ -259,12 +259,12 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    made = parser()
+    command_line = parser()
     for word in sys.argv[1:] if argv is None else argv:
         if word.startswith("--") and word.endswith("=--"):
             # argparse would take the -- away, and leave a list where there is to be a value.
-            made.error(f"argument {word[:-3]}: expected one argument")
-    return made.parse_args(argv)
+            command_line.error(f"argument {word[:-3]}: expected one argument")
+    return command_line.parse_args(argv)
 
 
 def _unusable(directory: Path) -> str:

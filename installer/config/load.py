@@ -37,9 +37,9 @@ def parse_install_config(text: str) -> InstallConfig:
     if config.api_version != "v1":
         problem = invalid("apiVersion", config.api_version, 'install-config version must be "v1"')
         raise_if_any("invalid install-config configuration", [problem])
-    given, config = config, defaults.apply(config)
+    written, config = config, defaults.apply(config)
     errors += rules.run(config)
-    notes.log_all(given, config)
+    notes.log_all(written, config)
     log.info(
         "Configuration has %d master replicas, %d arbiter replicas, and %d worker replicas",
         config.masters,

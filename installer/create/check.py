@@ -166,15 +166,15 @@ def _from_manifests(files: InputFiles, target: str) -> Inputs:
     from installer.manifests import mirror, read, ztp  # not needed, and not read, where there are configs
 
     on_disk = files.on_disk.get(MANIFESTS, {})
-    given = {**files.state.files(MANIFESTS), **on_disk}
+    manifest_files = {**files.state.files(MANIFESTS), **on_disk}
     if on_disk and names.NMSTATE not in on_disk:
-        given.pop(names.NMSTATE, None)  # an optional file that the user took away
-    mirror_given = {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
+        manifest_files.pop(names.NMSTATE, None)  # an optional file that the user took away
+    mirror_files = {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with files.blamed(MANIFESTS):
-        manifests = read.read_manifests(given, expected_release(), target)
+        manifests = read.read_manifests(manifest_files, expected_release(), target)
     with loading(target):
         with files.blamed(MIRROR):
-            sources, bundle = mirror.read_mirror(mirror_given)
+            sources, bundle = mirror.read_mirror(mirror_files)
         install = ztp.install_config(manifests, sources, bundle)
         agent_files, extra = files.of(AGENT_CONFIG), files.of(EXTRA_MANIFESTS)
         with files.blamed(AGENT_CONFIG):
@@ -186,7 +186,7 @@ def _from_manifests(files: InputFiles, target: str) -> Inputs:
         rendezvous = choose(agent, hosts)
     _log_consumed(files, MANIFESTS, AGENT_CONFIG)
     log.info("The rendezvous host IP (node0 IP) is %s", rendezvous)
-    registries = mirror_given.get(names.REGISTRIES)
+    registries = mirror_files.get(names.REGISTRIES)
     return Inputs(
         install,
         agent,
@@ -195,8 +195,8 @@ def _from_manifests(files: InputFiles, target: str) -> Inputs:
         tuple(agent.additional_ntp_sources or manifests.infra_env.spec.additional_ntp_sources),
         agent_text=agent_text,
         extra_manifests=documents,
-        manifests={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in given.items()},
+        manifests={path.removeprefix(f"{names.DIRECTORY}/"): data for path, data in manifest_files.items()},
         registries=None if registries is None else registries.decode(),
         # Of the manifests those too that are still in the state: together they are one input.
-        consumed={**files.on_disk, **({MANIFESTS: given} if on_disk else {})},
+        consumed={**files.on_disk, **({MANIFESTS: manifest_files} if on_disk else {})},
     )

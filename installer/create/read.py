@@ -67,10 +67,10 @@ def read(directory: Path, target: str, state: State | None = None) -> InputFiles
     on_disk = {MANIFESTS: read_present(directory, names.MANIFESTS), MIRROR: read_present(directory, names.MIRROR)}
     from_manifests = stale = False
     if not (directory / INSTALL_CONFIG_FILE).exists():
-        given = on_disk[MANIFESTS] or state.files(MANIFESTS)
+        manifests = on_disk[MANIFESTS] or state.files(MANIFESTS)
         has_configs = (directory / AGENT_CONFIG_FILE).exists() and state.files(INSTALL_CONFIG)
         stale = bool(has_configs) and not on_disk[MANIFESTS]
-        from_manifests = bool(given) and not stale
+        from_manifests = bool(manifests) and not stale
     if not from_manifests:
         with loading(target, "Install Config"):
             on_disk[INSTALL_CONFIG] = read_present(directory, (INSTALL_CONFIG_FILE,), f"{INSTALL_CONFIG_MARKER}: ")

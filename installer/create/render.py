@@ -83,7 +83,7 @@ def fencing_yaml(config: InstallConfig) -> str:
     pool = config.control_plane
     entries = []
     for entry in pool.fencing.credentials if pool and pool.fencing else ():
-        given = {
+        values = {
             "hostname": entry.host_name,
             "macaddress": entry.mac_address,
             "address": entry.address,
@@ -91,5 +91,5 @@ def fencing_yaml(config: InstallConfig) -> str:
             "password": entry.password,
             "certificateVerification": entry.certificate_verification,
         }
-        entries.append({name: value for name, value in given.items() if value})
+        entries.append({name: value for name, value in values.items() if value})
     return dump({"credentials": entries}) if entries else ""

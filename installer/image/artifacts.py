@@ -58,7 +58,7 @@ def prepare_iso(
             if embed_ignition(overlay, base, changes.ignition):
                 log.debug("Ignition content length exceeds the default embed area, the final image grows")
         except EmbedTooBig as error:
-            raise EmbedTooBig(base, "the Ignition config", error.size, error.limit, changes.hint) from error
+            raise EmbedTooBig(base, "the Ignition config", error.size, error.limit, hint=changes.hint) from error
         partial, how = overlay.prepare(target, prefetched=prefetched)
         log.debug("base ISO copied by %s", how)
         return partial
@@ -81,7 +81,7 @@ def write_rootfs(base: Path, dest: Path) -> None:
         extract_rootfs(Overlay(file), base, dest)
 
 
-def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, tail: bytes = b"") -> int:
+def _copy(file: BinaryIO, iso: Iso, path: str, dest: Path, *, tail: bytes = b"") -> int:
     """One file of the ISO, with more bytes behind its padded end; returns its size."""
     extent = iso.find(path)
     if extent is None or extent.directory:
@@ -106,7 +106,7 @@ def write_pxe(base: Path, folder: Path, arch: str, changes: LiveChanges, *, url:
         area = kargs_area(iso)
         arguments = edited_kargs(live_kargs(area.default) if area else "", changes.kargs)
         archive = cpio.joined(changes.initrd, cpio.compress(cpio.pack({CONFIG_NAME: changes.ignition})))
-        initrd_size = _copy(file, iso, f"{_PXE}/initrd.img", folder / f"{prefix}-initrd.img", archive)
+        initrd_size = _copy(file, iso, f"{_PXE}/initrd.img", folder / f"{prefix}-initrd.img", tail=archive)
         _copy(file, iso, f"{_PXE}/vmlinuz", folder / f"{prefix}-vmlinuz")
         extract_rootfs(Overlay(file), base, folder / f"{prefix}-rootfs.img")
         if arch == _S390X:

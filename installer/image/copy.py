@@ -57,7 +57,7 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
     return how
 
 
-def copy_range(source: int, target: int, at: int, to: int, length: int) -> None:
+def copy_range(source: int, target: int, *, at: int, to: int, length: int) -> None:
     """Copy `length` bytes from offset `at` of one open file to `to` of another, or of the same if they do not overlap.
 
     Raises OSError.

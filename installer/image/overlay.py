@@ -167,7 +167,7 @@ class Overlay(io.RawIOBase):
             if isinstance(content, bytes):
                 _write_all_at(fd, content, segment.start)
             elif content is not None:
-                copy_range(self.base.fileno(), fd, content, segment.start, segment.length)
+                copy_range(self.base.fileno(), fd, at=content, to=segment.start, length=segment.length)
             elif segment.start < self.base_size:
                 for done in range(0, min(segment.length, self.base_size - segment.start), len(_ZEROS)):
                     os.pwrite(fd, _ZEROS[: segment.length - done], segment.start + done)
@@ -223,11 +223,11 @@ class Overlay(io.RawIOBase):
         partial: Partial | None = None
         done = False
         try:
-            found = prefetched.finish(self.base.fileno()) if prefetched is not None and self.in_place_possible else None
-            if prefetched is not None and found is None:
+            taken = prefetched.finish(self.base.fileno()) if prefetched is not None and self.in_place_possible else None
+            if prefetched is not None and taken is None:
                 prefetched.give_up()
-            if found is not None:
-                partial, how = found
+            if taken is not None:
+                partial, how = taken
                 partial.dest = dest
             else:
                 partial, how = Partial(dest, mode), "segments"

@@ -64,5 +64,5 @@ class ReleaseCache:
 
 def _path(pullspec: str) -> Path | None:
     """Where a release by digest is kept; None for one by tag, which may change."""
-    found = re.search(r"@sha256:([0-9a-f]{64})$", pullspec)
-    return cache.cache_dir().with_name("release_cache") / f"{found[1]}.json" if found else None
+    match = re.search(r"@sha256:([0-9a-f]{64})$", pullspec)
+    return cache.cache_dir().with_name("release_cache") / f"{match[1]}.json" if match else None
