@@ -82,23 +82,7 @@ def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallC
 def _from_configs(files: InputFiles, target: str) -> Inputs:
     """install-config.yaml and agent-config.yaml; where they are kept ones, with mirror/ that was edited since."""
     fresh = INSTALL_CONFIG in files.on_disk
-    consumed = {
-        asset: files.on_disk[asset]
-        for asset in (INSTALL_CONFIG, AGENT_CONFIG, EXTRA_MANIFESTS, MIRROR)
-        if asset in files.on_disk
-    }
-    discarded: tuple[str, ...] = ()
-    if fresh:
-        discarded = (*files.on_disk.get(MANIFESTS, {}), *files.on_disk.get(MIRROR, {}))
-        for name in discarded:
-            log.warning(
-                "Discarding the %s that was provided in the target directory because its dependencies are dirty and "
-                "it needs to be regenerated",
-                name,
-            )
-        consumed |= {MANIFESTS: {}, MIRROR: {}}
-    elif files.stale:
-        consumed[MANIFESTS] = {}
+    discarded = _discarded(files) if fresh else ()
     install_files, agent_files, extra = (files.of(a) for a in (INSTALL_CONFIG, AGENT_CONFIG, EXTRA_MANIFESTS))
     mirror_files = {} if fresh else {**files.state.files(MIRROR), **files.on_disk.get(MIRROR, {})}
     with loading(target, "Install Config"), files.blamed(INSTALL_CONFIG):
@@ -125,13 +109,33 @@ def _from_configs(files: InputFiles, target: str) -> Inputs:
         tuple(ntp),
         agent_text=agent_text,
         extra_manifests=documents,
-        consumed=consumed,
+        consumed=_consumed_configs(files),
         discarded=discarded,
     )
     if mirror_files:
         with files.blamed(MIRROR):
             return _with_mirror(inputs, mirror_files)
     return inputs
+
+
+def _discarded(files: InputFiles) -> tuple[str, ...]:
+    """The manifests on disk that a new install-config replaces; says so."""
+    paths = (*files.on_disk.get(MANIFESTS, {}), *files.on_disk.get(MIRROR, {}))
+    for path in paths:
+        log.warning(
+            "Discarding the %s that was provided in the target directory because its dependencies are dirty and "
+            "it needs to be regenerated",
+            path,
+        )
+    return paths
+
+
+def _consumed_configs(files: InputFiles) -> dict[str, dict[str, bytes]]:
+    """What goes into the state; manifests that newer configs replace go out of it."""
+    consumed = {asset: paths for asset, paths in files.on_disk.items() if asset != MANIFESTS}
+    if INSTALL_CONFIG in files.on_disk:
+        return {**consumed, MANIFESTS: {}, MIRROR: {}}
+    return {**consumed, MANIFESTS: {}} if files.stale else consumed
 
 
 def _agent_config(files: dict[str, bytes]) -> tuple[AgentConfig, str]:
