@@ -175,12 +175,12 @@ def _create(target: str, directory: Path) -> int:
 
 def _make(target: str, directory: Path) -> None:
     if target == "image":
-        from installer.create.prefetch import head_start
+        from installer.create.prefetch import prefetch
 
-        with head_start(directory) as begun:
+        with prefetch(directory) as prefetched:
             from installer.create.image import create_image
 
-            create_image(directory, begun)
+            create_image(directory, prefetched)
     else:
         from installer.create.targets import TARGETS
 
@@ -222,7 +222,7 @@ def _service(directory: Path, listen: str) -> int:
 def _version() -> int:
     from importlib.metadata import version
 
-    from installer.create.payload import DEFAULT_RELEASE
+    from installer.create.resolve import DEFAULT_RELEASE
     from installer.release.cache import release_override
 
     print(f"node0 {version('node0')}")
@@ -259,12 +259,12 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    made = parser()
+    command_line = parser()
     for word in sys.argv[1:] if argv is None else argv:
         if word.startswith("--") and word.endswith("=--"):
             # argparse would take the -- away, and leave a list where there is to be a value.
-            made.error(f"argument {word[:-3]}: expected one argument")
-    return made.parse_args(argv)
+            command_line.error(f"argument {word[:-3]}: expected one argument")
+    return command_line.parse_args(argv)
 
 
 def _unusable(directory: Path) -> str:

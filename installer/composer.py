@@ -105,7 +105,7 @@ class Composer:
             if isinstance(event, yaml.AliasEvent):
                 node, extent = self._aliased(event, known, stack)
                 aliased, aliased_text = aliased + extent.nodes, aliased_text + extent.text
-                _check_expansion(_line(event), nodes + aliased, aliased, aliased_text, len(self._text))
+                check_expansion(_line(event), nodes + aliased, aliased, text=aliased_text, length=len(self._text))
                 anchor = None
             elif isinstance(event, yaml.ScalarEvent):
                 tag = self._tag(event, yaml.ScalarNode, event.value)
@@ -186,7 +186,11 @@ def _add(parent: _Open, node: yaml.Node, extent: _Extent, line: int) -> None:
         parent.key = node
 
 
-def _check_expansion(line: int, nodes: int, aliased: int, text: int, length: int) -> None:
+def check_expansion(line: int, nodes: int, aliased: int, *, text: int, length: int) -> None:
+    """Raise YamlError where too many of the `nodes` are `aliased`, or aliases make much `text` of a short file.
+
+    `text` and `length` of the file in characters. By the bounds of Go's library.
+    """
     share = 0.1 if nodes >= _LARGE else 0.99 - 0.89 * (max(nodes, _SMALL) - _SMALL) / (_LARGE - _SMALL)
     if (aliased > _FREE_ALIASED and nodes > _FREE_NODES and aliased > share * nodes) or (
         text > _FREE_TEXT and text > 10 * length

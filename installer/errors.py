@@ -134,7 +134,7 @@ class NoEmbedArea(IsoError):
 class EmbedTooBig(IsoError):
     """The content does not fit the embed area; `size` and `limit` in bytes."""
 
-    def __init__(self, iso: Path | str, what: str, size: int, limit: int, hint: str = "") -> None:
+    def __init__(self, iso: Path | str, what: str, size: int, limit: int, *, hint: str = "") -> None:
         super().__init__(iso, f"{what} needs {size} bytes, its embed area has {limit}{hint}")
         self.size = size
         self.limit = limit

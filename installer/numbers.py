@@ -18,19 +18,19 @@ DAY = 86400.0
 
 def whole(text: str, least: int, most: int) -> int:
     """A whole number from `least` to `most`. Raises ValueError, which says so."""
-    found = int(text) if _WHOLE.fullmatch(text) else None
-    if found is None or not least <= found <= most:
+    value = int(text) if _WHOLE.fullmatch(text) else None
+    if value is None or not least <= value <= most:
         raise ValueError(f"must be a whole number from {least} to {most}, not {_quoted(text)}")
-    return found
+    return value
 
 
 def real(text: str, least: float, most: float, unit: str = "") -> float:
     """A number from `least` to `most`, of a unit in the plural. Raises ValueError, which says so."""
-    found = float(text) if _REAL.fullmatch(text) else None
-    if found is None or not least <= found <= most:
+    value = float(text) if _REAL.fullmatch(text) else None
+    if value is None or not least <= value <= most:
         what = f"number of {unit}" if unit else "number"
         raise ValueError(f"must be a {what} from {least:.16g} to {most:.16g}, not {_quoted(text)}")
-    return found
+    return value
 
 
 def whole_type(least: int, most: int) -> Callable[[str], int]:

@@ -49,13 +49,13 @@ class MemoryFile:
 
 def runtime_directory() -> Path:
     """Where files of a running process belong: the user's runtime directory, in memory, if there is one."""
-    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = os.environ.get("XDG_RUNTIME_DIR", "")
     try:
-        status = os.stat(given)
+        status = os.stat(folder)
     except OSError:
         return Path(tempfile.gettempdir())
-    usable = status.st_uid == os.geteuid() and not status.st_mode & 0o077 and os.access(given, os.W_OK | os.X_OK)
-    return Path(given) if usable else Path(tempfile.gettempdir())
+    usable = status.st_uid == os.geteuid() and not status.st_mode & 0o077 and os.access(folder, os.W_OK | os.X_OK)
+    return Path(folder) if usable else Path(tempfile.gettempdir())
 
 
 @contextlib.contextmanager
@@ -66,16 +66,16 @@ def private_directory(prefix: str, base: Path | None = None) -> Iterator[Path]:
     """
     base = base if base is not None else runtime_directory()
     _sweep(base, prefix)
-    made = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{prefix}", dir=base))
+    folder = Path(tempfile.mkdtemp(prefix=f"{_MAKING}{prefix}", dir=base))
     lock = -1
     try:
-        lock = os.open(made, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(lock, fcntl.LOCK_EX)
         # Only now may others look at it.
-        made = made.rename(base / made.name.removeprefix(_MAKING))
-        yield made
+        folder = folder.rename(base / folder.name.removeprefix(_MAKING))
+        yield folder
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         if lock >= 0:
             os.close(lock)
 

@@ -186,8 +186,8 @@ def _validation(work: Path) -> float:
     (directory / "install-config.yaml").write_text(text(install))
     (directory / "agent-config.yaml").write_text(text(agent))
     code = (
-        "import sys; from pathlib import Path; from installer.create.inputs import gather; "
-        "from installer.create.hosts import host_files; host_files(gather(Path(sys.argv[1]), 'bench').inputs.hosts)"
+        "import sys; from pathlib import Path; from installer.create.read import read; "
+        "from installer.create.check import check; check(read(Path(sys.argv[1]), 'bench'), 'bench')"
     )
     return min(
         seconds_of(

@@ -35,7 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "installer.orchestrator": {"installer.assisted"},
     "installer.redact": set(),
     "installer.redact.tests": {"installer.*"},
-    "installer.release": set(),
+    "installer.release": {"installer.image"},
     "installer.rendezvous": {"installer.assisted", "installer.release", "installer.rendezvous.store"},
     "installer.rendezvous.eventloop": set(),
     "installer.rendezvous.store": {"installer.assisted"},
@@ -162,7 +162,6 @@ COMMAND = ("installer.cli", "installer.__main__")
 KNOWN_ARROWS: dict[tuple[str, str], set[str]] = {
     ("installer.orchestrator", "installer.agent"): {"commands", "errors", "hostsys", "logs"},
     ("installer.orchestrator", "installer.rendezvous.prepare"): {"hostignition"},
-    ("installer.rendezvous.discovery", "installer.create"): {"artifacts"},
     ("lab", "lab.release.cluster"): {"yamltext"},
     ("lab.deploy", "lab.release.cluster"): {"yamltext"},
     ("lab.release", "lab"): {"numbers"},

@@ -15,7 +15,7 @@ from installer.redact.names import sensitive
 NONE = {
     "installer.waitfor.settings.Settings.print_password",
     "lab.release.registry.RegistryConfig.htpasswd",
-    "installer.create.prefetch.HeadStart.credentials",
+    "installer.create.prefetch.Prefetched.credentials",
     "installer.config.types.Fencing.credentials",
     "lab.daemons.services.Prepared.credentials",
 }

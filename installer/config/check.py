@@ -63,12 +63,12 @@ def network(value: str) -> Network | None:
 
 def cidr(value: str) -> str | None:
     """A CIDR without host bits, whose address is not unspecified."""
-    found = network(value)
-    if found is None:
+    parsed = network(value)
+    if parsed is None:
         return f"invalid CIDR address: {value}"
-    if ipaddress.ip_interface(value).ip != found.network_address:
-        return f"invalid network address. got {value}, expecting {found}"
-    if found.network_address.is_unspecified:
+    if ipaddress.ip_interface(value).ip != parsed.network_address:
+        return f"invalid network address. got {value}, expecting {parsed}"
+    if parsed.network_address.is_unspecified:
         return "address must be specified"
     return None
 

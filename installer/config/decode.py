@@ -114,9 +114,9 @@ class _Decoder:
         if not isinstance(node, yaml.MappingNode):
             self.fail(node, path, f"must be a map, is {_what(node)}")
             return None
-        known: Any = cls
-        fields = _fields(known)
-        given: dict[str, Any] = {}
+        struct_type: Any = cls
+        fields = _fields(struct_type)
+        values: dict[str, Any] = {}
         for name_node, value_node in node.value:
             name = name_node.value
             here = f"{path}.{name}" if path else name
@@ -132,8 +132,8 @@ class _Decoder:
             before = len(self.errors)
             value = self.value(value_node, wanted, here)
             if len(self.errors) == before and not (value is None and is_null(value_node)):
-                given[attribute] = value
-        return cls(**given)
+                values[attribute] = value
+        return cls(**values)
 
 
 _NAMES = {str: "string", int: "number", bool: "boolean", float: "number"}

@@ -50,12 +50,12 @@ def _networking(networking: Networking) -> Networking:
 
 
 def _vips(name: str, platform: VipPlatform, errors: list[FieldError]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    vips: dict[str, tuple[str, ...]] = {}
     for path, one, many in (
         ("apiVIPs", platform.api_vip, platform.api_vips),
         ("ingressVIPs", platform.ingress_vip, platform.ingress_vips),
     ):
-        found[path] = many or ((one,) if one else ())
+        vips[path] = many or ((one,) if one else ())
         if one and many and one not in many:
             errors.append(
                 invalid(
@@ -64,7 +64,7 @@ def _vips(name: str, platform: VipPlatform, errors: list[FieldError]) -> dict[st
                     f"differs from the deprecated singular field, which must be one of {path} or absent",
                 )
             )
-    return {"api_vips": found["apiVIPs"], "ingress_vips": found["ingressVIPs"]}
+    return {"api_vips": vips["apiVIPs"], "ingress_vips": vips["ingressVIPs"]}
 
 
 def _baremetal(platform: BareMetalPlatform, errors: list[FieldError]) -> BareMetalPlatform:

@@ -21,7 +21,6 @@ class Kind(Enum):
     DUPLICATE = "Duplicate value"
     TOO_MANY = "Too many"
     NOT_FOUND = "Not found"
-    INTERNAL = "Internal error"
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 def enabled(config: InstallConfig, gate: str) -> bool:
     """Whether a gate is on: by its own entry (the last one counts), by the feature set, or by default."""
-    found = gate in _DEFAULT or config.feature_set in _PREVIEWS
+    on = gate in _DEFAULT or config.feature_set in _PREVIEWS
     if config.feature_set == CUSTOM:
         for entry in config.feature_gates:
             name, _, value = entry.partition("=")
             if name == gate and value in TRUE | FALSE:
-                found = value in TRUE
-    return found
+                on = value in TRUE
+    return on
 
 
 def forbidden_text(gate: str) -> str:

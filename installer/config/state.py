@@ -68,10 +68,15 @@ class State:
 
     def get(self, name: str) -> dict[str, Any]:
         """One asset's fields, empty if it was never generated. Raises StateError."""
-        found = self.data.get(name, {})
-        if not isinstance(found, dict):
+        fields = self.data.get(name, {})
+        if not isinstance(fields, dict):
             raise damaged(self.path, f"{name} is not a JSON object")
-        return dict(found)
+        return dict(fields)
+
+    @property
+    def has_secrets(self) -> bool:
+        """Whether there are secrets, so that none are to be made. Raises StateError."""
+        return bool(self.get(CREDENTIALS) or self.get(AUTH))
 
     def put(self, name: str, fields: dict[str, Any]) -> None:
         """Replace one asset's fields."""
@@ -82,19 +87,19 @@ class State:
         entries = self.get(name).get("Files", [])
         if not isinstance(entries, list):
             raise damaged(self.path, f"{name}.Files is not a list")
-        found: dict[str, bytes] = {}
+        contents: dict[str, bytes] = {}
         for number, entry in enumerate(entries):
             what = f"{name}.Files[{number}]"
             path, data = (entry.get(key) if isinstance(entry, dict) else None for key in ("Filename", "Data"))
-            if not isinstance(path, str) or path in found or not _may_have(name, path):
+            if not isinstance(path, str) or path in contents or not _may_have(name, path):
                 raise damaged(self.path, f"{what}.Filename is not the name of a file that is kept there")
             if not isinstance(data, str):
                 raise damaged(self.path, f"{what}.Data is not a text")
             try:
-                found[path] = base64.b64decode(data, validate=True)
+                contents[path] = base64.b64decode(data, validate=True)
             except ValueError as error:
                 raise damaged(self.path, f"{what}.Data is not base64: {error}") from error
-        return found
+        return contents
 
     def put_files(self, name: str, files: dict[str, bytes]) -> None:
         """Keep the files that an asset consumed."""
@@ -123,9 +128,9 @@ def blamed(path: Path, kept: bool) -> Iterator[None]:
     except InstallerError as error:
         if not kept:
             raise
-        told = StateError(f"{error} (as kept in {path}: {WHAT_TO_DO})")
-        told.exit_code = error.exit_code
-        raise told from error
+        wrapped = StateError(f"{error} (as kept in {path}: {WHAT_TO_DO})")
+        wrapped.exit_code = error.exit_code
+        raise wrapped from error
 
 
 def _may_have(asset: str, path: str) -> bool:

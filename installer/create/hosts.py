@@ -17,9 +17,9 @@ def hints_yaml(hints: RootDeviceHints | None) -> str:
     """root-device-hints.yaml: the hints that are set, under their own names; empty if there are none."""
     if hints is None:
         return ""
-    given = {camel(field.name): getattr(hints, field.name) for field in fields(hints)}
-    given = {name: value for name, value in given.items() if value not in ("", None)}
-    return dump(given) if given else ""
+    values = {camel(field.name): getattr(hints, field.name) for field in fields(hints)}
+    values = {name: value for name, value in values.items() if value not in ("", None)}
+    return dump(values) if values else ""
 
 
 def network_files(host: Host) -> dict[str, str]:

@@ -1,69 +1,131 @@
-"""`agent create image`: both files in, one ISO out (reference/installer.md §2)."""
+"""`agent create image`: both files in, one ISO out (reference/installer.md §2).
+
+Five stages, each a module: read, check, resolve, render, write.
+"""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from pathlib import Path
 
-from installer.config.load import Inputs
-from installer.config.state import State
-from installer.create import payload, secrets
-from installer.create.artifacts import Minimal, log_iso, minimal_iso, write_iso
-from installer.create.hosts import host_files
-from installer.create.inputs import gather
-from installer.create.live import kernel_arguments, live_inputs, with_rendezvous_in_no_proxy
+from installer.config.types import InstallConfig
+from installer.create.check import Inputs, check
 from installer.create.outputs import Outputs
-from installer.create.persist import persist
-from installer.create.prefetch import HeadStart
-from installer.errors import AssetError, EmbedTooBig, IsoError
+from installer.create.prefetch import Prefetched
+from installer.create.read import read
+from installer.create.render import kernel_arguments, live_inputs
+from installer.create.resolve import TARGET, Payload, architecture, resolve_payload
+from installer.create.secrets import Secrets, secrets_for
+from installer.create.write import write
+from installer.errors import AssetError, IsoError
 from installer.ignition.early import network_archive
 from installer.ignition.live import IMAGE_VARIABLES, host_config_files, live_config
 from installer.image import cpio
+from installer.image.artifacts import LiveChanges, prepare_iso, write_rootfs
+from installer.image.minimal import check_url
 
 log = logging.getLogger(__name__)
 
-NOTHING_BEGUN = HeadStart()
+BOOT_ARTIFACTS = "boot-artifacts"
+NOTHING_PREFETCHED = Prefetched()
 
 
-def _hint(inputs: Inputs) -> str:
-    """What an Ignition config that is too big is big with."""
+def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -> Path:
+    """Write the ISO, the credentials and the state into `directory`; returns the ISO's path.
+
+    All files appear at once, when nothing can fail any more; inputs are removed last, when the state holds them.
+    """
+    files = read(directory, TARGET, prefetched.state)
+    inputs = check(files, TARGET)
+    minimal = minimal_iso(inputs)
+
+    payload = resolve_payload(
+        inputs.install, IMAGE_VARIABLES.values(), want_rootfs=minimal is not None and minimal.published
+    )
+    secrets = secrets_for(
+        files.state,
+        inputs.rendezvous_ip,
+        inputs.install.metadata.name,
+        inputs.install.base_domain,
+        making=prefetched.credentials,
+    )
+
+    changes = render_iso(inputs, payload, secrets, minimal)
+    url = "" if minimal is None else minimal.url or payload.rootfs_url
+
+    target = directory / f"agent.{architecture(inputs.install)}.iso"
+    with Outputs(directory) as outputs:
+        try:
+            outputs.take(prepare_iso(payload.iso, target, changes, rootfs_url=url, prefetched=prefetched.copy))
+            if minimal is not None and not minimal.published:
+                write_rootfs(payload.iso, outputs.folder(BOOT_ARTIFACTS) / url.rpartition("/")[2])
+        except IsoError as error:
+            raise AssetError(f'failed to fetch {TARGET}: failed to generate asset "{TARGET}"', error) from error
+        write(outputs, files.state, inputs, secrets)
+
+    _log_iso(directory, target, minimal, inputs.install)
+    return target
+
+
+@dataclass(frozen=True)
+class MinimalIso:
+    """Where the hosts of a minimal ISO get the root file system from: `url`, empty for where the payload says."""
+
+    url: str = ""
+
+    @property
+    def published(self) -> bool:
+        """Whether it is there already, and not to be written beside the ISO."""
+        return not self.url
+
+
+def minimal_iso(inputs: Inputs) -> MinimalIso | None:
+    """How the ISO is to be minimal, None for a full one. Raises ConfigError for a URL that cannot be used."""
+    agent = inputs.agent
+    if agent.minimal_iso:
+        log.info("Minimal ISO will be created based on configuration")
+    elif inputs.install.platform.external is not None:
+        log.info("Minimal ISO will be created for External platform")
+    else:
+        return None
+    if not agent.boot_artifacts_base_url:
+        return MinimalIso()
+    base = agent.boot_artifacts_base_url.strip("/")
+    url = f"{base}/agent.{architecture(inputs.install)}-rootfs.img"
+    check_url(url)
+    return MinimalIso(url)
+
+
+def render_iso(inputs: Inputs, payload: Payload, secrets: Secrets, minimal: MinimalIso | None) -> LiveChanges:
+    """What the base ISO's live system gets. Before a minimal one has its root, its initrd needs static networks."""
+    live = live_inputs(inputs, payload.release, secrets, console=bool(payload.agent_files))
+    networks = network_archive(host_config_files(live)) if minimal is not None else b""
+    return LiveChanges(
+        live_config(live),
+        kernel_arguments(inputs.install),
+        cpio.joined(payload.agent_files, networks),
+        hint=_biggest_input(inputs),
+    )
+
+
+def _biggest_input(inputs: Inputs) -> str:
+    """What an Ignition config that is too big is big with, as the end of an error; empty if no input is."""
     sizes = {f"openshift/ ({len(inputs.extra_manifests)} manifests)": sum(map(len, inputs.extra_manifests.values()))}
     sizes["additionalTrustBundle"] = len(inputs.install.additional_trust_bundle)
     biggest = max(sizes, key=lambda name: sizes[name])
     return f"; the biggest input is {biggest} with {sizes[biggest]} bytes" if sizes[biggest] else ""
 
 
-def create_image(directory: Path, begun: HeadStart = NOTHING_BEGUN) -> Path:
-    """Write the ISO, the credentials and the state into `directory`; returns the ISO's path.
-
-    All files appear at once, when nothing can fail any more; inputs are removed last, when the state holds them.
-    `begun`: what was begun before this was called.
-    """
-    gathered = gather(directory, payload.TARGET)
-    inputs = gathered.inputs
-    minimal = minimal_iso(inputs)
-    hosts = host_files(inputs.hosts)  # network configs are judged before anything is fetched
-    install = with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip)
-    wants_url = minimal is not None and not minimal.url
-    found = payload.read_payload(install, IMAGE_VARIABLES.values(), wants_url)
-    if wants_url:
-        minimal = Minimal(found.rootfs_url, published=True)
-    state = State.load(directory)
-    made = secrets.make(state, inputs.rendezvous_ip, install.metadata.name, install.base_domain, begun.credentials)
-    live = live_inputs(gathered, hosts, found.image, found.version, found.components, made, bool(found.agent_files))
-    ignition = live_config(live)
-    networks = network_archive(host_config_files(live)) if minimal is not None else b""
-    target = directory / f"agent.{payload.architecture(install)}.iso"
-    with Outputs(directory) as outputs:
-        try:
-            kargs = kernel_arguments(install)
-            more = cpio.joined(found.agent_files, networks)
-            hint = _hint(inputs)
-            write_iso(found.iso, target, ignition, kargs, minimal, hint, directory, begun.copy, more, outputs)
-        except (IsoError, EmbedTooBig) as error:
-            raise AssetError(
-                'failed to fetch Agent Installer ISO: failed to generate asset "Agent Installer ISO"', error
-            ) from error
-        persist(outputs, state, gathered, made)
-    log_iso(directory, target, minimal, install)
-    return target
+def _log_iso(directory: Path, target: Path, minimal: MinimalIso | None, config: InstallConfig) -> None:
+    """The last lines of `create image`."""
+    if minimal is None:
+        log.info("Generated ISO at %s.", target)
+    else:
+        if not minimal.published:
+            log.info("RootFS file created in: %s. Upload it at %s", directory / BOOT_ARTIFACTS, minimal.url)
+        log.info("Generated minimal ISO at %s", target)
+    if config.platform.external is not None:
+        log.info(
+            "When using External oci platform, always make sure CCM manifests were added in the openshift directory."
+        )

@@ -14,42 +14,43 @@ from typing import TYPE_CHECKING
 from installer.config.state import FILE as STATE_FILE
 from installer.config.state import State
 from installer.errors import StateError
-from installer.image.copy import Ahead
+from installer.image.copy import PrefetchedCopy
 from installer.release import cache
 
 if TYPE_CHECKING:
-    from installer.credentials.background import Begun
+    from installer.credentials.background import BackgroundCredentials
 
 _INPUTS = ("install-config.yaml", "cluster-manifests", STATE_FILE)
 
 
 @dataclass(frozen=True)
-class HeadStart:
-    """The copy and the credentials in the making; None where there is nothing to begin with, or no need."""
+class Prefetched:
+    """The copy and the credentials in the making, and the state; None where there is none, or no need."""
 
-    copy: Ahead | None = None
-    credentials: Begun | None = None
+    copy: PrefetchedCopy | None = None
+    credentials: BackgroundCredentials | None = None
+    state: State | None = None
 
 
 @contextlib.contextmanager
-def head_start(directory: Path) -> Iterator[HeadStart]:
+def prefetch(directory: Path) -> Iterator[Prefetched]:
     """Begin for an asset directory; what was not used at the end of the block is given up."""
     if not any((directory / name).exists() for name in _INPUTS):
-        yield HeadStart()
+        yield Prefetched()
         return
     with contextlib.ExitStack() as stack:
-        copy: Ahead | None = None
+        copy: PrefetchedCopy | None = None
         base = cache.likely()
         if base is not None:
             with contextlib.suppress(OSError):  # said later, when it is sure that this copy is wanted
-                copy = stack.enter_context(Ahead(base, directory / "agent.iso"))
-        # Only now, since this imports much.
-        from installer.create.secrets import known
-        from installer.credentials.background import Begun
+                copy = stack.enter_context(PrefetchedCopy(base, directory / "agent.iso"))
+        state: State | None = None
+        credentials: BackgroundCredentials | None = None
+        with contextlib.suppress(StateError):  # said later
+            state = State.load(directory)
+            if not state.has_secrets:
+                # Only now, since this imports much.
+                from installer.credentials.background import BackgroundCredentials
 
-        try:
-            has_secrets = known(State.load(directory))
-        except StateError:
-            has_secrets = True  # said later
-        credentials = None if has_secrets else stack.enter_context(Begun())
-        yield HeadStart(copy, credentials)
+                credentials = stack.enter_context(BackgroundCredentials())
+        yield Prefetched(copy, credentials, state)

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from installer.config.state import AUTH, CREDENTIALS, State, damaged
-from installer.credentials import access, certificates, tokens
-from installer.credentials import background as begun
-from installer.credentials.background import Begun
+from installer.credentials import access, background, certificates, tokens
+from installer.credentials.background import BackgroundCredentials
 from installer.credentials.certificates import SIGNERS, Pair
 from installer.credentials.tokens import Tokens
 
@@ -41,35 +40,30 @@ def _plain(pair: Pair) -> dict[str, str]:
     return {"certificate": pair.certificate.decode(), "key": pair.key.decode()}
 
 
-def known(state: State) -> bool:
-    """Whether the state has secrets, so that none are to be made."""
-    return bool(state.get(CREDENTIALS) or state.get(AUTH))
-
-
-def kept(state: State) -> Secrets | None:
+def saved_secrets(state: State) -> Secrets | None:
     """The state's secrets, None where there are none. Raises StateError for what nobody could log in with."""
     saved, auth = state.get(CREDENTIALS), state.get(AUTH)
-    if not known(state):
+    if not state.has_secrets:
         return None
 
     def text(table: Any, key: str, what: str) -> str:
-        found = table.get(key) if isinstance(table, dict) else None
-        if not isinstance(found, str) or not found:
+        value = table.get(key) if isinstance(table, dict) else None
+        if not isinstance(value, str) or not value:
             raise ValueError(f"{what}.{key} is missing or not a text")
-        return found
+        return value
 
     def pair(table: Any, key: str, what: str) -> Pair:
-        found = table.get(key) if isinstance(table, dict) else None
-        made = Pair(*(text(found, part, f"{what}.{key}").encode() for part in ("certificate", "key")))
+        value = table.get(key) if isinstance(table, dict) else None
+        keypair = Pair(*(text(value, part, f"{what}.{key}").encode() for part in ("certificate", "key")))
         try:
-            certificates.check(made)
+            certificates.check(keypair)
         except ValueError as error:
             raise ValueError(f"{what}.{key}: {error}") from None
-        return made
+        return keypair
 
     try:
         texts = {key: text(saved, key, CREDENTIALS) for key in ("password", "passwordHash", "kubeconfig")}
-        made = Secrets(
+        secrets = Secrets(
             signers={name: pair(saved.get("signers"), name, f"{CREDENTIALS}.signers") for name in SIGNERS},
             service_ca=pair(saved, "serviceCA", CREDENTIALS),
             service=pair(saved, "service", CREDENTIALS),
@@ -83,43 +77,45 @@ def kept(state: State) -> Secrets | None:
             cluster=text(saved, "cluster", CREDENTIALS),
         )
         try:
-            tokens.check(made.tokens)
+            tokens.check(secrets.tokens)
         except ValueError as error:
             raise ValueError(f"{AUTH}: {error}") from None
-        if not access.is_password(made.password, made.password_hash):
+        if not access.is_password(secrets.password, secrets.password_hash):
             raise ValueError(f"{CREDENTIALS}.password is none, or passwordHash no hash")
-        if not access.is_kubeconfig(made.kubeconfig):
+        if not access.is_kubeconfig(secrets.kubeconfig):
             raise ValueError(f"{CREDENTIALS}.kubeconfig is none")
     except ValueError as error:
         # A text that cannot be encoded would be shown with what it holds.
         reason = "a text is not Unicode" if isinstance(error, UnicodeError) else str(error)
         raise damaged(state.path, reason) from None
-    return made
+    return secrets
 
 
-def make(state: State, address: str, name: str, domain: str, begun_already: Begun | None = None) -> Secrets:
+def secrets_for(
+    state: State, address: str, name: str, domain: str, *, making: BackgroundCredentials | None = None
+) -> Secrets:
     """The state's secrets, or new ones where there are none; certificates follow a changed address or name.
 
-    `begun_already`: the making of new ones, if somebody saw to it before. Raises StateError for a damaged state.
+    `making`: new ones that are being made already. Raises StateError for a damaged state.
     """
     cluster = f"{name}.{domain.rstrip('.')}"
-    saved = kept(state)
+    saved = saved_secrets(state)
     if saved is not None:
         if saved.address != address:
             saved = replace(saved, service=_service(saved.service_ca, address), address=address)
         if saved.cluster != cluster:
             saved = replace(saved, kubeconfig=access.kubeconfig(name, domain, saved.signers), cluster=cluster)
         return saved
-    made = begun_already.made() if begun_already is not None else begun.make()
+    new = making.result() if making is not None else background.make()
     service_ca = certificates.authority("node0-service-ca")
     return Secrets(
-        signers=made.signers,
+        signers=new.signers,
         service_ca=service_ca,
         service=_service(service_ca, address),
         tokens=tokens.make_tokens(),
-        password=made.password,
-        password_hash=made.password_hash,
-        kubeconfig=access.kubeconfig(name, domain, made.signers),
+        password=new.password,
+        password_hash=new.password_hash,
+        kubeconfig=access.kubeconfig(name, domain, new.signers),
         address=address,
         cluster=cluster,
     )
@@ -131,27 +127,27 @@ def _service(service_ca: Pair, address: str) -> Pair:
     )
 
 
-def store(state: State, made: Secrets) -> None:
+def store(state: State, secrets: Secrets) -> None:
     """Put the secrets into the state, in memory."""
     state.put(
         AUTH,
         {
-            "PublicKey": made.tokens.public_key_pem,
-            "AgentAuthToken": made.tokens.agent,
-            "UserAuthToken": made.tokens.user,
-            "WatcherAuthToken": made.tokens.watcher,
+            "PublicKey": secrets.tokens.public_key_pem,
+            "AgentAuthToken": secrets.tokens.agent,
+            "UserAuthToken": secrets.tokens.user,
+            "WatcherAuthToken": secrets.tokens.watcher,
         },
     )
     state.put(
         CREDENTIALS,
         {
-            "signers": {name: _plain(pair) for name, pair in made.signers.items()},
-            "serviceCA": _plain(made.service_ca),
-            "service": _plain(made.service),
-            "password": made.password,
-            "passwordHash": made.password_hash,
-            "kubeconfig": made.kubeconfig,
-            "address": made.address,
-            "cluster": made.cluster,
+            "signers": {name: _plain(pair) for name, pair in secrets.signers.items()},
+            "serviceCA": _plain(secrets.service_ca),
+            "service": _plain(secrets.service),
+            "password": secrets.password,
+            "passwordHash": secrets.password_hash,
+            "kubeconfig": secrets.kubeconfig,
+            "address": secrets.address,
+            "cluster": secrets.cluster,
         },
     )

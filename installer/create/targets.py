@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import MANIFESTS, MIRROR, State
-from installer.create import artifacts, payload, secrets
-from installer.create.hosts import host_files
-from installer.create.inputs import gather
-from installer.create.live import kernel_arguments, live_inputs, manifest_files, with_rendezvous_in_no_proxy
+from installer.create.check import Inputs, check
+from installer.create.image import BOOT_ARTIFACTS
 from installer.create.outputs import Outputs
-from installer.create.persist import persist, save
-from installer.create.release import read_release
-from installer.credentials import background as begun
+from installer.create.read import InputFiles, read
+from installer.create.render import kernel_arguments, live_inputs, manifest_files
+from installer.create.resolve import architecture, resolve_payload, resolve_release
+from installer.create.secrets import Secrets, saved_secrets, secrets_for
+from installer.create.write import save, write
+from installer.credentials import background
 from installer.errors import StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
+from installer.image.artifacts import LiveChanges, write_pxe
 from installer.inputs import read_input
 from installer.manifests import files as names
 from installer.manifests import mirror
@@ -58,83 +61,76 @@ def _holds(path: Path, data: bytes) -> bool:
 def cluster_manifests(directory: Path) -> None:
     """Write cluster-manifests/ and mirror/, which are inputs from then on."""
     target = "Agent Manifests"
-    gathered = gather(directory, target)
-    host_files(gathered.inputs.hosts)  # network configs are judged before anything is written
-    install = with_rendezvous_in_no_proxy(gathered.inputs.install, gathered.inputs.rendezvous_ip)
-    if gathered.manifests is None:
-        image, version, _ = read_release(install, (), target)
-        made = manifest_files(gathered, install, image, version)
+    files = read(directory, target)
+    inputs = check(files, target)
+    if inputs.manifests is None:
+        by_name = manifest_files(inputs, resolve_release(inputs.install, (), target))
     else:
-        made = gathered.manifests
-    files = {f"{names.DIRECTORY}/{name}": data for name, data in made.items()}
-    mirrors = mirror.mirror_files(install)
-    if gathered.registries is not None:
-        mirrors[names.REGISTRIES] = gathered.registries.encode()
-    state = State.load(directory)
+        by_name = inputs.manifests
+    manifests = {f"{names.DIRECTORY}/{name}": data for name, data in by_name.items()}
+    mirrors = mirror.mirror_files(inputs.install)
+    if inputs.registries is not None:
+        mirrors[names.REGISTRIES] = inputs.registries.encode()
+    # Kept too, so that a file that the user removes is taken from here.
+    inputs = replace(inputs, consumed={**inputs.consumed, MANIFESTS: manifests, MIRROR: {}})
     with Outputs(directory) as outputs:
-        for name, data in (files | mirrors).items():
+        for name, data in (manifests | mirrors).items():
             outputs.put(name, data)
-        # Kept too, so that a file that the user removes is taken from here.
-        gathered.consumed[MANIFESTS] = files
-        gathered.consumed[MIRROR] = {}
-        persist(outputs, state, gathered, None)
-    log.info("%s", created_in("cluster-manifests", directory, [*files, *mirrors]))
+        write(outputs, files.state, inputs, None)
+    log.info("%s", created_in("cluster-manifests", directory, [*manifests, *mirrors]))
 
 
 def pxe_files(directory: Path) -> None:
     """Write boot-artifacts/: what a network boot needs."""
     target = "Agent Installer PXE Files"
-    gathered = gather(directory, target)
-    inputs = gathered.inputs
-    hosts = host_files(inputs.hosts)
-    found = payload.read_payload(inputs.install, IMAGE_VARIABLES.values())
-    state = State.load(directory)
-    made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
-    ignition = live_config(
-        live_inputs(gathered, hosts, found.image, found.version, found.components, made, bool(found.agent_files))
-    )
-    architecture = payload.architecture(inputs.install)
+    files = read(directory, target)
+    inputs = check(files, target)
+    payload = resolve_payload(inputs.install, IMAGE_VARIABLES.values())
+    secrets = _secrets(files, inputs)
+    live = live_inputs(inputs, payload.release, secrets, console=bool(payload.agent_files))
+    changes = LiveChanges(live_config(live), kernel_arguments(inputs.install), payload.agent_files)
+    arch = architecture(inputs.install)
     url = inputs.agent.boot_artifacts_base_url
-    folder = directory / artifacts.BOOT_ARTIFACTS
     with Outputs(directory) as outputs:
-        kargs = kernel_arguments(inputs.install)
-        new = outputs.folder(artifacts.BOOT_ARTIFACTS)
-        arguments = artifacts.write_pxe(found.iso, new, architecture, ignition, kargs, url, found.agent_files)
-        persist(outputs, state, gathered, made)
+        arguments = write_pxe(payload.iso, outputs.folder(BOOT_ARTIFACTS), arch, changes, url=url)
+        write(outputs, files.state, inputs, secrets)
+    folder = directory / BOOT_ARTIFACTS
     if url:
-        log.info("Created iPXE script agent.%s.ipxe in %s directory", architecture, folder)
+        log.info("Created iPXE script agent.%s.ipxe in %s directory", arch, folder)
     log.info("PXE boot artifacts created in: %s", folder)
     log.info("Kernel parameters for PXE boot: %s", arguments)
 
 
 def config_image(directory: Path) -> None:
     """Write agentconfig.noarch.iso: one cluster's files for hosts that boot an unconfigured image."""
-    from installer.create.config_image import FILE, config_iso
+    from installer.image.config_image import FILE, config_iso
 
     target = "Agent Config ISO"
-    gathered = gather(directory, target)
-    inputs = gathered.inputs
-    hosts = host_files(inputs.hosts)
-    image, version, components = read_release(inputs.install, IMAGE_VARIABLES.values(), target)
-    state = State.load(directory)
-    made = secrets.make(state, inputs.rendezvous_ip, inputs.install.metadata.name, inputs.install.base_domain)
-    ignition = live_config(live_inputs(gathered, hosts, image, version, components, made))
+    files = read(directory, target)
+    inputs = check(files, target)
+    release = resolve_release(inputs.install, IMAGE_VARIABLES.values(), target)
+    secrets = _secrets(files, inputs)
+    ignition = live_config(live_inputs(inputs, release, secrets))
     with Outputs(directory) as outputs:
         outputs.put(FILE, config_iso(ignition))
-        persist(outputs, state, gathered, made)
+        write(outputs, files.state, inputs, secrets)
     log.info("%s", created_in("config-image", directory, ["auth/kubeconfig", "auth/kubeadmin-password"]))
+
+
+def _secrets(files: InputFiles, inputs: Inputs) -> Secrets:
+    install = inputs.install
+    return secrets_for(files.state, inputs.rendezvous_ip, install.metadata.name, install.base_domain)
 
 
 def certificates(directory: Path) -> None:
     """Write tls/: the four signers, kubeadmin's password and its hash; those of the state where it has them."""
-    state = State.load(directory)
-    made = secrets.kept(state) or begun.make()
+    secrets = saved_secrets(State.load(directory)) or background.make()
     files: dict[str, bytes] = {}
-    for name, pair in made.signers.items():
+    for name, pair in secrets.signers.items():
         files |= {f"tls/{name}.crt": pair.certificate, f"tls/{name}.key": pair.key}
     files |= {
-        "tls/kubeadmin-password": made.password.encode(),
-        "tls/kubeadmin-password.hash": made.password_hash.encode(),
+        "tls/kubeadmin-password": secrets.password.encode(),
+        "tls/kubeadmin-password.hash": secrets.password_hash.encode(),
     }
     with Outputs(directory) as outputs:
         for name, data in files.items():
@@ -147,8 +143,8 @@ def unconfigured_ignition(directory: Path) -> None:
     """Write unconfigured-agent.ign: a live host's config without a cluster's, which a config image brings later."""
     from installer.create.unconfigured import FILE, unconfigured
 
-    ignition, consumed = unconfigured(directory)
     state = State.load(directory)
+    ignition, consumed = unconfigured(directory, state)
     with Outputs(directory) as outputs:
         outputs.put(FILE, ignition)
         for asset, files in consumed.items():

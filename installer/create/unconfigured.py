@@ -10,16 +10,16 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from installer.config import load
 from installer.config.state import MANIFESTS, MIRROR, State, blamed
 from installer.config.types import InstallConfig
-from installer.create.config_image import belongs
 from installer.create.hosts import host_files
-from installer.create.live import proxy_environment
-from installer.create.release import expected_release, read_release
+from installer.create.read import read_present
+from installer.create.render import proxy_environment
+from installer.create.resolve import expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
+from installer.image.config_image import belongs
 from installer.manifests import files as paths
 from installer.manifests import mirror, read, ztp
 from installer.manifests.cluster import image_set_name
@@ -41,7 +41,7 @@ def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, d
     used: dict[str, bytes] = {}
     consumed: dict[str, dict[str, bytes]] = {}
     for asset, names in ((MANIFESTS, _USED), (MIRROR, paths.MIRROR)):
-        on_disk = {name: data for name in names if (data := load._read(directory, name)) is not None}
+        on_disk = read_present(directory, names)
         kept = {name: data for name, data in state.files(asset).items() if name in names}
         used |= kept | on_disk
         if on_disk:
@@ -73,27 +73,26 @@ def _read(files: dict[str, bytes]) -> tuple[ClusterManifests, InstallConfig]:
         raise AssetError(f'failed to fetch {TARGET}: failed to load asset "Agent Manifests"', error) from error
 
 
-def unconfigured(directory: Path) -> tuple[bytes, dict[str, dict[str, bytes]]]:
+def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[str, bytes]]]:
     """The Ignition config, and the files that were consumed for it, by asset. Raises AssetError, StateError."""
-    state = State.load(directory)
     files, consumed = _files(directory, state)
     with blamed(state.path, kept=not consumed):
         manifests, install = _read(files)
     hosts = host_files(ztp.with_networks((), manifests))
-    image, version, components = read_release(install, IMAGE_VARIABLES.values(), TARGET)
+    release = resolve_release(install, IMAGE_VARIABLES.values(), TARGET)
     if paths.IMAGE_SET not in files:
         image_set = {
             "apiVersion": "hive.openshift.io/v1",
             "kind": "ClusterImageSet",
-            "metadata": {"name": image_set_name(version)},
-            "spec": {"releaseImage": image},
+            "metadata": {"name": image_set_name(release.version)},
+            "spec": {"releaseImage": release.image},
         }
         files[paths.IMAGE_SET] = dump(image_set).encode()
     inputs = LiveInputs(
         rendezvous_ip=_NOWHERE,  # in files that only the config image brings
-        release_image=image,
-        release_version=version,
-        images=components,
+        release_image=release.image,
+        release_version=release.version,
+        images=release.components,
         public_key_pem="",
         agent_token="",
         user_token="",

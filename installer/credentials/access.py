@@ -40,8 +40,8 @@ def is_password(password: str, hashed: str) -> bool:
 def is_kubeconfig(text: str) -> bool:
     """Whether it is a kubeconfig with a cluster and a user."""
     try:
-        found = load(text)
-        return bool(found["clusters"][0]["cluster"]["server"] and found["users"][0]["user"])
+        document = load(text)
+        return bool(document["clusters"][0]["cluster"]["server"] and document["users"][0]["user"])
     except (YamlError, TypeError, KeyError, IndexError):
         return False
 

@@ -10,7 +10,7 @@ from installer.credentials.certificates import SIGNERS, Pair, signer
 
 
 @dataclass(frozen=True)
-class Made:
+class NewCredentials:
     """The four signers by name, kubeadmin's password and its hash."""
 
     signers: dict[str, Pair] = field(repr=False)
@@ -25,7 +25,7 @@ def _password() -> tuple[str, str]:
     return password, access.password_hash(password)
 
 
-class Begun:
+class BackgroundCredentials:
     """Signers and password in the making; a context, which at its end gives up what nobody has asked for."""
 
     def __init__(self, threads: int = 2) -> None:
@@ -33,7 +33,7 @@ class Begun:
         self._signers: dict[str, Future[Pair]] = {name: self._pool.submit(signer, name) for name in SIGNERS}
         self._password: Future[tuple[str, str]] = self._pool.submit(_password)
 
-    def __enter__(self) -> Begun:
+    def __enter__(self) -> BackgroundCredentials:
         return self
 
     def __exit__(
@@ -41,13 +41,13 @@ class Begun:
     ) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def made(self) -> Made:
-        """What was made, when it is."""
+    def result(self) -> NewCredentials:
+        """What was made; waits until it is."""
         password, hashed = self._password.result()
-        return Made({name: future.result() for name, future in self._signers.items()}, password, hashed)
+        return NewCredentials({name: future.result() for name, future in self._signers.items()}, password, hashed)
 
 
-def make() -> Made:
+def make() -> NewCredentials:
     """Begin, and wait for it."""
-    with Begun() as begun:
-        return begun.made()
+    with BackgroundCredentials() as making:
+        return making.result()

@@ -57,7 +57,7 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
     return how
 
 
-def copy_range(source: int, target: int, at: int, to: int, length: int) -> None:
+def copy_range(source: int, target: int, *, at: int, to: int, length: int) -> None:
     """Copy `length` bytes from offset `at` of one open file to `to` of another, or of the same if they do not overlap.
 
     Raises OSError.
@@ -80,7 +80,7 @@ def copy_range(source: int, target: int, at: int, to: int, length: int) -> None:
         at, to = at + count, to + count
 
 
-class Ahead:
+class PrefetchedCopy:
     """A copy of `base` beside `dest`, made by a thread of its own while its maker does something else.
 
     A context: what was not taken with `finish` when it ends is given up and leaves nothing behind.
@@ -100,7 +100,7 @@ class Ahead:
         self._thread: threading.Thread | None = threading.Thread(target=self._run, daemon=True, name="copy")
         self._thread.start()
 
-    def __enter__(self) -> Ahead:
+    def __enter__(self) -> PrefetchedCopy:
         return self
 
     def __exit__(self, *_: object) -> None:

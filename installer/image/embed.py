@@ -92,7 +92,7 @@ def ignition_patch(iso: Iso, config: bytes, hint: str = "") -> Patch:
     area = ignition_area(iso)
     packed = cpio.compress(cpio.pack({CONFIG_NAME: config}), area.length)
     if len(packed) > area.length:
-        raise EmbedTooBig(iso.path, "the Ignition config", len(packed), area.length, hint)
+        raise EmbedTooBig(iso.path, "the Ignition config", len(packed), area.length, hint=hint)
     return Patch(area.offset, packed + bytes(area.length - len(packed)))
 
 

@@ -66,7 +66,7 @@ def embed_ignition(overlay: Overlay, path: object, config: bytes) -> bool:
         return False
     prefix = area.offset - file.offset
     patches = _info_patches(iso, prefix, length) + _header_patches(iso, area, new_place(overlay) + prefix, length)
-    relocate(overlay, iso, file, prefix, packed, prefix + length, patches)
+    relocate(overlay, iso, file, packed, keep=prefix, length=prefix + length, patches=patches)
     return True
 
 
@@ -88,7 +88,7 @@ def add_to_initrd(overlay: Overlay, path: object, archive: bytes) -> bool:
         patches += _info_patches(iso, inside, area.length, always=True)
         patches += _header_patches(iso, area, new_place(overlay) + inside, area.length)
     tail = bytes(-file.length % 4) + archive
-    relocate(overlay, iso, file, file.length, tail, file.length + len(tail), patches)
+    relocate(overlay, iso, file, tail, keep=file.length, length=file.length + len(tail), patches=patches)
     return True
 
 
@@ -98,7 +98,7 @@ def new_place(overlay: Overlay) -> int:
 
 
 def relocate(
-    overlay: Overlay, iso: Iso, file: Extent, keep: int, tail: bytes, length: int, patches: list[Patch]
+    overlay: Overlay, iso: Iso, file: Extent, tail: bytes, *, keep: int, length: int, patches: list[Patch]
 ) -> None:
     """Move a file behind the image's end: its first `keep` bytes, `tail`, and zeros up to `length`.
 

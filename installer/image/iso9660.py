@@ -34,21 +34,21 @@ class Extent:
         return Extent(self.name, self.offset + start, length, False)
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name as it is compared: upper case, no version, no trailing dot."""
     return name.partition(";")[0].rstrip(".").upper()
 
 
-def _mangled(name: str) -> str:
+def mangled_name(name: str) -> str:
     """A name in 8.3 form."""
-    stem, dot, extension = _plain(name).rpartition(".")
+    stem, dot, extension = plain_name(name).rpartition(".")
     if not dot:
         stem, extension = extension, ""
     stem = "".join(c if c.isalnum() else "_" for c in stem)[:8]
     return f"{stem}.{extension[:3]}" if extension else stem
 
 
-def _rock_ridge_name(system_use: bytes) -> str:
+def rock_ridge_name(system_use: bytes) -> str:
     """The NM name in a directory record's system use area, or "" (RRIP 4.1.4)."""
     parts = []
     while len(system_use) >= 5:
@@ -103,8 +103,10 @@ class Iso:
         padded = 33 + name_length + (1 - name_length % 2)
         extent = Extent(name, sector * SECTOR, length, bool(raw[25] & 2))
         if extent.offset + extent.length > self.size:
-            raise NotIso9660(self.path, f"the image is truncated: {_plain(name) or 'a directory'} lies beyond its end")
-        return _rock_ridge_name(raw[padded:]), extent
+            raise NotIso9660(
+                self.path, f"the image is truncated: {plain_name(name) or 'a directory'} lies beyond its end"
+            )
+        return rock_ridge_name(raw[padded:]), extent
 
     def entries(self, directory: Extent) -> Iterator[tuple[str, Extent]]:
         """(Rock Ridge name, extent) of all that is in a directory, without . and .."""
@@ -135,10 +137,10 @@ class Iso:
             exact: Extent | None = None
             short: Extent | None = None
             for rock_ridge, extent in self.entries(here):
-                if _plain(part) in (_plain(rock_ridge), _plain(extent.name)):
+                if plain_name(part) in (plain_name(rock_ridge), plain_name(extent.name)):
                     exact = extent
                     break
-                if short is None and _mangled(part) == _plain(extent.name):
+                if short is None and mangled_name(part) == plain_name(extent.name):
                     short = extent
             found = exact or short
             if found is None:

@@ -50,18 +50,18 @@ def check_url(url: str) -> None:
 
 
 def _rootfs(iso: Iso) -> Extent:
-    found = iso.find(ROOTFS)
-    if found is None or found.directory:
+    extent = iso.find(ROOTFS)
+    if extent is None or extent.directory:
         raise IsoError(iso.path, f"has no {ROOTFS}: it is a minimal image, or not a CoreOS live ISO")
-    return found
+    return extent
 
 
 def extract_rootfs(overlay: Overlay, path: object, dest: Path) -> None:
     """Write the root file system of the image as `dest`. Raises IsoError."""
-    found = _rootfs(overlay.iso(str(path)))
+    extent = _rootfs(overlay.iso(str(path)))
     part = Overlay(overlay.base)
-    part.move(0, found.offset, found.length)
-    part.truncate(found.length)
+    part.move(0, extent.offset, extent.length)
+    part.truncate(extent.length)
     part.save(dest, 0o644)
 
 
@@ -108,13 +108,13 @@ def _remove_record(overlay: Overlay, iso: Iso, record: Record) -> None:
 
 def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
     """Offsets of all that must not move: directories, path tables, boot catalog and boot images."""
-    found = [record.offset for record in entries if record.directory]
+    offsets = [record.offset for record in entries if record.directory]
     for descriptor in descriptors(iso):
         sector = descriptor.sector
         if descriptor.kind in (PRIMARY, SUPPLEMENTARY):
             places = (struct.unpack_from(form, sector, at)[0] for form, at in (("<I", 140), ("<I", 144), (">I", 148)))
-            found += [place * SECTOR for place in places]
-    return found + boot_images(iso)
+            offsets += [place * SECTOR for place in places]
+    return offsets + boot_images(iso)
 
 
 def _cut(overlay: Overlay, iso: Iso, rootfs: Extent) -> None:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from installer.errors import IsoError
 from installer.files import Partial, is_stream
-from installer.image.copy import Ahead, clone, copy_range
+from installer.image.copy import PrefetchedCopy, clone, copy_range
 from installer.image.embed import Patch
 from installer.image.iso9660 import Iso
 
@@ -167,7 +167,7 @@ class Overlay(io.RawIOBase):
             if isinstance(content, bytes):
                 _write_all_at(fd, content, segment.start)
             elif content is not None:
-                copy_range(self.base.fileno(), fd, content, segment.start, segment.length)
+                copy_range(self.base.fileno(), fd, at=content, to=segment.start, length=segment.length)
             elif segment.start < self.base_size:
                 for done in range(0, min(segment.length, self.base_size - segment.start), len(_ZEROS)):
                     os.pwrite(fd, _ZEROS[: segment.length - done], segment.start + done)
@@ -187,15 +187,16 @@ class Overlay(io.RawIOBase):
         except OSError as error:
             raise IsoError(path, f"cannot change the image: {error.strerror or error}") from error
 
-    def save(self, dest: Path, mode: int = 0o600, ahead: Ahead | None = None) -> str:
+    def save(self, dest: Path, mode: int = 0o600, prefetched: PrefetchedCopy | None = None) -> str:
         """Write the changed image as `dest`, whole or not at all; returns how it was copied. Raises IsoError.
 
-        `ahead`: a copy of the base that was begun before. Where `dest` is a device or a pipe, it is written as it is.
+        `prefetched`: a copy of the base that was begun before. Where `dest` is a device or a pipe, it is written as it
+        is.
         """
         if is_stream(dest):
             self._save_to_device(dest)
             return "device"
-        partial, how = self.prepare(dest, mode, ahead)
+        partial, how = self.prepare(dest, mode, prefetched)
         try:
             partial.commit()
         except OSError as error:
@@ -214,7 +215,7 @@ class Overlay(io.RawIOBase):
         except OSError as error:
             raise IsoError(dest, f"cannot write the image: {error.strerror or error}") from error
 
-    def prepare(self, dest: Path, mode: int = 0o600, ahead: Ahead | None = None) -> tuple[Partial, str]:
+    def prepare(self, dest: Path, mode: int = 0o600, prefetched: PrefetchedCopy | None = None) -> tuple[Partial, str]:
         """Write the changed image beside `dest`; the file that is to be committed, and how it was copied.
 
         Raises IsoError, and then nothing of it stays.
@@ -222,11 +223,11 @@ class Overlay(io.RawIOBase):
         partial: Partial | None = None
         done = False
         try:
-            found = ahead.finish(self.base.fileno()) if ahead is not None and self.in_place_possible else None
-            if ahead is not None and found is None:
-                ahead.give_up()
-            if found is not None:
-                partial, how = found
+            taken = prefetched.finish(self.base.fileno()) if prefetched is not None and self.in_place_possible else None
+            if prefetched is not None and taken is None:
+                prefetched.give_up()
+            if taken is not None:
+                partial, how = taken
                 partial.dest = dest
             else:
                 partial, how = Partial(dest, mode), "segments"

@@ -51,7 +51,7 @@ def both(value: int) -> bytes:
 
 def descriptors(iso: Iso) -> list[Descriptor]:
     """All volume descriptors, the last one (type 255) left out."""
-    found = []
+    volumes = []
     for index in range(_MAX_DESCRIPTORS):
         position = SYSTEM_AREA + index * SECTOR
         if position + SECTOR > iso.size:
@@ -59,8 +59,8 @@ def descriptors(iso: Iso) -> list[Descriptor]:
         sector = iso.read(position, SECTOR)
         if sector[1:6] != b"CD001" or sector[0] == END:
             break
-        found.append(Descriptor(position, sector[0], sector))
-    return found
+        volumes.append(Descriptor(position, sector[0], sector))
+    return volumes
 
 
 def _records_in(iso: Iso, offset: int, length: int) -> Iterator[Record]:
@@ -85,7 +85,7 @@ def _records_in(iso: Iso, offset: int, length: int) -> Iterator[Record]:
 
 def records(iso: Iso) -> list[Record]:
     """All records of all volumes. Raises NotIso9660."""
-    found: list[Record] = []
+    entries: list[Record] = []
     seen: set[int] = set()
     todo: list[tuple[int, int]] = []
     for descriptor in descriptors(iso):
@@ -98,35 +98,37 @@ def records(iso: Iso) -> list[Record]:
             continue
         seen.add(offset)
         for record in _records_in(iso, offset, length):
-            found.append(record)
+            entries.append(record)
             if record.directory:
                 todo.append((record.offset, record.length))
-        if len(found) > _MAX_RECORDS:
+        if len(entries) > _MAX_RECORDS:
             raise NotIso9660(iso.path, "too many directory records")
-    return found
+    return entries
 
 
 def records_of(iso: Iso, extent: Extent) -> list[Record]:
     """The records of the file that has this extent; at least one. Raises NotIso9660."""
-    found = [r for r in records(iso) if not r.directory and (r.offset, r.length) == (extent.offset, extent.length)]
-    if not found:
+    matching = [r for r in records(iso) if not r.directory and (r.offset, r.length) == (extent.offset, extent.length)]
+    if not matching:
         raise NotIso9660(iso.path, f"the directory records of {extent.name} were not found")
-    return found
+    return matching
 
 
 def boot_images(iso: Iso) -> list[int]:
     """Byte offsets of the boot catalog and of all boot images (El Torito §2), none where the image does not boot."""
-    found = []
+    offsets = []
     for descriptor in descriptors(iso):
         sector = descriptor.sector
         if descriptor.kind != BOOT or sector[7:30] != b"EL TORITO SPECIFICATION":
             continue
         catalog = struct.unpack_from("<I", sector, 71)[0] * SECTOR
-        found.append(catalog)
+        offsets.append(catalog)
         # The entries are 32 bytes; bootable ones begin with 0x88, their sector is at 8.
         raw = iso.read(catalog, SECTOR)
-        found += [struct.unpack_from("<I", raw, at + 8)[0] * SECTOR for at in range(32, SECTOR, 32) if raw[at] == 0x88]
-    return found
+        offsets += [
+            struct.unpack_from("<I", raw, at + 8)[0] * SECTOR for at in range(32, SECTOR, 32) if raw[at] == 0x88
+        ]
+    return offsets
 
 
 def volume_size_patches(iso: Iso, size: int) -> list[Patch]:

@@ -31,11 +31,11 @@ def _lengths(overlay: Overlay, path: object) -> tuple[int, int]:
 def growth(overlay: Overlay, path: object) -> Growth:
     """What of the image grew; it stays as it is. Raises IsoError."""
     probe = Overlay(overlay.base)
-    now = _lengths(probe, path)
+    current = _lengths(probe, path)
     while undo_growth(probe, path):
         pass
-    made = _lengths(probe, path)
-    return Growth(now[0] != made[0], now[1] - made[1])
+    original = _lengths(probe, path)
+    return Growth(current[0] != original[0], current[1] - original[1])
 
 
 def reset_image(overlay: Overlay, path: object) -> None:

@@ -23,17 +23,17 @@ def mirror_files(config: InstallConfig) -> dict[str, bytes]:
 
 def read_registries(text: str) -> tuple[ImageSource, ...]:
     """The mirrors in a registries.conf; ConfigError if it is not one."""
-    found = []
+    sources = []
     try:
         for index, entry in enumerate(registries.registries(text)):
             if not entry.location:
                 raise ValueError(f"registry {index} has no location")
             if not all(entry.mirrors):
                 raise ValueError(f"a mirror of {entry.location} has no location")
-            found.append(ImageSource(entry.location, entry.mirrors, NEVER_CONTACT if entry.blocked else ""))
+            sources.append(ImageSource(entry.location, entry.mirrors, NEVER_CONTACT if entry.blocked else ""))
     except ValueError as error:
         raise ConfigError(f"failed to load {REGISTRIES} file: {error}", file=REGISTRIES) from error
-    return tuple(found)
+    return tuple(sources)
 
 
 def read_mirror(files: Mapping[str, bytes]) -> tuple[tuple[ImageSource, ...], str]:

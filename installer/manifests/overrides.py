@@ -42,35 +42,35 @@ def plain(value: Any, leave_out: Sequence[str] = ()) -> Any:
         return [plain(item) for item in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    found = {}
+    fields_by_key = {}
     for field in fields(value):
         content = plain(getattr(value, field.name))
         if field.name not in leave_out and content not in (None, "", (), [], {}):
-            found[str(field.metadata.get("key", camel(field.name)))] = content
-    return found
+            fields_by_key[str(field.metadata.get("key", camel(field.name)))] = content
+    return fields_by_key
 
 
 def overrides(config: InstallConfig, hosts: Sequence[Host] = ()) -> dict[str, Any]:
     """The overrides of an install-config with these hosts, empty where there is nothing to override."""
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     if config.fips:
-        found["fips"] = True
+        changed["fips"] = True
     if config.capabilities:
-        found["capabilities"] = plain(config.capabilities)
-    given: dict[str, Any] = {
+        changed["capabilities"] = plain(config.capabilities)
+    simple: dict[str, Any] = {
         "cpuPartitioningMode": config.cpu_partitioning_mode,
         "additionalTrustBundlePolicy": config.additional_trust_bundle_policy,
         "featureSet": config.feature_set,
         "featureGates": list(config.feature_gates),
     }
-    found |= {key: value for key, value in given.items() if value and value not in ("None", "Proxyonly")}
+    changed |= {key: value for key, value in simple.items() if value and value not in ("None", "Proxyonly")}
     network_type = config.networking.network_type if config.networking else ""
     if network_type and network_type not in NATIVE_NETWORK_TYPES:
-        found["networking"] = {"networkType": network_type}
+        changed["networking"] = {"networkType": network_type}
     platform = _platform(config, hosts)
     if platform:
-        found["platform"] = platform
-    return {name: value for name, value in found.items() if value not in ({}, [])}
+        changed["platform"] = platform
+    return {name: value for name, value in changed.items() if value not in ({}, [])}
 
 
 def _platform(config: InstallConfig, hosts: Sequence[Host]) -> dict[str, Any]:
@@ -106,15 +106,15 @@ def _baremetal(platform: BareMetalPlatform, hosts: Sequence[Host]) -> dict[str, 
 
 def _vsphere(platform: VSpherePlatform) -> dict[str, Any]:
     """Two VIPs of a kind, and the vCenters with their failure domains if there are credentials."""
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     if len(platform.api_vips) > 1:
-        found |= {"apiVIPs": list(platform.api_vips), "ingressVIPs": list(platform.ingress_vips)}
+        changed |= {"apiVIPs": list(platform.api_vips), "ingressVIPs": list(platform.ingress_vips)}
     vcenters = [plain(vcenter) for vcenter in platform.vcenters if vcenter.given]
     if vcenters:
-        found["vcenters"] = vcenters
+        changed["vcenters"] = vcenters
         if platform.failure_domains:
-            found["failureDomains"] = plain(platform.failure_domains)
-    return found
+            changed["failureDomains"] = plain(platform.failure_domains)
+    return changed
 
 
 def _nutanix(platform: NutanixPlatform) -> dict[str, Any]:

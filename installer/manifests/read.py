@@ -64,25 +64,25 @@ def _documents(files: Mapping[str, bytes], name: str, cls: type[M], wrap: str) -
         nodes = list(compose_all(_text(files, name)))
     except YamlError as error:
         raise ConfigError(f"{wrap} {name}: {error}", file=name) from error
-    found = []
+    documents = []
     for node in nodes:
         value, problems = decode(node, cls)
         if problems:
             raise ConfigError(f"{wrap} {name}: {aggregate([str(item) for item in problems])}", file=name)
-        found.append(value)
-    return found
+        documents.append(value)
+    return documents
 
 
 def _one(files: Mapping[str, bytes], name: str, cls: type[M], kind: str) -> M:
-    found = _documents(files, name, cls, "failed to unmarshal")
-    if not found:
+    documents = _documents(files, name, cls, "failed to unmarshal")
+    if not documents:
         raise ConfigError("missing configuration or manifest file", file=name)
-    if len(found) > 1:
+    if len(documents) > 1:
         raise ConfigError(f"failed to unmarshal {name}: only one document is expected", file=name)
-    if found[0].kind != kind:
-        seen = json.dumps(found[0].kind)
+    if documents[0].kind != kind:
+        seen = json.dumps(documents[0].kind)
         raise ConfigError(f'failed to unmarshal {name}: kind must be "{kind}", is {seen}', file=name)
-    return found[0]
+    return documents[0]
 
 
 def _network_type(config: ClusterInstall) -> Iterator[FieldError]:
@@ -200,15 +200,15 @@ def read_nmstate(files: Mapping[str, bytes]) -> tuple[NMState, ...]:
     """The NMStateConfigs, none where there is no such file. Raises ConfigError."""
     if NMSTATE not in files:
         return ()
-    found = _documents(files, NMSTATE, NMState, "could not decode YAML for")
-    wrong = [config.kind for config in found if config.kind != "NMStateConfig"]
+    configs = _documents(files, NMSTATE, NMState, "could not decode YAML for")
+    wrong = [config.kind for config in configs if config.kind != "NMStateConfig"]
     if wrong:
         seen = json.dumps(wrong[0])
         raise ConfigError(f'could not decode YAML for {NMSTATE}: kind must be "NMStateConfig", is {seen}')
-    missing = [c.metadata.name for c in found if not c.metadata.labels]
+    missing = [c.metadata.name for c in configs if not c.metadata.labels]
     problems = [required("labels", f"{name} does not have any label set") for name in missing]
     raise_if_any("invalid NMStateConfig configuration", problems, NMSTATE)
-    return tuple(found)
+    return tuple(configs)
 
 
 def _labels(labels: Mapping[str, str] | None) -> str:

@@ -102,21 +102,21 @@ def with_networks(hosts: Sequence[Host], manifests: ClusterManifests) -> tuple[H
     NMStateConfigs for other hosts make hosts of their own, of which nothing else is known.
     """
     configs = list(manifests.nmstate)
-    found = []
+    merged = []
     for host in hosts:
         macs = {nic.mac_address.lower() for nic in host.interfaces}
         mine = next((c for c in configs if macs & {nic.mac_address.lower() for nic in c.spec.interfaces}), None)
         if mine is None:
-            found.append(replace(host, network_config=None))
+            merged.append(replace(host, network_config=None))
             continue
         configs.remove(mine)
-        known = {nic.mac_address.lower() for nic in mine.spec.interfaces}
+        manifest_macs = {nic.mac_address.lower() for nic in mine.spec.interfaces}
         nics = [Interface(nic.name, nic.mac_address) for nic in mine.spec.interfaces]
         # The first interface names the host, so agent-config's order counts; the logical names are the manifest's.
         by_mac = {nic.mac_address.lower(): nic for nic in nics}
         ordered = [by_mac.pop(nic.mac_address.lower(), nic) for nic in host.interfaces]
-        rest = [nic for nic in nics if nic.mac_address.lower() in known & by_mac.keys()]
-        found.append(replace(host, interfaces=(*ordered, *rest), network_config=mine.spec.config))
+        rest = [nic for nic in nics if nic.mac_address.lower() in manifest_macs & by_mac.keys()]
+        merged.append(replace(host, interfaces=(*ordered, *rest), network_config=mine.spec.config))
     alone = [
         Host(
             interfaces=tuple(Interface(nic.name, nic.mac_address) for nic in config.spec.interfaces),
@@ -124,4 +124,4 @@ def with_networks(hosts: Sequence[Host], manifests: ClusterManifests) -> tuple[H
         )
         for config in configs
     ]
-    return (*found, *alone)
+    return (*merged, *alone)

@@ -92,7 +92,8 @@ def place_dns(dns: Dns, interfaces: Iterable[Interface], problems: Problems) -> 
         servers = [server for server in dns.servers if server[0].version == family]
         if not servers:
             continue
-        holder = _holder(dns, usable, family, [zone for _, zone in servers if zone is not None], problems)
+        zones = [zone for _, zone in servers if zone is not None]
+        holder = _holder(dns, usable, family, zones, problems=problems)
         if holder is None:
             continue
         first = dns.servers[0][0].version == family
@@ -103,7 +104,7 @@ def place_dns(dns: Dns, interfaces: Iterable[Interface], problems: Problems) -> 
     return placed
 
 
-def _holder(dns: Dns, usable: list[Interface], family: int, zones: list[str], problems: Problems) -> str | None:
+def _holder(dns: Dns, usable: list[Interface], family: int, zones: list[str], *, problems: Problems) -> str | None:
     path = f"{dns.path}.server"
     able = [one for one in usable if (ip := one.ip(family)) is not None and (ip.static or ip.auto)]
     if zones:

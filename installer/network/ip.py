@@ -31,7 +31,7 @@ def read_ip(parent: Fields, family: int) -> IpConfig | None:
     addresses = _addresses(fields, family)
     enabled = on is True
     if not enabled:
-        _refuse_without_enabled(fields, on, dhcp, autoconf, bool(addresses))
+        _refuse_without_enabled(fields, on, dhcp=dhcp, autoconf=autoconf, addressed=bool(addresses))
     if autoconf and not dhcp and enabled:
         fields.problem("autoconf", True, "autoconf without dhcp is not supported")
     auto_dns, auto_table, dynamic = _dynamic(fields, family)
@@ -62,7 +62,7 @@ def loopback_ip(family: int) -> IpConfig:
     return IpConfig(f"{LOOPBACK}.ipv{family}", family, True, False, False, (address,), True, MAIN_TABLE, "0", {})
 
 
-def _refuse_without_enabled(fields: Fields, on: bool | None, dhcp: bool, autoconf: bool, addressed: bool) -> None:
+def _refuse_without_enabled(fields: Fields, on: bool | None, *, dhcp: bool, autoconf: bool, addressed: bool) -> None:
     """Upstream drops all of these without a word (§3): a host that was meant to have an address would have none."""
     why = "needs enabled: true, which is missing" if on is None else "contradicts enabled: false"
     if addressed:

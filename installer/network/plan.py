@@ -97,7 +97,7 @@ def _attach(present: Sequence[Interface], known: dict[Key, Interface], problems:
     for controller in present:
         for port in controller.shape.ports or ():
             for name in port.members or (port.name,):
-                _attach_one(attachments, controller, port, name, known, problems)
+                _attach_one(attachments, controller, port, name, known=known, problems=problems)
     for one in present:
         if one.controller is None:
             continue
@@ -130,6 +130,7 @@ def _attach_one(
     controller: Interface,
     port: Port,
     name: str,
+    *,
     known: dict[Key, Interface],
     problems: Problems,
 ) -> None:

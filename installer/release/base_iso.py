@@ -89,20 +89,20 @@ def _known(release: Release, architecture: str, iso: Path) -> bool:
 def _published(release: Release, image: str, architecture: str) -> Path:
     """The ISO that the stream metadata names, from the cache or downloaded. Raises ReleaseError, OSError."""
     try:
-        found = stream.iso(stream.read_stream(release, image), image, architecture)
+        artifact = stream.iso(stream.read_stream(release, image), image, architecture)
     except (FileNotInImage, NotPublished) as error:
         text = f"base ISO for {architecture} not found in release image, check release image architecture: {error}"
         raise ReleaseError(image, text) from error
-    iso = cache.cache_dir() / found.sha256[:16] / f"coreos-{architecture}.iso"
+    iso = cache.cache_dir() / artifact.sha256[:16] / f"coreos-{architecture}.iso"
     with cache.locked_folder(iso.parent):
         if not cache.is_whole(iso):
             from installer.release.download import DownloadError, download
 
             log.info("Downloading base ISO")
             try:
-                download(found, iso, "Downloading base ISO")
+                download(artifact, iso, "Downloading base ISO")
             except DownloadError as error:
-                raise ReleaseError(image, f"failed to download base ISO image {found.url}: {error}") from error
+                raise ReleaseError(image, f"failed to download base ISO image {artifact.url}: {error}") from error
             cache.stamp_of(iso).write_text(cache.stamp(iso))
     return iso
 

@@ -47,7 +47,7 @@ def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float]
         had = partial.stat().st_size if partial.exists() else 0
         try:
             with Progress(label) as bar:
-                found = _fetch(artifact.url, partial, had, bar)
+                digest = _fetch(artifact.url, partial, had, bar)
         except _Broken as error:
             left -= 1
             if not left:
@@ -56,12 +56,12 @@ def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float]
             sleep(pause)
             pause *= 2
             continue
-        if found == artifact.sha256:
+        if digest == artifact.sha256:
             partial.replace(dest)
             return
         partial.unlink()
         if not had:
-            raise DownloadError(f"it has sha256 {found}, the stream metadata says {artifact.sha256}")
+            raise DownloadError(f"it has sha256 {digest}, the stream metadata says {artifact.sha256}")
         # What was continued was of something else: once more from the start, where `had` is 0.
         log.debug("What was received of %s earlier does not fit the rest", artifact.url)
 

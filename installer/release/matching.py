@@ -25,7 +25,7 @@ def extract_matching(
 
     Returns {path: where it was written} and {path that a found link leads to: where its content is wanted}.
     """
-    found: dict[str, Path] = {}
+    extracted: dict[str, Path] = {}
     elsewhere: dict[str, Path] = {}
     seen: set[str] = set()
     hidden: set[str] = set()  # whiteouts of the layers above
@@ -44,10 +44,10 @@ def extract_matching(
                     data = archive.extractfile(member)
                     assert data is not None
                     write_file(data, dest, member.mode)
-                    found[name] = dest
+                    extracted[name] = dest
                 elif member.issym() and "/" not in member.linkname:
                     dest.symlink_to(member.linkname)
-                    found[name] = dest
+                    extracted[name] = dest
                 elif member.issym():
                     elsewhere[normal(posixpath.join("/" + folder_name, member.linkname))] = dest
                 elif member.islnk():
@@ -56,4 +56,4 @@ def extract_matching(
                     continue
                 seen.add(name)
         hidden |= whited
-    return found, elsewhere
+    return extracted, elsewhere

@@ -66,9 +66,9 @@ class Release:
     def _load(self) -> Content:
         if self._content is None:
             self.check_by_digest()
-            known = self._memory.recall(self.pullspec) if self._memory is not None else None
-            self._content = known or self._fetch()
-            if known is None and self._memory is not None:
+            remembered = self._memory.recall(self.pullspec) if self._memory is not None else None
+            self._content = remembered or self._fetch()
+            if remembered is None and self._memory is not None:
                 self._memory.keep(self.pullspec, self._content)
         return self._content
 
@@ -139,8 +139,8 @@ class Release:
         """
         with ImageProxy(self._access) as proxy:
             opened = proxy.open_image(image)
-            found, elsewhere = extract_matching(opened, patterns, folder)
-            return found | extract(opened, elsewhere)
+            extracted, elsewhere = extract_matching(opened, patterns, folder)
+            return extracted | extract(opened, elsewhere)
 
     def extract_all(
         self, image: str, wanted: dict[str, Path], tell: Callable[[int], None] | None = None

@@ -32,14 +32,14 @@ def registries(data: bytes | str) -> tuple[Registry, ...]:
 
 
 def _tables(table: dict[str, Any], key: str) -> list[dict[str, Any]]:
-    found = table.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+    tables = table.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(entry, dict) for entry in tables):
         raise ValueError(f"{key} is not a list of tables")
-    return found
+    return tables
 
 
 def _text(table: dict[str, Any], key: str, what: str) -> str:
-    found = table.get(key, "")
-    if not isinstance(found, str):
+    value = table.get(key, "")
+    if not isinstance(value, str):
         raise ValueError(f"{key} of {what} is not a text")
-    return found
+    return value

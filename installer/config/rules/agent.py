@@ -113,7 +113,7 @@ def _hints(path: str, hints: RootDeviceHints) -> Iterator[FieldError]:
 
 def static_addresses(host: Host) -> list[str]:
     """The static addresses in a host's networkConfig, each interface's IPv4 first, canonical."""
-    found: list[str] = []
+    addresses: list[str] = []
     document = host.network_config if isinstance(host.network_config, dict) else {}
     interfaces = document.get("interfaces")
     for interface in interfaces if isinstance(interfaces, list) else []:
@@ -123,20 +123,20 @@ def static_addresses(host: Host) -> list[str]:
             for entry in entries if isinstance(entries, list) else []:
                 ip = check.address(str(entry.get("ip", ""))) if isinstance(entry, dict) else None
                 if ip is not None:
-                    found.append(str(ip))
-    return found
+                    addresses.append(str(ip))
+    return addresses
 
 
 def install_config_hosts(platform: BareMetalPlatform) -> tuple[Host, ...]:
     """The hosts of install-config's bare metal platform, for when agent-config has none."""
-    found = []
+    platform_hosts = []
     for host in platform.hosts:
         if not host.boot_mac_address:
             raise ConfigError(
                 "invalid Hosts configuration: failed to create NMStateConfig: bootMACAddress is required for "
                 f"host {host.name or '(without a name)'}"
             )
-        found.append(
+        platform_hosts.append(
             Host(
                 hostname=host.name,
                 role=host.role if host.role in ROLES else "",
@@ -146,7 +146,7 @@ def install_config_hosts(platform: BareMetalPlatform) -> tuple[Host, ...]:
                 bmc=replace(host.bmc) if host.bmc else None,
             )
         )
-    return tuple(found)
+    return tuple(platform_hosts)
 
 
 def host_counts(all_hosts: Iterable[Host], replicas: dict[str, int]) -> tuple[list[str], list[str]]:

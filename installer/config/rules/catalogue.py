@@ -37,7 +37,7 @@ ELSEWHERE = {
     "8": "defaults.apply: there always is a networking",
     "10": "defaults.apply: no list of networks is ever empty",
     "32": "defaults.apply: there always is a controlPlane",
-    "36": "create.payload: needs the release image",
+    "36": "create.resolve: needs the release image",
     "57": "notes.missing_credentials: a warning only",
 }
 

@@ -31,21 +31,21 @@ _DISK_ID = 12
 
 def capability_set(name: str) -> set[str]:
     """The capabilities of a set; of one that there is not, those of the current one."""
-    found: set[str] = set()
+    included: set[str] = set()
     for each, added in _ADDED.items():
-        found.update(added)
+        included.update(added)
         if each == name:
             break
-    return found
+    return included
 
 
 @rule("54", "capabilities")
 def capabilities(config: InstallConfig) -> Iterator[FieldError]:
     """Known names, and those that others or the platform need."""
-    given = config.capabilities
-    if given is None:
+    chosen = config.capabilities
+    if chosen is None:
         return
-    base, extra = given.baseline_capability_set or "vCurrent", given.additional_enabled_capabilities
+    base, extra = chosen.baseline_capability_set or "vCurrent", chosen.additional_enabled_capabilities
     if base not in CAPABILITY_SETS:
         yield unsupported("capabilities.baselineCapabilitySet", base, CAPABILITY_SETS)
     for index, item in enumerate(extra):
@@ -139,12 +139,12 @@ def _disk(path: str, entry: DiskSetup, seen: set[str], control_plane: bool) -> I
     if entry.type not in place:
         yield unsupported(f"{path}.type", entry.type, tuple(place))
         return
-    given = place[entry.type]
-    if given is None:
+    setup = place[entry.type]
+    if setup is None:
         yield invalid(path, entry.type, f"{entry.type} configuration must be created")
-    elif entry.type == "user-defined" and len(given.platform_disk_id) > _DISK_ID:
+    elif entry.type == "user-defined" and len(setup.platform_disk_id) > _DISK_ID:
         text = f"cannot be longer than {_DISK_ID} characters"
-        yield invalid(f"{path}.userDefined.platformDiskID", given.platform_disk_id, text)
+        yield invalid(f"{path}.userDefined.platformDiskID", setup.platform_disk_id, text)
     if entry.type == "etcd" and not control_plane:
         yield invalid(path, entry.type, "cannot specify etcd on worker machine pools")
     if entry.type in seen and entry.type != "user-defined":

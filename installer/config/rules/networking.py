@@ -33,23 +33,23 @@ def _join_subnet(net: Networking) -> str:
 
 
 def _ovn_overlap(net: Networking, path: str, value: str) -> Iterator[FieldError]:
-    found = check.network(value)
-    if found is None or net.network_type != "OVNKubernetes":
+    network = check.network(value)
+    if network is None or net.network_type != "OVNKubernetes":
         return
     for name, default in OVN_DEFAULTS:
         if name == "join" and "." in default and _join_subnet(net):
             continue
         other = check.network(default)
-        if other is not None and check.overlap(found, other):
+        if other is not None and check.overlap(network, other):
             yield invalid(path, value, f"must not overlap with OVNKubernetes default {name} subnet {default}")
 
 
 def _earlier(path: str, value: str, others: list[tuple[str, str]]) -> Iterator[FieldError]:
-    found = check.network(value)
-    for label, other in others:
-        known = check.network(other)
-        if found is not None and known is not None and check.overlap(found, known):
-            yield invalid(path, value, f"{label} overlap with {other}")
+    network = check.network(value)
+    for label, text in others:
+        other = check.network(text)
+        if network is not None and other is not None and check.overlap(network, other):
+            yield invalid(path, value, f"{label} overlap with {text}")
 
 
 @rule("9", "networking.networkType")

@@ -16,7 +16,7 @@ def api_vips(config: InstallConfig) -> Iterator[FieldError]:
     """At least one, apart from the ingress', in the machine networks, one of each family at most."""
     platform = config.platform.with_vips
     if platform is not None:
-        yield from _vips(config, platform, "apiVIPs", "API", platform.api_vips, platform.ingress_vips)
+        yield from _vips(config, platform, "apiVIPs", "API", mine=platform.api_vips, others=platform.ingress_vips)
 
 
 @rule("19", "platform.<p>.ingressVIPs")
@@ -24,7 +24,9 @@ def ingress_vips(config: InstallConfig) -> Iterator[FieldError]:
     """The same for the ingress."""
     platform = config.platform.with_vips
     if platform is not None:
-        yield from _vips(config, platform, "ingressVIPs", "Ingress", platform.ingress_vips, platform.api_vips)
+        yield from _vips(
+            config, platform, "ingressVIPs", "Ingress", mine=platform.ingress_vips, others=platform.api_vips
+        )
 
 
 def _vips(
@@ -32,6 +34,7 @@ def _vips(
     platform: VipPlatform,
     name: str,
     kind: str,
+    *,
     mine: tuple[str, ...],
     others: tuple[str, ...],
 ) -> Iterator[FieldError]:
@@ -45,8 +48,8 @@ def _vips(
         return
     if len(mine) > 2:
         yield too_many(path, len(mine), 2)
-    yield from _each(config, path, kind, mine, () if user_managed else others, user_managed)
-    families = [found.version for value in mine if (found := check.address(value)) is not None]
+    yield from _each(config, path, kind, mine, others=() if user_managed else others, user_managed=user_managed)
+    families = [address.version for value in mine if (address := check.address(value)) is not None]
     if len(mine) == 2 and sorted(families) != [4, 6]:
         text = f"If two {kind} VIPs are given, one must be an IPv4 address, the other an IPv6"
         yield invalid(path, list(mine), text)
@@ -59,22 +62,23 @@ def _each(
     path: str,
     kind: str,
     mine: tuple[str, ...],
+    *,
     others: tuple[str, ...],
     user_managed: bool,
 ) -> Iterator[FieldError]:
     networks = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
     for value in mine:
-        found = check.address(value)
-        if found is None:
+        address = check.address(value)
+        if address is None:
             yield invalid(path, value, f'"{value}" is not a valid IP')
             continue
-        if any(found == check.address(other) for other in others):
+        if any(address == check.address(other) for other in others):
             other = "Ingress" if kind == "API" else "API"
             yield invalid(path, value, f"VIP for {kind} must not be one of the {other} VIPs")
-        known = [net for net in map(check.network, networks) if net is not None]
-        if not user_managed and known and not any(found in net for net in known):
+        machine_networks = [net for net in map(check.network, networks) if net is not None]
+        if not user_managed and machine_networks and not any(address in net for net in machine_networks):
             yield invalid(
-                path, value, f"IP expected to be in one of the machine networks: {','.join(str(net) for net in known)}"
+                path, value, f"IP expected to be in one of the machine networks: {','.join(map(str, machine_networks))}"
             )
 
 
@@ -88,7 +92,7 @@ def _primary(config: InstallConfig, path: str, value: str, family: int) -> Itera
         "clusterNetwork": [entry.cidr for entry in net.cluster_network],
     }
     for name, values in lists.items():
-        families = [found.version for item in values if (found := check.network(item)) is not None]
+        families = [cidr.version for item in values if (cidr := check.network(item)) is not None]
         if len(set(families)) == 2 and families[0] != family:
             yield invalid(
                 path,

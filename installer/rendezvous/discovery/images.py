@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from installer.assisted.errors import BadRequest, NotFound, PrepareError
-from installer.create.artifacts import Minimal, write_iso, write_pxe
 from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.early import network_archive
 from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
 from installer.image import kargs
+from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.network import host_network_files
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.prepare.hostignition import merge, parse
@@ -172,16 +172,16 @@ class DiscoveryImages:
             return
         edit = partial(kernel_arguments, infra_env) if infra_env.kernel_arguments else ()
         if name in ISOS:
-            minimal = Minimal(self._rootfs_url(infra_env)) if ISOS[name] else None
+            url = self._rootfs_url(infra_env) if ISOS[name] else ""
             work = folder / f".{name}.{os.getpid()}"
             work.mkdir(exist_ok=True)
-            networks = b"" if minimal is None else self.minimal_initrd(infra_env)
-            write_iso(found.iso, work / name, config, edit, minimal, "", work, more_initrd=networks)
+            networks = self.minimal_initrd(infra_env) if ISOS[name] else b""
+            write_iso(found.iso, work / name, LiveChanges(config, edit, networks), rootfs_url=url)
             (work / name).replace(target)
             return
         work = folder / f".boot.{os.getpid()}"
         work.mkdir(exist_ok=True)
-        text = write_pxe(found.iso, work, infra_env.cpu_architecture, config, edit, "")
+        text = write_pxe(found.iso, work, infra_env.cpu_architecture, LiveChanges(config, edit))
         (folder / "arguments").write_text(text)
         for part in BOOT_FILES:
             (work / f"agent.{infra_env.cpu_architecture}-{part}").replace(folder / part)

@@ -5,12 +5,18 @@ import logging
 
 import pytest
 
-from installer.config.load import load_inputs, parse_agent_config
+from installer.config.load import parse_agent_config
 from installer.config.state import INSTALL_CONFIG, State
+from installer.create.check import Inputs, check
+from installer.create.read import read
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 
 TARGET = "Agent Installer ISO"
+
+
+def load_inputs(directory, target) -> Inputs:
+    return check(read(directory, target), target)
 
 
 def write(directory, install=SNO, agent=AGENT):

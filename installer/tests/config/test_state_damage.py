@@ -19,9 +19,10 @@ from installer.config import state as states
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.state import AUTH, CREDENTIALS, FILE, INSTALL_CONFIG, OWN, WHAT_TO_DO, State
 from installer.create import secrets
-from installer.create.inputs import gather
-from installer.create.live import own_state
+from installer.create.check import check
+from installer.create.read import read
 from installer.create.targets import certificates
+from installer.create.write import own_state
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.observe import state as waiting
@@ -47,14 +48,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     (folder / "agent-config.yaml").write_text(yaml.safe_dump(AGENT))
     (folder / "openshift").mkdir()
     (folder / "openshift/a.yaml").write_text(MANIFEST)
-    gathered = gather(folder, "X")
+    inputs = check(read(folder, "X"), "X")
     state = State.load(folder)
-    made = secrets.make(state, gathered.inputs.rendezvous_ip, "ostest", "test.node0.example")
-    for asset, files in gathered.consumed.items():
+    made = secrets.secrets_for(state, inputs.rendezvous_ip, "ostest", "test.node0.example")
+    for asset, files in inputs.consumed.items():
         state.put_files(asset, files)
     state.put_files(states.MIRROR, {"mirror/registries.conf": b"", "mirror/ca-bundle.crt": b""})
     secrets.store(state, made)
-    state.put(OWN, own_state(gathered, made))
+    state.put(OWN, own_state(inputs, made))
     return Whole(json.loads(state.text()))
 
 
@@ -79,8 +80,8 @@ def release(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def uses(directory: Path) -> Iterator[Callable[[], Any]]:
     """All that reads a state."""
-    yield lambda: gather(directory, "X")
-    yield lambda: secrets.make(State.load(directory), "192.168.111.80", "ostest", "test.node0.example")
+    yield lambda: check(read(directory, "X"), "X")
+    yield lambda: secrets.secrets_for(State.load(directory), "192.168.111.80", "ostest", "test.node0.example")
     yield lambda: waiting.load(directory, with_password=False)
 
 
@@ -104,7 +105,7 @@ def refusals(directory: Path) -> list[str]:
     return told
 
 
-def check(told: list[str]) -> None:
+def check_refusals(told: list[str]) -> None:
     for one in told:
         assert "\n" not in one
         assert len(one) < 2000
@@ -182,7 +183,7 @@ def test_each_key_dropped_and_replaced(kind: str, request: pytest.FixtureRequest
     for path in paths(document):
         for value in (DROP, *(JUNK if kind == "whole" else JUNK[:4])):
             told = refusals(prepared(tmp_path / "dir", json.dumps(damaged(document, path, value))))
-            check(told)
+            check_refusals(told)
             if path[0] in (AUTH, CREDENTIALS) and (value is DROP or not isinstance(value, str)):
                 assert told, (path, value)
 
@@ -197,11 +198,11 @@ def test_a_text_that_is_garbled(whole: Whole, tmp_path: Path, data: st.DataObjec
     new = text[:place] + data.draw(st.sampled_from(["", "A", "é", "\n", "\0", "\ud800"])) + text[place + 1 :]
     directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, path, new)))
     told = refusals(directory)
-    check(told)
+    check_refusals(told)
     if not told and path[0] == AUTH:
         # What passes is what was there: white space in PEM, say.
         state = State.load(directory)
-        made, before = secrets.kept(state), secrets.kept(State(directory, whole))
+        made, before = secrets.saved_secrets(state), secrets.saved_secrets(State(directory, whole))
         assert made is not None
         assert before is not None
         assert (made.tokens.agent, made.tokens.user) == (before.tokens.agent, before.tokens.user)
@@ -215,14 +216,14 @@ def test_a_file_that_is_cut_or_overwritten(whole: Whole, tmp_path: Path, data: s
     more = data.draw(st.binary(max_size=8))
     directory = prepared(tmp_path / "dir", "")
     (directory / FILE).write_bytes(content[:place] + more + content[place + data.draw(st.integers(0, 999)) :])
-    check(refusals(directory))
+    check_refusals(refusals(directory))
 
 
 @pytest.mark.parametrize("text", ["", "5", "[]", "null", "{", "[" * 100_000, "9" * 5000, "\0", '"\\ud800"'])
 def test_a_file_that_is_no_state(tmp_path: Path, text: str) -> None:
     told = refusals(prepared(tmp_path / "dir", text))
     assert len(told) == 3
-    check(told)
+    check_refusals(told)
 
 
 def test_a_state_without_the_config(tmp_path: Path, capsys: pytest.CaptureFixture[str], whole: Whole) -> None:
@@ -246,12 +247,12 @@ def test_half_of_the_secrets_is_not_replaced(tmp_path: Path, whole: Whole, lost:
     """New ones would shut out whoever has the kubeconfig, or an ISO that was booted."""
     directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, (lost,), DROP)))
     with pytest.raises(InstallerError, match="is missing or not a text"):
-        secrets.make(State.load(directory), "192.168.111.80", "ostest", "test.node0.example")
+        secrets.secrets_for(State.load(directory), "192.168.111.80", "ostest", "test.node0.example")
 
 
 def test_secrets_of_two_states(tmp_path: Path, whole: Whole) -> None:
     """Each is whole; together they are of no use."""
-    other = secrets.make(State(tmp_path, {}), "192.168.111.80", "ostest", "test.node0.example")
+    other = secrets.secrets_for(State(tmp_path, {}), "192.168.111.80", "ostest", "test.node0.example")
     state = State(tmp_path, {})
     secrets.store(state, other)
     for path, rule in (
@@ -261,4 +262,4 @@ def test_secrets_of_two_states(tmp_path: Path, whole: Whole) -> None:
     ):
         directory = prepared(tmp_path / "dir", json.dumps(damaged(whole, path, at(state.data, path))))
         with pytest.raises(InstallerError, match=rule):
-            secrets.kept(State.load(directory))
+            secrets.saved_secrets(State.load(directory))

@@ -15,6 +15,7 @@ from cryptography import x509
 
 from installer.cli import main
 from installer.config.rules.general import SKIP_FIPS_CHECK
+from installer.config.state import State
 from installer.credentials.certificates import SIGNERS
 from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
@@ -130,6 +131,15 @@ def test_again_from_the_state_keeps_all_secrets(directory, capsys):
     assert "Using cached Base ISO" in capsys.readouterr().err
     assert {name: (directory / name).read_bytes() for name in before} == before
     assert content(directory / "agent.x86_64.iso")[1] == first
+
+
+def test_the_state_is_loaded_once(directory, monkeypatch):
+    loaded, load = [], State.load.__func__
+    monkeypatch.setattr(State, "load", classmethod(lambda cls, folder: loaded.append(folder) or load(cls, folder)))
+    for _round in ("from configs", "from the state"):
+        assert create(directory) == 0
+        assert loaded == [directory]
+        loaded.clear()
 
 
 def test_extra_manifests_fips_and_proxy(directory, monkeypatch):

@@ -13,11 +13,11 @@ import yaml
 
 from installer.cli import main
 from installer.config.rules.general import SKIP_FIPS_CHECK
-from installer.create.config_image import PATHS
 from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in
 from installer.ignition.early import HOOK
 from installer.image import cpio
+from installer.image.config_image import PATHS
 from installer.image.iso9660 import Iso
 from installer.testing.create.image_kit import COMPONENTS, content
 from installer.testing.create.inputs_kit import AGENT, SNO, text

@@ -115,18 +115,18 @@ def test_the_primary_descriptor_is_looked_for():
 
 def test_names():
     use = b"NM" + bytes([8, 1, 0]) + b"abc"
-    assert iso9660._rock_ridge_name(use) == "abc"
-    assert iso9660._rock_ridge_name(b"PX" + bytes([6, 1]) + b"zz" + use + b"NM" + bytes([6, 1, 0]) + b"d") == "abcd"
-    assert iso9660._rock_ridge_name(use[:-1]) == ""  # longer than what is there
-    assert iso9660._rock_ridge_name(b"NM" + bytes([5, 1, 0])) == ""
-    assert iso9660._rock_ridge_name(b"XX" + bytes([4, 1]) + use) == "abc"
-    assert iso9660._rock_ridge_name(b"XX" + bytes([3, 1]) + use) == ""
-    assert iso9660._rock_ridge_name(b"NM\x08\x01") == ""
-    assert [iso9660._plain(name) for name in ("a.b;1", "a.;1", "a")] == ["A.B", "A", "A"]
-    assert iso9660._mangled("igninfo.json") == "IGNINFO.JSO"
-    assert iso9660._mangled("long-name-here.x") == "LONG_NAM.X"
-    assert iso9660._mangled("nodots-here") == "NODOTS_H"
-    assert iso9660._mangled("a.b.json") == "A_B.JSO"
+    assert iso9660.rock_ridge_name(use) == "abc"
+    assert iso9660.rock_ridge_name(b"PX" + bytes([6, 1]) + b"zz" + use + b"NM" + bytes([6, 1, 0]) + b"d") == "abcd"
+    assert iso9660.rock_ridge_name(use[:-1]) == ""  # longer than what is there
+    assert iso9660.rock_ridge_name(b"NM" + bytes([5, 1, 0])) == ""
+    assert iso9660.rock_ridge_name(b"XX" + bytes([4, 1]) + use) == "abc"
+    assert iso9660.rock_ridge_name(b"XX" + bytes([3, 1]) + use) == ""
+    assert iso9660.rock_ridge_name(b"NM\x08\x01") == ""
+    assert [iso9660.plain_name(name) for name in ("a.b;1", "a.;1", "a")] == ["A.B", "A", "A"]
+    assert iso9660.mangled_name("igninfo.json") == "IGNINFO.JSO"
+    assert iso9660.mangled_name("long-name-here.x") == "LONG_NAM.X"
+    assert iso9660.mangled_name("nodots-here") == "NODOTS_H"
+    assert iso9660.mangled_name("a.b.json") == "A_B.JSO"
 
 
 def test_a_name_in_full_comes_before_a_mangled_one():
@@ -775,7 +775,7 @@ def test_copies_where_the_kernel_helps_less(tmp_path, monkeypatch, refused):
     with base.open("rb") as source, (tmp_path / "b").open("wb") as target:
         assert clone(source.fileno(), target.fileno()) == "sendfile"
     with base.open("rb") as source, (tmp_path / "c").open("wb") as target:
-        copy_range(source.fileno(), target.fileno(), 5, 3, len(content) - 6)
+        copy_range(source.fileno(), target.fileno(), at=5, to=3, length=len(content) - 6)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == content
     assert (tmp_path / "c").read_bytes() == bytes(3) + content[5:-1]
 
@@ -795,7 +795,7 @@ def test_other_errors_of_a_copy_are_errors(tmp_path, monkeypatch, call):
         with pytest.raises(OSError, match="Input/output error"):
             clone(source.fileno(), target.fileno())
         with pytest.raises(OSError, match="Input/output error"):
-            copy_range(source.fileno(), target.fileno(), 0, 0, 1)
+            copy_range(source.fileno(), target.fileno(), at=0, to=0, length=1)
 
 
 def test_an_image_that_becomes_shorter_while_it_is_read(tmp_path, monkeypatch):
@@ -803,8 +803,8 @@ def test_an_image_that_becomes_shorter_while_it_is_read(tmp_path, monkeypatch):
     base.write_bytes(b"x" * 100)
     with base.open("rb") as source, (tmp_path / "a").open("wb") as target:
         with pytest.raises(OSError, match="the image became shorter while it was read"):
-            copy_range(source.fileno(), target.fileno(), 90, 0, 11)
-        copy_range(source.fileno(), target.fileno(), 90, 0, 10)
+            copy_range(source.fileno(), target.fileno(), at=90, to=0, length=11)
+        copy_range(source.fileno(), target.fileno(), at=90, to=0, length=10)
         overlay = Overlay(source)
         os.truncate(base, 50)
         with pytest.raises(OSError, match="became shorter"):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from installer.assisted.errors import BadRequest
-from installer.create.artifacts import Minimal, write_iso, write_pxe
 from installer.errors import ConfigError, EmbedTooBig
+from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.image.embed import current_kargs, kargs_area
 from installer.image.iso9660 import Iso
 from installer.image.kargs import edited
@@ -87,7 +87,7 @@ def kargs_of(path: Path) -> str:
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("base")
-    write_iso(build(folder, "2023-07.x86_64"), folder / "quiet.iso", b"{}", ("quiet",), None, "", folder)
+    write_iso(build(folder, "2023-07.x86_64"), folder / "quiet.iso", LiveChanges(b"{}", ("quiet",)))
     return folder / "quiet.iso"
 
 
@@ -98,18 +98,18 @@ def test_the_areas_of_full_and_minimal_images(base: Path, tmp_path: Path) -> Non
         # What a network boot is given begins with the defaults of the image.
         return edited(f"{text} quiet", [op("delete", "quiet"), op("append", "added=1")])
 
-    for name, minimal in (("full", None), ("minimal", Minimal("https://192.0.2.1/rootfs.img", published=True))):
-        write_iso(base, tmp_path / name, b"{}", edit, minimal, "", tmp_path)
+    for name, url in (("full", ""), ("minimal", "https://192.0.2.1/rootfs.img")):
+        write_iso(base, tmp_path / name, LiveChanges(b"{}", edit), rootfs_url=url)
         words = kargs_of(tmp_path / name).split()
         assert "quiet" not in words
         assert words[-1] == "added=1"
-        assert any(word.startswith("coreos.live.rootfs_url=") for word in words) is (minimal is not None)
+        assert any(word.startswith("coreos.live.rootfs_url=") for word in words) is bool(url)
     (tmp_path / "pxe").mkdir()
-    text = write_pxe(base, tmp_path / "pxe", "x86_64", b"{}", edit, "")
+    text = write_pxe(base, tmp_path / "pxe", "x86_64", LiveChanges(b"{}", edit))
     assert "quiet" not in text.split()
     assert "added=1" in text.split()
     with pytest.raises(EmbedTooBig):
-        write_iso(base, tmp_path / "big", b"{}", lambda text: text + "x" * 4096, None, "", tmp_path)
+        write_iso(base, tmp_path / "big", LiveChanges(b"{}", lambda text: text + "x" * 4096))
 
 
 def infra_env(*operations: dict[str, str]) -> InfraEnv:

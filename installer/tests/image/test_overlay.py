@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from installer.errors import IsoError
 from installer.image import copy
-from installer.image.copy import Ahead, clone
+from installer.image.copy import PrefetchedCopy, clone
 from installer.image.grow import grown_length
 from installer.image.overlay import Overlay
 
@@ -111,11 +111,11 @@ def base(tmp_path):
 
 def test_a_copy_that_was_begun_before(base, tmp_path):
     out = tmp_path / "out"
-    with Ahead(base, tmp_path / "guess") as ahead, base.open("rb") as file:
+    with PrefetchedCopy(base, tmp_path / "guess") as prefetched, base.open("rb") as file:
         overlay = Overlay(file)
         overlay.write_at(299_999, b"more")
-        assert overlay.save(out, ahead=ahead) in ("reflink", "copy_file_range", "sendfile")
-        assert not ahead.partial.path.exists()
+        assert overlay.save(out, prefetched=prefetched) in ("reflink", "copy_file_range", "sendfile")
+        assert not prefetched.partial.path.exists()
     assert out.read_bytes() == base.read_bytes()[:-1] + b"more"
     assert out.stat().st_mode & 0o777 == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "out"]
@@ -124,7 +124,7 @@ def test_a_copy_that_was_begun_before(base, tmp_path):
 @pytest.mark.parametrize("change", ["other file", "content", "moved"])
 def test_a_copy_of_something_else_is_not_used(base, tmp_path, change):
     out, source = tmp_path / "out", base
-    with Ahead(base, out) as ahead:
+    with PrefetchedCopy(base, out) as prefetched:
         if change == "other file":
             source = tmp_path / "other"
             source.write_bytes(b"z" * 5000)
@@ -136,13 +136,13 @@ def test_a_copy_of_something_else_is_not_used(base, tmp_path, change):
                 overlay.move(0, 100, 1000)
                 overlay.truncate(1000)
             want = Overlay.read(overlay)
-            overlay.save(out, ahead=ahead)
+            overlay.save(out, prefetched=prefetched)
     assert out.read_bytes() == want
     assert {path.name for path in tmp_path.iterdir()} == {"base", "out"} | ({"other"} & {source.name})
 
 
 def test_a_copy_that_is_given_up_leaves_nothing(base, tmp_path, monkeypatch):
-    with Ahead(base, tmp_path / "out"):
+    with PrefetchedCopy(base, tmp_path / "out"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
     stop = threading.Event()

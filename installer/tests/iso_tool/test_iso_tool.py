@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from installer import cli
-from installer.create.artifacts import write_pxe
 from installer.errors import ConfigError, EmbedTooBig, IsoError
+from installer.image.artifacts import LiveChanges, write_pxe
 from installer.image.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
 from installer.image.grow import embed_ignition
 from installer.image.iso9660 import SECTOR, SYSTEM_AREA
@@ -282,7 +282,7 @@ def test_too_big_without_a_place_to_grow(bases):
 
 def test_pxe_files_of_s390x(bases, tmp_path):
     base = bases("2023-07.s390x")
-    arguments = write_pxe(base, tmp_path, "s390x", SMALL, ("fips=1",), "")
+    arguments = write_pxe(base, tmp_path, "s390x", LiveChanges(SMALL, ("fips=1",)))
     assert arguments == KARGS.partition(" ")[2] + " fips=1"
     prefix = "agent.s390x"
     initrd = (tmp_path / f"{prefix}-initrd.img").read_bytes()

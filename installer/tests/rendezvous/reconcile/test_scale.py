@@ -4,9 +4,8 @@ import time
 
 import yaml
 
-from installer.config.load import load_inputs
-from installer.create.hosts import host_files
-from installer.create.inputs import gather
+from installer.create.check import check
+from installer.create.read import read
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image import cpio
 from installer.manifests.cluster import Inputs, cluster_manifests
@@ -35,8 +34,8 @@ def test_a_thousand_hosts(tmp_path):
     (tmp_path / "install-config.yaml").write_text(text(install))
     (tmp_path / "agent-config.yaml").write_text(text(agent))
     begin = time.process_time()
-    inputs = load_inputs(tmp_path, "x")
-    files = host_files(inputs.hosts)
+    inputs = check(read(tmp_path, "x"), "x")
+    files = inputs.host_files
     assert time.process_time() - begin < 3
     assert len(files) == 1000
     assert all("address0=10." in host.network["eth0.nmconnection"] for host in files)
@@ -48,7 +47,7 @@ def test_as_many_nmstate_configs_as_fit(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", RELEASE)
     (tmp_path / "install-config.yaml").write_text(text(COMPACT))
     (tmp_path / "agent-config.yaml").write_text(text(AGENT))
-    made = load_inputs(tmp_path, "x")
+    made = check(read(tmp_path, "x"), "x")
     _install, agent = many_hosts(NMSTATE_CONFIGS)
     documents = [
         {
@@ -70,10 +69,10 @@ def test_as_many_nmstate_configs_as_fit(tmp_path, monkeypatch):
         (folder / name).write_bytes(data)
     (folder / "nmstateconfig.yaml").write_text(yaml.dump_all(documents, Dumper=yaml.CSafeDumper, sort_keys=False))
     begin = time.process_time()
-    gathered = gather(tmp_path, "x")
-    hosts = host_files(gathered.inputs.hosts)
+    inputs = check(read(tmp_path, "x"), "x")
+    hosts = inputs.host_files
     assert len(hosts) == NMSTATE_CONFIGS
-    config = ignition(gathered.manifests, hosts)
+    config = ignition(inputs.manifests, hosts)
     packed = cpio.compress(cpio.pack({"config.ign": config}), AREA)
     assert time.process_time() - begin < 20
     assert len(packed) <= AREA, f"{len(packed)} bytes of {len(config)}"

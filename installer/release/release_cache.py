@@ -21,7 +21,7 @@ from installer.release import Content, RegistryAccess, cache, registries_conf
 log = logging.getLogger(__name__)
 
 
-class KnownReleases:
+class ReleaseCache:
     """A `Memory` of releases in the cache directory, for one way to reach registries.
 
     Files are readable by their owner only, and hold a salted hash of that way: it is made with the pull secret.
@@ -64,5 +64,5 @@ class KnownReleases:
 
 def _path(pullspec: str) -> Path | None:
     """Where a release by digest is kept; None for one by tag, which may change."""
-    found = re.search(r"@sha256:([0-9a-f]{64})$", pullspec)
-    return cache.cache_dir().with_name("release_cache") / f"{found[1]}.json" if found else None
+    match = re.search(r"@sha256:([0-9a-f]{64})$", pullspec)
+    return cache.cache_dir().with_name("release_cache") / f"{match[1]}.json" if match else None

@@ -57,12 +57,12 @@ def agent_archive(release: Release) -> bytes:
                 if not cache.is_whole(path):
                     _make(release, image, path)
                     cache.stamp_of(path).write_text(cache.stamp(path))
-        found = path.read_bytes()
+        archive = path.read_bytes()
     except OSError as error:
         raise ReleaseError(image, f"cannot keep the files of {TAG} in {folder}: {error.strerror or error}") from error
-    if not found:
+    if not archive:
         log.warning("Image %s has no /%s: the hosts will have no interactive console", image, PROGRAM)
-    return found
+    return archive
 
 
 def _make(release: Release, image: str, path: Path) -> None:

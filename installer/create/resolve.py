@@ -1,15 +1,15 @@
-"""What `create image` reads from the release payload: pull specs by digest, version, base ISO."""
+"""Third stage of `create`: what the inputs refer to, out of the release payload: pullspecs, version, base ISO."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from installer.config.fielderror import aggregate, forbidden, required
 from installer.config.types import InstallConfig
-from installer.create import agent_files
 from installer.errors import (
     AssetError,
     ConfigError,
@@ -19,10 +19,10 @@ from installer.errors import (
     ReleaseError,
     ReleaseNotByDigest,
 )
-from installer.release import DigestSource, RegistryAccess, Release, base_iso
+from installer.release import DigestSource, RegistryAccess, Release, agent_files, base_iso
 from installer.release.access import NEVER_CONTACT
 from installer.release.cache import RELEASE_OVERRIDE, os_override, release_override
-from installer.release.known import KnownReleases
+from installer.release.release_cache import ReleaseCache
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +33,23 @@ ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 @dataclass(frozen=True)
-class Payload:
-    """The release's pullspec and version, component tag -> pullspec by digest, and the base ISO's path.
-
-    `agent_files`: a compressed cpio archive for the initrd, empty if there is none. `rootfs_url`: where the stream
-    metadata has the root file system.
-    """
+class ResolvedRelease:
+    """The release's pullspec and version; component tag -> pullspec by digest."""
 
     image: str
     version: str
     components: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Payload:
+    """The release, and what of it a host boots: the base ISO's path, and what goes into the initrd.
+
+    `agent_files`: a compressed cpio archive, empty if there is none. `rootfs_url`: where the stream metadata has the
+    root file system.
+    """
+
+    release: ResolvedRelease
     iso: Path
     agent_files: bytes = field(default=b"", repr=False)
     rootfs_url: str = ""
@@ -62,6 +69,11 @@ def release_image() -> str:
     return override or DEFAULT_RELEASE
 
 
+def expected_release() -> str:
+    """As `release_image`, without the warning, which reading it will give."""
+    return release_override() or DEFAULT_RELEASE
+
+
 def digest_sources(config: InstallConfig) -> tuple[DigestSource, ...]:
     """The mirrors, as the registry tools want them."""
     return tuple(
@@ -69,27 +81,42 @@ def digest_sources(config: InstallConfig) -> tuple[DigestSource, ...]:
     )
 
 
-def read_payload(config: InstallConfig, tags: Iterable[str], want_rootfs: bool = False) -> Payload:
-    """Resolve the release through the mirrors and get the base ISO. Raises AssetError around a ReleaseError.
+def resolve_release(config: InstallConfig, tags: Iterable[str], target: str) -> ResolvedRelease:
+    """The release through the mirrors, with the components `tags`; `target` is for messages. Raises AssetError."""
+    with _release(release_image(), config, target) as release:
+        return _resolved(release, tags)
+
+
+def resolve_payload(config: InstallConfig, tags: Iterable[str], *, want_rootfs: bool = False) -> Payload:
+    """As `resolve_release`, and the base ISO. Raises AssetError around a ReleaseError, ConfigError.
 
     `want_rootfs`: whether the URL of the root file system is needed.
     """
     pullspec = release_image()
     os_override()  # told before anything is fetched
-    stage = f'failed to fetch {TARGET}: failed to fetch dependency of "{TARGET}"'
+    with _release(pullspec, config, TARGET) as release:
+        _check_architecture(config, release)
+        resolved = _resolved(release, tags)
+        rootfs = _rootfs_url(config, release) if want_rootfs else ""
+        return Payload(resolved, _iso(config, release), _agent_files(config, release), rootfs)
+
+
+@contextlib.contextmanager
+def _release(pullspec: str, config: InstallConfig, target: str) -> Iterator[Release]:
     try:
-        with access(config) as registry:
-            release = Release(pullspec, registry, KnownReleases(registry))
-            _check_architecture(config, release)
-            components = {tag: release.image_for(tag) for tag in tags}
-            rootfs = _rootfs_url(config, release) if want_rootfs else ""
-            base = _iso(config, release)
-            return Payload(pullspec, release.version, components, base, _agent_files(config, release), rootfs)
+        with _access(config) as registry:
+            yield Release(pullspec, registry, ReleaseCache(registry))
     except ReleaseError as error:
-        raise AssetError(stage, with_hint(error)) from error
+        stage = f'failed to fetch {target}: failed to fetch dependency of "{target}"'
+        raise AssetError(stage, _with_hint(error)) from error
 
 
-def with_hint(error: ReleaseError) -> ReleaseError:
+def _resolved(release: Release, tags: Iterable[str]) -> ResolvedRelease:
+    components = {tag: release.image_for(tag) for tag in tags}
+    return ResolvedRelease(release.pullspec, release.version, components)
+
+
+def _with_hint(error: ReleaseError) -> ReleaseError:
     """The error, and where to say which release is meant, if nobody has said so yet."""
     if release_override():
         return error
@@ -101,7 +128,7 @@ def with_hint(error: ReleaseError) -> ReleaseError:
     return error
 
 
-def access(config: InstallConfig) -> RegistryAccess:
+def _access(config: InstallConfig) -> RegistryAccess:
     """The registries as the config describes them, for images of the control plane's architecture."""
     name = config.control_plane.architecture if config.control_plane else ""
     secret, bundle = config.pull_secret, config.additional_trust_bundle
@@ -139,12 +166,12 @@ def _iso(config: InstallConfig, release: Release) -> Path:
 def _check_architecture(config: InstallConfig, release: Release) -> None:
     """Rule 36: the payload must be of the control plane's architecture, or of several."""
     wanted = config.control_plane.architecture if config.control_plane else ""
-    found = release.architecture
-    if found not in ("multi", wanted):
+    actual = release.architecture
+    if actual not in ("multi", wanted):
         problem = forbidden(
             "controlPlane.architecture",
             f"unsupported release image architecture. ControlPlane Arch: {wanted} doesn't match Release Image Arch: "
-            f"{found}",
+            f"{actual}",
         )
         raise AssetError(
             f'failed to fetch {TARGET}: failed to load asset "Install Config"',
