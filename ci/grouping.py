@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-LABS = "lab/tests/lab/test_"
+LABS = "lab/tests/live/test_"
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

@@ -24,7 +24,7 @@ from lab.host.records import State, look_at
 from lab.lab import Lab
 from lab.supervisor import watch
 from lab.supervisor.plan import Ended, Plan
-from lab.tests.lab.live_kit import gone, small
+from lab.tests.live.kit import gone, small
 from lab.waiting import wait_until
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -176,7 +176,7 @@ from types import SimpleNamespace
 from scenarios.conftest import *
 from scenarios.conftest import _deployed
 import scenarios.conftest as wiring
-from lab.tests.lab.live_kit import small
+from lab.tests.live.kit import small
 
 named = wiring.topology_of
 wiring.topology_of = lambda scenario_id: small(named(scenario_id.removesuffix("-x")))
@@ -188,7 +188,7 @@ def release(tmp_path_factory):
 TESTS = """
 import os, signal
 import pytest
-from lab.tests.lab.test_watch import pid_of
+from lab.tests.live.test_watch import pid_of
 
 @pytest.mark.parametrize("deployment", ["compact-ipv4-static-bios"], indirect=True)
 def test_that_waits(deployment):

@@ -22,7 +22,7 @@ from lab.errors import UnknownLabError
 from lab.host import preflight
 from lab.host.records import all_labs
 from lab.host.records import read as read_record
-from lab.tests.lab.live_kit import small
+from lab.tests.live.kit import small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 pytestmark = [
