@@ -22,7 +22,7 @@ small_disk = pytest.mark.parametrize("stopped", ["sno-ipv4-static-uefi-small_dis
 
 
 def state_of(deployment: Deployment) -> dict[str, str]:
-    """What the installer has left for those who wait: the service's CA and the watcher's token are in it."""
+    """The installer's state for waiting commands, which has the service's CA and the watcher's token."""
     found: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
     return found
 
@@ -121,7 +121,7 @@ def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secre
 @pytest.mark.nightly
 @pytest.mark.parametrize("deployment", ["compact-ipv4-static-uefi-node0_alone"], indirect=True)
 def test_hosts_that_never_come_and_a_vip_that_is_taken_are_told(deployment: Deployment):
-    """Two of three machines stay without power, and something else on the network has the API's address."""
+    """Two of three machines stay off, and something else on the network has the API's address."""
     [vip] = deployment.topology.api_addresses
     taken = deployment.lab.run(["ip", "address", "add", f"{vip}/32", "dev", BRIDGE], timeout=10)
     assert taken.returncode == 0, said(taken)

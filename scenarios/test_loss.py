@@ -1,4 +1,4 @@
-"""Faults while a cluster is being installed: each has a documented outcome, which `wait-for` tells."""
+"""Faults during an installation: each has a documented outcome, which `wait-for` reports."""
 
 import pytest
 

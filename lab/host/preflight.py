@@ -1,4 +1,4 @@
-"""Whether this machine can run a lab: every reason against it, one clear line each."""
+"""Whether this machine can run a lab: every reason why not, one clear line each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.errors import PreflightError
 from lab.host.kvm import OVMF_CODE
 from lab.topology import Topology
 
-# What is looked for, and Debian's package that has it.
+# Programs that labs need, and the Debian packages that have them.
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
     "libvirtd": "libvirt-daemon-system",
@@ -21,7 +21,7 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "ssh": "openssh-client",
 }
-# What fills a disk that holds data (lab.machines.disks).
+# Programs that fill a disk with data (lab.machines.disks).
 DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 MIN_FREE_GIB_PER_NODE = 3

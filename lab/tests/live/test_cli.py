@@ -212,4 +212,6 @@ def test_more_memory_than_the_machine_has_is_told_at_once(tmp_path):
     shape.write_text(topology.sno().dump().replace("memory_mib: 4096", "memory_mib: 99999999"))
     failed = node0_lab("up", str(shape), check=False)
     assert failed.returncode == 1
-    assert re.search(r"needs \d+ MiB .*; this machine has \d+ MiB .* in all: too little memory$", failed.stderr, re.M)
+    assert re.search(
+        r"needs \d+ MiB .*; this machine has \d+ MiB .* for all labs: too little memory$", failed.stderr, re.M
+    )

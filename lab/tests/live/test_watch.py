@@ -142,7 +142,7 @@ def test_a_lab_that_ends_as_a_whole_is_told(tmp_path, caplog, capsys, who):
         said = capsys.readouterr().out
         if who == "init":
             gone(supervisor, started)
-            assert f"{lab.id}  has ended without being asked to; `node0-lab gc` removes its remains" in said
+            assert f"{lab.id}  has ended unexpectedly; `node0-lab gc` removes its remains" in said
             assert f"{lab.id}  FAILED: the lab was killed by SIGKILL at " in said
             with pytest.raises(LabGoneError, match="has ended: the lab was killed by SIGKILL at"):
                 Lab.attach(lab.id)
