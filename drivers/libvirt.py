@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -184,16 +183,6 @@ class Machine:
     def link(self, mac: str) -> MachineLink:
         """The cable of the network card with that MAC address."""
         return MachineLink(self, mac)
-
-    def insert_file(self, image: Path) -> None:
-        """Put a local file into the first CD drive of the running machine, as a person would; for faults."""
-        for disk in ElementTree.fromstring(self.xml(live=True)).findall("devices/disk[@device='cdrom']"):
-            for source in disk.findall("source"):
-                disk.remove(source)
-            ElementTree.SubElement(disk, "source", file=str(image))
-            self.update(ElementTree.tostring(disk, encoding="unicode"))
-            return
-        raise NotFoundError("it has no CD drive", machine=self.name)
 
     def update(self, device_xml: str) -> None:
         """Change one device, now when it runs and at the next cold boot."""

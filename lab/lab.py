@@ -80,7 +80,7 @@ class Lab(AbstractContextManager["Lab"]):
         self.layout = Layout(labs_dir() / self.id, topology)
         self.artifacts = (artifacts or state_dir() / "artifacts" / self.id).absolute()
         self.nodes = Nodes()
-        self.start_seconds: dict[str, float] = {}
+
         self._storage = release.registry_storage if release else None
         self._keep = keep
         self._wait_for_memory = wait_for_memory
@@ -154,7 +154,8 @@ class Lab(AbstractContextManager["Lab"]):
         self._supervisor = Supervisor(self.layout, self._alive)
         # From now on the lab lives as long as its supervisor.
         self._drop_claim()
-        init, self.start_seconds = self._supervisor.up()
+        init, seconds = self._supervisor.up()
+        log.debug("services of lab %s, seconds until ready: %s", self.id, seconds)
         supervisor = (self._supervisor.pid, start_time(self._supervisor.pid) or 0)
         self._record = record = msgspec.structs.replace(record, supervisor=supervisor, init=init)
         record.save()

@@ -267,7 +267,7 @@ def load(name_or_path: str) -> Topology:
 
 
 def _nodes(
-    masters: int, workers: int, addressing: Addressing, firmware: Firmware, master_mib: int = MASTER_MIB
+    masters: int, workers: int, addressing: Addressing, firmware: Firmware, *, master_mib: int = MASTER_MIB
 ) -> tuple[NodeSpec, ...]:
     # As in dev-scripts: static hosts from .80, DHCP reservations from .20 (reference/lab.md §1.1).
     base = 80 if addressing == "static" else 20
@@ -289,7 +289,7 @@ def _nodes(
 
 def sno(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
     """One node that is control plane and worker; platform none."""
-    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, SNO_MIB))
+    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, master_mib=SNO_MIB))
 
 
 def compact(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:

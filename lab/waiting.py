@@ -13,6 +13,7 @@ def wait_until(
     timeout: float,
     what: str,
     last_seen: Callable[[], object] | None = None,
+    *,
     poll: float = POLL_SECONDS,
 ) -> None:
     """Poll ``check`` every ``poll`` seconds until it is true, for at most ``timeout`` seconds.

@@ -29,7 +29,7 @@ def _package(project: Project, name: str, modules: list[str], args: argparse.Nam
     fates: list[runner.Fate] = []
     begin = time.monotonic()
     work = runner.parallel(
-        args.jobs, chosen, lambda mutant: runner.run_one(project, mutant, chooser, args.budget, args.patience)
+        args.jobs, chosen, lambda mutant: runner.run_one(project, mutant, chooser, args.budget, patience=args.patience)
     )
     for mutant, fate in work:
         if isinstance(fate, Exception):

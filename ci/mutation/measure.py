@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,7 +129,7 @@ def measure(project: Project, file: str, scratch: Path) -> Measured:
     try:
         writable = {".pycache": cache_dir() / "pycache"}
         keep = [project.root]
-        sandbox.run(action, scratch / "output", SECONDS, covers, writable, keep)
+        sandbox.run(action, scratch / "output", SECONDS, covers, writable=writable, keep=keep)
         text = (scratch / "result.json").read_text()
         if not text:
             raise OSError(f"{file} could not be measured: {(scratch / 'output').read_text()[-1500:]}")
@@ -218,8 +217,3 @@ def keep(place: Path, measured: Measured) -> None:
     temporary = place.with_suffix(f".{os.getpid()}")
     temporary.write_text(json.dumps(measured.__dict__))
     temporary.replace(place)
-
-
-def discard(scratch: Path) -> None:
-    """Remove a scratch folder."""
-    shutil.rmtree(scratch, ignore_errors=True)

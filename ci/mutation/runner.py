@@ -131,14 +131,14 @@ def sample(project: Project, paths: Sequence[str], size: int | None, seed: int) 
     return [everything[number] for number in numbers], len(everything)
 
 
-def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, patience: float) -> Fate:
+def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, *, patience: float) -> Fate:
     """Run the tests of one mutant."""
     tests, left = chooser.tests(mutant, budget)
     if not tests:
         return Fate(mutant, UNCOVERED, 0, 0)
     text = mutated((project.root / mutant.path).read_text(), mutant.number)
     try:
-        code, by = _run_tests(project, tests, chooser, patience, {mutant.path: text})
+        code, by = _run_tests(project, tests, chooser, patience, sources={mutant.path: text})
     except sandbox.Timeout:
         return Fate(mutant, TIMEOUT, len(tests), left)
     # 5: no test was collected, so that nothing has failed either.
@@ -150,13 +150,13 @@ def control(project: Project, chooser: Chooser) -> None:
     quickest: dict[str, str] = {}
     for test in sorted(chooser.seconds, key=lambda name: chooser.seconds[name]):
         quickest.setdefault(test.split("::")[0], test)
-    code, by = _run_tests(project, list(quickest.values()), chooser, 60.0, {})
+    code, by = _run_tests(project, list(quickest.values()), chooser, 60.0, sources={})
     if code != 0:
         raise OSError(f"without any mutant, the tests end with {code}: {by}")
 
 
 def _run_tests(
-    project: Project, tests: list[str], chooser: Chooser, patience: float, sources: dict[str, str]
+    project: Project, tests: list[str], chooser: Chooser, patience: float, *, sources: dict[str, str]
 ) -> tuple[int, str]:
     """pytest's exit code and the test that failed, with some modules' sources changed. Raises Timeout, OSError."""
     seconds = TIMES * sum(chooser.seconds[test] for test in tests) + patience
@@ -177,8 +177,8 @@ def _run_tests(
                 scratch / "output",
                 seconds,
                 covers,
-                {".pycache": measure.cache_dir() / "pycache"},
-                [project.root],
+                writable={".pycache": measure.cache_dir() / "pycache"},
+                keep=[project.root],
             )
         finally:
             os.close(handle)

@@ -72,8 +72,10 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _chronyd(layout),
         _registry(layout, credentials, storage),
         _bmc(layout, credentials),
-        _python(layout, "http", "lab.daemons.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], HTTP_PORT),
-        _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], None),
+        _python(
+            layout, "http", "lab.daemons.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], port=HTTP_PORT
+        ),
+        _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], port=None),
     )
     plan = Plan(
         id=lab_id,
@@ -200,11 +202,13 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     config = root / "bmc/emulator.conf"
     # Flask executes this file as Python.
     config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
-    return _python(layout, "bmc", "lab.daemons.bmc", [str(config)], BMC_PORT, {"TMPDIR": str(root / "bmc/tmp")})
+    return _python(
+        layout, "bmc", "lab.daemons.bmc", [str(config)], port=BMC_PORT, env={"TMPDIR": str(root / "bmc/tmp")}
+    )
 
 
 def _python(
-    layout: Layout, name: str, module: str, arguments: list[str], port: int | None, env: dict[str, str] | None = None
+    layout: Layout, name: str, module: str, arguments: list[str], *, port: int | None, env: dict[str, str] | None = None
 ) -> Service:
     """A service that is a module of this package, run by this interpreter."""
     ready = Ready("tcp", layout.topology.gateway, port) if port else None

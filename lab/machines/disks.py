@@ -43,7 +43,7 @@ def make(path: Path, disk: Disk, serial: str) -> None:
         image.truncate(size)
         if disk.holds == "old-system":
             _randomise(image, serial, [(0, 8 * MIB)])
-            write_volume_group(image, 0, size, SYSTEM_GROUP, "root")
+            write_volume_group(image, 0, size, group=SYSTEM_GROUP, volume="root")
     if disk.holds == "data":
         _fill(path, size, serial)
 
@@ -64,7 +64,7 @@ def _fill(path: Path, size: int, serial: str) -> None:
         options = f"offset={_FILES[0] * MIB},nodiscard,lazy_itable_init=1,lazy_journal_init=1"
         _run(["mke2fs", "-q", "-F", "-t", "ext4", "-L", "important", "-d", files, "-E", options, str(path), "199M"])
     with path.open("r+b") as image:
-        write_volume_group(image, _VOLUMES[0] * MIB, _VOLUMES[1] * MIB, DATA_GROUP, "keep")
+        write_volume_group(image, _VOLUMES[0] * MIB, _VOLUMES[1] * MIB, group=DATA_GROUP, volume="keep")
 
 
 def _spans(size: int) -> Iterator[tuple[int, int]]:

@@ -92,7 +92,7 @@ creation_time = 1577836800
 """
 
 
-def write_volume_group(disk: BinaryIO, start: int, size: int, group: str, volume: str) -> None:
+def write_volume_group(disk: BinaryIO, start: int, size: int, *, group: str, volume: str) -> None:
     """Make the `size` bytes at `start` a physical volume: the only one of `group`, with one logical volume that fills
     it. Only metadata is written."""
     text = _text(group, volume, size // SECTOR).encode() + b"\0"

@@ -44,10 +44,6 @@ class Release:
         """``sha256:...`` of the release image."""
         return self.pullspec.rpartition("@")[2]
 
-    def mirrored(self, registry: str) -> str:
-        """The release image's pullspec in the mirror at ``registry`` (host:port)."""
-        return f"{registry}/{self.repository}@{self.digest}"
-
     @classmethod
     def load(cls, record: Path, cache: Path) -> Release:
         """Read a record that ``build_release`` wrote; raises ReleaseError when there is none."""
@@ -99,7 +95,7 @@ def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Rele
         layout = Layout(store.root / "oci")
         *components, base = layout.write([*parts, operator])
         digests = {image.tag: image.digest for image in components}
-        version, top = payload.release_image(store, operator, base.digest, digests, system_version)
+        version, top = payload.release_image(store, operator, base.digest, digests, machine_os=system_version)
         written = layout.write([*parts, operator, top])
         _push(store, layout, written, version)
         return _record(store, version, written, iso)
@@ -116,7 +112,7 @@ def _push(store: Store, layout: Layout, written: Sequence[Written], version: str
     try:
         with progress.step(f"pushing {len(fresh)} images"), loopback_registry(storage, work) as address:
             for image, tag in fresh:
-                push(layout.root, image.tag, address, tag, store.log(f"push-{image.tag}"))
+                push(layout.root, image.tag, address, remote_tag=tag, log=store.log(f"push-{image.tag}"))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     lost = [image.tag for image, tag in wanted if not has_manifest(storage, image.digest, tag)]

@@ -120,7 +120,7 @@ def operator_image(store: Store, layers: Sequence[Layer]) -> Image:
 
 
 def release_image(
-    store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], machine_os: str = ""
+    store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], *, machine_os: str = ""
 ) -> tuple[str, Image]:
     """The release's version and image: the operator's plus /release-manifests as its very last layer.
 

@@ -234,7 +234,7 @@ def mounted(source: str) -> Iterator[Path]:
         os.rmdir(place)
 
 
-def installed_cfg(root_uuid: str, boot_uuid: str, append: Sequence[str], delete: Sequence[str], default: str) -> str:
+def installed_cfg(root_uuid: str, boot_uuid: str, *, append: Sequence[str], delete: Sequence[str], default: str) -> str:
     """What grub.cfg sources: this disk's own partitions, and the kernel arguments as asked for.
 
     Raises:
@@ -269,7 +269,9 @@ def configure(device: str, options: argparse.Namespace) -> None:
     uuids = [run("blkid", "-p", "-s", "PART_ENTRY_UUID", "-o", "value", d).strip() for d in (root_device, boot_device)]
     with mounted(boot_device) as boot:
         default = default_kargs((boot / "grub/grub.cfg").read_text())
-        text = installed_cfg(uuids[0], uuids[1], options.append_karg, options.delete_karg, default)
+        text = installed_cfg(
+            uuids[0], uuids[1], append=options.append_karg, delete=options.delete_karg, default=default
+        )
         (boot / "grub/installed.cfg").write_text(text)
         if options.ignition_file is not None:
             place = boot / "ignition"

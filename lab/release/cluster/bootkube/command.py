@@ -191,7 +191,7 @@ def served_config(cluster: Cluster, host: Host, objects: Sequence[Object], pool:
         current,
         cluster.kubeconfig("kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"),
         tls.bundle(cluster.pairs, ["kube-apiserver-to-kubelet-signer"]),
-        host.os_id,
+        os_id=host.os_id,
     )
 
 

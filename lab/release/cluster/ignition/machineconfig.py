@@ -132,7 +132,7 @@ def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -
     }
 
 
-def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, os_id: str = "node0") -> Config:
+def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, *, os_id: str = "node0") -> Config:
     """What a node of the pool is given: the rendered config and what only the server adds (§3.2)."""
     name = current["metadata"]["name"]
     annotations = {

@@ -15,8 +15,6 @@ log = logging.getLogger(__name__)
 
 #: Kinds that others need to exist first.
 _FIRST = ("CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "Role")
-#: What only the server writes.
-_SERVER_FIELDS = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
 
 
 def ordered(objects: Iterable[Object]) -> list[Object]:

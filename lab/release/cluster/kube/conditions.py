@@ -38,7 +38,7 @@ def is_status(conditions: Sequence[Condition], kind: str, status: str = "True") 
 
 
 def put(
-    conditions: Sequence[Condition], kind: str, status: str, now: dt.datetime, reason: str = "", message: str = ""
+    conditions: Sequence[Condition], kind: str, status: str, now: dt.datetime, *, reason: str = "", message: str = ""
 ) -> list[Condition]:
     """The conditions with one set; its lastTransitionTime moves only when its status changes."""
     old = find(conditions, kind)
@@ -136,7 +136,7 @@ def version_status(
 
     def set_(kind: str, state: str, reason: str = "", message: str = "") -> None:
         nonlocal conditions
-        conditions = put(conditions, kind, state, now, reason, message)
+        conditions = put(conditions, kind, state, now, reason=reason, message=message)
 
     set_("ImplicitlyEnabledCapabilities", "False", "AsExpected", "Capabilities match configured spec")
     loaded = f'Payload loaded version="{work.version}" image="{work.image}" architecture="amd64"'
@@ -184,7 +184,7 @@ PATIENCE = 3
 
 
 def operator_status(
-    status: Status, finding: Finding, failures: int, now: dt.datetime, versions: Sequence[dict[str, str]]
+    status: Status, finding: Finding, failures: int, now: dt.datetime, *, versions: Sequence[dict[str, str]]
 ) -> Status:
     """The next status of a ClusterOperator; ``failures`` is how many probes in a row were bad, this one included.
 
@@ -199,19 +199,24 @@ def operator_status(
     reason = "AsExpected" if finding.good else finding.reason
     progressing = "True" if first_time else "False"
     conditions = put(
-        conditions, "Progressing", progressing, now, reason if first_time else "AsExpected", finding.message
+        conditions,
+        "Progressing",
+        progressing,
+        now,
+        reason=reason if first_time else "AsExpected",
+        message=finding.message,
     )
-    conditions = put(conditions, "Available", good, now, reason, finding.message)
+    conditions = put(conditions, "Available", good, now, reason=reason, message=finding.message)
     broken = not finding.good and not first_time
     conditions = put(
         conditions,
         "Degraded",
         "True" if broken else "False",
         now,
-        reason if broken else "AsExpected",
-        finding.message if broken else "",
+        reason=reason if broken else "AsExpected",
+        message=finding.message if broken else "",
     )
-    conditions = put(conditions, "Upgradeable", "True", now, "AsExpected")
+    conditions = put(conditions, "Upgradeable", "True", now, reason="AsExpected")
     result = {**status, "conditions": conditions}
     if finding.good:
         # an operator reports its version once it has reached it

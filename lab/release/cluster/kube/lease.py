@@ -45,7 +45,7 @@ def _host(holder: str) -> str:
     return holder.rpartition("_")[0]
 
 
-def acquire(kube: Kube, namespace: str, name: str, holder: str, now: dt.datetime, observed: Observed) -> bool:
+def acquire(kube: Kube, namespace: str, name: str, holder: str, *, now: dt.datetime, observed: Observed) -> bool:
     """Take or renew the lease; False while somebody else holds it. Raises ApiError when the API does not answer.
 
     ``holder`` is HOST_PROCESS: an earlier process of the same host went by the same clock, so after a reboot nobody

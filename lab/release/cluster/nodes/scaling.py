@@ -173,7 +173,9 @@ class Scaling:
         data = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
         own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, [ip])
         wanted = self._wanted
-        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers_for(name, url, members))
+        stages = staticpods.control_plane(
+            wanted.config, wanted.release_image, ip, name, peers=peers_for(name, url, members)
+        )
         self._install(node, own, stages, [CONTROL_PLANE, *([INGRESS] if wanted.config.schedulable_masters else [])])
 
     def _install(self, node: Object, own: Mapping[str, str], stages: list[Stage], common: list[str]) -> None:
@@ -218,9 +220,13 @@ class Scaling:
         text = f"{len(voters)} members vote: {', '.join(sorted(voters))}"
         status = dict(obj.get("status") or {})
         conditions = list(status.get("conditions") or [])
-        conditions = put(conditions, "EtcdRunningInCluster", "True" if enough else "False", now, reason, text)
+        conditions = put(
+            conditions, "EtcdRunningInCluster", "True" if enough else "False", now, reason=reason, message=text
+        )
         if gone:
-            conditions = put(conditions, "EtcdBootstrapMemberRemoved", "True", now, "BootstrapMemberRemoved", text)
+            conditions = put(
+                conditions, "EtcdBootstrapMemberRemoved", "True", now, reason="BootstrapMemberRemoved", message=text
+            )
         if conditions != (status.get("conditions") or []):
             self._kube.replace({**obj, "status": {**status, "conditions": conditions}}, "status")
 

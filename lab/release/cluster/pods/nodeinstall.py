@@ -99,6 +99,7 @@ def wait(
     stage: str,
     resources: Path,
     seconds: float = STAGE_SECONDS,
+    *,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:

@@ -323,7 +323,9 @@ def keepalived() -> StaticPod:
     )
 
 
-def control_plane(config: InstallConfig, release_image: str, node_ip: str, member: str, peers: str = "") -> list[Stage]:
+def control_plane(
+    config: InstallConfig, release_image: str, node_ip: str, member: str, *, peers: str = ""
+) -> list[Stage]:
     """Every static pod of a control plane node, by stages: who needs an API server starts when there is one."""
     rest = [
         kube_controller_manager(config),

@@ -92,7 +92,7 @@ def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
     updated = len(current) == len(mine)
     conditions = list((pool.get("status") or {}).get("conditions") or [])
     text = f"All nodes are updated with MachineConfig {wanted}" if updated else ""
-    conditions = put(conditions, "Updated", "True" if updated else "False", now, "", text)
+    conditions = put(conditions, "Updated", "True" if updated else "False", now, reason="", message=text)
     conditions = put(conditions, "Updating", "False" if updated else "True", now)
     for kind in ("Degraded", "NodeDegraded", "RenderDegraded"):
         conditions = put(conditions, kind, "False", now)
@@ -206,7 +206,7 @@ class Operators:
                 enough = "True" if running else "False"
                 reason = "EnoughEtcdMembers" if running else "NotEnoughEtcdMembers"
                 status["conditions"] = put(
-                    status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason
+                    status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason=reason
                 )
             self._write_status(obj, status)
 
@@ -242,7 +242,7 @@ class Operators:
                 self._ingress(seen, finding.good)
             full = {"apiVersion": CONFIG, "kind": "ClusterOperator", **listed}
             status = operator_status(
-                listed.get("status") or {}, finding, self._failures[name], seen.now, self._versions
+                listed.get("status") or {}, finding, self._failures[name], seen.now, versions=self._versions
             )
             self._write_status(full, status)
         self.good = len(findings) == len(probes.PROBES) and all(f.good for f in findings.values())

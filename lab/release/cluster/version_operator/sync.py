@@ -80,7 +80,9 @@ class Syncer:
         if began - self._renewed < RENEW_SECONDS:
             return True
         now = dt.datetime.now(dt.UTC)
-        leads = lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now, self._observed)
+        leads = lease.acquire(
+            self._kube, "openshift-cluster-version", "version", self._holder, now=now, observed=self._observed
+        )
         if leads:
             self._renewed = self._led = began
         elif self._led is not None and began - self._led > lease.DURATION_SECONDS:
