@@ -69,13 +69,13 @@ class Page:
             raise BrowserError(f"{method}: Chromium has ended") from None
         end = time.monotonic() + ANSWER_SECONDS
         while True:
-            found = self._read(end)
-            if found is None:
+            answer = self._read(end)
+            if answer is None:
                 raise BrowserError(f"{method}: Chromium did not answer within {ANSWER_SECONDS:g} s")
-            if found.get("id") == self._number:
-                if "error" in found:
-                    raise BrowserError(f"{method}: {found['error']}")
-                return dict(found["result"])
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise BrowserError(f"{method}: {answer['error']}")
+                return dict(answer["result"])
 
     def _read(self, end: float) -> dict[str, Any] | None:
         while b"\0" not in self._rest:
@@ -96,10 +96,10 @@ class Page:
 
     def js(self, expression: str) -> Any:
         """The value of an expression in the page; a promise is waited for."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in found:
-            raise BrowserError(f"{expression}: {found['exceptionDetails']}")
-        return found["result"].get("value")
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise BrowserError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
 
     def text(self) -> str:
         """All text that a reader of the page sees."""
@@ -109,17 +109,17 @@ class Page:
         """Wait until an expression is true; the page's text is told when it never is."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            found = self.js(expression)
-            if found:
-                return found
+            value = self.js(expression)
+            if value:
+                return value
             time.sleep(0.1)
         raise BrowserError(f"not within {seconds:g} s: {expression}\n{self.text()}")
 
     def open(self, url: str) -> None:
         """Go to a URL, until the document is complete."""
-        found = self.call("Page.navigate", url=url)
-        if "errorText" in found:
-            raise BrowserError(f"{url}: {found['errorText']}")
+        answer = self.call("Page.navigate", url=url)
+        if "errorText" in answer:
+            raise BrowserError(f"{url}: {answer['errorText']}")
         self.until("document.readyState === 'complete'")
 
     def press(self, key: str, code: int, text: str = "", shift: bool = False) -> None:

@@ -86,9 +86,9 @@ class FileConsole:
             size = self._size()
             if size != seen:
                 seen = size
-                found = self._search(wanted) if size else None
-                if found is not None:
-                    return found
+                match = self._search(wanted) if size else None
+                if match is not None:
+                    return match
             now = time.monotonic()
             if now > deadline:
                 raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine)
@@ -106,11 +106,11 @@ class FileConsole:
             raw = log.read().decode("latin-1")
         # Surrogates stand for bytes that are no UTF-8, so that lengths can be told back.
         plain = strip_control(raw).encode("latin-1").decode(errors="surrogateescape")
-        found = wanted.search(plain)
-        if found is not None:
-            said = len(plain[: found.end()].encode(errors="surrogateescape"))
-            self._position += _raw_end(raw, said)
-        return found
+        match = wanted.search(plain)
+        if match is not None:
+            consumed = len(plain[: match.end()].encode(errors="surrogateescape"))
+            self._position += _raw_end(raw, consumed)
+        return match
 
     def trouble(self) -> list[str]:
         """Lines in which the kernel complains about itself."""

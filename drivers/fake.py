@@ -92,11 +92,11 @@ class FakeMachine:
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
         """A match after the last one, or ConsoleTimeout at once: nothing more will come."""
-        found = re.compile(pattern, re.MULTILINE).search(self._said, self._position)
-        if found is None:
+        match = re.compile(pattern, re.MULTILINE).search(self._said, self._position)
+        if match is None:
             raise ConsoleTimeout(pattern, timeout, self._said, machine=self.name)
-        self._position = found.end()
-        return found
+        self._position = match.end()
+        return match
 
     def send(self, data: str) -> None:
         """Keep what was typed."""

@@ -212,7 +212,7 @@ class System:
     def first(self) -> BootDevice | None:
         """The boot target that the BMC reports."""
         target = self._call(lambda system: system.boot.target, "read the boot target")
-        return next((device for device, known in _TARGETS.items() if known == target), None)
+        return next((device for device, own in _TARGETS.items() if own == target), None)
 
     def set_first(self, device: BootDevice) -> None:
         """Set the boot target, for good."""

@@ -40,14 +40,14 @@ _TAIL_LINES = 12
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        found = yamltext.load(path.read_bytes())
+        document = yamltext.load(path.read_bytes())
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
     except yaml.YAMLError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise TopologyError(str(path), "must be a mapping")
-    return found
+    return document
 
 
 def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -124,7 +124,7 @@ def _platform(install: Mapping[str, Any]) -> tuple[str, dict[str, str], list[Any
 def _static(config: Any, mac: str, source: str, where: str) -> tuple[str, tuple[str, ...]]:
     """The static IPv4 address in a host's NMState document (empty without one), and its gateways and DNS servers."""
     document = _map(config, source, where)
-    found = []
+    static = []
     for interface in _list(document.get("interfaces"), source, f"{where}.interfaces"):
         entry = _map(interface, source, f"{where}.interfaces")
         kind, name = entry.get("type", "ethernet"), _text(entry.get("name"))
@@ -135,10 +135,10 @@ def _static(config: Any, mac: str, source: str, where: str) -> tuple[str, tuple[
         ipv4 = _map(entry.get("ipv4"), source, f"{where}.{name}.ipv4")
         if ipv4.get("enabled") and not ipv4.get("dhcp"):
             addresses = _list(ipv4.get("address"), source, f"{where}.{name}.ipv4.address")
-            found += [_text(_map(a, source, f"{where}.{name}.ipv4.address").get("ip")) for a in addresses]
-    if len(found) > 1:
-        raise TopologyError(source, f"{where}: the lab gives a machine one address, not {', '.join(found)}")
-    return (found[0] if found else ""), tuple(_servers(document, source, where))
+            static += [_text(_map(a, source, f"{where}.{name}.ipv4.address").get("ip")) for a in addresses]
+    if len(static) > 1:
+        raise TopologyError(source, f"{where}: the lab gives a machine one address, not {', '.join(static)}")
+    return (static[0] if static else ""), tuple(_servers(document, source, where))
 
 
 def _servers(document: Mapping[str, Any], source: str, where: str) -> Iterator[str]:

@@ -112,9 +112,9 @@ class Lab(AbstractContextManager["Lab"]):
         """Attach to a running lab that another process made; closing this object does not end the lab."""
         record = records.read(lab_id)
         if not record.runs or record.supervisor is None:
-            told = "; ".join(watch.described(ended) for ended in watch.noted(record.root))
+            reasons = "; ".join(watch.described(ended) for ended in watch.noted(record.root))
             raise LabGoneError(
-                f"lab {lab_id} has ended{f': {told}' if told else ''}; `node0-lab gc` removes its remains"
+                f"lab {lab_id} has ended{f': {reasons}' if reasons else ''}; `node0-lab gc` removes its remains"
             )
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
@@ -398,8 +398,8 @@ class Lab(AbstractContextManager["Lab"]):
 
     def kernel_trouble(self) -> dict[str, list[str]]:
         """Kernel error messages on each machine's console, by machine; machines without any are left out."""
-        found = {name: node.console.trouble() for name, node in self.nodes.items()}
-        return {name: lines for name, lines in found.items() if lines}
+        trouble = {name: node.console.trouble() for name, node in self.nodes.items()}
+        return {name: lines for name, lines in trouble.items() if lines}
 
     def collect(self, artifacts: Path | None = None) -> list[str]:
         """Collect all evidence, from outside first; returns what could not be collected, one line each."""

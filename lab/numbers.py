@@ -17,19 +17,19 @@ MEMORY_MIB = 1 << 24  # of one machine, or of all: 16 TiB
 
 def whole(text: str, least: int, most: int) -> int:
     """Parse a whole number from `least` to `most`. Raises ValueError, which names the limits."""
-    found = int(text) if _WHOLE.fullmatch(text) else None
-    if found is None or not least <= found <= most:
+    number = int(text) if _WHOLE.fullmatch(text) else None
+    if number is None or not least <= number <= most:
         raise ValueError(f"must be a whole number from {least} to {most}, not {_quoted(text)}")
-    return found
+    return number
 
 
 def real(text: str, least: float, most: float, unit: str = "") -> float:
     """Parse a number from `least` to `most`; `unit`, in the plural, is for messages. Raises ValueError."""
-    found = float(text) if _REAL.fullmatch(text) else None
-    if found is None or not least <= found <= most:
+    number = float(text) if _REAL.fullmatch(text) else None
+    if number is None or not least <= number <= most:
         what = f"number of {unit}" if unit else "number"
         raise ValueError(f"must be a {what} from {least:.16g} to {most:.16g}, not {_quoted(text)}")
-    return found
+    return number
 
 
 def whole_type(least: int, most: int) -> Callable[[str], int]:

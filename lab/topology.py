@@ -259,9 +259,9 @@ def load(name_or_path: str) -> Topology:
     try:
         text = path.read_bytes()
     except OSError as error:
-        known = ", ".join(sorted(PRESETS))
+        presets = ", ".join(sorted(PRESETS))
         raise TopologyError(
-            name_or_path, f"neither a readable file ({error.strerror}) nor a preset ({known})"
+            name_or_path, f"neither a readable file ({error.strerror}) nor a preset ({presets})"
         ) from error
     return load_text(text, source=name_or_path)
 

@@ -61,14 +61,14 @@ class Stopped:
 
     def told(self, host: str, validation: str) -> str:
         """wait-for's message about a host's failed validation."""
-        found = [
+        messages = [
             match["message"].replace('\\"', '"')
             for line in said(self.result).splitlines()
             if "level=error" in line
             and (match := re.search(rf"Host {host} validation {validation} failed: (?P<message>.*?)\"?$", line))
         ]
-        assert found, f"no error line names {host} and {validation}:\n{said(self.result)[-3000:]}"
-        return found[0]
+        assert messages, f"no error line names {host} and {validation}:\n{said(self.result)[-3000:]}"
+        return messages[0]
 
 
 @dataclass
@@ -160,8 +160,8 @@ class Installation:
                 connection.rest_client.pool_manager.connection_pool_kw["retries"] = False
                 api = client.CoreV1Api(connection)
                 body = client.V1ConfigMap(metadata=client.V1ObjectMeta(generate_name="scenario-"))
-                made = api.create_namespaced_config_map("default", body, _request_timeout=timeout)
-                api.delete_namespaced_config_map(made.metadata.name, "default", _request_timeout=timeout)
+                created = api.create_namespaced_config_map("default", body, _request_timeout=timeout)
+                api.delete_namespaced_config_map(created.metadata.name, "default", _request_timeout=timeout)
             return True
 
         return self.lab.inside(exercise)

@@ -125,10 +125,10 @@ def _new_trouble(item: pytest.Item) -> list[str]:
     subject = used.get("deployment") or used.get("installation") or used.get("stopped") or used.get("discovered")
     if subject is None:
         return []
-    told = item.session.stash.setdefault(TOLD, set())
-    lines = [f"{name}: {line}" for name, said in subject.lab.kernel_trouble().items() for line in said]
-    new = [line for line in lines if (subject.lab.id, line) not in told]
-    told.update((subject.lab.id, line) for line in new)
+    reported = item.session.stash.setdefault(TOLD, set())
+    lines = [f"{name}: {line}" for name, messages in subject.lab.kernel_trouble().items() for line in messages]
+    new = [line for line in lines if (subject.lab.id, line) not in reported]
+    reported.update((subject.lab.id, line) for line in new)
     return new
 
 
@@ -332,9 +332,9 @@ def installation(request: pytest.FixtureRequest, release: Release) -> Installati
     stash = request.session.stash
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, make)
-    found = stash[SHARED].get(scenario_id)
-    assert isinstance(found, Installation)
-    return found
+    shared = stash[SHARED].get(scenario_id)
+    assert isinstance(shared, Installation)
+    return shared
 
 
 @pytest.fixture
@@ -343,9 +343,9 @@ def stopped(request: pytest.FixtureRequest, release: Release) -> Stopped:
     scenario_id, stash = str(request.param), request.session.stash
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, release))))
-    found = stash[SHARED].get(scenario_id)
-    assert isinstance(found, Stopped)
-    return found
+    shared = stash[SHARED].get(scenario_id)
+    assert isinstance(shared, Stopped)
+    return shared
 
 
 @pytest.fixture
@@ -360,6 +360,6 @@ def discovered(request: pytest.FixtureRequest, release: Release) -> Discovered:
 
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, make)
-    found = stash[SHARED].get(scenario_id)
-    assert isinstance(found, Discovered)
-    return found
+    shared = stash[SHARED].get(scenario_id)
+    assert isinstance(shared, Discovered)
+    return shared

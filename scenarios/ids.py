@@ -102,9 +102,9 @@ def _words(scenario_id: str) -> list[str]:
     if len(words) not in (4, 5):
         raise ValueError(f"scenario id {scenario_id!r}: want topology-stack-addressing-firmware[-variant]")
     grammar = (tuple(TOPOLOGIES), STACKS, get_args(Addressing), get_args(Firmware), tuple(VARIANTS))
-    for word, known in zip(words, grammar, strict=False):
-        if word not in known:
-            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(known)}")
+    for word, allowed in zip(words, grammar, strict=False):
+        if word not in allowed:
+            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(allowed)}")
     return words
 
 

@@ -133,8 +133,8 @@ class Discovered(Installation):
 
     def events(self) -> list[str]:
         """What the service has told of the cluster, the oldest first."""
-        found = self.service.call("v2_list_events", api="EventsApi", cluster_id=self.cluster_id)
-        return [str(event["message"]) for event in found]
+        events = self.service.call("v2_list_events", api="EventsApi", cluster_id=self.cluster_id)
+        return [str(event["message"]) for event in events]
 
     def host(self) -> Any:
         """The host as the service sees it."""
@@ -203,36 +203,36 @@ def install_discovered(service: Service, image_type: str, host_name: str) -> Dis
     service.call("v2_update_host", infra_env.id, host["id"], chosen)
     networks = {"machine_networks": [{"cidr": deployment.topology.machine_network}]}
     service.call("v2_update_cluster", cluster.id, networks)
-    found = Discovered(deployment, service, cluster.id, infra_env.id, host["id"], host_name)
+    subject = Discovered(deployment, service, cluster.id, infra_env.id, host["id"], host_name)
     with lab.phase("checks"):
         wait_until(
-            lambda: found.cluster().status == "ready",
+            lambda: subject.cluster().status == "ready",
             CHECKS_SECONDS,
             "the cluster to be ready to be installed",
-            lambda: f"{found.cluster().status}: {found.cluster().status_info}; {found.host().status_info}",
+            lambda: f"{subject.cluster().status}: {subject.cluster().status_info}; {subject.host().status_info}",
         )
     with lab.phase("install"):
         service.call("v2_install_cluster", cluster.id)
         wait_until(
-            lambda: _noted(found) not in UNDER_WAY,
+            lambda: _noted(subject) not in UNDER_WAY,
             INSTALL_SECONDS,
             "the installation to end",
-            lambda: found.seen,
+            lambda: subject.seen,
             poll=3,
         )
-    end = found.cluster()
-    assert end.status == "installed", f"{end.status}: {end.status_info}\n" + "\n".join(found.events()[-8:])
+    end = subject.cluster()
+    assert end.status == "installed", f"{end.status}: {end.status_info}\n" + "\n".join(subject.events()[-8:])
     target = deployment.directory / "auth"
     target.mkdir(mode=0o700, exist_ok=True)
     raw = service.call("v2_download_cluster_credentials", cluster.id, "kubeconfig", _preload_content=False)
     (target / "kubeconfig").touch(mode=0o600)
     (target / "kubeconfig").write_bytes(raw.data)
-    return found
+    return subject
 
 
-def _noted(found: Discovered) -> str:
+def _noted(discovered: Discovered) -> str:
     """The cluster's status, after the host's stage has been noted."""
-    stage = found.host().progress.current_stage
-    if stage and stage not in found.seen:
-        found.seen.append(stage)
-    return str(found.cluster().status)
+    stage = discovered.host().progress.current_stage
+    if stage and stage not in discovered.seen:
+        discovered.seen.append(stage)
+    return str(discovered.cluster().status)

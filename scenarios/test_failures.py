@@ -23,8 +23,8 @@ small_disk = pytest.mark.parametrize("stopped", ["sno-ipv4-static-uefi-small_dis
 
 def state_of(deployment: Deployment) -> dict[str, str]:
     """The installer's state for waiting commands, which has the service's CA and the watcher's token."""
-    found: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
-    return found
+    state: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
+    return state
 
 
 @small_disk
@@ -145,5 +145,5 @@ def test_two_hosts_with_one_name_are_both_told(deployment: Deployment):
     result = deployment.wait_for("bootstrap-complete", timeout=1200)
     assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
     name = deployment.topology.nodes[1].name
-    found = [x for x in said(result).splitlines() if "level=error" in x and "hostname-unique" in x and name in x]
-    assert len(found) == 2, said(result)[-3000:]
+    errors = [x for x in said(result).splitlines() if "level=error" in x and "hostname-unique" in x and name in x]
+    assert len(errors) == 2, said(result)[-3000:]

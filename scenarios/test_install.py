@@ -95,9 +95,9 @@ def test_clock_follows_the_lab(installation: Installation):
         # The clock of a kernel that underestimated its counter's rate gains time faster than chrony can correct.
         tracking = host.check_output("chronyc -n tracking")
         for field, limit in (("System time", 1.0), ("Frequency", 10_000.0)):
-            found = re.search(rf"^{field} *: ([\d.]+) ", tracking, re.M)
-            assert found, f"{name}: {field} is not in\n{tracking}"
-            assert float(found[1]) < limit, f"{name}: its clock does not run as the lab's does\n{tracking}"
+            match = re.search(rf"^{field} *: ([\d.]+) ", tracking, re.M)
+            assert match, f"{name}: {field} is not in\n{tracking}"
+            assert float(match[1]) < limit, f"{name}: its clock does not run as the lab's does\n{tracking}"
 
 
 # ---- from outside, with everybody's own clients

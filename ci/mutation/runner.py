@@ -78,12 +78,12 @@ def measured(
     project: Project, files: Sequence[str], jobs: int, say: Callable[[str], None]
 ) -> tuple[list[measure.Measured], int]:
     """Measurements of test files, from the cache where they hold; and how many were made."""
-    found: list[measure.Measured] = []
+    measurements: list[measure.Measured] = []
     todo: list[tuple[str, Path]] = []
     for file in files:
         place, kept = measure.known(project, file)
         if kept is not None:
-            found.append(kept)
+            measurements.append(kept)
         else:
             todo.append((file, place))
     if todo:
@@ -98,12 +98,12 @@ def measured(
                 say(f"{file} is left out: {answer}")
                 continue
             measure.keep(place, answer)
-            found.append(answer)
+            measurements.append(answer)
             say(f"  {file}: {len(answer.seconds)} tests, {sum(answer.seconds.values()):.0f} s")
-    for one in found:
+    for one in measurements:
         for test in one.unfit:
             say(f"not used, since it does not pass unmutated in the sandbox: {test}")
-    return sorted(found, key=lambda one: one.file), len(todo)
+    return sorted(measurements, key=lambda one: one.file), len(todo)
 
 
 def warm(names: Iterable[str]) -> None:

@@ -61,21 +61,21 @@ def _read_only(path: str) -> None:
 
 
 def _devices() -> None:
-    made = Path("/tmp/.dev")
-    made.mkdir()
-    _mount("tmpfs", str(made), "tmpfs", 0, data="mode=755")
+    devices = Path("/tmp/.dev")
+    devices.mkdir()
+    _mount("tmpfs", str(devices), "tmpfs", 0, data="mode=755")
     for name, numbers in NODES.items():
-        os.mknod(made / name, stat.S_IFCHR, os.makedev(*numbers))
-        (made / name).chmod(0o666)
+        os.mknod(devices / name, stat.S_IFCHR, os.makedev(*numbers))
+        (devices / name).chmod(0o666)
     for name, target in {"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"}.items():
-        (made / name).symlink_to(f"/proc/self/fd{target}")
+        (devices / name).symlink_to(f"/proc/self/fd{target}")
     for name in ("pts", "shm", "net"):
-        (made / name).mkdir()
-    os.mknod(made / "net/tun", stat.S_IFCHR | 0o666, os.makedev(10, 200))
-    (made / "shm").chmod(0o1777)
-    _mount("devpts", str(made / "pts"), "devpts", 0, data="newinstance,ptmxmode=0666")
-    (made / "ptmx").symlink_to("pts/ptmx")
-    _mount(str(made), "/dev", "none", MS_BIND | MS_REC)
+        (devices / name).mkdir()
+    os.mknod(devices / "net/tun", stat.S_IFCHR | 0o666, os.makedev(10, 200))
+    (devices / "shm").chmod(0o1777)
+    _mount("devpts", str(devices / "pts"), "devpts", 0, data="newinstance,ptmxmode=0666")
+    (devices / "ptmx").symlink_to("pts/ptmx")
+    _mount(str(devices), "/dev", "none", MS_BIND | MS_REC)
 
 
 def _loopback() -> None:

@@ -190,10 +190,10 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _ls(_arguments: argparse.Namespace) -> int:
     labs = records.look()
-    for found in labs:
-        if found.line:
-            print(f"{found.id}  {found.line}")
-        _tell_what_ended(found)
+    for lab_dir in labs:
+        if lab_dir.line:
+            print(f"{lab_dir.id}  {lab_dir.line}")
+        _tell_what_ended(lab_dir)
     running = [f.record for f in labs if f.state is records.State.RUNS and f.record is not None]
     for record in running:
         age = int(time.time() - record.created)
@@ -211,14 +211,14 @@ def _ls(_arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_what_ended(found: records.Found) -> None:
+def _tell_what_ended(lab_dir: records.Found) -> None:
     """Print a lab's daemons that have ended unexpectedly."""
-    ended = watch.noted(found.root)
-    if ended and found.state is records.State.ENDED:
-        print(f"{found.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
+    ended = watch.noted(lab_dir.root)
+    if ended and lab_dir.state is records.State.ENDED:
+        print(f"{lab_dir.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
     for one in ended:
         last = one.tail.splitlines()[-1:] or ["it logged nothing"]
-        print(f"{found.id}  FAILED: {watch.described(one)}: {last[0]}")
+        print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {last[0]}")
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
@@ -277,7 +277,7 @@ def _collect(arguments: argparse.Namespace) -> int:
 
 def _down(arguments: argparse.Namespace) -> int:
     # Labs of every version: all versions share what it takes to end one.
-    running = [found.id for found in records.look() if found.state is records.State.RUNS]
+    running = [lab_dir.id for lab_dir in records.look() if lab_dir.state is records.State.RUNS]
     chosen = running if arguments.all else [arguments.lab or _chosen(None).id]
     for lab_id in chosen:
         begin = time.monotonic()
@@ -287,8 +287,8 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _gc(_arguments: argparse.Namespace) -> int:
-    for found in records.look():
-        _tell_what_ended(found)
+    for lab_dir in records.look():
+        _tell_what_ended(lab_dir)
     lines = records.reap()
     for line in (*lines, *records.unclear()):
         print(line)

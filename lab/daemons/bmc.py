@@ -48,9 +48,9 @@ def _store(source: Any, target: Path, size: int) -> None:
         try:
             shutil.copyfileobj(source, part, _CHUNK)
             part.flush()
-            got = os.fstat(part.fileno()).st_size
-            if size not in (-1, got):
-                raise OSError(f"only {got} of {size} bytes arrived")
+            received = os.fstat(part.fileno()).st_size
+            if size not in (-1, received):
+                raise OSError(f"only {received} of {size} bytes arrived")
             os.replace(part.name, target)
         except BaseException:
             Path(part.name).unlink(missing_ok=True)

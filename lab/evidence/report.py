@@ -75,10 +75,10 @@ class Run:
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        found = json.loads(path.read_text())
+        entries = json.loads(path.read_text())
     except (OSError, ValueError):
         return []
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def _text(path: Path) -> str:
@@ -138,8 +138,8 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
         yield f'<a href="{source}"><img src="{source}" alt="screen of {escape(picture.stem)}"></a>'
     shown: set[Path] = set()
     for title, patterns in _EVIDENCE:
-        found = dict.fromkeys(p for pattern in patterns for p in sorted(run.folder.glob(pattern)) if p.is_file())
-        files = [path for path in found if path.stat().st_size and path not in shown]
+        matching = dict.fromkeys(p for pattern in patterns for p in sorted(run.folder.glob(pattern)) if p.is_file())
+        files = [path for path in matching if path.stat().st_size and path not in shown]
         shown.update(files)
         if files:
             links = " · ".join(_link(path, root, str(path.relative_to(run.folder))) for path in files)
@@ -147,22 +147,24 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
             yield f"<details{is_open}><summary>{escape(title)}</summary>{links}</details>"
 
 
-def page(root: Path, found: Sequence[Run]) -> str:
+def page(root: Path, all_runs: Sequence[Run]) -> str:
     """The page for these runs, with links relative to `root`."""
     lines = ["<!doctype html><html lang=en><meta charset=utf-8>", f"<title>{escape(root.absolute().name)}</title>"]
     lines += [f"<style>{_STYLE}</style><h1>{escape(root.absolute().name)}</h1>"]
-    for run in (run for run in found if run.outcome == "void"):
+    for run in (run for run in all_runs if run.outcome == "void"):
         lines.append(f"<section class=lab><h2 class=void>The lab itself failed: {escape(run.name)} is void</h2>")
         lines.append("<p>This says nothing about what was tested in it. Run it again.")
-        told = run.lab_failed or "\n".join(str(t.get("message", "")) for t in run.tests if t.get("outcome") == "void")
-        lines.append(f"{_told(told)}</section>")
-    if len(found) > 1:
+        failure = run.lab_failed or "\n".join(
+            str(t.get("message", "")) for t in run.tests if t.get("outcome") == "void"
+        )
+        lines.append(f"{_told(failure)}</section>")
+    if len(all_runs) > 1:
         lines.append("<table><tr><th>scenario<th>outcome<th class=s>took")
-        for run in found:
+        for run in all_runs:
             lines.append(f'<tr><td><a href="#{quote(run.name)}">{escape(run.name)}</a>')
             lines.append(f'<td class="{run.outcome}">{run.outcome}<td class=s>{_clock(run.seconds)}')
         lines.append("</table>")
-    for run in found:
+    for run in all_runs:
         lines.append(
             f'<h2 id="{escape(run.name)}">{escape(run.name)}: <span class="{run.outcome}">{run.outcome}</span></h2>'
         )
@@ -172,9 +174,9 @@ def page(root: Path, found: Sequence[Run]) -> str:
 
 def write(root: Path) -> Path | None:
     """Write ROOT/index.html; returns its path, or None when there are no runs."""
-    found = runs(root)
-    if not found:
+    all_runs = runs(root)
+    if not all_runs:
         return None
     fresh = root / f".{PAGE}.new"
-    fresh.write_text(page(root, found))
+    fresh.write_text(page(root, all_runs))
     return fresh.replace(root / PAGE)

@@ -159,13 +159,13 @@ class Ledger:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             kept = self._read(fd)
-            known = {id(raw): entry for raw in kept if (entry := _entry(raw)) is not None}
-            entries = [entry for entry in known.values() if entry.lives]
-            foreign = [raw for raw in kept if id(raw) not in known]
+            readable = {id(raw): entry for raw in kept if (entry := _entry(raw)) is not None}
+            entries = [entry for entry in readable.values() if entry.lives]
+            foreign = [raw for raw in kept if id(raw) not in readable]
             self._foreign = len(foreign)
             yield entries
             # Unchanged entries are written back as they were, unknown fields included.
-            same = {entry: raw for raw in kept if (entry := known.get(id(raw))) is not None}
+            same = {entry: raw for raw in kept if (entry := readable.get(id(raw))) is not None}
             text = json.dumps([*foreign, *(same.get(e) or msgspec.to_builtins(e) for e in entries)]).encode()
             # Overwrite, then truncate: a process killed in between leaves a whole list, followed by the end of the
             # old one.
@@ -180,20 +180,20 @@ class Ledger:
         if not data.strip():
             return []
         try:
-            found, _ = json.JSONDecoder().raw_decode(data.decode())
+            entries, _ = json.JSONDecoder().raw_decode(data.decode())
         except (ValueError, RecursionError) as error:
             aside = self._path.with_name(f"{self._path.name}.damaged")
             aside.write_bytes(data)
             log.warning("%s is damaged (%s): moved to %s; starting a new one", self._path, error, aside.name)
             return []
-        if not isinstance(found, list):
+        if not isinstance(entries, list):
             raise BudgetError(
                 f"{self._path} is another version's ledger: wait for its labs to end, or set what labs may use of the "
                 "machine in a ledger of your own, with NODE0_BUDGET=FILE and NODE0_BUDGET_MIB=N",
                 wanted_mib=0,
                 capacity_mib=self.capacity.mib,
             )
-        return found
+        return entries
 
     def entries(self) -> list[Entry]:
         """Who holds what now, and who waits for what, the longest-waiting first."""
@@ -248,7 +248,7 @@ class Ledger:
                 capacity_mib=self.capacity.mib,
             )
         deadline = time.monotonic() + timeout
-        said = -_REPEAT_SECONDS
+        last_said = -_REPEAT_SECONDS
         try:
             while (others := self.try_take(lab, wanted, owner)) is not None:
                 now = time.monotonic()
@@ -261,9 +261,9 @@ class Ledger:
                     raise BudgetError(
                         f"{line}; gave up after {timeout:g} s", wanted_mib=wanted.mib, capacity_mib=self.capacity.mib
                     )
-                if now - said >= _REPEAT_SECONDS:
+                if now - last_said >= _REPEAT_SECONDS:
                     log.warning("%s", line)
-                    said = now
+                    last_said = now
                 time.sleep(_POLL_SECONDS)
         except BaseException as error:
             finish(("take the lab out of the ledger", lambda: self.give_back(lab)), cause=error)

@@ -80,7 +80,7 @@ def run_firmware(accelerator: str, deadline: float = FIRMWARE_SECONDS) -> Verdic
     argv = [QEMU, "-machine", "q35", "-accel", accelerator, "-cpu", "host" if accelerator == "kvm" else "max"]
     argv += ["-m", "128", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]
     argv += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={OVMF_CODE}"]
-    said = b""
+    output = b""
     try:
         qemu = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except OSError as error:
@@ -93,13 +93,13 @@ def run_firmware(accelerator: str, deadline: float = FIRMWARE_SECONDS) -> Verdic
         try:
             while (left := end - time.monotonic()) > 0 and selector.select(left):
                 chunk = os.read(qemu.stdout.fileno(), 4096)
-                said += chunk
-                if FIRMWARE_SAYS in said:
+                output += chunk
+                if FIRMWARE_SAYS in output:
                     return Verdict(True, "guest and firmware have run")
-                if _INTERNAL_ERROR in said:
+                if _INTERNAL_ERROR in output:
                     return Verdict(False, "the firmware stops with a KVM internal error")
                 if not chunk:
-                    words = said.decode(errors="replace").strip().splitlines()
+                    words = output.decode(errors="replace").strip().splitlines()
                     return Verdict(False, words[0] if words else "QEMU ended without output")
         finally:
             qemu.kill()

@@ -185,24 +185,24 @@ def _state_of(root: Path, record: Record | None) -> State:
 def look() -> list[Found]:
     """Every lab's directory, the oldest record first, those without one at the end."""
     folders = [path for path in labs_dir().iterdir() if path.is_dir() and not path.name.startswith(".")]
-    found = [look_at(path) for path in sorted(folders)]
-    return sorted(found, key=lambda f: f.record.created if f.record else float("inf"))
+    lab_dirs = [look_at(path) for path in sorted(folders)]
+    return sorted(lab_dirs, key=lambda f: f.record.created if f.record else float("inf"))
 
 
 def read(lab_id: str) -> Record:
     """The record of a lab. Raises UnknownLabError."""
-    found = look_at(labs_dir() / lab_id)
-    if found.record is not None:
-        return found.record
-    if found.root.is_dir():
-        raise UnknownLabError(found.line)
-    known = ", ".join(r.id for r in all_labs()) or "none"
-    raise UnknownLabError(f"no lab {lab_id!r} here; there are: {known}")
+    lab_dir = look_at(labs_dir() / lab_id)
+    if lab_dir.record is not None:
+        return lab_dir.record
+    if lab_dir.root.is_dir():
+        raise UnknownLabError(lab_dir.line)
+    names = ", ".join(r.id for r in all_labs()) or "none"
+    raise UnknownLabError(f"no lab {lab_id!r} here; there are: {names}")
 
 
 def all_labs() -> list[Record]:
     """Every lab with a readable record, the oldest first."""
-    return [found.record for found in look() if found.record is not None]
+    return [lab_dir.record for lab_dir in look() if lab_dir.record is not None]
 
 
 def reap() -> list[str]:
@@ -212,12 +212,12 @@ def reap() -> list[str]:
         # Whoever makes one of these holds this lock, so nobody is making one now; removing one twice does no harm.
         for half in (path for path in labs_dir().iterdir() if path.name.startswith((_NEW, _DEAD))):
             shutil.rmtree(half, ignore_errors=True)
-        for found in look():
-            if found.state is not State.ENDED:
+        for lab_dir in look():
+            if lab_dir.state is not State.ENDED:
                 continue
-            age = (time.time() - found.root.stat().st_mtime) / 60
-            remove(found.root)
-            lines.append(f"removed the remains of lab {found.id}, which ended {age:.0f} min ago or more")
+            age = (time.time() - lab_dir.root.stat().st_mtime) / 60
+            remove(lab_dir.root)
+            lines.append(f"removed the remains of lab {lab_dir.id}, which ended {age:.0f} min ago or more")
     return lines
 
 
@@ -232,18 +232,18 @@ def remove(root: Path) -> None:
 
 def unclear() -> list[str]:
     """A line for each lab that this version does not understand; it may be another checkout's, and is left alone."""
-    return [found.line for found in look() if found.line]
+    return [lab_dir.line for lab_dir in look() if lab_dir.line]
 
 
 def _supervisor_of(root: Path) -> tuple[int, int] | None:
     """A running lab's supervisor (pid, start), whatever version made it; None while it is being made or has ended."""
-    found = look_at(root)
-    if found.state is not State.RUNS:
+    lab_dir = look_at(root)
+    if lab_dir.state is not State.RUNS:
         return None
     with contextlib.suppress(OSError, ValueError):
         what, pid, started, boot, *_ = (root / _ALIVE).read_text().split()
         return (int(pid), int(started)) if what == "supervisor" and boot == boot_id() else None
-    return found.record.supervisor if found.record else None
+    return lab_dir.record.supervisor if lab_dir.record else None
 
 
 def end(lab_id: str, timeout: float) -> None:

@@ -117,13 +117,13 @@ def fingerprint(path: Path) -> str:
 
 def changed(layout: Layout) -> list[str]:
     """The disks, except those to install on, that have changed since before any machine ran; one line each."""
-    found = []
+    touched = []
     for node in layout.topology.nodes:
         for index, disk in enumerate(node.all_disks):
             image = layout.disk(node, index)
             if not disk.root and fingerprint(image) != layout.fingerprint(image).read_text():
-                found.append(f"{node.serial(index)} of {node.name}, which held {disk.holds}")
-    return found
+                touched.append(f"{node.serial(index)} of {node.name}, which held {disk.holds}")
+    return touched
 
 
 def make_all(layout: Layout) -> None:

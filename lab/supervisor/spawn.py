@@ -62,8 +62,8 @@ class Supervisor:
                     seconds = event.seconds
                 if init and seconds:
                     return init, seconds
-        said = self._log.read_text(errors="replace")[-_TAIL:]
-        raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=said)
+        tail = self._log.read_text(errors="replace")[-_TAIL:]
+        raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=tail)
 
     def let_go(self) -> None:
         """Let it outlive this process, without a ResourceWarning from Popen."""

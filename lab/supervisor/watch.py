@@ -105,9 +105,9 @@ class Watch:
     def ended(self) -> list[Ended]:
         """Parts of the lab, or the whole lab, that have ended unexpectedly; new ones are logged."""
         with self._lock:
-            found = noted(self._state)
+            entries = noted(self._state)
             # An ended lab's directory is removed: what was in the file before still holds.
-            self._seen = found if len(found) >= len(self._seen) else self._seen
+            self._seen = entries if len(entries) >= len(self._seen) else self._seen
             gone = [e for e in self._seen if e.service == ALL]
             if not gone and self._supervisor >= 0 and select.select([self._supervisor], [], [], 0)[0]:
                 self._seen = [*self._seen, Ended(ALL, 0, _now(), "its supervisor is no longer there")]

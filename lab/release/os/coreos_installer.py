@@ -259,8 +259,8 @@ def firstboot_stamp(arguments: str) -> str:
 
 def default_kargs(grub_cfg: str) -> str:
     """The kernel arguments that the image comes with."""
-    found = re.search(r'^set node0_kargs="([^"]*)"', grub_cfg, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r'^set node0_kargs="([^"]*)"', grub_cfg, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def configure(device: str, options: argparse.Namespace) -> None:

@@ -92,11 +92,11 @@ def host_packages(*names: str) -> dict[str, str]:
     argv = [progress.need("dpkg-query", "dpkg"), "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n", *names]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     installed = [line[3:].strip() for line in done.stdout.splitlines() if line.startswith("ii")]
-    found = dict(line.split() for line in installed)
+    versions = dict(line.split() for line in installed)
     for name in names:
-        if name not in found:
+        if name not in versions:
             raise ToolMissing(f"Debian package {name}", f"apt-get install {name}")
-    return found
+    return versions
 
 
 def file_sha256(path: Path) -> str:
@@ -151,23 +151,23 @@ def code_of(function: Callable[..., object]) -> str:
     """
     if getattr(inspect.unwrap(function), "__closure__", None):
         raise TypeError(f"{function!r} is a closure: what it is to know belongs into the stage's inputs")
-    found: dict[str, Any] = {}
+    pieces: dict[str, Any] = {}
     waiting: list[Any] = [inspect.unwrap(function)]
     while waiting:
         part = waiting.pop()
         name = f"{part.__module__}.{part.__qualname__}"
-        if name in found:
+        if name in pieces:
             continue
         text, used = _parsed(part)
         constants: dict[str, Any] = {}
-        found[name] = {"text": text, "constants": constants}
+        pieces[name] = {"text": text, "constants": constants}
         for path, value in _resolved(used, vars(sys.modules[part.__module__])):
             if isinstance(value, (types.FunctionType, type)):
                 if _counts(value.__module__):
                     waiting.append(value)
             elif not _is_plumbing(value):
                 constants[path] = _constant(value)
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(pieces, sort_keys=True).encode()).hexdigest()
 
 
 def _counts(module: str | None) -> bool:

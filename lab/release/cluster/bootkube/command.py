@@ -87,25 +87,25 @@ def render(cluster: Cluster, host: Host, machines: Sequence[Object]) -> None:
 
 def user_objects(cluster: Cluster, assets: Path) -> list[Object]:
     """The objects of /opt/openshift/{manifests,openshift}. Raises ManifestError."""
-    found: list[Object] = []
+    objects: list[Object] = []
     for folder in ("manifests", "openshift"):
         for path in sorted((assets / folder).glob("*")):
             if path.suffix in (".yaml", ".yml", ".json"):
                 text = path.read_text().replace(payload.SNAPSHOT, cluster.images.version)
-                found += payload.read_objects(text, path.name)
-    return found
+                objects += payload.read_objects(text, path.name)
+    return objects
 
 
-def machine_configs(cluster: Cluster, given: list[Object]) -> list[Object]:
+def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
     """MachineConfigs (ours and the user's), rendered ones and pools, for both roles; rendered ones directly behind."""
     own = [c for role in ("master", "worker") for c in machineconfig.standard(cluster.config, cluster.images, role)]
-    configs = [*own, *(obj for obj in given if obj["kind"] == "MachineConfig")]
-    found = list(own)
+    configs = [*own, *(obj for obj in from_user if obj["kind"] == "MachineConfig")]
+    all_configs = list(own)
     for pool in ("master", "worker"):
         done = machineconfig.rendered(pool, configs)
         sources = [c["metadata"]["name"] for c in configs if c["metadata"]["labels"].get(machineconfig.ROLE) == pool]
-        found += [done, machineconfig.machine_config_pool(pool, done["metadata"]["name"], sorted(sources))]
-    return found
+        all_configs += [done, machineconfig.machine_config_pool(pool, done["metadata"]["name"], sorted(sources))]
+    return all_configs
 
 
 def bootstrap_objects(root: Path, release_image: str) -> list[Object]:
@@ -250,9 +250,9 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
 def run(host: Host, root: Path = Path("/")) -> None:
     """The whole bootstrap, in step with bootkube.sh. Raises ClusterError."""
     cluster = load(host.assets, root)
-    given = user_objects(cluster, host.assets)
-    machines = machine_configs(cluster, given)
-    objects = [*bootstrap_objects(root, cluster.release_image), *given, *machines]
+    from_user = user_objects(cluster, host.assets)
+    machines = machine_configs(cluster, from_user)
+    objects = [*bootstrap_objects(root, cluster.release_image), *from_user, *machines]
     render(cluster, host, machines)
     say(host, "rendered")
     way = run_in_place if cluster.config.single_node else run_for_others

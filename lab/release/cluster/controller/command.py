@@ -112,9 +112,9 @@ def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) 
             return f"its usages are {sorted(request.usages)}"
         if node not in nodes:
             return f"node {node} is not there yet"
-        known = {a["address"] for a in (nodes[node].get("status") or {}).get("addresses") or []} | {node}
-        if not request.names or not request.names <= known:
-            return f"names {sorted(request.names - known)} are not the node's"
+        node_names = {a["address"] for a in (nodes[node].get("status") or {}).get("addresses") or []} | {node}
+        if not request.names or not request.names <= node_names:
+            return f"names {sorted(request.names - node_names)} are not the node's"
         return ""
     return f"signer {request.signer} is not a kubelet's"
 

@@ -107,8 +107,8 @@ class Service:
             raise ServiceError(method, path, 0, str(error)) from error
         if answer.status_code >= 300:
             raise ServiceError(method, path, answer.status_code, answer.text[:300])
-        found: Object | list[Object] = answer.json() if answer.content else {}
-        return found
+        content: Object | list[Object] = answer.json() if answer.content else {}
+        return content
 
 
 def addresses(host: Object) -> set[str]:
@@ -123,8 +123,8 @@ def node_of(host: Object, nodes: list[Object]) -> Object | None:
     """The node that a host has become, by name, else by address."""
     name = str(host.get("requested_hostname") or "").lower()
     for node in nodes:
-        known = (node.get("status") or {}).get("addresses") or []
-        internal = {item["address"] for item in known if item["type"] == "InternalIP"}
+        node_addresses = (node.get("status") or {}).get("addresses") or []
+        internal = {item["address"] for item in node_addresses if item["type"] == "InternalIP"}
         if node["metadata"]["name"] == name or internal & addresses(host):
             return node
     return None
@@ -220,7 +220,7 @@ class Reporter:
 
     def _operators(self) -> list[tuple[str, str, str]]:
         """(name, status, message) of console and cvo, which the service is told as well."""
-        found = []
+        states = []
         version = self._kube.get(CONFIG, "ClusterVersion", "version")
         console = self._kube.get(CONFIG, "ClusterOperator", "console")
         for name, item in (("console", console), ("cvo", version)):
@@ -229,8 +229,8 @@ class Reporter:
             history = state.get("history") or state.get("versions") or [{}]
             body = {"name": name, "status": status, "status_info": message, "version": history[0].get("version", "")}
             self._once(f"{self._cluster}/monitored-operators", body)
-            found.append((name, status, message))
-        return found
+            states.append((name, status, message))
+        return states
 
     def _complete(self, problem: str) -> bool:
         body = {"is_success": not problem, "error_info": problem}

@@ -82,14 +82,14 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             unit("kubelet.service", templates.text("kubelet.service")),
         ],
     )
-    found = [
+    configs = [
         machine_config(f"00-{role}", role, base),
         machine_config(f"01-{role}-container-runtime", role, runtime),
         machine_config(f"01-{role}-kubelet", role, kubelet),
     ]
     if config.api_vips:
-        found.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
-    return found
+        configs.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
+    return configs
 
 
 def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:

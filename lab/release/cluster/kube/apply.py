@@ -62,11 +62,11 @@ def _as_stored(required: Object) -> Object:
 
 def create_with_status(kube: Kube, obj: Object) -> bool:
     """Create, and write its status too when it has one; an existing object is left as it is. True when created."""
-    made = kube.create({key: value for key, value in obj.items() if key != "status"})
-    if made is None:
+    created = kube.create({key: value for key, value in obj.items() if key != "status"})
+    if created is None:
         return False
     if obj.get("status"):
-        kube.replace({**made, "status": obj["status"]}, "status")
+        kube.replace({**created, "status": obj["status"]}, "status")
     return True
 
 
@@ -85,13 +85,13 @@ def create_all(
     """
     deadline = clock() + seconds
     pending = ordered(objects)
-    made = 0
+    created = 0
     while pending:
         failed: list[Object] = []
         reason = ""
         for obj in pending:
             try:
-                made += create_with_status(kube, obj)
+                created += create_with_status(kube, obj)
             except (ApiError, UnknownKind) as error:
                 failed.append(obj)
                 reason = f"{obj['kind']} {obj['metadata']['name']}: {error}"
@@ -103,7 +103,7 @@ def create_all(
         progressed = len(failed) < len(pending)
         pending = failed
         pause(0.5 if progressed else 2.0)
-    return made
+    return created
 
 
 def wait_ready(

@@ -176,14 +176,14 @@ class Kube:
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """One object, or None when it (or its kind) is not there."""
         try:
-            found: Object = self.request("GET", self.path(api_version, kind, namespace, name)).json()
+            obj: Object = self.request("GET", self.path(api_version, kind, namespace, name)).json()
         except UnknownKind:
             return None
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return found
+        return obj
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
         """All objects of a kind (in one namespace, or everywhere); an unknown kind has none."""
@@ -198,12 +198,12 @@ class Kube:
     def create(self, obj: Object) -> Object | None:
         """Create; None when an object of that name exists already."""
         try:
-            made: Object = self.request("POST", self.object_path(obj, collection=True), obj).json()
+            created: Object = self.request("POST", self.object_path(obj, collection=True), obj).json()
         except ApiError as error:
             if error.status == 409 and error.reason == "AlreadyExists":
                 return None
             raise
-        return made
+        return created
 
     def replace(self, obj: Object, sub: str = "") -> Object:
         """PUT; the resourceVersion in ``obj`` guards against lost updates (ApiError 409)."""

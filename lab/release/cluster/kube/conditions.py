@@ -33,8 +33,8 @@ def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
 
 def is_status(conditions: Sequence[Condition], kind: str, status: str = "True") -> bool:
     """Whether the condition is there with that status."""
-    found = find(conditions, kind)
-    return found is not None and found.get("status") == status
+    condition = find(conditions, kind)
+    return condition is not None and condition.get("status") == status
 
 
 def put(

@@ -70,7 +70,7 @@ def wait_for_control_plane(
 
     Raises WaitError with what was seen last.
     """
-    deadline, said = clock() + seconds, ""
+    deadline, last_text = clock() + seconds, ""
     while True:
         try:
             etcd = kube.get(OPERATOR, "Etcd", "cluster")
@@ -78,13 +78,14 @@ def wait_for_control_plane(
             servers = running_nodes(kube, "KubeAPIServer")
             if is_status(conditions, "EtcdRunningInCluster") and servers >= 2:
                 return
-            found = [c for c in conditions if c["type"] == "EtcdRunningInCluster"]
-            seen = f"{servers} of 2 nodes have an API server; etcd: {found[0]['message'] if found else 'no word yet'}"
+            etcd_running = [c for c in conditions if c["type"] == "EtcdRunningInCluster"]
+            etcd_says = etcd_running[0]["message"] if etcd_running else "no word yet"
+            seen = f"{servers} of 2 nodes have an API server; etcd: {etcd_says}"
         except (ApiError, UnknownKind) as error:
             seen = str(error)
-        if seen != said:
+        if seen != last_text:
             log.info("Waiting for the control plane: %s", seen)
-            said = seen
+            last_text = seen
         if clock() > deadline:
             raise WaitError("two nodes with a control plane", seconds, seen)
         pause(5.0)
@@ -167,10 +168,10 @@ class Scaling:
             members = etcd.members()
             log.info("etcd has a new member at %s", url)
         name, ip = node["metadata"]["name"], address(node).strip("[]")
-        found = self._kube.get("v1", "Secret", SIGNER, NAMESPACE)
-        if found is None:
+        signer = self._kube.get("v1", "Secret", SIGNER, NAMESPACE)
+        if signer is None:
             raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
-        data = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+        data = {key: base64.b64decode(value).decode() for key, value in signer["data"].items()}
         own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, [ip])
         wanted = self._wanted
         stages = staticpods.control_plane(
@@ -182,10 +183,10 @@ class Scaling:
         name = node["metadata"]["name"]
         sources: list[Object] = []
         for secret_name in common:
-            found = self._kube.get("v1", "Secret", secret_name, NAMESPACE)
-            if found is None:
+            stored = self._kube.get("v1", "Secret", secret_name, NAMESPACE)
+            if stored is None:
                 raise ClusterError(f"Secret {NAMESPACE}/{secret_name} is not there: node {name} cannot be installed")
-            sources.append(found)
+            sources.append(stored)
         if own:
             personal = resource_secret(f"node-resources-{name}", own)
             self._kube.create(personal)
@@ -198,8 +199,8 @@ class Scaling:
         bootstrap = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
         if bootstrap is None or sum(1 for m in members if m.votes) < ENOUGH_MEMBERS:
             return members
-        found = self._kube.get("v1", "ConfigMap", "bootstrap", "kube-system")
-        if ((found or {}).get("data") or {}).get("status") != "complete":
+        progress = self._kube.get("v1", "ConfigMap", "bootstrap", "kube-system")
+        if ((progress or {}).get("data") or {}).get("status") != "complete":
             return members
         etcd.remove(bootstrap)
         log.info("etcd member %s is removed", BOOTSTRAP_MEMBER)

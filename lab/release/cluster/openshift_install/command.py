@@ -128,7 +128,7 @@ def kubeconfigs(assets: Assets) -> dict[str, str]:
 
 def create_manifests(directory: Path, assets: Assets) -> None:
     """Write manifests/ and openshift/, anew."""
-    made = resources.manifests(
+    manifests = resources.manifests(
         assets.config,
         assets.pairs,
         cluster_id=assets.cluster_id,
@@ -138,7 +138,7 @@ def create_manifests(directory: Path, assets: Assets) -> None:
         kubeadmin_hash=assets.kubeadmin_hash,
     )
     (directory / "openshift").mkdir(parents=True, exist_ok=True)
-    for name, objects in made.items():
+    for name, objects in manifests.items():
         # OpenShift keeps what starts with 99_ in openshift/
         target = directory / ("openshift" if name.startswith("99_") else "manifests") / name
         tls.write_private(target, yaml.safe_dump_all(objects, sort_keys=False))

@@ -29,9 +29,9 @@ def _key(path: str) -> str:
 
 def resource_secret(name: str, files: Mapping[str, str]) -> Object:
     """Files by their path under static-pod-resources, as a Secret that remembers the paths."""
-    made = secret(NAMESPACE, name, {_key(path): text for path, text in files.items()})
-    made["metadata"]["annotations"] = {f"node0.example/{_key(path)}": path for path in files}
-    return made
+    result = secret(NAMESPACE, name, {_key(path): text for path, text in files.items()})
+    result["metadata"]["annotations"] = {f"node0.example/{_key(path)}": path for path in files}
+    return result
 
 
 def static_pods_map(node: str, stages: Sequence[Stage], images: Images) -> Object:

@@ -105,11 +105,11 @@ def wait(
 ) -> None:
     """Until the stage answers; one without a check need not. Raises WaitError."""
     check = CHECKS.get(stage)
-    deadline, said = clock() + seconds, ""
+    deadline, last_said = clock() + seconds, ""
     while check is not None and (seen := check(resources)):
-        if seen != said:
+        if seen != last_said:
             log.info("Waiting for %s: %s", stage, seen)
-            said = seen
+            last_said = seen
         if clock() > deadline:
             raise WaitError(f"stage {stage}", seconds, seen)
         pause(2.0)

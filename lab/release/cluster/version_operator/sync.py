@@ -99,13 +99,13 @@ class Syncer:
             log.warning("Renewing the lease failed: %s", error)
 
     def _cluster_version(self) -> Object:
-        found = self._kube.get(CONFIG, "ClusterVersion", "version")
-        if found is None:
+        existing = self._kube.get(CONFIG, "ClusterVersion", "version")
+        if existing is None:
             self._kube.create(cluster_scoped("ClusterVersion", {"clusterID": str(uuid.uuid4())}, "version"))
-            found = self._kube.get(CONFIG, "ClusterVersion", "version")
-        if found is None:
+            existing = self._kube.get(CONFIG, "ClusterVersion", "version")
+        if existing is None:
             raise ApiError("GET", "clusterversions/version", 404, "it vanished as soon as it was made")
-        return found
+        return existing
 
     def report(self, work: Work) -> None:
         """Write the state of the work into the ClusterVersion's status, if that changes it."""
@@ -154,10 +154,10 @@ class Syncer:
             if manifest.object["metadata"]["name"] in existing:
                 continue
             bare = {key: value for key, value in manifest.object.items() if key != "status"}
-            made = self._kube.create(bare)
-            if made is not None:
+            created = self._kube.create(bare)
+            if created is not None:
                 related = (manifest.object.get("status") or {}).get("relatedObjects") or []
-                self._kube.replace({**made, "status": {"relatedObjects": related}}, "status")
+                self._kube.replace({**created, "status": {"relatedObjects": related}}, "status")
 
     def _unfinished(self) -> list[str]:
         """Operators that are not Available, or have not reached the version that their manifest asks for."""
@@ -202,7 +202,7 @@ class Syncer:
 
         Raises Stopped, LeaseLost, and ApiError when the API is away at the end.
         """
-        deadline, told = time.monotonic() + PASS_SECONDS, [""]
+        deadline, last_logged = time.monotonic() + PASS_SECONDS, [""]
         while True:
             last = self._installed or time.monotonic() > deadline
             try:
@@ -212,9 +212,9 @@ class Syncer:
                     return _with(self._work, done, complete=True)
                 if last:
                     return _with(self._work, done, failure=conditions.unavailable(missing))
-                if missing != told:
+                if missing != last_logged:
                     self.report(_with(self._work, done, waiting=tuple(missing)))
-                    told = missing
+                    last_logged = missing
             except (ClusterError, OSError) as error:
                 if last:
                     raise
