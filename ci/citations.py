@@ -33,7 +33,7 @@ ROOM_PAGES = {
     "lab/release/": "cluster.md",
 }
 RULES = ("installer.md", "1.2")
-#: Has citations that are wrong on purpose.
+#: Files with citations that are wrong on purpose.
 MADE_UP = "ci/tests/test_citations.py"
 
 _LIST = r"\d+(?: to \d+)?(?:(?:, and|,| and) \d+(?: to \d+)?)*"

@@ -42,7 +42,7 @@ def spki(certificate: bytes) -> str:
 
 
 class Page:
-    """One tab. ``complaints`` holds what scripts threw and what the browser refused or warned of.
+    """One tab. ``complaints`` holds the scripts' exceptions and the browser's errors and warnings.
 
     All methods raise BrowserError when the browser does not answer, refuses, or has ended.
     """
@@ -58,7 +58,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """One command and its result."""
+        """Send one DevTools command; returns its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session and not method.startswith(("Target.", "Browser.")):
@@ -95,7 +95,7 @@ class Page:
         return message
 
     def js(self, expression: str) -> Any:
-        """The value of an expression in the page; a promise is waited for."""
+        """Evaluate an expression in the page; returns its value, or that of its promise."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise BrowserError(f"{expression}: {answer['exceptionDetails']}")
@@ -106,7 +106,7 @@ class Page:
         return str(self.js("document.body.innerText"))
 
     def until(self, expression: str, seconds: float = 60.0) -> Any:
-        """Wait until an expression is true; the page's text is told when it never is."""
+        """Wait until an expression is true; returns its value. The error holds the page's text."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             value = self.js(expression)
@@ -116,20 +116,20 @@ class Page:
         raise BrowserError(f"not within {seconds:g} s: {expression}\n{self.text()}")
 
     def open(self, url: str) -> None:
-        """Go to a URL, until the document is complete."""
+        """Open a URL and wait until the document is complete."""
         answer = self.call("Page.navigate", url=url)
         if "errorText" in answer:
             raise BrowserError(f"{url}: {answer['errorText']}")
         self.until("document.readyState === 'complete'")
 
     def press(self, key: str, code: int, text: str = "", shift: bool = False) -> None:
-        """A key as a keyboard sends it."""
+        """Send a key press as a keyboard would."""
         common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
         self.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def tab(self) -> str:
-        """One press of Tab; what has the focus then."""
+        """Press Tab; returns what has the focus then."""
         self.press("Tab", 9)
         return str(self.js("document.activeElement.id || document.activeElement.innerText.trim().split('\\n')[0]"))
 

@@ -1,4 +1,4 @@
-"""libvirt: the hypervisor's own view of a machine. What a BMC would do, plus what only a hypervisor can."""
+"""libvirt: the hypervisor's view of a machine. What a BMC can do, plus what only a hypervisor can."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Hypervisor:
 class Machine:
     """One domain; implements Power, Boot and Screenshot.
 
-    The domain is looked up for every call: BMC emulators redefine domains, and handles of old definitions lie.
+    The domain is looked up for every call: BMC emulators redefine domains, and handles of old definitions go stale.
     """
 
     def __init__(self, connection: Any, name: str) -> None:

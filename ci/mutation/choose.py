@@ -13,7 +13,7 @@ from ci.mutation.plan import Project
 
 
 class Chooser:
-    """Knows who runs what."""
+    """Chooses tests by which of them run which lines."""
 
     def __init__(self, project: Project, measured: Iterable[Measured]) -> None:
         self._project = project

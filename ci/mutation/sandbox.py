@@ -1,4 +1,4 @@
-"""A place of its own for a run of tests: it sees the machine's files read-only, some of them replaced, and no disks.
+"""A sandbox for a run of tests: it sees the machine's files read-only, some of them replaced, and no disks.
 
 Mutated code runs as root, with commands that write disks and reboot among what it does. Its mounts, processes and
 network are therefore a namespace's, ``/dev`` has no disks, ``/tmp``, ``/run`` and ``/var/tmp`` are its own, and when

@@ -63,7 +63,7 @@ class UnknownKind(ClusterError):
 
 
 class WaitError(ClusterError):
-    """Something waited for did not come before its deadline."""
+    """A condition did not become true before its deadline."""
 
     def __init__(self, what: str, seconds: float, seen: str) -> None:
         super().__init__(f"{what}: not within {seconds:.0f} s; last seen: {seen}")

@@ -1,7 +1,7 @@
-"""Reading YAML that users and other programs have written: as Go reads it, and only as much as it says.
+"""Reads YAML that users and other programs have written, as Go reads it, with limits on its expansion.
 
-PyYAML follows aliases as far as they lead, takes `52:54:00:11:22:33` for a number in base 60 and `2024-01-01` for a
-date, and stumbles over tags that do not fit. All YAML in the lab is read here; what cannot be is a `yaml.YAMLError`.
+PyYAML expands aliases without limit, takes `52:54:00:11:22:33` for a number in base 60 and `2024-01-01` for a date, and
+raises odd errors for tags that do not fit. All YAML in the lab is read here; what cannot be is a `yaml.YAMLError`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""What a stage of the lab release is known by: everything that it is made from.
+"""The key of a stage of the lab release: a hash of everything that the stage is made from.
 
-A key covers two things. What a stage is told, its *inputs*, is one declared object: its builder gets that object and
-nothing else, so what is not declared cannot be built with. What a stage knows by itself is its *code*: the builder's
-source and that of everything it uses in this package, with the constants that it reads (patches, lists, flags,
-environments), but without comments and docstrings. So a change of either wants another key, and nobody has a number
-to raise, or to forget.
+A key covers two things. The stage's *inputs* are one declared object: its builder gets that object and nothing else, so
+it cannot depend on anything undeclared. The stage's *code* is the builder's source and that of everything it uses in
+this package, with the constants that it reads (patches, lists, flags, environments), but without comments and
+docstrings. A change of either gives another key, and there is no version number to raise, or to forget.
 
 Not in a key: what a package archive happens to hold on the day (a finished stage stays until something here changes),
 and how the build is shown, locked and stored (_ABOUT_BUILDING).
@@ -61,7 +60,7 @@ class File:
 
 @dataclass(frozen=True)
 class Built:
-    """A finished stage that another one is made from: it has been made from what its name says."""
+    """A finished stage that another one is made from; its name holds its own key."""
 
     path: Path
 
@@ -72,8 +71,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Unkeyed(Generic[T]):
-    """What a builder is told and no key says, since the result is the same whatever it is. The place where it is used
-    says why."""
+    """An input that is no part of the key, since the result does not depend on it; the place of use says why."""
 
     value: T
 

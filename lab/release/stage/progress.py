@@ -1,4 +1,4 @@
-"""What a build shows while it runs: one line when a step begins to take long, one with its duration when it ends."""
+"""A build's progress: a line when a step begins to take long, and one with its duration when it ends."""
 
 from __future__ import annotations
 

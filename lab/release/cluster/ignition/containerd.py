@@ -1,6 +1,6 @@
-"""containerd's view of the registries.
+"""containerd's configuration of registries.
 
-It does not read registries.conf, so mirrors, CA and credentials are told twice.
+containerd does not read registries.conf, so mirrors, CA and credentials are written a second time in its own format.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """keepalived's configuration: which host holds the API and ingress addresses (reference/cluster.md §6.1).
 
 The priorities are OpenShift's: the bootstrap host 70, a control plane node 40 and 25 more while its API server is
-ready, so the API address stays at the bootstrap host until that lets go of it. Three differences, on purpose: peers are
-found by multicast, since all hosts share a segment; there is no haproxy in front of the API servers, so the two checks
-of OpenShift that tell it from the server are one; and adverts go out every 2 s, as an emulated CPU may stall for one.
+ready, so the API address stays with the bootstrap host until that releases it. Three deliberate differences: peers are
+found by multicast, since all hosts share a segment; there is no haproxy in front of the API servers, so OpenShift's two
+checks, of haproxy and of the server, are one; and adverts go out every 2 s, as an emulated CPU may stall for one.
 """
 
 from __future__ import annotations

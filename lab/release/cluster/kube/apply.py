@@ -35,7 +35,7 @@ def ensure(existing: Any, required: Any) -> Any:
 def apply(kube: Kube, obj: Object) -> bool:
     """Make the object as required: create it, or merge and replace when something differs. True when it was changed.
 
-    The status is left alone, and a CRD's is not required. Raises ApiError, UnknownKind.
+    The status is not touched, and a CRD's is not required. Raises ApiError, UnknownKind.
     """
     required = {key: value for key, value in obj.items() if key != "status"}
     meta = obj["metadata"]
@@ -78,7 +78,7 @@ def create_all(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Create every object, retrying what the API does not take yet (reference/cluster.md §2.3); how many were new.
+    """Create every object, retrying what the API does not accept yet (reference/cluster.md §2.3); how many were new.
 
     A kind may be unknown until its definition is established, and a namespace unknown until it is created.
     Raises WaitError after ``seconds``, naming what is left and why.

@@ -172,7 +172,7 @@ def version_status(
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe of one operator saw: good or not, and in words that stay the same while nothing changes."""
+    """The result of one operator's probe; the message stays the same while nothing changes."""
 
     good: bool
     message: str
@@ -188,7 +188,7 @@ def operator_status(
 ) -> Status:
     """The next status of a ClusterOperator; ``failures`` is how many probes in a row were bad, this one included.
 
-    Progressing comes before Available: a reader takes the first condition that says something (§8.2).
+    Progressing comes before Available: readers use the first condition that applies (§8.2).
     """
     conditions: list[Condition] = list(status.get("conditions") or [])
     was = is_status(conditions, "Available")

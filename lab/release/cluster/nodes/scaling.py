@@ -66,7 +66,7 @@ def running_nodes(kube: Kube, kind: str) -> int:
 def wait_for_control_plane(
     kube: Kube, seconds: float, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
 ) -> None:
-    """Until etcd says that it runs in the cluster and two nodes have an API server (§2.3, §2.2 step 18b).
+    """Wait until etcd reports that it runs in the cluster and two nodes have an API server (§2.3, §2.2 step 18b).
 
     Raises WaitError with what was seen last.
     """
@@ -93,7 +93,7 @@ def wait_for_control_plane(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the cluster is to become."""
+    """The desired cluster."""
 
     config: InstallConfig
     images: Images
@@ -130,7 +130,7 @@ class Scaling:
         return self._client
 
     def step(self, view: View) -> bool:
-        """One look; True while there is work left that only needs time. Raises ApiError, EtcdError."""
+        """One step; True while there is work left that only needs time. Raises ApiError, EtcdError."""
         etcd = self._etcd(view)
         members = etcd.members()
         for learner in (m for m in members if m.learner and m.name):

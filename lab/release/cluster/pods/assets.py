@@ -40,7 +40,7 @@ class Cluster:
 
     @property
     def server_ca(self) -> str:
-        """What a client of the API must trust."""
+        """The CAs that a client of the API must trust."""
         return tls.bundle(self.pairs, tls.SERVER_CAS)
 
     def kubeconfig(self, user: str, client: str, host: str = "localhost") -> str:

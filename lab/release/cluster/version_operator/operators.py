@@ -55,9 +55,9 @@ def view(kube: Kube, files: Path, before: View | None = None) -> View:
 
 
 def node_patch(node: Object, schedulable_masters: bool) -> Object:
-    """What a node lacks of its role: labels, MachineConfig annotations, the taint; {} when nothing (§4).
+    """What a node's role requires and it lacks: labels, MachineConfig annotations, the taint; else {} (§4).
 
-    The kubelet may not give itself roles, but says with which rendered config it booted.
+    The kubelet may not give itself roles, but reports with which rendered config it booted.
     """
     labels = node["metadata"].get("labels") or {}
     role, current = machineconfig.role_of(node), labels.get(machineconfig.CURRENT)
@@ -256,7 +256,7 @@ class Operators:
         self._route(seen, good)
 
     def run(self, stop: threading.Event) -> None:
-        """Rounds until ``stop``; the API's absence is logged and waited out."""
+        """Repeat rounds until ``stop``; while the API is unreachable, log it and go on."""
         while not stop.is_set():
             started = time.monotonic()
             try:

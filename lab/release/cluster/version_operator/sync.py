@@ -1,4 +1,4 @@
-"""Applying the payload and telling in ClusterVersion how far it is (reference/cluster.md §5)."""
+"""Applies the payload and reports the progress in ClusterVersion (reference/cluster.md §5)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Stopped(ClusterError):
 
 
 class LeaseLost(ClusterError):
-    """Another instance leads now: this one must not write another word."""
+    """Another instance leads now: this one must not write any more."""
 
 
 class Syncer:
@@ -90,7 +90,7 @@ class Syncer:
         return leads
 
     def _hold(self) -> None:
-        """Renew the lease when it is due; an API that is away is waited for. Raises LeaseLost."""
+        """Renew the lease when it is due; while the API is unreachable, wait for it. Raises LeaseLost."""
         try:
             self._renew()
         except LeaseLost:
@@ -198,9 +198,9 @@ class Syncer:
         return self._wait(stop, len(self._plain))
 
     def _wait(self, stop: threading.Event, applied: int) -> Work:
-        """Until all operators are there; an API that is away meanwhile costs a look, not the pass.
+        """Wait until all operators are available; an unreachable API costs one poll, not the pass.
 
-        Raises Stopped, LeaseLost, and ApiError when the API is away at the end.
+        Raises Stopped, LeaseLost, and ApiError if the API is unreachable at the end.
         """
         deadline, last_logged = time.monotonic() + PASS_SECONDS, [""]
         while True:
@@ -224,7 +224,7 @@ class Syncer:
                 raise Stopped("told to stop")
 
     def run(self, stop: threading.Event) -> None:
-        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after. Raises LeaseLost."""
+        """Repeat passes until ``stop``: often until the cluster is installed, then seldom. Raises LeaseLost."""
         while not stop.is_set():
             pause = RETRY_SECONDS
             try:
@@ -241,7 +241,7 @@ class Syncer:
             self._idle(stop, pause)
 
     def _idle(self, stop: threading.Event, seconds: float) -> None:
-        """Wait between passes, holding on to the lease."""
+        """Wait between passes, keeping the lease."""
         deadline = time.monotonic() + seconds
         while not stop.is_set() and time.monotonic() < deadline:
             stop.wait(min(45.0, seconds))
