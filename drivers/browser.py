@@ -175,7 +175,7 @@ def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log:
     try:
         yield Page(process, to, back)
     finally:
-        # It ends when nobody is at the other end of the pipe, also behind a prefix that passes no signals on.
+        # It ends when the other end of the pipe is closed, even behind a prefix that forwards no signals.
         for end in (to, back):
             with contextlib.suppress(OSError):
                 os.close(end)

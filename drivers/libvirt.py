@@ -17,7 +17,7 @@ _POWER_SECONDS = 60.0
 
 
 def _quiet(_context: object, _error: object) -> None:
-    """libvirt prints errors to stderr besides raising them: once is enough."""
+    """Suppress libvirt's own error output: it raises the errors as well."""
 
 
 class Hypervisor:

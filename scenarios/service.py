@@ -132,7 +132,7 @@ class Discovered(Installation):
         return self.service.call("v2_get_cluster", self.cluster_id)
 
     def events(self) -> list[str]:
-        """What the service has told of the cluster, the oldest first."""
+        """The cluster's events, the oldest first."""
         events = self.service.call("v2_list_events", api="EventsApi", cluster_id=self.cluster_id)
         return [str(event["message"]) for event in events]
 

@@ -24,7 +24,7 @@ from ci.mutation.operators import Mutant, mutants, mutated
 from ci.mutation.plan import Project
 
 KILLED, TIMEOUT, SURVIVED, UNCOVERED = "killed", "timed out", "survived", "no test"
-#: Time limit of a mutant: so many times what its tests take without it, and the patience that was asked for.
+#: Time limit of a mutant: this factor times the duration of its tests without it, plus the given patience.
 TIMES = 4.0
 
 

@@ -108,7 +108,7 @@ def _root_filesystem(store: Store, root: Path, work: Path, image: Path) -> int:
     (tree / "tmp").chmod(0o1777)
     used = subprocess.run(["du", "-sm", str(tree)], capture_output=True, text=True, check=True).stdout.split()[0]
     size = int(int(used) * 1.06) + ROOT_SPARE
-    # Left alone, mke2fs gives a file system of this size blocks of 1 KiB, for good.
+    # By default mke2fs makes 1 KiB blocks in a file system of this size, and they cannot be changed later.
     options = ("-b", "4096", "-m", "1", "-N", "65536", "-O", "^metadata_csum_seed,^orphan_file")
     extended = "lazy_itable_init=1,lazy_journal_init=1,resize=67108864"
     _mke2fs(store, "root", tree, image, size, *options, "-J", "size=16", "-E", extended)

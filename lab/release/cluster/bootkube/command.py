@@ -235,7 +235,7 @@ def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: 
 
 
 def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
-    """Several nodes: serve the control plane nodes until two of them run the control plane, then let go."""
+    """Several nodes: serve the control plane nodes until two of them run the control plane, then hand over."""
     kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
     say(host, "applied")
     scaling.wait_for_control_plane(kube, JOIN_SECONDS)

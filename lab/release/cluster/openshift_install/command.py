@@ -127,7 +127,7 @@ def kubeconfigs(assets: Assets) -> dict[str, str]:
 
 
 def create_manifests(directory: Path, assets: Assets) -> None:
-    """Write manifests/ and openshift/, anew."""
+    """Write manifests/ and openshift/, replacing earlier ones."""
     manifests = resources.manifests(
         assets.config,
         assets.pairs,

@@ -25,7 +25,7 @@ from lab.release.cluster.version_operator.sync import Syncer
 
 log = logging.getLogger(__name__)
 
-#: What the operators' loop is given to end its round.
+#: Seconds that the operators' loop may take to end its round.
 END_SECONDS = 5.0
 
 

@@ -264,7 +264,7 @@ class Operators:
             except ClusterError as error:
                 log.warning("operators: %s", error)
             except (KeyError, TypeError, ValueError, OSError):
-                # an object of a shape nobody expected must not end the loop that reports on the whole cluster
+                # one malformed object must not end the loop that reports on the whole cluster
                 log.exception("operators: this round failed")
             pause = SCALING_SECONDS if self.scaling else CALM_SECONDS if self.good else BUSY_SECONDS
             stop.wait(max(pause - (time.monotonic() - started), 2.0))

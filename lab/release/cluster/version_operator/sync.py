@@ -23,7 +23,7 @@ from lab.release.cluster.kube.resources import CONFIG, cluster_scoped
 
 log = logging.getLogger(__name__)
 
-#: How long one pass waits for its operators before it is called failed and begins anew: longer than a node takes.
+#: How long one pass waits for its operators before it fails and the next one begins: longer than a node takes.
 PASS_SECONDS = 600.0
 POLL_SECONDS = 5.0
 #: How often the lease is renewed, well within its duration: each renewal is a write that all etcd members take part in.
