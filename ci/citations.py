@@ -33,7 +33,7 @@ ROOM_PAGES = {
     "lab/release/": "cluster.md",
 }
 RULES = ("installer.md", "1.2")
-#: Has citations that are wrong on purpose.
+#: Files with citations that are wrong on purpose.
 MADE_UP = "ci/tests/test_citations.py"
 
 _LIST = r"\d+(?: to \d+)?(?:(?:, and|,| and) \d+(?: to \d+)?)*"
@@ -265,11 +265,11 @@ class Checker:
 
 def files(root: Path) -> Iterator[tuple[str, str]]:
     """Path below the root and text of every file that may cite; what is not text is left out."""
-    found: Iterable[Path] = [
+    paths: Iterable[Path] = [
         *(path for path in root.iterdir() if path.is_file()),
         *(path for room in SEARCHED for path in (root / room).rglob("*") if path.is_file()),
     ]
-    for path in sorted(found):
+    for path in sorted(paths):
         name = str(path.relative_to(root))
         if "__pycache__" in name or name in (MADE_UP, "LICENSE"):
             continue

@@ -1,7 +1,8 @@
-"""How `pytest -n N --dist loadfile` shares the fast suite out: a module stays in one worker, and so do all labs.
+"""How `pytest -n N --dist loadfile` distributes the fast suite: a module stays in one worker, and so do all labs.
 
-A module's registry, service or ISO is made once then. Labs look at what others leave on the machine, and measure.
-(xdist's own loadgroup does nothing with pytest 9: it renames tests in a way that pytest no longer sees.)
+So a module's registry, service or ISO is made once; and tests of real labs, which check what others leave on the
+machine, and measure, do not run side by side. (xdist's own loadgroup has no effect with pytest 9: it renames tests in a
+way that pytest no longer sees.)
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-LABS = "lab/tests/lab/test_"
+LABS = "lab/tests/live/test_"
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

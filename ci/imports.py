@@ -36,12 +36,12 @@ class Edge:
 
 def modules(root: Path, rooms: Iterable[str]) -> dict[str, Path]:
     """Dotted name to file of every Python module in the rooms."""
-    found = {}
+    by_name = {}
     for room in rooms:
         for path in (root / room).rglob("*.py"):
             parts = path.relative_to(root).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            by_name[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return by_name
 
 
 def _for_typing(test: ast.expr) -> bool:
@@ -63,7 +63,7 @@ def _statements(node: ast.AST, kind: Kind) -> Iterator[tuple[ast.Import | ast.Im
             yield from _statements(child, kind)
 
 
-def imports(name: str, source: str, known: Collection[str], *, package: bool = False) -> Iterator[Edge]:
+def imports(name: str, source: str, modules: Collection[str], *, package: bool = False) -> Iterator[Edge]:
     """What the module `name` imports of the modules `known`; `package` says that it is an `__init__`."""
     for node, kind in _statements(ast.parse(source), "now"):
         if isinstance(node, ast.Import):
@@ -73,17 +73,17 @@ def imports(name: str, source: str, known: Collection[str], *, package: bool = F
             above = above[: len(above) + package - node.level] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             inner = [f"{base}.{alias.name}" for alias in node.names]
-            targets = [one if one in known else base for one in inner]
+            targets = [one if one in modules else base for one in inner]
         for target in sorted(set(targets)):
-            if target != name and target in known:
+            if target != name and target in modules:
                 yield Edge(name, target, kind, node.lineno)
 
 
-def graph(found: Mapping[str, Path]) -> list[Edge]:
+def graph(by_name: Mapping[str, Path]) -> list[Edge]:
     """Every import between the modules."""
     edges: list[Edge] = []
-    for name, path in sorted(found.items()):
-        edges += imports(name, path.read_text(), found, package=path.name == "__init__.py")
+    for name, path in sorted(by_name.items()):
+        edges += imports(name, path.read_text(), by_name, package=path.name == "__init__.py")
     return edges
 
 
@@ -95,7 +95,7 @@ def loops(edges: Iterable[tuple[str, str]]) -> list[set[str]]:
     order: dict[str, int] = {}
     lowest: dict[str, int] = {}
     open_: list[str] = []
-    found = []
+    components = []
 
     def visit(node: str) -> None:
         order[node] = lowest[node] = len(order)
@@ -110,15 +110,15 @@ def loops(edges: Iterable[tuple[str, str]]) -> list[set[str]]:
             group = set(open_[open_.index(node) :])
             del open_[open_.index(node) :]
             if len(group) > 1:
-                found.append(group)
+                components.append(group)
 
     for node in list(follow):
         if node not in order:
             visit(node)
-    return found
+    return components
 
 
-def named(source: str, known: Collection[str], *, python: bool) -> Iterator[tuple[int, str]]:
+def named(source: str, modules: Collection[str], *, python: bool) -> Iterator[tuple[int, str]]:
     """Lines and modules that strings of a Python file, or a script, name: `python -m a.b`, `"-m", "a.b"`, `"a.b"`.
 
     Docstrings name modules for readers, and are left out.
@@ -127,7 +127,7 @@ def named(source: str, known: Collection[str], *, python: bool) -> Iterator[tupl
         for number, line in enumerate(source.splitlines(), 1):
             if not line.lstrip().startswith("#"):
                 yield from (
-                    (number, started[1]) for started in _STARTED_IN_SCRIPT.finditer(line) if started[1] in known
+                    (number, started[1]) for started in _STARTED_IN_SCRIPT.finditer(line) if started[1] in modules
                 )
         return
     tree = ast.parse(source)
@@ -139,5 +139,5 @@ def named(source: str, known: Collection[str], *, python: bool) -> Iterator[tupl
         for name in [*whole, *(started[1] for started in _STARTED.finditer(node.value))]:
             parts = name.split(".")
             inner = (".".join(parts[:end]) for end in range(len(parts), 1, -1))
-            if module := next((one for one in inner if one in known), None):
+            if module := next((one for one in inner if one in modules), None):
                 yield node.lineno, module

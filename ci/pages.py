@@ -68,8 +68,8 @@ class Library:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        found = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
-        self.pages = {str(path.relative_to(root)): parse_page(path, path.read_text()) for path in found}
+        paths = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+        self.pages = {str(path.relative_to(root)): parse_page(path, path.read_text()) for path in paths}
 
     def page(self, name: str) -> Page | None:
         """The page of a citation: `installer.md`, `reference/installer.md`, `docs/nmstate.md`, `design.md`."""

@@ -1,1 +1,1 @@
-"""Small protocols for what can be done to a machine, and those who implement them: libvirt, redfish, fake."""
+"""Small protocols for what can be done to a machine, and their implementations: libvirt, redfish, fake."""

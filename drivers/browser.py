@@ -42,7 +42,7 @@ def spki(certificate: bytes) -> str:
 
 
 class Page:
-    """One tab. ``complaints`` holds what scripts threw and what the browser refused or warned of.
+    """One tab. ``complaints`` holds the scripts' exceptions and the browser's errors and warnings.
 
     All methods raise BrowserError when the browser does not answer, refuses, or has ended.
     """
@@ -58,7 +58,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, /, **params: Any) -> dict[str, Any]:
-        """One command and its result."""
+        """Send one DevTools command; returns its result."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session and not method.startswith(("Target.", "Browser.")):
@@ -69,13 +69,13 @@ class Page:
             raise BrowserError(f"{method}: Chromium has ended") from None
         end = time.monotonic() + ANSWER_SECONDS
         while True:
-            found = self._read(end)
-            if found is None:
+            answer = self._read(end)
+            if answer is None:
                 raise BrowserError(f"{method}: Chromium did not answer within {ANSWER_SECONDS:g} s")
-            if found.get("id") == self._number:
-                if "error" in found:
-                    raise BrowserError(f"{method}: {found['error']}")
-                return dict(found["result"])
+            if answer.get("id") == self._number:
+                if "error" in answer:
+                    raise BrowserError(f"{method}: {answer['error']}")
+                return dict(answer["result"])
 
     def _read(self, end: float) -> dict[str, Any] | None:
         while b"\0" not in self._rest:
@@ -95,41 +95,41 @@ class Page:
         return message
 
     def js(self, expression: str) -> Any:
-        """The value of an expression in the page; a promise is waited for."""
-        found = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in found:
-            raise BrowserError(f"{expression}: {found['exceptionDetails']}")
-        return found["result"].get("value")
+        """Evaluate an expression in the page; returns its value, or that of its promise."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise BrowserError(f"{expression}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
 
     def text(self) -> str:
         """All text that a reader of the page sees."""
         return str(self.js("document.body.innerText"))
 
     def until(self, expression: str, seconds: float = 60.0) -> Any:
-        """Wait until an expression is true; the page's text is told when it never is."""
+        """Wait until an expression is true; returns its value. The error holds the page's text."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            found = self.js(expression)
-            if found:
-                return found
+            value = self.js(expression)
+            if value:
+                return value
             time.sleep(0.1)
         raise BrowserError(f"not within {seconds:g} s: {expression}\n{self.text()}")
 
     def open(self, url: str) -> None:
-        """Go to a URL, until the document is complete."""
-        found = self.call("Page.navigate", url=url)
-        if "errorText" in found:
-            raise BrowserError(f"{url}: {found['errorText']}")
+        """Open a URL and wait until the document is complete."""
+        answer = self.call("Page.navigate", url=url)
+        if "errorText" in answer:
+            raise BrowserError(f"{url}: {answer['errorText']}")
         self.until("document.readyState === 'complete'")
 
     def press(self, key: str, code: int, text: str = "", shift: bool = False) -> None:
-        """A key as a keyboard sends it."""
+        """Send a key press as a keyboard would."""
         common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
         self.call("Input.dispatchKeyEvent", type="keyDown", **common, **({"text": text} if text else {}))
         self.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
     def tab(self) -> str:
-        """One press of Tab; what has the focus then."""
+        """Press Tab; returns what has the focus then."""
         self.press("Tab", 9)
         return str(self.js("document.activeElement.id || document.activeElement.innerText.trim().split('\\n')[0]"))
 
@@ -175,7 +175,7 @@ def chromium(profile: Path, certificate: bytes, prefix: Sequence[str] = (), log:
     try:
         yield Page(process, to, back)
     finally:
-        # It ends when nobody is at the other end of the pipe, also behind a prefix that passes no signals on.
+        # It ends when the other end of the pipe is closed, even behind a prefix that forwards no signals.
         for end in (to, back):
             with contextlib.suppress(OSError):
                 os.close(end)

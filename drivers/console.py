@@ -22,7 +22,7 @@ _CONTROL = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_=>()][0-9AB]?|[\x00-\x08\x0b-\x1f]"
 )
 
-# What a healthy kernel never says. A scenario that otherwise passed fails on these (kola's console checks).
+# What a healthy kernel never prints. A scenario that otherwise passed fails on these (as in kola's console checks).
 KERNEL_TROUBLE = re.compile(
     r"kernel BUG at|BUG: (?:unable to handle|soft lockup|scheduling while atomic|Bad page|KASAN)|"
     r"Oops: |general protection fault|Kernel panic - not syncing|rcu_sched self-detected stall|"
@@ -66,7 +66,7 @@ class FileConsole:
         return "\n".join(self.text().splitlines()[-lines:])
 
     def mark(self) -> None:
-        """Forget what was said so far: the next wait starts at the end of it."""
+        """Skip the output so far: the next wait starts at its end."""
         self._position = self._size()
 
     def rewind(self) -> None:
@@ -86,9 +86,9 @@ class FileConsole:
             size = self._size()
             if size != seen:
                 seen = size
-                found = self._search(wanted) if size else None
-                if found is not None:
-                    return found
+                match = self._search(wanted) if size else None
+                if match is not None:
+                    return match
             now = time.monotonic()
             if now > deadline:
                 raise ConsoleTimeout(pattern, timeout, self.tail(), machine=self._machine)
@@ -106,14 +106,14 @@ class FileConsole:
             raw = log.read().decode("latin-1")
         # Surrogates stand for bytes that are no UTF-8, so that lengths can be told back.
         plain = strip_control(raw).encode("latin-1").decode(errors="surrogateescape")
-        found = wanted.search(plain)
-        if found is not None:
-            said = len(plain[: found.end()].encode(errors="surrogateescape"))
-            self._position += _raw_end(raw, said)
-        return found
+        match = wanted.search(plain)
+        if match is not None:
+            consumed = len(plain[: match.end()].encode(errors="surrogateescape"))
+            self._position += _raw_end(raw, consumed)
+        return match
 
     def trouble(self) -> list[str]:
-        """Lines in which the kernel complains about itself."""
+        """Lines with errors of the kernel itself."""
         return [line for line in self.text().splitlines() if KERNEL_TROUBLE.search(line)]
 
     def send(self, data: str) -> None:
@@ -126,7 +126,7 @@ class FileConsole:
             except OSError as error:
                 raise DriverError(f"console socket: {error.strerror}", machine=self._machine) from error
             line.sendall(data.encode())
-            # QEMU takes no more than the guest's UART has room for; what is unread when we hang up would be lost.
+            # QEMU reads no more than the guest's UART has room for; what is unread when we close would be lost.
             deadline = time.monotonic() + _SEND_SECONDS
             while unread := _unread(line):
                 if time.monotonic() > deadline:

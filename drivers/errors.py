@@ -1,13 +1,14 @@
 """What can go wrong between us and a machine, as one tree.
 
 DriverError              the machine, or the way to it, failed
-├── ConnectionFailedError  the hypervisor or the BMC cannot be reached, or refuses us
-├── NotFoundError          it knows no such machine, device or medium
-├── PowerError             the power state asked for did not come
+├── ConnectionFailedError  the hypervisor or the BMC cannot be reached, or refuses access
+├── NotFoundError          there is no such machine, device or medium
+├── PowerError             the requested power state was not reached
 ├── MediaError             a medium was not inserted or ejected, whatever the answer said
-├── BootError              the boot device asked for was not set
-├── ScreenshotError        no picture of the screen could be had
-└── ConsoleTimeout         the serial line did not say what was waited for
+├── BootError              the requested boot device was not set
+├── ScreenshotError        no screenshot could be taken
+├── BrowserError           a browser did not answer, refused, or has ended
+└── ConsoleTimeout         the expected text did not appear on the serial line
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class DriverError(Exception):
 
 
 class ConnectionFailedError(DriverError):
-    """The hypervisor or BMC cannot be reached or refuses us."""
+    """The hypervisor or BMC cannot be reached or refuses access."""
 
 
 class NotFoundError(DriverError):
@@ -30,7 +31,7 @@ class NotFoundError(DriverError):
 
 
 class PowerError(DriverError):
-    """The power state asked for did not come."""
+    """The requested power state was not reached."""
 
 
 class MediaError(DriverError):
@@ -42,7 +43,7 @@ class BootError(DriverError):
 
 
 class ScreenshotError(DriverError):
-    """No picture of the screen could be had."""
+    """No screenshot could be taken."""
 
 
 class BrowserError(DriverError):
@@ -50,7 +51,7 @@ class BrowserError(DriverError):
 
 
 class ConsoleTimeout(DriverError):
-    """The serial line did not say what was waited for; `tail` holds its last lines."""
+    """The expected text did not appear on the serial line; `tail` holds its last lines."""
 
     def __init__(self, pattern: str, timeout: float, tail: str, *, machine: str = "", why: str = "") -> None:
         reason = why or f"not within {timeout:g} s"

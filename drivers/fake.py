@@ -1,7 +1,7 @@
-"""A machine that is none: the protocols kept in memory, to test what stands on them, and to hold drivers against.
+"""A fake machine: the protocols in memory, to test what builds on them, and as the model for real drivers.
 
-It keeps the real ones' manners: media and boot order take effect at the next cold boot, the disk is empty until
-something has been booted from CD, an unknown URL is not inserted.
+It behaves like the real ones: media and boot order take effect at the next cold boot, the disk is empty until something
+has been booted from CD, an unknown URL is not inserted.
 """
 
 from __future__ import annotations
@@ -87,16 +87,16 @@ class FakeMachine:
         self._first = device
 
     def text(self) -> str:
-        """What it said."""
+        """Its output so far."""
         return self._said
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
-        """A match after the last one, or ConsoleTimeout at once: nothing more will come."""
-        found = re.compile(pattern, re.MULTILINE).search(self._said, self._position)
-        if found is None:
+        """A match after the last one, or ConsoleTimeout at once: there will be no more output."""
+        match = re.compile(pattern, re.MULTILINE).search(self._said, self._position)
+        if match is None:
             raise ConsoleTimeout(pattern, timeout, self._said, machine=self.name)
-        self._position = found.end()
-        return found
+        self._position = match.end()
+        return match
 
     def send(self, data: str) -> None:
         """Keep what was typed."""

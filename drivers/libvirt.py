@@ -1,9 +1,8 @@
-"""libvirt: the hypervisor's own view of a machine. What a BMC would do, plus what only a hypervisor can."""
+"""libvirt: the hypervisor's view of a machine. What a BMC can do, plus what only a hypervisor can."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -18,7 +17,7 @@ _POWER_SECONDS = 60.0
 
 
 def _quiet(_context: object, _error: object) -> None:
-    """libvirt prints errors to stderr besides raising them: once is enough."""
+    """Suppress libvirt's own error output: it raises the errors as well."""
 
 
 class Hypervisor:
@@ -74,7 +73,7 @@ class Hypervisor:
 class Machine:
     """One domain; implements Power, Boot and Screenshot.
 
-    The domain is looked up for every call: BMC emulators redefine domains, and handles of old definitions lie.
+    The domain is looked up for every call: BMC emulators redefine domains, and handles of old definitions go stale.
     """
 
     def __init__(self, connection: Any, name: str) -> None:
@@ -184,16 +183,6 @@ class Machine:
     def link(self, mac: str) -> MachineLink:
         """The cable of the network card with that MAC address."""
         return MachineLink(self, mac)
-
-    def insert_file(self, image: Path) -> None:
-        """Put a local file into the first CD drive of the running machine, as a person would; for faults."""
-        for disk in ElementTree.fromstring(self.xml(live=True)).findall("devices/disk[@device='cdrom']"):
-            for source in disk.findall("source"):
-                disk.remove(source)
-            ElementTree.SubElement(disk, "source", file=str(image))
-            self.update(ElementTree.tostring(disk, encoding="unicode"))
-            return
-        raise NotFoundError("it has no CD drive", machine=self.name)
 
     def update(self, device_xml: str) -> None:
         """Change one device, now when it runs and at the next cold boot."""

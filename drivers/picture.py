@@ -1,4 +1,4 @@
-"""Pictures without a library: the PPM that hypervisors give, to the PNG that browsers show."""
+"""Converts the PPM screenshots of hypervisors to PNG, without a library."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class BootDevice(enum.Enum):
 
 @runtime_checkable
 class Power(Protocol):
-    """The power button, with which nothing is asked of the operating system."""
+    """The power button; the operating system is not asked."""
 
     def state(self) -> PowerState:
         """Whether the machine runs."""
@@ -58,7 +58,7 @@ class Boot(Protocol):
     """The boot order."""
 
     def first(self) -> BootDevice | None:
-        """The device that is tried first; None when it cannot be told."""
+        """The device that is tried first; None when it cannot be determined."""
 
     def set_first(self, device: BootDevice) -> None:
         """Try this device first, the disks after it, from the next cold boot on. Raises BootError."""
@@ -69,10 +69,10 @@ class Console(Protocol):
     """The serial line."""
 
     def text(self) -> str:
-        """All that it has said so far, without terminal control sequences."""
+        """All output so far, without terminal control sequences."""
 
     def wait_for(self, pattern: str, timeout: float) -> re.Match[str]:
-        """Wait until it says something that matches, after the last match. Raises ConsoleTimeout.
+        """Wait for output that matches, after the last match. Raises ConsoleTimeout.
 
         `timeout` in seconds; `pattern` is searched with re.MULTILINE.
         """

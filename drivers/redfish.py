@@ -1,7 +1,7 @@
 """Redfish, with OpenStack's `sushy` client: the way that real machines are driven.
 
-Quirks that it allows for (reference/lab.md §3): an InsertMedia that blocks for minutes, answers that claim more than
-was done (so media are read back), boot targets that are remembered for good whatever `Once` says.
+Quirks that it handles (reference/lab.md §3): InsertMedia that blocks for minutes, answers that claim more than was done
+(so media are read back), boot targets that persist in spite of `Once`.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class System:
         return self._call(read, "read the virtual CD drive")
 
     def insert(self, url: str) -> None:
-        """InsertMedia, and a look whether it worked."""
+        """InsertMedia, then check that it worked."""
 
         def act(system: Any) -> str | None:
             drive = self._drive(system)
@@ -197,7 +197,7 @@ class System:
             raise MediaError(f"the BMC took {url}, but its drive holds {seen or 'nothing'}", machine=self.name)
 
     def eject(self) -> None:
-        """EjectMedia, and a look whether it worked."""
+        """EjectMedia, then check that it worked."""
 
         def act(system: Any) -> None:
             drive = self._drive(system)
@@ -212,10 +212,10 @@ class System:
     def first(self) -> BootDevice | None:
         """The boot target that the BMC reports."""
         target = self._call(lambda system: system.boot.target, "read the boot target")
-        return next((device for device, known in _TARGETS.items() if known == target), None)
+        return next((device for device, own in _TARGETS.items() if own == target), None)
 
     def set_first(self, device: BootDevice) -> None:
-        """Set the boot target, for good."""
+        """Set the boot target permanently."""
 
         def act(system: Any) -> None:
             system.set_system_boot_options(_TARGETS[device], enabled=sushy.BOOT_SOURCE_ENABLED_CONTINUOUS)

@@ -1,4 +1,4 @@
-"""A machine's own view of itself, over SSH, as testinfra's Host."""
+"""A machine seen from inside, over SSH, as testinfra's Host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOT_SENT = "mux_client_request_session"
 
 
 def write_config(path: Path, key: Path, controls: Path, user: str = "core") -> None:
-    """Write an ssh_config(5) for machines that are made anew all the time.
+    """Write an ssh_config(5) for short-lived machines.
 
     Host keys are not kept. A connection is shared through a socket in `controls`, since a handshake with an emulated
     machine takes seconds; one whose machine was rebooted is noticed after 15 s.
@@ -58,14 +58,14 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
 
 
 def _stderr(error: RuntimeError) -> str:
-    """What ssh said when it failed; testinfra raises the command's result."""
+    """ssh's own error output; testinfra raises the command's result."""
     return str(getattr(error.args[0], "stderr", error)).strip() if error.args else "no answer"
 
 
 def connect(address: str, prefix: Sequence[str], config: Path, *, machine: str = "", timeout: float = 60.0) -> Any:
     """A testinfra Host for `address`, once it has answered. Raises ConnectionFailedError after `timeout` seconds.
 
-    It is built for each caller: testinfra's own cache would hand out hosts of machines long gone.
+    It is built for each caller: testinfra's own cache would return hosts of machines that no longer exist.
     """
     host = Host(PrefixedSsh(address, prefix, config))
     deadline = time.monotonic() + timeout

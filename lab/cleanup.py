@@ -1,4 +1,4 @@
-"""Steps at the end of something, each of which is done whatever the others raise, and none of which hides the cause."""
+"""Cleanup steps: each one runs whatever the others raise, and none of them hides the original error."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import contextmanager
 
 log = logging.getLogger(__name__)
 
-#: What is done, in words that follow "could not", and how.
+#: What the step does, worded to follow "could not", and the function that does it.
 Step = tuple[str, Callable[[], object]]
 
 
 def finish(*steps: Step, cause: BaseException | None = None) -> None:
-    """Do every step.
+    """Run every step.
 
-    With a `cause`, which the caller raises on, what a step raises is noted on it. Without one, the first error is
-    raised when all is done, and the others are noted on it. Ctrl-C during a step is never lost.
+    With a `cause`, which the caller goes on to raise, the steps' errors are added to it as notes. Without one, the
+    first error is raised once all steps have run, with the others as notes. Ctrl-C during a step is never lost.
     """
     failed: list[tuple[str, BaseException]] = []
     for what, step in steps:
@@ -39,7 +39,7 @@ def finish(*steps: Step, cause: BaseException | None = None) -> None:
 
 @contextmanager
 def afterwards(*steps: Step) -> Iterator[None]:
-    """The steps follow the block, however it ends."""
+    """Run the steps after the block, however it ends."""
     try:
         yield
     except BaseException as error:

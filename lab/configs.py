@@ -1,6 +1,6 @@
 """The two files that a user hands to the installer, written for a lab's topology.
 
-Only the documented schema is used (reference/installer.md §1), so that any openshift-install can be run on them.
+They use the documented schema only (reference/installer.md §1), so any openshift-install can be run on them.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
 
 
 def root_device_hints(node: NodeSpec) -> dict[str, Any]:
-    """How the node's disk to install on is told: by its name where it is the only one, else by its serial number."""
+    """Hints for the node's installation disk: its name where it is the only disk, else its serial number."""
     return {"serialNumber": node.serial(node.root_index)} if node.disks else {"deviceName": node.root_device}
 
 
 def agent_config(topology: Topology) -> dict[str, Any]:
-    """agent-config.yaml of the topology: a host an entry, found by its MAC address."""
+    """agent-config.yaml of the topology: one entry per host, matched by MAC address."""
     hosts = []
     for node in topology.nodes:
         host: dict[str, Any] = {

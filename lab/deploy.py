@@ -1,7 +1,7 @@
-"""A cluster in a lab made for it, from the directory with its two files to its console: `node0-lab deploy`, scenarios.
+"""Deploy a cluster in a lab, from its two config files to its console; used by `node0-lab deploy` and scenarios.
 
-A user's directory stays as it is: a copy of it lies with the lab, and there the two files are given what a closed lab
-needs, its registry, its CA, its SSH key and its clock, beside what they have.
+The user's directory is not changed: the lab works on a copy, and adds to the two files there what a disconnected lab
+needs: its registry, CA, SSH key and NTP server.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CREATE_SECONDS = 900
-# The installer has limits of its own (reference/installer.md §8); this is for one that hangs.
+# The installer has time-outs of its own (reference/installer.md §8); this one is for an installer that hangs.
 WAIT_SECONDS = 4 * 3600
 _TAIL_LINES = 12
 
 
 def _decoded(path: Path) -> dict[str, Any]:
     try:
-        found = yamltext.load(path.read_bytes())
+        document = yamltext.load(path.read_bytes())
     except OSError as error:
         raise TopologyError(str(path), f"{error.strerror}; the lab is made from it") from error
     except yaml.YAMLError as error:
         raise TopologyError(str(path), " ".join(str(error).split())) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise TopologyError(str(path), "must be a mapping")
-    return found
+    return document
 
 
 def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -56,13 +56,13 @@ def read(directory: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, Any]:
-    """The same with the lab's registry, credentials, CA and key beside its own. Raises TopologyError."""
+    """The config with the lab's registry, credentials, CA and SSH key added. Raises TopologyError."""
     try:
         secret = json.loads(config.get("pullSecret") or "{}")
         auths = {**(secret.get("auths") or {}), **json.loads(access.pull_secret)["auths"]}
     except (ValueError, AttributeError, TypeError) as error:
         raise TopologyError(INSTALL, f"pullSecret: not a dockerconfigjson ({error})") from error
-    # The deprecated field cannot stand beside the new one.
+    # The deprecated field and the new one exclude each other.
     field = "imageContentSources" if config.get("imageContentSources") else "imageDigestSources"
     texts = {"additionalTrustBundle": access.trust_bundle, "sshKey": access.ssh_key}
     return {
@@ -74,7 +74,7 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
 
 
 def adapt_agent_config(config: dict[str, Any], clock: str) -> dict[str, Any]:
-    """The same with the lab as a further source of the time."""
+    """The config with the lab's NTP server added."""
     sources = config.get("additionalNTPSources") or []
     return {**config, "additionalNTPSources": [*sources, *([clock] if clock not in sources else [])]}
 
@@ -87,7 +87,7 @@ def _write(path: Path, content: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Deployment:
-    """A lab that is up, the release to install in it, and the command line of an installer."""
+    """A running lab, the release to install in it, and the installer's command line."""
 
     lab: Lab
     installer: Sequence[str]
@@ -96,12 +96,12 @@ class Deployment:
 
     @property
     def directory(self) -> Path:
-        """The installer's --dir, removed together with the lab: its keys go, only what holds no secret is evidence."""
+        """The installer's --dir: it has keys, and is removed with the lab. Only files without secrets are evidence."""
         return self.lab.layout.root / "cluster"
 
     @property
     def topology(self) -> Topology:
-        """What the lab was made from."""
+        """The lab's topology."""
         return self.lab.topology
 
     @property
@@ -111,11 +111,11 @@ class Deployment:
 
     @property
     def console_url(self) -> str:
-        """Where the console is when the cluster is installed."""
+        """The console's URL, once the cluster is installed."""
         return f"https://console-openshift-console.apps.{self.topology.cluster_domain}"
 
     def prepare(self, source: Path, *, adapt: bool) -> None:
-        """Copy the user's directory; with `adapt`, what the lab needs is added to its two files."""
+        """Copy the user's directory; with `adapt`, add what the lab needs to its two files."""
         shutil.copytree(source, self.directory, ignore=shutil.ignore_patterns("*.iso"))
         self.directory.chmod(0o700)
         if adapt:
@@ -124,7 +124,7 @@ class Deployment:
             _write(self.directory / AGENT, adapt_agent_config(agent, self.topology.gateway))
 
     def agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
-        """Run `<installer> agent WORDS --dir DIR` in the lab, whatever it ends with; its output is kept as evidence."""
+        """Run `<installer> agent WORDS --dir DIR` in the lab; any exit code is a result, its output is evidence."""
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", self.log_level],
             env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec},
@@ -133,7 +133,7 @@ class Deployment:
         )
 
     def create_image(self) -> Path:
-        """`agent create image`; the image. Raises InstallFailedError."""
+        """Run `agent create image`; returns the image. Raises InstallFailedError."""
         with self.lab.phase("create image"):
             _succeeded("create image", self.agent("create", "image", timeout=CREATE_SECONDS))
         [image] = self.directory.glob("agent.*.iso")
@@ -152,19 +152,19 @@ class Deployment:
                 node.power.on()
 
     def wait_for(self, target: str, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
-        """`agent wait-for TARGET OPTIONS`, whatever it ends with."""
-        # What a command says is kept as evidence, and no evidence may hold a secret.
+        """Run `agent wait-for TARGET OPTIONS`; any exit code is a result."""
+        # A command's output is evidence, and evidence may hold no secret.
         words = [target, "--skip-password-print"] if target == "install-complete" else [target]
         with self.lab.phase(f"wait-for {target}"):
             return self.agent("wait-for", *words, *options, timeout=timeout)
 
     def wait(self, timeout: float = WAIT_SECONDS) -> None:
-        """`agent wait-for`, both targets, each for so many seconds at most. Raises InstallFailedError."""
+        """Run `agent wait-for` for both targets, each for `timeout` seconds at most. Raises InstallFailedError."""
         for target in ("bootstrap-complete", "install-complete"):
             _succeeded(f"wait-for {target}", self.wait_for(target, timeout))
 
     def disk_is_written(self, name: str, seconds: float, mib: int = 64) -> None:
-        """Wait until this much of a machine's disk is allocated: its image is being written. Raises WaitTimeout."""
+        """Wait until `mib` MiB of a machine's disk are allocated: its image is being written. Raises WaitTimeout."""
         disk = self.lab.layout.disk(self.lab.nodes[name].spec)
 
         def written() -> int:
@@ -174,7 +174,7 @@ class Deployment:
             wait_until(lambda: written() >= mib, seconds, f"{mib} MiB of the disk of {name}", written, poll=0.2)
 
     def keep_evidence(self) -> None:
-        """Copy what the installer left that holds no secrets: its log, the REST events, hosts, logs of a failure."""
+        """Copy the installer's files that hold no secrets: its log, the REST events, hosts, logs of a failure."""
         target = self.lab.artifacts / "installer"
         target.mkdir(parents=True, exist_ok=True)
         for name in (".openshift_install.log", "rendezvousIP"):

@@ -1,8 +1,8 @@
-"""From somebody's install-config.yaml and agent-config.yaml to the lab in which that cluster can be installed.
+"""From somebody's install-config.yaml and agent-config.yaml, derive a lab in which that cluster can be installed.
 
-What is looked at: names, counts, platform, machine network, virtual IPs, and of each host its MAC address, its static
-address, its role, its disk hints, and where it expects gateway and DNS. What the lab cannot be is one line that names
-file and field; whether the rest is right is for the installer to say.
+It reads names, counts, platform, machine network, virtual IPs, and each host's MAC address, static address, role, disk
+hints, gateway and DNS servers. What the lab cannot provide is an error of one line that names file and field; whether
+the rest is valid is for the installer to say.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, NodeSpec, Ro
 
 INSTALL = "install-config.yaml"
 AGENT = "agent-config.yaml"
-# What OpenShift takes where these are left out (reference/installer.md §1.1).
+# OpenShift's defaults (reference/installer.md §1.1).
 DEFAULT_NETWORK = "10.0.0.0/16"
 DEFAULT_REPLICAS = 3
-#: More than any machine holds, and fewer than there are addresses to give to network cards.
+#: More than any machine can run, and fewer than the MAC addresses that the lab may give out.
 MAX_NODES = 128
 DISK_GIB = 20
 DEVICE = "/dev/vda"
@@ -32,7 +32,7 @@ _UNKNOWN_HINTS = ("hctl", "model", "vendor", "serialNumber", "wwn", "wwnWithExte
 
 @dataclass(frozen=True)
 class _Host:
-    """One host of the files; `where` is its field, `role` and `ip` are empty when the files leave them open."""
+    """One host of the files; `where` is its field; `role` and `ip` are empty when the files do not set them."""
 
     where: str
     name: str
@@ -73,7 +73,7 @@ def _replicas(pool: Mapping[str, Any], where: str, default: int) -> int:
 
 
 def _counts(install: Mapping[str, Any]) -> dict[Role, int]:
-    """How many machines of each role the files want."""
+    """How many machines of each role the files ask for."""
     arbiter = _map(install.get("arbiter"), INSTALL, "arbiter")
     pools = _list(install.get("compute"), INSTALL, "compute") if "compute" in install else [{}]
     workers = [
@@ -91,7 +91,7 @@ def _network(install: Mapping[str, Any]) -> ipaddress.IPv4Network:
     networking = _map(install.get("networking"), INSTALL, "networking")
     entries = _list(networking.get("machineNetwork"), INSTALL, "networking.machineNetwork")
     if len(entries) > 1:
-        raise TopologyError(INSTALL, f"networking.machineNetwork: the lab has one network, {len(entries)} are wanted")
+        raise TopologyError(INSTALL, f"networking.machineNetwork: the lab has one network, not {len(entries)}")
     cidr = networking.get("machineCIDR") or DEFAULT_NETWORK
     if entries:
         cidr = _map(entries[0], INSTALL, "networking.machineNetwork[0]").get("cidr")
@@ -122,9 +122,9 @@ def _platform(install: Mapping[str, Any]) -> tuple[str, dict[str, str], list[Any
 
 
 def _static(config: Any, mac: str, source: str, where: str) -> tuple[str, tuple[str, ...]]:
-    """The static IPv4 address in a host's NMState document, empty without one, and the servers that it names."""
+    """The static IPv4 address in a host's NMState document (empty without one), and its gateways and DNS servers."""
     document = _map(config, source, where)
-    found = []
+    static = []
     for interface in _list(document.get("interfaces"), source, f"{where}.interfaces"):
         entry = _map(interface, source, f"{where}.interfaces")
         kind, name = entry.get("type", "ethernet"), _text(entry.get("name"))
@@ -135,14 +135,14 @@ def _static(config: Any, mac: str, source: str, where: str) -> tuple[str, tuple[
         ipv4 = _map(entry.get("ipv4"), source, f"{where}.{name}.ipv4")
         if ipv4.get("enabled") and not ipv4.get("dhcp"):
             addresses = _list(ipv4.get("address"), source, f"{where}.{name}.ipv4.address")
-            found += [_text(_map(a, source, f"{where}.{name}.ipv4.address").get("ip")) for a in addresses]
-    if len(found) > 1:
-        raise TopologyError(source, f"{where}: the lab gives a machine one address, not {', '.join(found)}")
-    return (found[0] if found else ""), tuple(_servers(document, source, where))
+            static += [_text(_map(a, source, f"{where}.{name}.ipv4.address").get("ip")) for a in addresses]
+    if len(static) > 1:
+        raise TopologyError(source, f"{where}: the lab gives a machine one address, not {', '.join(static)}")
+    return (static[0] if static else ""), tuple(_servers(document, source, where))
 
 
 def _servers(document: Mapping[str, Any], source: str, where: str) -> Iterator[str]:
-    """Gateways first, then DNS servers: the lab has to answer at all of these."""
+    """Gateways first, then DNS servers: the lab has to answer at all of these addresses."""
     routes = _map(document.get("routes"), source, f"{where}.routes")
     for route in _list(routes.get("config"), source, f"{where}.routes.config"):
         yield _text(_map(route, source, f"{where}.routes.config").get("next-hop-address"))
@@ -152,14 +152,16 @@ def _servers(document: Mapping[str, Any], source: str, where: str) -> Iterator[s
 
 
 def _disk(hints: Any, source: str, where: str) -> int:
-    """How large a disk the hints want, in GiB."""
+    """The disk size that the hints ask for, in GiB."""
     wanted = _map(hints, source, where)
     device = _text(wanted.get("deviceName"))
     if device and device != DEVICE:
         raise TopologyError(source, f"{where}.deviceName: the lab's machines have one disk, {DEVICE}, not {device}")
     for hint in _UNKNOWN_HINTS:
         if wanted.get(hint):
-            raise TopologyError(source, f"{where}.{hint}: the lab's disks cannot be told by it; {DEVICE} is the one")
+            raise TopologyError(
+                source, f"{where}.{hint}: the lab's disks cannot be found by it; use deviceName {DEVICE}"
+            )
     least = wanted.get("minSizeGigabytes") or 0
     if not isinstance(least, int):
         raise TopologyError(source, f"{where}.minSizeGigabytes: must be a number, is {least!r}")
@@ -180,7 +182,7 @@ def _agent_host(entry: Any, index: int) -> _Host:
 
 
 def _baremetal_host(entry: Any, index: int) -> _Host:
-    """A host of install-config.yaml's platform.baremetal.hosts, which counts when agent-config.yaml has none."""
+    """A host of install-config.yaml's platform.baremetal.hosts, used when agent-config.yaml lists none."""
     where = f"platform.baremetal.hosts[{index}]"
     host = _map(entry, INSTALL, where)
     mac = _text(host.get("bootMACAddress")).lower()
@@ -190,7 +192,7 @@ def _baremetal_host(entry: Any, index: int) -> _Host:
 
 
 def _filled(hosts: list[_Host], counts: Mapping[Role, int], source: str) -> list[tuple[_Host, Role]]:
-    """Every host with its role, and as many further ones as the counts want; in the files' order."""
+    """Every listed host with its role, in the files' order, then as many more as the counts ask for."""
     left = Counter({role: counts[role] for role in _COUNTED})
     for host in hosts:
         if host.role:
@@ -220,8 +222,8 @@ def derive(
 ) -> Topology:
     """The lab for a cluster. Raises TopologyError, which names file and field.
 
-    Hosts without a static address get a reservation by DHCP; the first master of them is given the rendezvous IP.
-    `memory_mib` is each machine's, instead of what the lab's own topologies have.
+    Hosts without a static address get a DHCP reservation; the first master among them gets the rendezvous IP.
+    `memory_mib` is the memory of each machine, in place of the presets'.
     """
     counts, network = _counts(install), _network(install)
     if sum(counts.values()) > MAX_NODES:
@@ -295,7 +297,7 @@ def _inside(address: str, network: ipaddress.IPv4Network) -> bool:
 
 
 def _from(network: ipaddress.IPv4Network, offset: int) -> Iterator[ipaddress.IPv4Address]:
-    """The network's host addresses, from the given one on and round again."""
+    """The network's host addresses, from `offset` on and wrapping around."""
     count = network.num_addresses - 2
     for index in range(count):
         yield network[1 + (offset - 1 + index) % count]

@@ -1,22 +1,22 @@
 """Everything that can go wrong with a lab, as one tree.
 
     LabError                  something about a lab, or in it, failed
-    ├── LabBrokenError        the lab itself failed: whatever was tested in it is void
+    ├── LabBrokenError        the lab itself failed: tests that ran in it are void
     │   ├── PreflightError    this machine cannot run a lab; lists every reason
-    │   ├── BudgetError       the machine's memory is spoken for, or too small for ever
+    │   ├── BudgetError       the machine's memory is taken by other labs, or too small for this one
     │   ├── LabStartError     the supervisor or one of its services did not come up
-    │   ├── DaemonEndedError  one of its daemons, or all of it, ended while it was used
+    │   ├── DaemonEndedError  one of its daemons, or the whole lab, ended while in use
     │   └── LabGoneError      the lab's supervisor is no longer there
     ├── TopologyError         a topology is malformed; names the file and the field
     ├── UnknownLabError       no lab of that name is recorded
     ├── UnknownNodeError      the topology has no node of that name
-    ├── CommandTimeoutError   a command that ran inside the lab outlived its deadline
-    ├── InstallFailedError    the installer that a lab was to run ended with an error
-    └── WaitTimeout           what was waited for did not come; says what was last seen
+    ├── CommandTimeoutError   a command inside the lab did not end before its deadline
+    ├── InstallFailedError    the installer ended with an error
+    └── WaitTimeout           a condition did not become true in time; says what was last seen
         └── NodeUnreachableError  a node did not answer over SSH in time
 
-Reports tell "what is tested is broken" from "the lab is broken" by LabBrokenError: a scenario that meets one is void,
-neither passed nor failed.
+LabBrokenError is how reports tell a broken lab from a broken test subject: a scenario that meets one is void, neither
+passed nor failed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LabError(Exception):
 
 
 class LabBrokenError(LabError):
-    """The lab itself failed; nothing is said of what was tested in it."""
+    """The lab itself failed, which says nothing about what was tested in it."""
 
 
 class TopologyError(LabError):
@@ -51,7 +51,7 @@ class PreflightError(LabBrokenError):
 
 
 class BudgetError(LabBrokenError):
-    """The lab's memory cannot be had."""
+    """The lab cannot get the memory that it needs; both amounts in MiB."""
 
     def __init__(self, message: str, *, wanted_mib: int, capacity_mib: int) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class LabGoneError(LabBrokenError):
 
 
 class DaemonEndedError(LabBrokenError):
-    """Daemons of a lab ended, and nobody had stopped them; `ended` has a line for each, `tail` the first one's log."""
+    """Daemons of a lab ended unexpectedly; `ended` has a line for each, `tail` the end of the first one's log."""
 
     def __init__(self, lab: str, ended: Sequence[str], tail: str) -> None:
         super().__init__(f"lab {lab} itself failed: {'; '.join(ended)}; its last lines:\n{tail or '(none)'}")
@@ -96,7 +96,7 @@ class UnknownNodeError(LabError):
 
 
 class CommandTimeoutError(LabError):
-    """A command inside the lab outlived its deadline and was ended."""
+    """A command inside the lab did not end before its deadline (`timeout`, in seconds) and was killed."""
 
     def __init__(self, argv: Sequence[str], timeout: float, tail: str) -> None:
         super().__init__(f"{argv[0]} did not end within {timeout:g} s; its last lines:\n{tail}")
@@ -116,7 +116,7 @@ class InstallFailedError(LabError):
 
 
 class WaitTimeout(LabError):
-    """Something waited for did not come."""
+    """A condition did not become true within `timeout` seconds."""
 
     def __init__(self, what: str, timeout: float, last_seen: str) -> None:
         super().__init__(f"{what}: not within {timeout:g} s; last seen: {last_seen}")

@@ -1,10 +1,10 @@
-"""Faults as data: what breaks, begun and ended by the lab, with its time in phases.json.
+"""Faults as data: the lab begins and ends them, and records their times in phases.json.
 
     with lab.fault(Hang("dnsmasq")), lab.fault(LinkDown("worker-0")):
         ...
 
-They are plain structs, so that a scenario can be parametrised with them and a file can hold them. Power is no fault of
-the lab: cut it through the BMC, as `lab.nodes[...].power.off()` does.
+They are plain structs, so scenarios can be parametrised with them and files can hold them. A power cut is not among
+them: cut the power through the BMC, as `lab.nodes[...].power.off()` does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.running import RunningLab
 
 
 class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A service of the lab (dnsmasq, registry, chronyd, bmc, http) is gone: connections are refused."""
+    """A service of the lab (dnsmasq, registry, chronyd, bmc, http) is down: connections are refused."""
 
     service: str
 
@@ -28,26 +28,26 @@ class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
         lab.services.stop(self.service)
 
     def end(self, lab: RunningLab) -> None:
-        """Start it anew."""
+        """Start it again."""
         lab.services.start(self.service)
 
 
 class Hang(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A service of the lab takes requests and never answers: of dnsmasq, a black hole for names."""
+    """A service of the lab accepts requests and never answers; for dnsmasq, a DNS black hole."""
 
     service: str
 
     def begin(self, lab: RunningLab) -> None:
-        """Stop its process."""
+        """Suspend its process."""
         lab.services.pause(self.service)
 
     def end(self, lab: RunningLab) -> None:
-        """Let it go on, with all that has piled up."""
+        """Resume it; it then answers the requests that have queued up."""
         lab.services.resume(self.service)
 
 
 class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The cable of a machine is pulled out."""
+    """A machine's network cable is unplugged."""
 
     node: str
 
@@ -61,7 +61,7 @@ class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """What comes to a running machine is held to so many kbit/s; what does not fit into 400 ms is lost."""
+    """Traffic to a running machine is limited to `kbit` kbit/s; packets that would wait over 400 ms are dropped."""
 
     node: str
     kbit: int
@@ -73,7 +73,7 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
             _tc(lab, f"qdisc add dev {tap} root {shape}")
 
     def end(self, lab: RunningLab) -> None:
-        """Take it away; it went with the machine's power, if that was cut."""
+        """Remove it; if the machine's power was cut, the card and its limit are gone already."""
         for tap in _taps(lab, self.node):
             _tc(lab, f"qdisc del dev {tap} root")
 

@@ -1,4 +1,4 @@
-"""A lab: made, entered, looked into, ended.
+"""The life of a lab, and what it offers while it runs.
 
 with Lab(topology, artifacts=Path("artifacts"), release=release) as lab:
     lab.nodes["master-0"].boot_image(iso)
@@ -60,10 +60,10 @@ class HasStorage(Protocol):
 
 
 class Lab(AbstractContextManager["Lab"]):
-    """One lab of `topology`. Evidence goes to `artifacts`; `release` fills the registry, read-only.
+    """One lab of `topology`. Evidence goes to `artifacts`; the registry serves `release`, read-only.
 
-    Entering it starts it, leaving it ends it, unless `keep` was asked for. It also ends when this process does,
-    whatever ends it.
+    Entering it starts it, leaving it ends it, unless `keep` is set. It also ends with this process, however that
+    ends. `wait_for_memory` is in seconds.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Lab(AbstractContextManager["Lab"]):
         self.layout = Layout(labs_dir() / self.id, topology)
         self.artifacts = (artifacts or state_dir() / "artifacts" / self.id).absolute()
         self.nodes = Nodes()
-        self.start_seconds: dict[str, float] = {}
+
         self._storage = release.registry_storage if release else None
         self._keep = keep
         self._wait_for_memory = wait_for_memory
@@ -109,12 +109,12 @@ class Lab(AbstractContextManager["Lab"]):
 
     @classmethod
     def attach(cls, lab_id: str) -> Lab:
-        """A lab that already runs, made by somebody else; ending this object does not end it."""
+        """Attach to a running lab that another process made; closing this object does not end the lab."""
         record = records.read(lab_id)
         if not record.runs or record.supervisor is None:
-            told = "; ".join(watch.described(ended) for ended in watch.noted(record.root))
+            reasons = "; ".join(watch.described(ended) for ended in watch.noted(record.root))
             raise LabGoneError(
-                f"lab {lab_id} has ended{f': {told}' if told else ''}; `node0-lab gc` removes its remains"
+                f"lab {lab_id} has ended{f': {reasons}' if reasons else ''}; `node0-lab gc` removes its remains"
             )
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
@@ -125,7 +125,7 @@ class Lab(AbstractContextManager["Lab"]):
         return lab
 
     def start(self) -> None:
-        """Bring everything up but the machines' power. Raises PreflightError, BudgetError or LabStartError."""
+        """Bring everything up, with the machines off. Raises PreflightError, BudgetError or LabStartError."""
         begin = time.monotonic()
         for line in (*records.reap(), *records.unclear()):
             log.warning("%s", line)
@@ -152,9 +152,10 @@ class Lab(AbstractContextManager["Lab"]):
         prepared = services.prepare(self.layout, self.id, None if self._keep else owner, self._storage)
         ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
         self._supervisor = Supervisor(self.layout, self._alive)
-        # From now on it is the supervisor that the lab lives by.
+        # From now on the lab lives as long as its supervisor.
         self._drop_claim()
-        init, self.start_seconds = self._supervisor.up()
+        init, seconds = self._supervisor.up()
+        log.debug("services of lab %s, seconds until ready: %s", self.id, seconds)
         supervisor = (self._supervisor.pid, start_time(self._supervisor.pid) or 0)
         self._record = record = msgspec.structs.replace(record, supervisor=supervisor, init=init)
         record.save()
@@ -196,7 +197,7 @@ class Lab(AbstractContextManager["Lab"]):
             )
 
     def keep(self) -> None:
-        """Leave the lab running when this object, or this process, ends; `node0-lab down` ends it then."""
+        """Leave the lab running when this object or this process ends; end it with `node0-lab down`."""
         if self._record is None or self._record.supervisor is None:
             raise LabGoneError("the lab has not been started")
         os.kill(self._record.supervisor[0], signal.SIGUSR1)
@@ -240,15 +241,15 @@ class Lab(AbstractContextManager["Lab"]):
         )
 
     def _hang_up(self) -> None:
-        """Leave the lab to itself: nothing of this process is in it any more."""
+        """Detach from the lab: no thread of this process stays in it."""
         finish(*self._hanging_up())
 
     def _stopping(self) -> tuple[Step, ...]:
-        """What ends a lab; each step by itself, and none does anything twice."""
+        """The steps that end a lab; each is independent and idempotent."""
         return (
             *self._hanging_up(),
             ("end its supervisor", self._end_supervisor),
-            ("let go of its directory", self._drop_claim),
+            ("release its directory", self._drop_claim),
             ("remove its files", self._remove_files),
             ("give back what it held of the machine", lambda: _ledger().give_back(self.id)),
         )
@@ -287,7 +288,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     @property
     def ssh_key(self) -> Path:
-        """The private key that opens the nodes, when the cluster was told the public one."""
+        """The private SSH key for the nodes; its public key is in `access`."""
         return self.layout.ssh_key
 
     @property
@@ -297,12 +298,12 @@ class Lab(AbstractContextManager["Lab"]):
 
     @property
     def pull_secret(self) -> str:
-        """The dockerconfigjson with which the registry can be read."""
+        """The lab registry's credentials as dockerconfigjson text."""
         return services.pull_secret(self.layout, self.credentials)
 
     @property
     def access(self) -> Access:
-        """All that a cluster must be told to reach the lab's registry and to let the lab in."""
+        """What a cluster needs to reach the lab's registry and to let the lab in over SSH."""
         return Access(
             pull_secret=self.pull_secret,
             trust_bundle=self.ca_pem,
@@ -313,7 +314,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     @property
     def services(self) -> control.Control:
-        """The lab's daemons, to stop and start: an outage is a fault like others."""
+        """Control of the lab's daemons, for faults."""
         return control.Control(self.layout.root / "control.sock")
 
     def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
@@ -335,8 +336,8 @@ class Lab(AbstractContextManager["Lab"]):
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in the lab's namespaces for at most `timeout` seconds; any exit code is a result.
 
-        What it writes is streamed to ARTIFACTS/commands/<number>-<name>.log. Raises CommandTimeoutError, and, while it
-        runs or when it ends, DaemonEndedError when the lab itself has failed.
+        Its output is streamed to ARTIFACTS/commands/<number>-<name>.log. Raises CommandTimeoutError, or
+        DaemonEndedError if the lab itself fails before, during or after the run.
         """
         return run_streaming(
             enter_argv(self.init, list(argv), cwd=str((cwd or Path.cwd()).absolute())),
@@ -351,9 +352,9 @@ class Lab(AbstractContextManager["Lab"]):
     def running(
         self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, name: str | None = None
     ) -> Iterator[subprocess.Popen[str]]:
-        """A command runs in the lab's namespaces as long as the block, and never longer than the lab.
+        """Run a command in the lab's namespaces for the length of the block, and never longer than the lab.
 
-        What it writes goes to ARTIFACTS/commands/<number>-<name>.log.
+        Its output goes to ARTIFACTS/commands/<number>-<name>.log.
         """
         with in_background(
             enter_argv(self.init, list(argv), cwd=str(Path.cwd())),
@@ -370,24 +371,24 @@ class Lab(AbstractContextManager["Lab"]):
         return folder / f"{next(self._commands):03d}-{label}.log"
 
     def serve(self, path: Path) -> str:
-        """The URL at which the lab's HTTP server has this file from now on."""
+        """Serve this file on the lab's HTTP server from now on; returns its URL."""
         return self.layout.publish(path)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """A phase of the run: its duration goes to ARTIFACTS/phases.json."""
+        """Time a phase of the run; its duration goes to ARTIFACTS/phases.json."""
         return self._phases.phase(name)
 
     @contextmanager
     def fault(self, fault: Fault) -> Iterator[None]:
-        """The fault lasts as long as the block; a phase of its own."""
+        """Keep up the fault for the length of the block, which is a phase of its own."""
         with self.phase(f"fault {fault}"):
             fault.begin(self)
             with afterwards((f"end the fault {fault}", lambda: fault.end(self))):
                 yield
 
     def ended(self) -> list[Ended]:
-        """What of the lab itself has ended that nobody had stopped: its daemons, or all of it. Whatever is tested in
-        the lab is void then."""
+        """Parts of the lab (daemons, or the whole lab) that have ended unexpectedly. If there are any, whatever is
+        tested in the lab is void."""
         return self._watch.ended() if self._watch is not None else self._told
 
     def check(self) -> None:
@@ -396,10 +397,10 @@ class Lab(AbstractContextManager["Lab"]):
             self._watch.check()
 
     def kernel_trouble(self) -> dict[str, list[str]]:
-        """Lines of each machine's console in which its kernel complains about itself; machines without are left out."""
-        found = {name: node.console.trouble() for name, node in self.nodes.items()}
-        return {name: lines for name, lines in found.items() if lines}
+        """Kernel error messages on each machine's console, by machine; machines without any are left out."""
+        trouble = {name: node.console.trouble() for name, node in self.nodes.items()}
+        return {name: lines for name, lines in trouble.items() if lines}
 
     def collect(self, artifacts: Path | None = None) -> list[str]:
-        """Gather all evidence, from outside first; returns what could not be had, one line each."""
+        """Collect all evidence, from outside first; returns what could not be collected, one line each."""
         return evidence.collect(self, artifacts or self.artifacts)

@@ -1,4 +1,4 @@
-"""A lab's directory, its names and its ports: the one place that both who writes and who reads them look at."""
+"""Where a lab's files lie, its host names and its ports: the one place that writers and readers share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POOL = "lab"
 REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
-# The lab release's place in the world: an address that nobody can contact, and where labs mirror it.
+# The repository that the lab release is named after, which nobody can contact, and where labs mirror it.
 RELEASE_SOURCE = "release.node0.example/node0/lab-release"
 RELEASE_REPOSITORY = "node0/lab-release"
 
@@ -38,7 +38,7 @@ class Layout:
 
     @property
     def release_mirror(self) -> str:
-        """The repository in which the lab release can be had."""
+        """The repository on the lab's registry that holds the lab release."""
         return f"{self.registry}/{RELEASE_REPOSITORY}"
 
     @property
@@ -83,7 +83,7 @@ class Layout:
 
     @property
     def secrets(self) -> Path:
-        """User names and passwords (0600)."""
+        """The file with user names and passwords (0600)."""
         return self.root / "secrets.json"
 
     @property
@@ -105,7 +105,7 @@ class Layout:
         return self.root / "disks" / f"{node.name}-{node.device(which)}.raw"
 
     def fingerprint(self, image: Path) -> Path:
-        """What a disk's image was like before its machine saw it (lab.machines.disks.fingerprint)."""
+        """The fingerprint of a disk's image before its machine first ran (lab.machines.disks.fingerprint)."""
         return self.root / "fingerprints" / image.name
 
     def nvram(self, node: NodeSpec) -> Path:
@@ -113,11 +113,11 @@ class Layout:
         return self.root / "nvram" / f"{node.name}.fd"
 
     def publish(self, path: Path) -> str:
-        """The URL at which the lab's HTTP server has this file from now on. Raises FileNotFoundError."""
+        """Link the file below what the HTTP server serves; returns its URL. Raises FileNotFoundError."""
         source = path.absolute()
         if not source.is_file():
             raise FileNotFoundError(f"{source}: no such file to serve")
-        # One folder a source keeps equal names apart and leaves the name as it is.
+        # One folder per source keeps equal names apart without changing the name.
         folder = self.www / hashlib.sha256(bytes(source)).hexdigest()[:8]
         folder.mkdir(exist_ok=True)
         link = folder / source.name

@@ -1,4 +1,4 @@
-"""Numbers as people give them to the lab: ASCII digits, finite, and within limits (the installer has its own)."""
+"""Numbers that people enter: ASCII digits, finite, and within limits (the installer has its own module)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-# Python would read digits of every script, underscores, nan and inf as well.
+# int() and float() also accept digits of every script, underscores, nan and inf.
 _WHOLE = re.compile(r"[-+]?[0-9]{1,30}")
 _REAL = re.compile(r"[-+]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][-+]?[0-9]{1,3})?")
 _SHOWN = 40
@@ -16,24 +16,24 @@ MEMORY_MIB = 1 << 24  # of one machine, or of all: 16 TiB
 
 
 def whole(text: str, least: int, most: int) -> int:
-    """A whole number from `least` to `most`. Raises ValueError, which says so."""
-    found = int(text) if _WHOLE.fullmatch(text) else None
-    if found is None or not least <= found <= most:
+    """Parse a whole number from `least` to `most`. Raises ValueError, which names the limits."""
+    number = int(text) if _WHOLE.fullmatch(text) else None
+    if number is None or not least <= number <= most:
         raise ValueError(f"must be a whole number from {least} to {most}, not {_quoted(text)}")
-    return found
+    return number
 
 
 def real(text: str, least: float, most: float, unit: str = "") -> float:
-    """A number from `least` to `most`, of a unit in the plural. Raises ValueError, which says so."""
-    found = float(text) if _REAL.fullmatch(text) else None
-    if found is None or not least <= found <= most:
+    """Parse a number from `least` to `most`; `unit`, in the plural, is for messages. Raises ValueError."""
+    number = float(text) if _REAL.fullmatch(text) else None
+    if number is None or not least <= number <= most:
         what = f"number of {unit}" if unit else "number"
         raise ValueError(f"must be a {what} from {least:.16g} to {most:.16g}, not {_quoted(text)}")
-    return found
+    return number
 
 
 def whole_type(least: int, most: int) -> Callable[[str], int]:
-    """`whole` as argparse wants a type."""
+    """`whole` as a type for argparse."""
 
     def read(text: str) -> int:
         try:
@@ -45,7 +45,7 @@ def whole_type(least: int, most: int) -> Callable[[str], int]:
 
 
 def real_type(least: float, most: float, unit: str = "") -> Callable[[str], float]:
-    """`real` as argparse wants a type."""
+    """`real` as a type for argparse."""
 
     def read(text: str) -> float:
         try:
@@ -60,5 +60,5 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
 
 
-# For a place among the machine's labs, and the memory of one guest.
+# Options that several commands have: seconds to wait for memory, and the memory of one guest in MiB.
 WAIT, MEMORY = real_type(0, 7 * DAY, "seconds"), whole_type(256, MEMORY_MIB)

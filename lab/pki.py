@@ -1,4 +1,4 @@
-"""The lab's own certificate authority and what it signs, and the SSH key that opens its nodes."""
+"""The lab's certificate authority, its server certificates, and the SSH key for its nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PRIVATE = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, seria
 
 
 def write_secret(path: Path, data: bytes) -> None:
-    """Write a file that only its owner may read, from its first byte on."""
+    """Write a file with mode 0600 from its first byte on."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(fd, "wb") as out:
         out.write(data)
@@ -25,7 +25,7 @@ def write_secret(path: Path, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority that lives as long as its lab."""
+    """A certificate authority that exists as long as its lab."""
 
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate

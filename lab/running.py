@@ -1,4 +1,4 @@
-"""What faults and evidence need of a lab that runs: lab.py has it, and uses both."""
+"""What faults and evidence need of a running lab. `lab.lab.Lab` implements it, and uses both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RunningLab(Protocol):
-    """The parts of lab.Lab that may be broken and looked at."""
+    """The part of lab.Lab that faults act on and evidence is collected from."""
 
     @property
     def layout(self) -> Layout:
@@ -35,10 +35,10 @@ class RunningLab(Protocol):
         """Its daemons."""
 
     def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Call within its namespaces."""
+        """Call a function within its namespaces."""
 
     def ended(self) -> list[Ended]:
-        """What of it has ended."""
+        """Parts of it that have ended unexpectedly."""
 
     def kernel_trouble(self) -> dict[str, list[str]]:
-        """What kernels on its consoles have complained of, by machine."""
+        """Kernel error messages on its consoles, by machine."""

@@ -6,10 +6,10 @@
     nodes:
       - {name: master-0, role: master, mac: "52:54:00:6e:30:00", ip: 192.168.111.80, memory_mib: 4096}
 
-A node has one empty disk of `disk_gib`, unless its disks are listed, in the order in which it finds them:
+A node has one empty disk of `disk_gib` unless its disks are listed, in the order in which it detects them:
 
         disks:
-          - {size_gib: 10, serial: KEEP-1, holds: data}         # somebody's: every byte of it is to stay
+          - {size_gib: 10, serial: KEEP-1, holds: data}         # somebody's data: not a byte may change
           - {size_gib: 20, serial: SYSTEM-1, holds: old-system, root: true}
           - {size_gib: 30}
 
@@ -37,7 +37,7 @@ Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal"]
 Holds = Literal["nothing", "data", "old-system"]
 
-# Emulated CPUs of one machine hinder each other. Only node0, which carries the bootstrap besides, gains by a second.
+# Emulated CPUs of one machine slow each other down. Only node0, which also runs the bootstrap, gains from a second one.
 NODE0_VCPU = 2
 OTHER_VCPU = 1
 # Memory of the presets' machines, in MiB.
@@ -63,10 +63,12 @@ def _domain(name: str) -> bool:
 
 
 class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One disk of a machine: `size_gib` in GiB (sparse); `serial`, by which a host can tell it (none: the machine's
-    name and the device's); `root` marks the one to install on. `holds` says what is on it before
-    (lab.machines.disks): nothing, somebody's data (a file system, a volume group, random bytes), or an old system's
-    volume group."""
+    """One disk of a machine.
+
+    `size_gib` is in GiB (sparse); `serial` is its serial number (default: the machine's name and the device's); `root`
+    marks the disk to install on. `holds` says what is on it beforehand (lab.machines.disks): nothing, somebody's data
+    (a file system, a volume group, random bytes), or an old system's volume group.
+    """
 
     size_gib: int = DISK_GIB
     serial: str = ""
@@ -75,14 +77,14 @@ class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     def __post_init__(self) -> None:
         _demand(1 <= self.size_gib <= 1 << 16, f"size_gib is {self.size_gib}, not within 1 to {1 << 16}")
-        # A virtio disk tells 20 bytes of its serial number (virtio 1.1, 5.2.6.1), udev makes names of them.
+        # A virtio disk reports up to 20 bytes of serial number (virtio 1.1, 5.2.6.1), which udev puts into names.
         good = self.serial == "" or bool(_SERIAL.fullmatch(self.serial))
         _demand(good, f"serial {self.serial!r} is not of up to 20 letters, digits, dots, dashes and underscores")
 
 
 class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One machine: `memory_mib` in MiB, `mac` in lower case, `ip` its address for good. `disk_gib` is the size in GiB
-    of the disk to install on, its only one unless `disks` lists them."""
+    """One machine: `memory_mib` in MiB, `mac` in lower case, `ip` its permanent address. `disk_gib` is the size in GiB
+    of the disk to install on, which is its only one unless `disks` lists them."""
 
     name: str
     role: Role
@@ -107,7 +109,7 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     def _check_disks(self) -> None:
         roots = [disk for disk in self.disks if disk.root]
-        _demand(len(roots) == 1, f"disks: {len(roots)} are marked root, one is to be installed on")
+        _demand(len(roots) == 1, f"disks: {len(roots)} are marked root, exactly one must be")
         _demand(len(self.disks) <= len(_LETTERS), f"disks: {len(self.disks)} are more than {len(_LETTERS)}")
         serials = [self.serial(index) for index in range(len(self.disks))]
         _unique("disks: serial", serials)
@@ -123,7 +125,7 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def root_index(self) -> int:
-        """Which of its disks is to be installed on."""
+        """The index of the disk to install on."""
         return next(index for index, disk in enumerate(self.all_disks) if disk.root)
 
     def device(self, index: int) -> str:
@@ -141,8 +143,11 @@ class NodeSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A cluster's machines and its network. `address` (default: the first of `machine_network`) is the lab itself:
-    gateway, DNS, NTP, registry, BMC and HTTP server; at the `aliases`, anywhere, it is a gateway, DNS and NTP too."""
+    """A cluster's machines and its network.
+
+    `address` (default: the first of `machine_network`) is the lab's own: gateway, DNS, NTP, registry, BMC and HTTP
+    server. At `aliases`, which may lie outside of the network, the lab is gateway, DNS and NTP server too.
+    """
 
     name: str
     nodes: tuple[NodeSpec, ...]
@@ -204,7 +209,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     @property
     def rendezvous_ip(self) -> str:
-        """The address of the first master, which is node0 by custom."""
+        """The address of the first master, which is node0 by convention."""
         return self.masters[0].ip
 
     @property
@@ -254,17 +259,17 @@ def load(name_or_path: str) -> Topology:
     try:
         text = path.read_bytes()
     except OSError as error:
-        known = ", ".join(sorted(PRESETS))
+        presets = ", ".join(sorted(PRESETS))
         raise TopologyError(
-            name_or_path, f"neither a readable file ({error.strerror}) nor a preset ({known})"
+            name_or_path, f"neither a readable file ({error.strerror}) nor a preset ({presets})"
         ) from error
     return load_text(text, source=name_or_path)
 
 
 def _nodes(
-    masters: int, workers: int, addressing: Addressing, firmware: Firmware, master_mib: int = MASTER_MIB
+    masters: int, workers: int, addressing: Addressing, firmware: Firmware, *, master_mib: int = MASTER_MIB
 ) -> tuple[NodeSpec, ...]:
-    # dev-scripts' habit: static hosts from .80, DHCP reservations from .20 (reference/lab.md §1.1).
+    # As in dev-scripts: static hosts from .80, DHCP reservations from .20 (reference/lab.md §1.1).
     base = 80 if addressing == "static" else 20
     roles: list[tuple[str, Role, int]] = [(f"master-{i}", "master", master_mib) for i in range(masters)]
     roles += [(f"worker-{i}", "worker", WORKER_MIB) for i in range(workers)]
@@ -283,12 +288,12 @@ def _nodes(
 
 
 def sno(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
-    """One node that is everything; platform none."""
-    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, SNO_MIB))
+    """One node that is control plane and worker; platform none."""
+    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, master_mib=SNO_MIB))
 
 
 def compact(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
-    """Three masters that take workloads too; platform baremetal."""
+    """Three masters that run workloads too; platform baremetal."""
     nodes = _nodes(3, 0, addressing, firmware)
     return _baremetal("compact", addressing, nodes)
 

@@ -13,12 +13,13 @@ def wait_until(
     timeout: float,
     what: str,
     last_seen: Callable[[], object] | None = None,
+    *,
     poll: float = POLL_SECONDS,
 ) -> None:
     """Poll ``check`` every ``poll`` seconds until it is true, for at most ``timeout`` seconds.
 
-    An exception in ``check`` counts as "not yet" and is what was last seen, but for that of a lab that itself failed.
-    Raises WaitTimeout, naming ``what`` and ``last_seen()`` or the last value or exception.
+    An exception in ``check`` counts as "not yet" and as what was last seen, except LabBrokenError, which is raised at
+    once. Raises WaitTimeout with ``what`` and with ``last_seen()``, or else the last value or exception.
     """
     start = time.monotonic()
     while True:
@@ -29,9 +30,9 @@ def wait_until(
                 return
             if last_seen is not None:
                 seen = last_seen()
-        except LabBrokenError:  # nothing will come
+        except LabBrokenError:  # waiting on is pointless
             raise
-        except Exception as error:  # the thing waited for may be down: that is what the wait is about
+        except Exception as error:  # what is being waited for may not answer yet
             seen = f"{type(error).__name__}: {error}"
         if time.monotonic() - start >= timeout:
             raise WaitTimeout(what=what, timeout=timeout, last_seen=str(seen))

@@ -1,4 +1,4 @@
-"""What becomes of a deployment: a cluster that is installed, or an installation that has stopped."""
+"""What a deployment ends in: an installed cluster, or an installation that has stopped."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WAIT_FOR_FAILED = 5  # installer.md §8.3: bootstrap failed
 
 
 def said(result: subprocess.CompletedProcess[str]) -> str:
-    """All that a command said, output and errors."""
+    """A command's whole output, stdout and stderr."""
     return result.stdout + result.stderr
 
 
 def install(deployment: Deployment) -> Installation:
-    """Everything, to a working cluster. Raises InstallFailedError with the last lines of what failed."""
+    """Install, up to a working cluster. Raises InstallFailedError with the last lines of what failed."""
     deployment.create_image()
     deployment.boot()
     deployment.wait(INSTALL_SECONDS)
@@ -39,7 +39,7 @@ def install(deployment: Deployment) -> Installation:
 
 
 def stop(deployment: Deployment) -> Stopped:
-    """Everything, to where `wait-for bootstrap-complete` gives up; fails when it does not, or not as documented."""
+    """Install until `wait-for bootstrap-complete` gives up; fails if it does not, or not as documented."""
     deployment.create_image()
     deployment.boot()
     result = deployment.wait_for("bootstrap-complete", STOPPED_SECONDS)
@@ -60,15 +60,15 @@ class Stopped:
         return self.deployment.lab
 
     def told(self, host: str, validation: str) -> str:
-        """What wait-for said of a host's validation that failed."""
-        found = [
+        """wait-for's message about a host's failed validation."""
+        messages = [
             match["message"].replace('\\"', '"')
             for line in said(self.result).splitlines()
             if "level=error" in line
             and (match := re.search(rf"Host {host} validation {validation} failed: (?P<message>.*?)\"?$", line))
         ]
-        assert found, f"no error line names {host} and {validation}:\n{said(self.result)[-3000:]}"
-        return found[0]
+        assert messages, f"no error line names {host} and {validation}:\n{said(self.result)[-3000:]}"
+        return messages[0]
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Installation:
 
     @property
     def topology(self) -> Topology:
-        """What the lab was made from."""
+        """The lab's topology."""
         return self.deployment.topology
 
     @property
@@ -93,7 +93,7 @@ class Installation:
         return self.deployment.release
 
     def kubectl(self, *words: str) -> str:
-        """What the unmodified kubectl prints, run in the lab; an error of it fails the test."""
+        """The output of the unmodified kubectl, run in the lab; an error fails the test."""
         result = self.lab.run(
             ["kubectl", "--kubeconfig", str(self.deployment.kubeconfig), *words], name="kubectl", timeout=90
         )
@@ -101,7 +101,7 @@ class Installation:
         return result.stdout
 
     def kubectl_json(self, *words: str) -> Any:
-        """What kubectl prints with `-o json`, decoded."""
+        """kubectl's output with `-o json`, decoded."""
         return json.loads(self.kubectl(*words, "-o", "json"))
 
     def api_client(self) -> Any:
@@ -111,7 +111,7 @@ class Installation:
         return config.new_client_from_config(str(self.deployment.kubeconfig))
 
     def api_ready(self) -> bool:
-        """Whether kube-apiserver says that it is ready."""
+        """Whether kube-apiserver reports that it is ready."""
         return self.kubectl("get", "--raw", "/readyz") == "ok"
 
     def nodes_ready(self) -> bool:
@@ -127,7 +127,7 @@ class Installation:
         }
 
     def pods(self, namespace: str, prefix: str) -> dict[str, Any]:
-        """The running pods of a namespace whose names begin so, by the node that they are on."""
+        """The running pods of a namespace whose names begin with a prefix, by node."""
         pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
         return {
             pod["spec"]["nodeName"]: pod
@@ -144,14 +144,14 @@ class Installation:
         ]
 
     def holder(self, vip: str, port: int) -> str:
-        """The node that answers for a virtual IP, by the hardware address that ARP finds for it now."""
+        """The node that holds a virtual IP, by the MAC address that ARP resolves it to now."""
         self.lab.run(["ip", "neighbour", "flush", "to", vip], timeout=10)
         self.lab.inside(lambda: socket.create_connection((vip, port), timeout=10).close())
         [entry] = json.loads(self.lab.run(["ip", "-json", "neighbour", "show", "to", vip], timeout=10).stdout)
         return next(spec.name for spec in self.topology.nodes if spec.mac == entry["lladdr"])
 
     def write(self, timeout: float = 5) -> bool:
-        """Make and delete a ConfigMap through a new connection; raises what stands in the way, without a retry."""
+        """Create and delete a ConfigMap through a new connection; raises on the first error, without a retry."""
 
         def exercise() -> bool:
             from kubernetes import client
@@ -160,14 +160,14 @@ class Installation:
                 connection.rest_client.pool_manager.connection_pool_kw["retries"] = False
                 api = client.CoreV1Api(connection)
                 body = client.V1ConfigMap(metadata=client.V1ObjectMeta(generate_name="scenario-"))
-                made = api.create_namespaced_config_map("default", body, _request_timeout=timeout)
-                api.delete_namespaced_config_map(made.metadata.name, "default", _request_timeout=timeout)
+                created = api.create_namespaced_config_map("default", body, _request_timeout=timeout)
+                api.delete_namespaced_config_map(created.metadata.name, "default", _request_timeout=timeout)
             return True
 
         return self.lab.inside(exercise)
 
     def restarts(self, namespace: str) -> int:
-        """How often containers of a namespace's pods were restarted, in all."""
+        """The total number of restarts of the containers of a namespace's pods."""
         pods = self.kubectl_json("-n", namespace, "get", "pods")["items"]
         return sum(c["restartCount"] for pod in pods for c in pod["status"].get("containerStatuses", []))
 

@@ -39,7 +39,7 @@ SHARED = pytest.StashKey["_Shared[Installation] | _Shared[Stopped] | _Shared[Dis
 T = TypeVar("T", Installation, Stopped, Discovered)
 _MESSAGE_LINES = 5
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
-# The labs that are up, and what of labs has failed, by unit of work.
+# The labs that are up, and the labs' failures, by unit of work.
 LABS = pytest.StashKey[dict[str, Lab]]()
 BROKEN = pytest.StashKey[dict[str, str]]()
 VOID = "the lab itself failed: void"
@@ -49,9 +49,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of scenarios."""
     group = parser.getgroup("node0", "scenarios in the virtual bare-metal lab")
     group.addoption("--artifacts", default=str(ROOT / "artifacts"), help="where evidence goes (default: artifacts/)")
-    group.addoption("--installer", help="another installer to test, for example a path of openshift-install")
-    group.addoption("--nightly", action="store_true", help="also run what is left to the nightly run")
-    group.addoption("--lab", metavar="ID", help="examine the cluster of a lab that was kept, instead of installing one")
+    group.addoption("--installer", help="another installer to test, for example the path of openshift-install")
+    group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
+    group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
     group.addoption(
         "--lab-keep",
         choices=("never", "on-failure", "always"),
@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A topology's name in -k means the topology: pytest would look for "ha" in "what" and "has" as well."""
+    """Make a topology's name in -k mean the topology: pytest would find "ha" in "what" and "has" as well."""
     words = "|".join(TOPOLOGIES)
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
 
@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Aloud(logging.Handler):
-    """What a lab waits for, and what of it fails, is said at once, past pytest's capture and from xdist's workers."""
+    """Print at once what a lab waits for and what of it fails, past pytest's capture and from xdist's workers."""
 
     def __init__(self, config: pytest.Config) -> None:
         super().__init__(logging.WARNING)
@@ -86,20 +86,20 @@ class _Aloud(logging.Handler):
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """With -n auto, as many workers as single-node labs have room: those that do not fit wait for the ledger."""
+    """With -n auto, as many workers as single-node labs fit on the machine; bigger labs wait for the ledger."""
     one = budget.need_of(shapes.sno())
     room = budget.capacity(labs_dir())
     return max(1, min(room.mib // one.mib, room.vcpu // one.vcpu))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioScheduling:
-    """Scenarios are handed out whole, the longest first."""
+    """Hand out whole scenarios, the longest first."""
     return ScenarioScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest scenario first, the same in every worker; nightly ones only with --nightly."""
+    """Order tests by scenario, the longest first, the same in every worker; nightly ones only with --nightly."""
     if not config.getoption("--nightly"):
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         items[:] = [item for item in items if item not in nightly]
@@ -120,27 +120,27 @@ def release() -> Release:
 
 
 def _new_trouble(item: pytest.Item) -> list[str]:
-    """What kernels said of themselves on the consoles of the test's lab that no test before it has been failed for."""
+    """New kernel error messages on the consoles of the test's lab: those that no earlier test has failed for."""
     used = getattr(item, "funcargs", {})
     subject = used.get("deployment") or used.get("installation") or used.get("stopped") or used.get("discovered")
     if subject is None:
         return []
-    told = item.session.stash.setdefault(TOLD, set())
-    lines = [f"{name}: {line}" for name, said in subject.lab.kernel_trouble().items() for line in said]
-    new = [line for line in lines if (subject.lab.id, line) not in told]
-    told.update((subject.lab.id, line) for line in new)
+    reported = item.session.stash.setdefault(TOLD, set())
+    lines = [f"{name}: {line}" for name, messages in subject.lab.kernel_trouble().items() for line in messages]
+    new = [line for line in lines if (subject.lab.id, line) not in reported]
+    reported.update((subject.lab.id, line) for line in new)
     return new
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Nothing is tested in a lab that has failed. Raises DaemonEndedError."""
+    """Test nothing in a lab that has failed. Raises DaemonEndedError."""
     lab = item.session.stash.get(LABS, {}).get(unit_of(item.nodeid))
     if lab is not None:
         lab.check()
 
 
 def _broken(item: pytest.Item, error: BaseException | None) -> str:
-    """What of the lab itself has failed, in which a test ran or was to run; empty when nothing has."""
+    """The failure of the lab in which a test ran or was to run; empty when there is none."""
     unit, stash = unit_of(item.nodeid), item.session.stash
     lab = stash.get(LABS, {}).get(unit)
     if lab is not None and (ended := lab.ended()):
@@ -153,23 +153,23 @@ def _broken(item: pytest.Item, error: BaseException | None) -> str:
 
 
 def _make_void(report: pytest.TestReport, why: str) -> None:
-    """An error of the lab's, whatever the test said: nothing is known of what it tested."""
+    """Turn a report into an error of the lab's, whatever its outcome: it says nothing about what was tested."""
     if report.passed:
         report.longrepr = f"{VOID}\n{why}"
     else:
         report.sections.insert(0, (VOID, why))
     report.outcome = "failed"
-    # xdist's workers send a report's attributes along.
+    # xdist's workers send a report's attributes to the controller.
     vars(report)["void"] = why
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """A void test is no failure of what was tested."""
+    """Report a void test as such, not as failed."""
     return ("error", "V", "VOID") if "void" in vars(report) and report.failed else None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Scenarios that are void, with what of their labs failed, apart from all that failed."""
+    """List void scenarios and their labs' failures, separately from failed tests."""
     void: dict[str, str] = {}
     for report in terminalreporter.getreports("error"):
         if why := getattr(report, "void", ""):
@@ -184,8 +184,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A kernel that complained on its console fails the test, a lab that failed makes it void; failed scenarios are
-    remembered for --lab-keep."""
+    """A kernel error on a console fails the test, a failed lab makes it void; failed scenarios are remembered for
+    --lab-keep."""
     report = yield
     if report.when == "call" and report.passed and (trouble := _new_trouble(item)):
         report.outcome = "failed"
@@ -199,14 +199,14 @@ def pytest_runtest_makereport(
 
 
 class _Results:
-    """Outcomes of tests, scenario by scenario, kept beside the evidence; only where pytest's reports come together."""
+    """Outcomes of tests by scenario, stored with the evidence; only in the process that receives all reports."""
 
     def __init__(self, artifacts: Path) -> None:
         self._artifacts = artifacts
         self._seen: dict[str, dict[str, dict[str, object]]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the call of a test, and whatever failed around it."""
+        """Record a test's call, and any failure of its set-up or teardown."""
         if report.when != "call" and report.passed:
             return
         unit, name = unit_of(report.nodeid), report.nodeid.rpartition("::")[2].partition("[")[0]
@@ -220,7 +220,7 @@ class _Results:
             (folder / TESTS).write_text(json.dumps(list(self._seen[unit].values()), indent=1))
 
     def pytest_sessionfinish(self) -> None:
-        """One page for all."""
+        """Write the page of the whole run."""
         if self._seen:
             write(self._artifacts)
 
@@ -274,7 +274,7 @@ def deployment(request: pytest.FixtureRequest, release: Release) -> Iterator[Dep
 
 
 class _Shared(Generic[T]):
-    """What the tests of one scenario look at, or why there is none; its lab ends with `close`."""
+    """The subject that the tests of one scenario share, or why there is none; `close` ends its lab."""
 
     def __init__(self, scenario_id: str, make: Callable[[ExitStack], T]) -> None:
         self.scenario_id = scenario_id
@@ -287,7 +287,7 @@ class _Shared(Generic[T]):
             self._failure = error
 
     def get(self, scenario_id: str) -> T:
-        """The subject; raises what making it failed with, for every test anew."""
+        """The subject; raises the error that making it failed with, for every test again."""
         assert self.scenario_id == scenario_id, "tests of two scenarios are mixed"
         if self._subject is None:
             raise self._failure or AssertionError("it has been closed")
@@ -308,14 +308,14 @@ def _close(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """A scenario's lab ends with its last test: what comes next may need all of the machine."""
+    """End a scenario's lab with its last test: the next one may need the whole machine."""
     yield
     if nextitem is None or unit_of(nextitem.nodeid) != unit_of(item.nodeid):
         _close(item.session)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Whoever interrupts a run still gets the evidence."""
+    """Collect the evidence of an interrupted run too."""
     _close(session)
 
 
@@ -332,9 +332,9 @@ def installation(request: pytest.FixtureRequest, release: Release) -> Installati
     stash = request.session.stash
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, make)
-    found = stash[SHARED].get(scenario_id)
-    assert isinstance(found, Installation)
-    return found
+    shared = stash[SHARED].get(scenario_id)
+    assert isinstance(shared, Installation)
+    return shared
 
 
 @pytest.fixture
@@ -343,14 +343,14 @@ def stopped(request: pytest.FixtureRequest, release: Release) -> Stopped:
     scenario_id, stash = str(request.param), request.session.stash
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, release))))
-    found = stash[SHARED].get(scenario_id)
-    assert isinstance(found, Stopped)
-    return found
+    shared = stash[SHARED].get(scenario_id)
+    assert isinstance(shared, Stopped)
+    return shared
 
 
 @pytest.fixture
 def discovered(request: pytest.FixtureRequest, release: Release) -> Discovered:
-    """A cluster installed by a service outside of it, made once for all tests of an id. Parametrise with an id."""
+    """A cluster installed by a `node0 service`, made once for all tests of an id. Parametrise with an id."""
     scenario_id, stash = str(request.param), request.session.stash
 
     def make(labs: ExitStack) -> Discovered:
@@ -360,6 +360,6 @@ def discovered(request: pytest.FixtureRequest, release: Release) -> Discovered:
 
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, make)
-    found = stash[SHARED].get(scenario_id)
-    assert isinstance(found, Discovered)
-    return found
+    shared = stash[SHARED].get(scenario_id)
+    assert isinstance(shared, Discovered)
+    return shared

@@ -12,8 +12,8 @@ import pytest
 from lab import topology as shapes
 from lab.topology import Addressing, Disk, Firmware, Topology
 
-# What a machine that somebody used before may hold: its disk to install on, known by its serial number only, stands
-# between one full of data, which comes first and would do for an installation too, and an empty one.
+# The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
+# installation too, the disk to install on, known by its serial number only, and an empty one.
 USED_DISKS = (
     Disk(size_gib=10, serial="KEEP-THIS", holds="data"),
     Disk(size_gib=20, serial="INSTALL-HERE", holds="old-system", root=True),
@@ -22,7 +22,7 @@ USED_DISKS = (
 
 
 def _sno(addressing: Addressing, firmware: Firmware) -> Topology:
-    """One node with three disks, of which two are not to be touched."""
+    """One node with three disks, two of which must not be touched."""
     topology = shapes.sno(addressing, firmware)
     [node] = topology.nodes
     return msgspec.structs.replace(topology, nodes=(msgspec.structs.replace(node, disks=USED_DISKS),))
@@ -32,7 +32,7 @@ TOPOLOGIES: dict[str, Callable[..., Topology]] = {"sno": _sno, "compact": shapes
 STACKS = ("ipv4",)
 SMALL_DISK_GIB = 4
 
-# What is installed, then looked at and shaken by all tests that take an installation of that shape.
+# Installed once each, then examined and disturbed by all tests that take an installation of that topology.
 SNO = ("sno-ipv4-static-uefi", pytest.param("sno-ipv4-static-bios", marks=pytest.mark.nightly))
 COMPACT = (
     "compact-ipv4-static-uefi",
@@ -53,14 +53,14 @@ def _unchanged(_agent_config: dict[str, Any], _topology: Topology) -> None:
 
 @dataclass(frozen=True)
 class Variant:
-    """How a scenario differs from its id's first four words: other machines, or another agent-config.yaml."""
+    """How a variant changes a scenario: other machines, or another agent-config.yaml."""
 
     machines: Callable[[Topology], Topology] = _same
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
 
 
 def _small_disk(topology: Topology) -> Topology:
-    """Every node's disk is smaller than the lab release asks for."""
+    """Every node's disk is smaller than the lab release requires."""
     nodes = tuple(msgspec.structs.replace(node, disk_gib=SMALL_DISK_GIB, disks=()) for node in topology.nodes)
     return msgspec.structs.replace(topology, nodes=nodes)
 
@@ -72,14 +72,14 @@ def _node0_alone(topology: Topology) -> Topology:
 
 
 def _left_out(config: dict[str, Any], _topology: Topology) -> None:
-    """Neither the rendezvous IP nor any role is given: the installer and the service choose."""
+    """Neither the rendezvous IP nor any role is set: installer and service choose them."""
     del config["rendezvousIP"]
     for host in config["hosts"]:
         del host["role"]
 
 
 def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
-    """node0 is given the name that the second host gets from DHCP."""
+    """node0 is configured with the name that the second host gets from DHCP."""
     config["hosts"][0]["hostname"] = topology.nodes[1].name
     del config["hosts"][1]["hostname"]
 
@@ -89,7 +89,7 @@ VARIANTS = {
     "left_out": Variant(agent_config=_left_out),
     "same_hostname": Variant(agent_config=_same_hostname),
     "node0_alone": Variant(machines=_node0_alone),
-    # These differ in what the test does to the lab; the word keeps their evidence apart.
+    # These differ only in what the test does to the lab; the name keeps their evidence apart.
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),
@@ -102,14 +102,14 @@ def _words(scenario_id: str) -> list[str]:
     if len(words) not in (4, 5):
         raise ValueError(f"scenario id {scenario_id!r}: want topology-stack-addressing-firmware[-variant]")
     grammar = (tuple(TOPOLOGIES), STACKS, get_args(Addressing), get_args(Firmware), tuple(VARIANTS))
-    for word, known in zip(words, grammar, strict=False):
-        if word not in known:
-            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(known)}")
+    for word, allowed in zip(words, grammar, strict=False):
+        if word not in allowed:
+            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(allowed)}")
     return words
 
 
 def topology_of(scenario_id: str) -> Topology:
-    """The topology that an id names; raises ValueError saying which word is not known."""
+    """The topology that an id names. Raises ValueError, which names the unknown word."""
     shape, _, addressing, firmware, *variants = _words(scenario_id)
     topology = TOPOLOGIES[shape](addressing=addressing, firmware=firmware)
     for variant in variants:
@@ -118,7 +118,7 @@ def topology_of(scenario_id: str) -> Topology:
 
 
 def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
-    """Change the topology's agent-config.yaml, decoded, as the id's variant says."""
+    """Change the decoded agent-config.yaml as the id's variant requires."""
     topology = topology_of(scenario_id)
     for variant in _words(scenario_id)[4:]:
         VARIANTS[variant].agent_config(config, topology)

@@ -1,4 +1,4 @@
-"""The rendezvous service's page as somebody in the lab's network sees it."""
+"""The rendezvous service's page as seen from the lab's network."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIVE_SECONDS = 120.0
 
 
 def served_certificate(address: str, port: int, ca_pem: str) -> bytes:
-    """The certificate (PEM) that a server shows, once it has been found to be this CA's. Raises OSError."""
+    """A server's certificate (PEM), verified against the CA. Raises OSError."""
     context = ssl.create_default_context(cadata=ca_pem)
     with (
         socket.create_connection((address, port), timeout=30) as plain,
@@ -41,6 +41,6 @@ def watching(lab: Lab, address: str, ca_pem: str) -> Iterator[Page]:
 
 
 def card(host_name: str) -> str:
-    """The JavaScript expression of the text that the page has for a host; empty while it has none."""
+    """A JavaScript expression for the page's text about a host, which is empty while there is none."""
     cards = "[...document.querySelectorAll('#hosts article')]"
     return f"({cards}.find(a => a.querySelector('h3').textContent === {json.dumps(host_name)})?.innerText ?? '')"

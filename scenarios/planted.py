@@ -1,4 +1,4 @@
-"""Secrets of every kind on a live host, wherever gather collects: what is gathered must have none of them."""
+"""Plants secrets of every kind on a live host wherever gather collects: the archive must contain none of them."""
 
 import base64
 from typing import Any
@@ -39,12 +39,12 @@ def write(host: Any, path: str, text: str) -> None:
 
 
 def plant(host: Any) -> int:
-    """Plant all; how many lines the journal has of it."""
+    """Plant all of them; returns how many lines went to the journal."""
     journal = "".join(f"{vector.text}\n" for vector in VECTORS)
     token = host.check_output("sudo sed -n s/^USER_AUTH_TOKEN=//p /etc/assisted/rendezvous-host.env")
     journal += f"{SAID} {token}\n"
     write(host, "/run/planted", journal)
-    # journald drops what comes too fast: in portions that it takes.
+    # In portions, since journald drops messages that come too fast.
     host.check_output("sudo sh -c 'systemd-cat -t %s cat /run/planted' && sudo journalctl --sync", UNIT)
     host.check_output("sudo rm /run/planted")
     for at in range(0, len(VECTORS), _BATCH):

@@ -1,7 +1,7 @@
 """How pytest-xdist hands out scenarios: one at a time, the longest first by what earlier runs took.
 
 All tests of one scenario id, in whichever file, share one installation, so they are one unit of work. xdist's own modes
-give every worker two units at the start, which queues an hour-long install behind another while workers idle
+give every worker two units at the start, so an hour-long install may queue behind another while other workers idle
 (reference/lab.md §4).
 """
 
@@ -29,18 +29,18 @@ def unit_of(nodeid: str) -> str:
 
 
 def longest_first(units: Iterable[str], seconds: dict[str, float]) -> list[str]:
-    """Units by recorded duration, the longest first, then by name: the same order in every worker."""
+    """Units by recorded duration, the longest first, then by name; the same order in every worker."""
     return sorted(units, key=lambda unit: (-seconds.get(unit, UNKNOWN_SECONDS), unit))
 
 
 class Durations:
-    """Seconds that each unit took when it last passed, in a JSON file that several pytest processes share."""
+    """How long each unit took when it last passed, in seconds, in a JSON file that pytest processes share."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def read(self) -> dict[str, float]:
-        """What is recorded; nothing where the file is absent or damaged."""
+        """The recorded durations; none when the file is absent or damaged."""
         try:
             recorded = json.loads(self.path.read_text())
         except (OSError, ValueError):
@@ -61,10 +61,9 @@ class Durations:
 
 
 class ScenarioScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
-    """Whole scenarios to workers, the next one only when a worker runs the last test of its own.
+    """Assigns whole scenarios to workers, each one when the worker begins the last test of the previous one.
 
-    A worker needs to know its next test before it runs one (pytest's ``nextitem``), so the unit is handed over at the
-    last test of the one before, not earlier.
+    A worker needs to know its next test before it runs one (pytest's ``nextitem``), so it cannot be any later.
     """
 
     def __init__(self, config: pytest.Config, log: object = None) -> None:

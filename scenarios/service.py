@@ -1,4 +1,4 @@
-"""`node0 service` on the lab's own host, outside of every cluster, with the public client towards it."""
+"""`node0 service` on the lab's own host, outside of every cluster, and the public client for it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNDER_WAY = ("preparing-for-installation", "installing", "finalizing")
 
 @dataclass
 class Service:
-    """The service's folder, and its API by the unmodified public client with the user's token."""
+    """The service's directory, and its API through the unmodified public client with the user's token."""
 
     deployment: Deployment
     directory: Path
@@ -42,11 +42,11 @@ class Service:
 
     @property
     def ca_pem(self) -> str:
-        """The CA that the service has made for itself."""
+        """The certificate of the service's own CA."""
         return (self.directory / "tls/ca.crt").read_text()
 
     def call(self, operation: str, *args: Any, api: str = "InstallerApi", **kwargs: Any) -> Any:
-        """What an operation of one of the public client's APIs returns, called from the lab's network."""
+        """Call an operation of one of the public client's APIs from the lab's network; returns its result."""
         import assisted_service_client as public
 
         token = (self.directory / "auth/user-token").read_text().strip()
@@ -59,7 +59,7 @@ class Service:
         return self.deployment.lab.inside(method, *args, **kwargs)
 
     def download(self, url: str, target: Path) -> Path:
-        """A URL of the service that carries its own right to be fetched, saved as `target`."""
+        """Download a presigned URL of the service to `target`."""
         context = ssl.create_default_context(cadata=self.ca_pem)
 
         def fetch() -> None:
@@ -74,7 +74,7 @@ class Service:
 
 
 def registries_conf(source: str, mirror: str) -> str:
-    """containers-registries.conf(5) with one mirror that is asked by digest only."""
+    """containers-registries.conf(5) with one mirror, for pulls by digest only."""
     return (
         f'[[registry]]\nprefix = ""\nlocation = "{source}"\nmirror-by-digest-only = true\n\n'
         f'[[registry.mirror]]\nlocation = "{mirror}"\n'
@@ -83,7 +83,7 @@ def registries_conf(source: str, mirror: str) -> str:
 
 @contextmanager
 def service_alone(deployment: Deployment) -> Iterator[Service]:
-    """The service runs in the lab as long as the block: over the lab's registry, with the lab's small thresholds."""
+    """Run the service in the lab for the length of the block, with the lab's registry and its low thresholds."""
     lab, access = deployment.lab, deployment.lab.access
     address = lab.topology.gateway
     service = Service(deployment, lab.layout.root / "service", f"https://{address}:{SERVICE_PORT}")
@@ -95,7 +95,7 @@ def service_alone(deployment: Deployment) -> Iterator[Service]:
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": deployment.release.pullspec,
         "HW_VALIDATOR_REQUIREMENTS": json.dumps(json.loads(hardware_requirements())),
         "PAGE_ACCESS": "open",
-        # The payload's installer is a program for the Python that has its libraries.
+        # The payload's installer has to run with the Python that has its libraries.
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     }
     argv = [*deployment.installer, "service", "--dir", str(service.directory), "--listen", f"{address}:{SERVICE_PORT}"]
@@ -132,9 +132,9 @@ class Discovered(Installation):
         return self.service.call("v2_get_cluster", self.cluster_id)
 
     def events(self) -> list[str]:
-        """What the service has told of the cluster, the oldest first."""
-        found = self.service.call("v2_list_events", api="EventsApi", cluster_id=self.cluster_id)
-        return [str(event["message"]) for event in found]
+        """The cluster's events, the oldest first."""
+        events = self.service.call("v2_list_events", api="EventsApi", cluster_id=self.cluster_id)
+        return [str(event["message"]) for event in events]
 
     def host(self) -> Any:
         """The host as the service sees it."""
@@ -180,7 +180,7 @@ def infra_env_params(deployment: Deployment, cluster_id: str, image_type: str) -
 
 
 def install_discovered(service: Service, image_type: str, host_name: str) -> Discovered:
-    """Everything, from the image to a cluster that the service calls installed."""
+    """Install, from the discovery image to a cluster that the service reports as installed."""
     deployment = service.deployment
     lab, [node] = deployment.lab, deployment.lab.nodes.values()
     cluster = service.call("v2_register_cluster", cluster_params(deployment))
@@ -203,36 +203,36 @@ def install_discovered(service: Service, image_type: str, host_name: str) -> Dis
     service.call("v2_update_host", infra_env.id, host["id"], chosen)
     networks = {"machine_networks": [{"cidr": deployment.topology.machine_network}]}
     service.call("v2_update_cluster", cluster.id, networks)
-    found = Discovered(deployment, service, cluster.id, infra_env.id, host["id"], host_name)
+    subject = Discovered(deployment, service, cluster.id, infra_env.id, host["id"], host_name)
     with lab.phase("checks"):
         wait_until(
-            lambda: found.cluster().status == "ready",
+            lambda: subject.cluster().status == "ready",
             CHECKS_SECONDS,
             "the cluster to be ready to be installed",
-            lambda: f"{found.cluster().status}: {found.cluster().status_info}; {found.host().status_info}",
+            lambda: f"{subject.cluster().status}: {subject.cluster().status_info}; {subject.host().status_info}",
         )
     with lab.phase("install"):
         service.call("v2_install_cluster", cluster.id)
         wait_until(
-            lambda: _noted(found) not in UNDER_WAY,
+            lambda: _noted(subject) not in UNDER_WAY,
             INSTALL_SECONDS,
             "the installation to end",
-            lambda: found.seen,
+            lambda: subject.seen,
             poll=3,
         )
-    end = found.cluster()
-    assert end.status == "installed", f"{end.status}: {end.status_info}\n" + "\n".join(found.events()[-8:])
+    end = subject.cluster()
+    assert end.status == "installed", f"{end.status}: {end.status_info}\n" + "\n".join(subject.events()[-8:])
     target = deployment.directory / "auth"
     target.mkdir(mode=0o700, exist_ok=True)
     raw = service.call("v2_download_cluster_credentials", cluster.id, "kubeconfig", _preload_content=False)
     (target / "kubeconfig").touch(mode=0o600)
     (target / "kubeconfig").write_bytes(raw.data)
-    return found
+    return subject
 
 
-def _noted(found: Discovered) -> str:
+def _noted(discovered: Discovered) -> str:
     """The cluster's status, after the host's stage has been noted."""
-    stage = found.host().progress.current_stage
-    if stage and stage not in found.seen:
-        found.seen.append(stage)
-    return str(found.cluster().status)
+    stage = discovered.host().progress.current_stage
+    if stage and stage not in discovered.seen:
+        discovered.seen.append(stage)
+    return str(discovered.cluster().status)

@@ -22,9 +22,9 @@ small_disk = pytest.mark.parametrize("stopped", ["sno-ipv4-static-uefi-small_dis
 
 
 def state_of(deployment: Deployment) -> dict[str, str]:
-    """What the installer has left for those who wait: the service's CA and the watcher's token are in it."""
-    found: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
-    return found
+    """The installer's state for waiting commands, which has the service's CA and the watcher's token."""
+    state: dict[str, str] = json.loads((deployment.directory / ".openshift_install_state.json").read_text())["node0"]
+    return state
 
 
 @small_disk
@@ -121,7 +121,7 @@ def test_gather_brings_journal_service_and_network_of_the_live_host_and_no_secre
 @pytest.mark.nightly
 @pytest.mark.parametrize("deployment", ["compact-ipv4-static-uefi-node0_alone"], indirect=True)
 def test_hosts_that_never_come_and_a_vip_that_is_taken_are_told(deployment: Deployment):
-    """Two of three machines stay without power, and something else on the network has the API's address."""
+    """Two of three machines stay off, and something else on the network has the API's address."""
     [vip] = deployment.topology.api_addresses
     taken = deployment.lab.run(["ip", "address", "add", f"{vip}/32", "dev", BRIDGE], timeout=10)
     assert taken.returncode == 0, said(taken)
@@ -145,5 +145,5 @@ def test_two_hosts_with_one_name_are_both_told(deployment: Deployment):
     result = deployment.wait_for("bootstrap-complete", timeout=1200)
     assert result.returncode == WAIT_FOR_FAILED, said(result)[-2000:]
     name = deployment.topology.nodes[1].name
-    found = [x for x in said(result).splitlines() if "level=error" in x and "hostname-unique" in x and name in x]
-    assert len(found) == 2, said(result)[-3000:]
+    errors = [x for x in said(result).splitlines() if "level=error" in x and "hostname-unique" in x and name in x]
+    assert len(errors) == 2, said(result)[-3000:]

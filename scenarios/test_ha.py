@@ -1,4 +1,4 @@
-"""A cluster of several nodes goes on when it loses one, and comes back after it has lost all of them."""
+"""A cluster of several nodes survives the loss of one, and recovers from the loss of all of them."""
 
 import json
 import time
@@ -19,7 +19,7 @@ HTTPS_PORT = 443
 
 
 def etcdctl(installation: Installation, *words: str):
-    """What etcdctl says in JSON, run in the pod of a member with that member's own certificate."""
+    """etcdctl's JSON output, run in a member's pod with that member's certificate."""
     pod = next(iter(installation.pods("openshift-etcd", "etcd").values()))
     container = next(c for c in pod["spec"]["containers"] if c["name"] == "etcd")
     flags = dict(w.split("=", 1) for w in [*container.get("command", []), *container.get("args", [])] if "=" in w)
@@ -31,7 +31,7 @@ def etcdctl(installation: Installation, *words: str):
 
 
 def etcd_is_whole(installation: Installation) -> bool:
-    """One started, voting member a master, all of which answer and follow one leader."""
+    """etcd has one started, voting member per master; all answer and follow one leader."""
     members = etcdctl(installation, "member", "list")["members"]
     voting = [m for m in members if m.get("name") and not m.get("isLearner")]
     statuses = [entry["Status"] for entry in etcdctl(installation, "endpoint", "status", "--cluster")]
@@ -43,12 +43,12 @@ def etcd_is_whole(installation: Installation) -> bool:
 
 
 def console_answers(installation: Installation) -> bool:
-    """Whether the console can be had through the ingress VIP, at once."""
+    """Whether the console answers through the ingress VIP, without a retry."""
     return installation.get(installation.deployment.console_url, timeout=5)[0] == 200
 
 
 def lose(installation: Installation, name: str) -> None:
-    """Cut a node's power; API and console must answer within their times all the same."""
+    """Cut a node's power; API and console must still answer within their limits."""
     lab = installation.lab
     begin = time.monotonic()
     with lab.phase(f"API without {name}"):
@@ -81,7 +81,7 @@ def all_is_well(installation: Installation, boots_before: dict[str, str], reboot
 
 
 def lose_and_regain(installation: Installation, name: str, held: tuple[str | None, int] | None = None) -> None:
-    """One node away and back; what it `held`, an address and its port, is with another as soon as it is away."""
+    """Take one node away and back; the virtual IP that it `held` (address, port) moves as soon as it is away."""
     boots = installation.ready_boots()
     lose(installation, name)
     if held is not None:

@@ -1,4 +1,4 @@
-"""An empty machine becomes a cluster: every topology is installed once, then examined from inside and outside."""
+"""Empty machines become a cluster: every topology is installed once, then examined from inside and outside."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from scenarios.cluster import Installation
 from scenarios.ids import COMPACT, HA, SNO
 
 every = pytest.mark.parametrize("installation", [*SNO, *COMPACT, *HA], indirect=True)
-# What depends on one host only, and takes long, need not be seen on several.
+# Slow tests of what depends on one host only need not run on several.
 single = pytest.mark.parametrize("installation", SNO, indirect=True)
 
 SERVICES = ("kubelet", "containerd", "NetworkManager", "chrony", "ssh")
@@ -66,7 +66,7 @@ def test_of_several_disks_only_the_chosen_one_was_written(installation: Installa
 
 @every
 def test_hostname_and_address_are_those_of_the_config(installation: Installation):
-    """Every host found its own among those of one image, by its MAC address."""
+    """Every host found its own config in the shared image by its MAC address."""
     dhcp = installation.topology.addressing == "dhcp"
     for spec in installation.topology.nodes:
         host = installation.lab.nodes[spec.name].ssh()
@@ -92,12 +92,12 @@ def test_clock_follows_the_lab(installation: Installation):
         host = node.ssh()
         sources = host.check_output("chronyc -n sources")
         assert re.search(r"^\^\* ", sources, re.M), f"{name}: no selected source in\n{sources}"
-        # A kernel that took its counter for slower than it is runs ahead faster than chrony can slow it down.
+        # The clock of a kernel that underestimated its counter's rate gains time faster than chrony can correct.
         tracking = host.check_output("chronyc -n tracking")
         for field, limit in (("System time", 1.0), ("Frequency", 10_000.0)):
-            found = re.search(rf"^{field} *: ([\d.]+) ", tracking, re.M)
-            assert found, f"{name}: {field} is not in\n{tracking}"
-            assert float(found[1]) < limit, f"{name}: its clock does not run as the lab's does\n{tracking}"
+            match = re.search(rf"^{field} *: ([\d.]+) ", tracking, re.M)
+            assert match, f"{name}: {field} is not in\n{tracking}"
+            assert float(match[1]) < limit, f"{name}: its clock does not run as the lab's does\n{tracking}"
 
 
 # ---- from outside, with everybody's own clients
@@ -212,7 +212,7 @@ def test_official_python_client_creates_watches_and_deletes_a_configmap(installa
 
 @single
 def test_filled_maps_do_not_kill_the_api_server(installation: Installation):
-    """The trap of building 1.20 with Go 1.19: the server died on the first object with a filled map."""
+    """Kubernetes 1.20 built with Go 1.19 and the vendored reflect2 crashed on the first object with a filled map."""
 
     def soak(seconds: float) -> int:
         from kubernetes import client

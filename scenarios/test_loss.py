@@ -1,4 +1,4 @@
-"""Faults while a cluster is being installed: each has a documented outcome, which `wait-for` tells."""
+"""Faults during an installation: each has a documented outcome, which `wait-for` reports."""
 
 import pytest
 
@@ -14,8 +14,8 @@ SERVICE = "assisted-service.service"
 
 @pytest.mark.parametrize("deployment", ["compact-ipv4-static-uefi-power_cut"], indirect=True)
 def test_a_host_that_loses_power_while_its_disk_is_written_is_named(deployment: Deployment):
-    """It boots the image again and registers anew, which a host in installation must not; or it takes longer than the
-    three minutes after which a silent host is given up, which is as final (installer.md §5.2, §5.6)."""
+    """The host boots the image again and registers again, which a host in installation must not; or it takes longer
+    than the three minutes after which a silent host is given up, which is as final (installer.md §5.2, §5.6)."""
     deployment.create_image()
     deployment.boot()
     victim = deployment.topology.masters[-1].name

@@ -1,4 +1,4 @@
-"""`python -m ci.bench`: what node0 measures of itself, ratios side by side in one run."""
+"""`python -m ci.bench`: node0's benchmarks; ratios are measured side by side in one run."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ def main() -> None:
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
-    parser.add_argument("--examples", type=COUNT, default=20, help="conformity: requests an operation (default: 20)")
+    parser.add_argument("--examples", type=COUNT, default=20, help="conformity: requests per operation (default: 20)")
     parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
-    parser.add_argument("--lab", metavar="ID", help="idle: the lab, kept by --lab-keep=always")
-    parser.add_argument("--seconds", type=SECONDS, default=60, help="idle: how long to look (default: 60)")
+    parser.add_argument("--lab", metavar="ID", help="idle: a lab kept by --lab-keep=always")
+    parser.add_argument("--seconds", type=SECONDS, default=60, help="idle: how long to measure (default: 60)")
     mutation = parser.add_argument_group("mutants")
     mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
     mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
@@ -67,11 +67,13 @@ def main() -> None:
     mutation.add_argument("--seed", type=SAMPLE, default=1, help="of the sample (default: 1)")
     mutation.add_argument("--list-survivors", action="store_true", help="print the mutants that no test killed")
     mutation.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="another checkout (default: this one)")
-    mutation.add_argument("--jobs", type=COUNT, default=os.cpu_count() or 1, help="at once (default: a CPU each)")
+    mutation.add_argument("--jobs", type=COUNT, default=os.cpu_count() or 1, help="in parallel (default: one per CPU)")
     mutation.add_argument(
         "--budget", type=SECONDS, default=20, metavar="S", help="seconds of tests for each mutant (default: 20)"
     )
-    mutation.add_argument("--patience", type=SECONDS, default=15, metavar="S", help="with an endless one (default: 15)")
+    mutation.add_argument(
+        "--patience", type=SECONDS, default=15, metavar="S", help="seconds to wait for an endless mutant (default: 15)"
+    )
     args = parser.parse_args()
     if "mutants" in args.what:
         if args.what != ["mutants"]:

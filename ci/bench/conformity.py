@@ -57,7 +57,7 @@ def run(spec: Path, examples: int) -> None:
                 "--checks",
                 "not_a_server_error,conforms",
                 "--phases",
-                "examples,coverage,fuzzing",
+                PHASES,
             ),
             *("--max-examples", str(examples), "--seed", str(SEED), "--continue-on-failure", "--mode", "all"),
             *("--suppress-health-check", "all", "--request-timeout", "60", "--warnings", "off"),

@@ -21,7 +21,7 @@ from lab.lab import Lab
 from lab.release.build import Release, latest_release
 from lab.topology import Topology
 
-#: What every host pulls, live, and what the rendezvous host pulls besides; likewise from disk.
+#: Images that every host pulls, live, and those that the rendezvous host pulls too; likewise from disk.
 HOST_IMAGES = ("agent-installer-node-agent", "agent-installer-orchestrator")
 RENDEZVOUS_IMAGES = ("agent-installer-api-server", "etcd", "hyperkube")
 INGRESS_IMAGES = ("haproxy-router", "console")

@@ -30,16 +30,16 @@ def read(text: str) -> tuple[dict[int, tuple[str, int]], dict[int, int]]:
 
 def spent(before: dict[int, tuple[str, int]], after: dict[int, tuple[str, int]]) -> dict[str, int]:
     """Ticks between two snapshots by name; a process that has come in between counts from zero."""
-    found: dict[str, int] = {}
+    used: dict[str, int] = {}
     for pid, (name, ticks) in after.items():
         old, begun = before.get(pid, (name, 0))
-        found[name] = found.get(name, 0) + ticks - (begun if old == name else 0)
-    return found
+        used[name] = used.get(name, 0) + ticks - (begun if old == name else 0)
+    return used
 
 
 def machines(root: Path) -> dict[str, Path]:
     """QEMU's /proc directory by the guest's name, of those that have their disk below a lab's root."""
-    found = {}
+    guests = {}
     for proc in Path("/proc").glob("[0-9]*"):
         try:
             words = (proc / "cmdline").read_bytes().split(b"\0")
@@ -47,8 +47,8 @@ def machines(root: Path) -> dict[str, Path]:
             continue
         name = next((w[6:].split(b",")[0] for w in words if w.startswith(b"guest=")), None)
         if name and any(str(root).encode() in w for w in words):
-            found[name.decode()] = proc
-    return found
+            guests[name.decode()] = proc
+    return guests
 
 
 def run(lab_id: str, seconds: int) -> None:

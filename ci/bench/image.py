@@ -89,7 +89,7 @@ def _inputs(directory: Path, server: Registry) -> None:
     (directory / "agent-config.yaml").write_text(text(AGENT))
 
 
-def _pair(work: Path, base: Path, server: Registry, env: dict[str, str], cp_first: bool) -> Taken:
+def _pair(work: Path, base: Path, server: Registry, env: dict[str, str], *, cp_first: bool) -> Taken:
     folder = work / "cluster"
     taken: dict[str, tuple[float, ...]] = {}
     commands = {
@@ -115,7 +115,7 @@ def _pairs(work: Path, base: Path, server: Registry, release: str) -> list[Taken
     return [_pair(work, base, server, env, cp_first=bool(i % 2)) for i in range(ROUNDS)]
 
 
-def _compare(name: str, work: Path, base: Path, server: Registry, release: str, limit: str = "") -> None:
+def _compare(name: str, work: Path, base: Path, server: Registry, *, release: str, limit: str = "") -> None:
     taken = _pairs(work, base, server, release)
 
     def median(values: Iterator[float]) -> float:
@@ -205,17 +205,17 @@ def run() -> None:
         _fixed(work, server, release)
         big = build(work / "big", "2023-07.x86_64", BIG)
         shutil.rmtree(work / "big/root")
-        _compare("a big base", work, big, server, release, ", target under 1.15")
+        _compare("a big base", work, big, server, release=release, limit=", target under 1.15")
         with contextlib.suppress(LabError):
             lab = latest_release().machine_os_iso
             if lab is not None:
-                _compare("the lab's base", work, lab, server, release, ", target under 1.3")
+                _compare("the lab's base", work, lab, server, release=release, limit=", target under 1.3")
         with _reflinks(work) as place:
             if place is not None:
                 (place / "work").mkdir()
                 shutil.copyfile(big, place / "base.iso")
                 title = "reflink, target for create: under 0.5 s"
-                _compare(title, place / "work", place / "base.iso", server, release)
+                _compare(title, place / "work", place / "base.iso", server, release=release)
         start = [NODE0, "--help"]
         table(
             "small things",

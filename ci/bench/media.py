@@ -17,7 +17,7 @@ IMAGE_BYTES = 10**9
 def run() -> None:
     """Print the figures of a compact lab; its machines stay off."""
     shape = topology.compact()
-    # Nothing runs in them: the lab is not to wait for memory that others need.
+    # The machines stay off: the lab must not wait for memory.
     nodes = tuple(msgspec.structs.replace(node, memory_mib=256) for node in shape.nodes)
     with tempfile.TemporaryDirectory() as work:
         image = Path(work) / "image.iso"

@@ -21,15 +21,15 @@ def _say(text: str) -> None:
 def _package(project: Project, name: str, modules: list[str], args: argparse.Namespace) -> list[runner.Fate]:
     chosen, total = runner.sample(project, modules, args.sample or None, args.seed)
     files = project.test_files(modules)
-    found, _ = runner.measured(project, files, args.jobs, _say)
-    runner.warm(sorted({module for one in found for module in one.imported}))
-    chooser = Chooser(project, found)
+    measurements, _ = runner.measured(project, files, args.jobs, _say)
+    runner.warm(sorted({module for one in measurements for module in one.imported}))
+    chooser = Chooser(project, measurements)
     _say(f"{name}: {len(chosen)} of {total} mutants against {len(chooser.seconds)} tests")
     runner.control(project, chooser)
     fates: list[runner.Fate] = []
     begin = time.monotonic()
     work = runner.parallel(
-        args.jobs, chosen, lambda mutant: runner.run_one(project, mutant, chooser, args.budget, args.patience)
+        args.jobs, chosen, lambda mutant: runner.run_one(project, mutant, chooser, args.budget, patience=args.patience)
     )
     for mutant, fate in work:
         if isinstance(fate, Exception):

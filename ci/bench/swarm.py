@@ -68,8 +68,8 @@ def service(directory: Path, core: int) -> Iterator[tuple[int, str]]:
         end = time.monotonic() + START_SECONDS
         while not _ready(url, directory / "tls/ca.crt"):
             if process.poll() is not None or time.monotonic() > end:
-                said = (directory / "service.log").read_text()[-1000:]
-                raise SystemExit(f"the service did not answer within {START_SECONDS:.0f} s: {said}")
+                log_tail = (directory / "service.log").read_text()[-1000:]
+                raise SystemExit(f"the service did not answer within {START_SECONDS:.0f} s: {log_tail}")
             time.sleep(0.1)
         yield process.pid, url
     finally:
@@ -82,8 +82,8 @@ def lag(url: str, ca: Path) -> dict[str, float]:
     context = ssl.create_default_context(cafile=str(ca))
     with urllib.request.urlopen(f"{url}metrics", context=context, timeout=60) as answer:
         text = answer.read().decode()
-    found = re.findall(r'^event_loop_(lag|cpu)_seconds\{quantile="(0\.99|1)"\} (\S+)$', text, re.MULTILINE)
-    return {f"{kind} {'longest' if part == '1' else 'p99'}": 1000 * float(value) for kind, part, value in found}
+    samples = re.findall(r'^event_loop_(lag|cpu)_seconds\{quantile="(0\.99|1)"\} (\S+)$', text, re.MULTILINE)
+    return {f"{kind} {'longest' if part == '1' else 'p99'}": 1000 * float(value) for kind, part, value in samples}
 
 
 def _curl(directory: Path, who: str, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -93,7 +93,7 @@ def _curl(directory: Path, who: str, *words: str) -> subprocess.CompletedProcess
     return subprocess.run(argv, capture_output=True, check=False, timeout=LONGEST)
 
 
-def read_logs(directory: Path, url: str, stop: threading.Event, told: list[str]) -> None:
+def read_logs(directory: Path, url: str, stop: threading.Event, counts: list[str]) -> None:
     """Send a cluster's logs once there is one, and read all of them again and again; tells how often."""
     api = f"{url}api/assisted-install/v2/clusters"
     (directory / "logs.tar.gz").write_bytes(os.urandom(LOGS_MIB * 1024**2))
@@ -101,15 +101,15 @@ def read_logs(directory: Path, url: str, stop: threading.Event, told: list[str])
     cluster = ""
     while not stop.wait(1.0):
         if not cluster:
-            known = json.loads(_curl(directory, "user", api).stdout or b"[]")
-            cluster = known[0]["id"] if known else ""
+            clusters = json.loads(_curl(directory, "user", api).stdout or b"[]")
+            cluster = clusters[0]["id"] if clusters else ""
         elif not sent:
             form = ("-F", f"upfile=@{directory / 'logs.tar.gz'}", f"{api}/{cluster}/logs?logs_type=controller")
             sent = _curl(directory, "agent", *form).returncode == 0
         else:
             all_logs = ("-o", "/dev/null", f"{api}/{cluster}/logs?logs_type=all")
             read += _curl(directory, "watcher", *all_logs).returncode == 0
-    told.append(f"all.tar of {LOGS_MIB} MiB read {read} times meanwhile" if cluster else "no logs: in no cluster")
+    counts.append(f"all.tar of {LOGS_MIB} MiB read {read} times meanwhile" if cluster else "no logs: in no cluster")
 
 
 def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
@@ -123,8 +123,8 @@ def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
         argv += ["--seconds", str(LONGEST), "--service-pid", str(pid), "--json"]
         swarm = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         os.sched_setaffinity(swarm.pid, set(cores[:-1]) or set(cores))
-        stop, told = threading.Event(), list[str]()
-        reader = threading.Thread(target=read_logs, args=(Path(work), url, stop, told))
+        stop, counts = threading.Event(), list[str]()
+        reader = threading.Thread(target=read_logs, args=(Path(work), url, stop, counts))
         reader.start()
         try:
             answer, _ = swarm.communicate(timeout=LONGEST + 120)
@@ -133,15 +133,15 @@ def measure(hosts: int, words: tuple[str, ...]) -> dict[str, Any]:
             reader.join()
         turns = lag(url, Path(work) / "tls/ca.crt")
     try:
-        found: dict[str, Any] = {**json.loads(answer), "lag": turns, "logs": told[0]}
+        report: dict[str, Any] = {**json.loads(answer), "lag": turns, "logs": counts[0]}
     except ValueError:
         raise SystemExit(f"the swarm ended with {swarm.returncode} and no report") from None
-    return found
+    return report
 
 
-def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What counts of a swarm's report."""
-    used = found["service"]
+    used = report["service"]
     lines = [
         (
             f"{step['hosts']} hosts",
@@ -149,19 +149,19 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"{step['p99_arriving_ms']:7.1f} ms; {step['requests_per_second']:.0f} requests/s"
             + (f"; {step['failures']} failed" if step["failures"] else ""),
         )
-        for step in found["steps"]
+        for step in report["steps"]
     ]
-    held = f"{found['held']} hosts" + ("" if found["held"] < found["hosts"] else " (all there were)")
+    held = f"{report['held']} hosts" + ("" if report["held"] < report["hosts"] else " (all there were)")
     lines += [
-        (f"held, p99 under {found['limit_ms']:.0f} ms", held),
+        (f"held, p99 under {report['limit_ms']:.0f} ms", held),
         ("service's processor", f"{used['cpu_percent']} % of a core, {used['cpu_ms_per_request']} ms a request"),
-        ("swarm's own processor", f"{found['swarm_cpu_percent']} % of a core"),
+        ("swarm's own processor", f"{report['swarm_cpu_percent']} % of a core"),
         (
             "service's loop",
-            f"a turn's lag p99 {found['lag']['lag p99']:.1f} ms, max {found['lag']['lag longest']:.1f} ms; of its own "
-            f"processor p99 {found['lag']['cpu p99']:.1f} ms, max {found['lag']['cpu longest']:.1f} ms",
+            f"a turn's lag: p99 {report['lag']['lag p99']:.1f} ms, max {report['lag']['lag longest']:.1f} ms; its own "
+            f"processor p99 {report['lag']['cpu p99']:.1f} ms, max {report['lag']['cpu longest']:.1f} ms",
         ),
-        ("logs", found["logs"]),
+        ("logs", report["logs"]),
         ("service's memory", f"{used['memory_mib']} MiB, {used['memory_kib_per_host']} KiB a host"),
     ]
     return lines

@@ -13,7 +13,7 @@ from ci.mutation.plan import Project
 
 
 class Chooser:
-    """Knows who runs what."""
+    """Chooses tests by which of them run which lines."""
 
     def __init__(self, project: Project, measured: Iterable[Measured]) -> None:
         self._project = project
@@ -33,38 +33,38 @@ class Chooser:
 
         The budget is in seconds that they take without a mutant; at least one is run.
         """
-        found = self._uses_of(mutant) if mutant.bound else self._lines(mutant.path, mutant.line, mutant.end_line)
+        tests = self._uses_of(mutant) if mutant.bound else self._lines(mutant.path, mutant.line, mutant.end_line)
         chosen: list[str] = []
         total = 0.0
-        for test in sorted(found, key=lambda name: (self.seconds[name], name)):
+        for test in sorted(tests, key=lambda name: (self.seconds[name], name)):
             total += self.seconds[test]
             if chosen and total > budget:
                 break
             chosen.append(test)
-        return chosen, len(found) - len(chosen)
+        return chosen, len(tests) - len(chosen)
 
     def _lines(self, path: str, first: int, last: int) -> set[str]:
-        found: set[str] = set()
+        tests: set[str] = set()
         for line in range(first, last + 1):
-            found |= self._of.get((path, line), set())
-        if found:
-            return found
+            tests |= self._of.get((path, line), set())
+        if tests:
+            return tests
         # Parts of an expression may count for its statement's first line only.
         for start, end in _statements(str(self._project.root / path)):
             if start <= first <= end:
                 within = [self._of.get((path, line), set()) for line in range(start, end + 1)]
-                found = set().union(*within)
-        return found
+                tests = set().union(*within)
+        return tests
 
     def _uses_of(self, mutant: Mutant) -> set[str]:
-        found: set[str] = set()
+        tests: set[str] = set()
         for name in mutant.bound:
             if name not in self._uses:
                 self._uses[name] = self._find(name)
             for path, lines in self._uses[name].items():
                 for line in lines:
-                    found |= self._of.get((path, line), set())
-        return found
+                    tests |= self._of.get((path, line), set())
+        return tests
 
     def _find(self, name: str) -> dict[str, set[int]]:
         """Lines that use a name, by file; a use at import (a table, a default) stands for its file's functions."""
@@ -105,10 +105,10 @@ def _used(text: str, name: str) -> set[int]:
 
 def _statements(path: str) -> list[tuple[int, int]]:
     """Simple statements, and the heads of the others, outermost first."""
-    found = []
+    statements = []
     for node in ast.walk(ast.parse(Path(path).read_text())):
         if isinstance(node, ast.stmt):
             body = getattr(node, "body", None)
             end = body[0].lineno - 1 if isinstance(body, list) and body else node.end_lineno or node.lineno
-            found.append((node.lineno, max(node.lineno, end)))
-    return found
+            statements.append((node.lineno, max(node.lineno, end)))
+    return statements

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,15 +75,15 @@ def path_file(project: Project, scratch: Path) -> dict[Path, Path]:
     One of the environment's own .pth files is seen changed. Processes that tests start have environments of their own.
     """
     for site in (Path(entry) for entry in sys.path if entry.endswith("site-packages")):
-        for found in sorted(site.glob("*.pth")):
-            if "node0" in found.name:
+        for path in sorted(site.glob("*.pth")):
+            if "node0" in path.name:
                 cover = scratch / "cover.pth"
                 hook = HOOK.format(source=str(project.root / project.code))
                 cover.write_text(
-                    f"import sys; sys.path.insert(0, {str(project.root)!r})\n{found.read_text().rstrip()}\n"
+                    f"import sys; sys.path.insert(0, {str(project.root)!r})\n{path.read_text().rstrip()}\n"
                     f"import sys; exec({hook!r}, {{}})\n"
                 )
-                return {found: cover}
+                return {path: cover}
     return {}
 
 
@@ -122,15 +121,15 @@ def measure(project: Project, file: str, scratch: Path) -> Measured:
     def action() -> int:
         prepare(project)
         os.mkdir("/tmp/.processes")
-        found = _traced(project, file)
+        measured = _traced(project, file)
         with os.fdopen(result, "w") as out:
-            json.dump(found.__dict__, out)
+            json.dump(measured.__dict__, out)
         return 0
 
     try:
         writable = {".pycache": cache_dir() / "pycache"}
         keep = [project.root]
-        sandbox.run(action, scratch / "output", SECONDS, covers, writable, keep)
+        sandbox.run(action, scratch / "output", SECONDS, covers, writable=writable, keep=keep)
         text = (scratch / "result.json").read_text()
         if not text:
             raise OSError(f"{file} could not be measured: {(scratch / 'output').read_text()[-1500:]}")
@@ -150,7 +149,7 @@ def _traced(project: Project, file: str) -> Measured:
     tracer = coverage.Coverage(
         data_file="/tmp/.processes/main", config_file=False, source=[source], omit=["*/tests/*"], messages=False
     )
-    found = Measured(file)
+    measured = Measured(file)
 
     class Watch:
         @pytest.hookimpl(wrapper=True)
@@ -172,9 +171,9 @@ def _traced(project: Project, file: str) -> Measured:
                 tracer.switch_context(request._pyfuncitem.nodeid)
 
         def pytest_runtest_logreport(self, report: Any) -> None:
-            found.seconds[report.nodeid] = found.seconds.get(report.nodeid, 0.0) + report.duration
-            if report.outcome != "passed" and report.nodeid not in found.unfit:
-                found.unfit.append(report.nodeid)
+            measured.seconds[report.nodeid] = measured.seconds.get(report.nodeid, 0.0) + report.duration
+            if report.outcome != "passed" and report.nodeid not in measured.unfit:
+                measured.unfit.append(report.nodeid)
 
     tracer.start()
     code = pytest.main([*arguments(project), file], plugins=[Watch()])
@@ -192,13 +191,13 @@ def _traced(project: Project, file: str) -> Measured:
                 if context:
                     by_test.setdefault(context, []).append(line)
         if by_test:
-            found.lines[path] = by_test
-            found.deps[path] = digest(project.root / path)
-    for name in found.unfit:
-        found.seconds.pop(name, None)
+            measured.lines[path] = by_test
+            measured.deps[path] = digest(project.root / path)
+    for name in measured.unfit:
+        measured.seconds.pop(name, None)
     ours = ("ci", "conftest", "installer", "lab", "drivers", "scenarios", project.code)
-    found.imported = sorted(n for n in set(sys.modules) - before if n.split(".")[0] not in ours)
-    return found
+    measured.imported = sorted(n for n in set(sys.modules) - before if n.split(".")[0] not in ours)
+    return measured
 
 
 def known(project: Project, file: str) -> tuple[Path, Measured | None]:
@@ -218,8 +217,3 @@ def keep(place: Path, measured: Measured) -> None:
     temporary = place.with_suffix(f".{os.getpid()}")
     temporary.write_text(json.dumps(measured.__dict__))
     temporary.replace(place)
-
-
-def discard(scratch: Path) -> None:
-    """Remove a scratch folder."""
-    shutil.rmtree(scratch, ignore_errors=True)

@@ -49,8 +49,8 @@ class Project:
 
     def modules(self, patterns: tuple[str, ...]) -> list[str]:
         """Paths below the root, sorted; empty modules are left out."""
-        found = {path for pattern in patterns for path in self.root.glob(pattern)}
-        return sorted(str(path.relative_to(self.root)) for path in found if path.read_text().strip())
+        paths = {path for pattern in patterns for path in self.root.glob(pattern)}
+        return sorted(str(path.relative_to(self.root)) for path in paths if path.read_text().strip())
 
     def test_files(self, targets: list[str]) -> list[str]:
         """Those that import one of the modules, or name it in a string (``python -m``), at any distance."""
@@ -75,16 +75,16 @@ class Project:
 
 @cache
 def _named(path: Path, code: str) -> frozenset[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value:
             text = node.value.replace("/", ".").removesuffix(".py")
             if text == code:
                 text = f"{code}.__main__"
             if text.startswith(f"{code}."):
-                found |= {text, f"{text}.__main__"}
-    return frozenset(name for name in found if name.split(".")[0] == code)
+                names |= {text, f"{text}.__main__"}
+    return frozenset(name for name in names if name.split(".")[0] == code)

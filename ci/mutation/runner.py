@@ -24,7 +24,7 @@ from ci.mutation.operators import Mutant, mutants, mutated
 from ci.mutation.plan import Project
 
 KILLED, TIMEOUT, SURVIVED, UNCOVERED = "killed", "timed out", "survived", "no test"
-#: Time limit of a mutant: so many times what its tests take without it, and the patience that was asked for.
+#: Time limit of a mutant: this factor times the duration of its tests without it, plus the given patience.
 TIMES = 4.0
 
 
@@ -78,12 +78,12 @@ def measured(
     project: Project, files: Sequence[str], jobs: int, say: Callable[[str], None]
 ) -> tuple[list[measure.Measured], int]:
     """Measurements of test files, from the cache where they hold; and how many were made."""
-    found: list[measure.Measured] = []
+    measurements: list[measure.Measured] = []
     todo: list[tuple[str, Path]] = []
     for file in files:
         place, kept = measure.known(project, file)
         if kept is not None:
-            found.append(kept)
+            measurements.append(kept)
         else:
             todo.append((file, place))
     if todo:
@@ -98,12 +98,12 @@ def measured(
                 say(f"{file} is left out: {answer}")
                 continue
             measure.keep(place, answer)
-            found.append(answer)
+            measurements.append(answer)
             say(f"  {file}: {len(answer.seconds)} tests, {sum(answer.seconds.values()):.0f} s")
-    for one in found:
+    for one in measurements:
         for test in one.unfit:
             say(f"not used, since it does not pass unmutated in the sandbox: {test}")
-    return sorted(found, key=lambda one: one.file), len(todo)
+    return sorted(measurements, key=lambda one: one.file), len(todo)
 
 
 def warm(names: Iterable[str]) -> None:
@@ -131,14 +131,14 @@ def sample(project: Project, paths: Sequence[str], size: int | None, seed: int) 
     return [everything[number] for number in numbers], len(everything)
 
 
-def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, patience: float) -> Fate:
+def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, *, patience: float) -> Fate:
     """Run the tests of one mutant."""
     tests, left = chooser.tests(mutant, budget)
     if not tests:
         return Fate(mutant, UNCOVERED, 0, 0)
     text = mutated((project.root / mutant.path).read_text(), mutant.number)
     try:
-        code, by = _run_tests(project, tests, chooser, patience, {mutant.path: text})
+        code, by = _run_tests(project, tests, chooser, patience, sources={mutant.path: text})
     except sandbox.Timeout:
         return Fate(mutant, TIMEOUT, len(tests), left)
     # 5: no test was collected, so that nothing has failed either.
@@ -150,13 +150,13 @@ def control(project: Project, chooser: Chooser) -> None:
     quickest: dict[str, str] = {}
     for test in sorted(chooser.seconds, key=lambda name: chooser.seconds[name]):
         quickest.setdefault(test.split("::")[0], test)
-    code, by = _run_tests(project, list(quickest.values()), chooser, 60.0, {})
+    code, by = _run_tests(project, list(quickest.values()), chooser, 60.0, sources={})
     if code != 0:
         raise OSError(f"without any mutant, the tests end with {code}: {by}")
 
 
 def _run_tests(
-    project: Project, tests: list[str], chooser: Chooser, patience: float, sources: dict[str, str]
+    project: Project, tests: list[str], chooser: Chooser, patience: float, *, sources: dict[str, str]
 ) -> tuple[int, str]:
     """pytest's exit code and the test that failed, with some modules' sources changed. Raises Timeout, OSError."""
     seconds = TIMES * sum(chooser.seconds[test] for test in tests) + patience
@@ -177,8 +177,8 @@ def _run_tests(
                 scratch / "output",
                 seconds,
                 covers,
-                {".pycache": measure.cache_dir() / "pycache"},
-                [project.root],
+                writable={".pycache": measure.cache_dir() / "pycache"},
+                keep=[project.root],
             )
         finally:
             os.close(handle)

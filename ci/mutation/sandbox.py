@@ -1,4 +1,4 @@
-"""A place of its own for a run of tests: it sees the machine's files read-only, some of them replaced, and no disks.
+"""A sandbox for a run of tests: it sees the machine's files read-only, some of them replaced, and no disks.
 
 Mutated code runs as root, with commands that write disks and reboot among what it does. Its mounts, processes and
 network are therefore a namespace's, ``/dev`` has no disks, ``/tmp``, ``/run`` and ``/var/tmp`` are its own, and when
@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
-MS_BIND, MS_MOVE, MS_REC, MS_PRIVATE = 0x1000, 0x2000, 0x4000, 0x40000
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
 PR_SET_PDEATHSIG = 1
 OWN = ("/tmp", "/run", "/var/tmp")
@@ -49,7 +49,7 @@ def _check(result: int, what: str) -> None:
         raise OSError(error, f"{what}: {os.strerror(error)}")
 
 
-def _mount(source: str, target: str, kind: str, flags: int = 0, data: str = "") -> None:
+def _mount(source: str, target: str, kind: str, flags: int = 0, *, data: str = "") -> None:
     done = _libc.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode())
     _check(done, f"mount {target}")
 
@@ -61,21 +61,21 @@ def _read_only(path: str) -> None:
 
 
 def _devices() -> None:
-    made = Path("/tmp/.dev")
-    made.mkdir()
-    _mount("tmpfs", str(made), "tmpfs", 0, "mode=755")
+    devices = Path("/tmp/.dev")
+    devices.mkdir()
+    _mount("tmpfs", str(devices), "tmpfs", 0, data="mode=755")
     for name, numbers in NODES.items():
-        os.mknod(made / name, stat.S_IFCHR, os.makedev(*numbers))
-        (made / name).chmod(0o666)
+        os.mknod(devices / name, stat.S_IFCHR, os.makedev(*numbers))
+        (devices / name).chmod(0o666)
     for name, target in {"fd": "", "stdin": "/0", "stdout": "/1", "stderr": "/2"}.items():
-        (made / name).symlink_to(f"/proc/self/fd{target}")
+        (devices / name).symlink_to(f"/proc/self/fd{target}")
     for name in ("pts", "shm", "net"):
-        (made / name).mkdir()
-    os.mknod(made / "net/tun", stat.S_IFCHR | 0o666, os.makedev(10, 200))
-    (made / "shm").chmod(0o1777)
-    _mount("devpts", str(made / "pts"), "devpts", 0, "newinstance,ptmxmode=0666")
-    (made / "ptmx").symlink_to("pts/ptmx")
-    _mount(str(made), "/dev", "none", MS_BIND | MS_REC)
+        (devices / name).mkdir()
+    os.mknod(devices / "net/tun", stat.S_IFCHR | 0o666, os.makedev(10, 200))
+    (devices / "shm").chmod(0o1777)
+    _mount("devpts", str(devices / "pts"), "devpts", 0, data="newinstance,ptmxmode=0666")
+    (devices / "ptmx").symlink_to("pts/ptmx")
+    _mount(str(devices), "/dev", "none", MS_BIND | MS_REC)
 
 
 def _loopback() -> None:
@@ -92,7 +92,7 @@ def _arrange(covers: Mapping[Path, Path], writable: Mapping[str, Path], keep: li
     _mount("none", "/", "none", MS_REC | MS_PRIVATE)
     _read_only("/")
     for place in OWN:
-        _mount("tmpfs", place, "tmpfs", 0, "mode=1777,size=4g")
+        _mount("tmpfs", place, "tmpfs", 0, data="mode=1777,size=4g")
     for path in keep:
         if any(path.is_relative_to(place) for place in OWN):
             path.mkdir(parents=True)
@@ -143,6 +143,7 @@ def run(
     output: Path,
     seconds: float,
     covers: Mapping[Path, Path] | None = None,
+    *,
     writable: Mapping[str, Path] | None = None,
     keep: list[Path] | None = None,
 ) -> int:

@@ -151,11 +151,11 @@ ALLOWED: dict[str, set[str]] = {
     "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
-#: Everybody's within installer/: what is no row above, and the redactor, which every log goes through.
+#: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.
 COMMON = ("installer", "installer.redact")
 #: Shows what is in it: its __init__ imports from the rooms below.
 FACADES = ("lab",)
-#: Ties the rooms of installer/ together, and is nobody's.
+#: Tie the rooms of installer/ together; nothing imports them.
 COMMAND = ("installer.cli", "installer.__main__")
 
 #: Room -> room that should not be, and which of its modules are imported all the same.

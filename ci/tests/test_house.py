@@ -1,4 +1,4 @@
-"""What stands at the repository's root fits together: hooks run what the gate runs, and packages are typed."""
+"""The files at the repository's root agree: hooks run what the gate runs, and packages are typed."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The page as people meet it: in a real Chromium, over TLS, fed by the real service with synthetic hosts."""
+"""The page as users see it: in a real Chromium, over TLS, fed by the real service with synthetic hosts."""
 
 from __future__ import annotations
 

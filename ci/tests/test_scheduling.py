@@ -111,8 +111,8 @@ def test_one(request, number):
 
 def test_a_module_stays_in_one_worker_and_so_do_all_labs(tmp_path):
     (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
-    (tmp_path / "lab/tests/lab").mkdir(parents=True)
-    for name in ("lab/test_lab_a", "lab/test_lab_b", "lab/test_lab_c", "test_os", "test_release"):
+    (tmp_path / "lab/tests/live").mkdir(parents=True)
+    for name in ("live/test_lab_a", "live/test_lab_b", "live/test_lab_c", "test_os", "test_release"):
         (tmp_path / f"lab/tests/{name}.py").write_text(GROUPED)
     env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]

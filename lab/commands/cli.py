@@ -30,8 +30,8 @@ from lab.supervisor import watch
 
 _DOWN_SECONDS = 60.0
 _EPILOG = """\
-A lab is one process with namespaces of its own: its network, names and addresses exist for it only, and when it ends,
-nothing of it is left. A first look around:
+A lab is one process with its own namespaces: its network, names and addresses exist inside it only, and when it ends
+it leaves nothing behind. To begin with:
 
   node0-lab deploy DIR               install the cluster of DIR/install-config.yaml and DIR/agent-config.yaml in a lab
   node0-lab up sno --iso my.iso      bring up one machine and boot it from an ISO, through its BMC
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG + presets,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more about what is done")
+    parser.add_argument("-v", "--verbose", action="store_true", help="log more")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     up = command("up", _up, "bring up a lab and leave it running")
     up.add_argument("topology", help="a preset or a YAML file")
     up.add_argument("--iso", type=Path, help="boot every machine from this image")
-    up.add_argument("--release", action="store_true", help="serve the lab release (built when needed) in the registry")
+    up.add_argument("--release", action="store_true", help="serve the lab release from the registry (built if needed)")
     up.add_argument("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
     up.add_argument(
         "--wait",
@@ -73,9 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="S",
         help="wait this long for memory (default: 600)",
     )
-    deploy = command(
-        "deploy", deploy_command.run, "install somebody's cluster, in a lab that is made from its config files"
-    )
+    deploy = command("deploy", deploy_command.run, "install a cluster from its config files, in a lab made to fit them")
     deploy_command.add_arguments(deploy)
     command("ls", _ls, "list the labs that run, and their machines")
     node = "the machine's name, for example master-0"
@@ -86,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     execute.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="what to run (default: a shell)")
     console = command("console", _console, "a machine's serial line; Ctrl-] leaves")
     console.add_argument("node", help=node)
-    console.add_argument("--log", action="store_true", help="print what it has said so far, and end")
+    console.add_argument("--log", action="store_true", help="print its output so far, and exit")
     shot = command("shot", _shot, "a picture of a machine's screen")
     shot.add_argument("node", help=node)
     shot.add_argument("file", type=Path, help="PNG file to write")
@@ -94,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     collect.add_argument("directory", type=Path, help="where to")
     down = command("down", _down, "end a lab")
     down.add_argument("--all", action="store_true", help="end every lab")
-    swarm = command("swarm", _swarm, "simulated agents against a rendezvous service, for load")
+    swarm = command("swarm", _swarm, "load-test a rendezvous service with simulated agents")
     swarm.add_argument("words", nargs=argparse.REMAINDER, metavar="N OPTIONS", help="see: node0-lab swarm -- --help")
     command("gc", _gc, "remove what crashed labs left behind")
     for sub in (ssh, execute, console, shot, collect, down):
@@ -118,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not (isinstance(error, BrokenPipeError) and _reader_is_gone()):
             print(f"node0-lab: {error}", file=sys.stderr)
             for note in getattr(error, "__notes__", ()):
-                print(f"node0-lab: besides, {note}", file=sys.stderr)
+                print(f"node0-lab: also, {note}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -126,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reader_is_gone() -> bool:
-    """Whether it was our output that nobody reads any more (`node0-lab ls | head`): nothing is left to tell then."""
+    """Whether our own output is a broken pipe (`node0-lab ls | head`): then there is nobody to report to."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     gone = any(event & select.POLLERR for _, event in poll.poll(0))
@@ -156,7 +154,7 @@ def _node(lab: Lab, name: str) -> Node:
 def _running(lab: Lab, name: str) -> Node:
     node = _node(lab, name)
     if lab.hypervisor.machine(node.name).state() is PowerState.OFF:
-        raise LabError(f"{name} is off; `node0-lab console --log {name}` shows what it has said so far")
+        raise LabError(f"{name} is off; `node0-lab console --log {name}` shows its output so far")
     return node
 
 
@@ -192,10 +190,10 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _ls(_arguments: argparse.Namespace) -> int:
     labs = records.look()
-    for found in labs:
-        if found.line:
-            print(f"{found.id}  {found.line}")
-        _tell_what_ended(found)
+    for lab_dir in labs:
+        if lab_dir.line:
+            print(f"{lab_dir.id}  {lab_dir.line}")
+        _tell_what_ended(lab_dir)
     running = [f.record for f in labs if f.state is records.State.RUNS and f.record is not None]
     for record in running:
         age = int(time.time() - record.created)
@@ -213,14 +211,14 @@ def _ls(_arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_what_ended(found: records.Found) -> None:
-    """The daemons of a lab that have ended by themselves, on the terminal."""
-    ended = watch.noted(found.root)
-    if ended and found.state is records.State.ENDED:
-        print(f"{found.id}  has ended without being asked to; `node0-lab gc` removes its remains")
+def _tell_what_ended(lab_dir: records.Found) -> None:
+    """Print a lab's daemons that have ended unexpectedly."""
+    ended = watch.noted(lab_dir.root)
+    if ended and lab_dir.state is records.State.ENDED:
+        print(f"{lab_dir.id}  has ended unexpectedly; `node0-lab gc` removes its remains")
     for one in ended:
-        last = one.tail.splitlines()[-1:] or ["it has logged nothing"]
-        print(f"{found.id}  FAILED: {watch.described(one)}: {last[0]}")
+        last = one.tail.splitlines()[-1:] or ["it logged nothing"]
+        print(f"{lab_dir.id}  FAILED: {watch.described(one)}: {last[0]}")
 
 
 def _ssh(arguments: argparse.Namespace) -> int:
@@ -272,14 +270,14 @@ def _collect(arguments: argparse.Namespace) -> int:
     with lab:
         missing = lab.collect(arguments.directory)
     for line in missing:
-        print(f"not had: {line}", file=sys.stderr)
+        print(f"could not collect: {line}", file=sys.stderr)
     print(arguments.directory)
     return 0
 
 
 def _down(arguments: argparse.Namespace) -> int:
-    # Of whatever version: to end one takes no more than every version has.
-    running = [found.id for found in records.look() if found.state is records.State.RUNS]
+    # Labs of every version: all versions share what it takes to end one.
+    running = [lab_dir.id for lab_dir in records.look() if lab_dir.state is records.State.RUNS]
     chosen = running if arguments.all else [arguments.lab or _chosen(None).id]
     for lab_id in chosen:
         begin = time.monotonic()
@@ -289,8 +287,8 @@ def _down(arguments: argparse.Namespace) -> int:
 
 
 def _gc(_arguments: argparse.Namespace) -> int:
-    for found in records.look():
-        _tell_what_ended(found)
+    for lab_dir in records.look():
+        _tell_what_ended(lab_dir)
     lines = records.reap()
     for line in (*lines, *records.unclear()):
         print(line)

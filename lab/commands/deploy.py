@@ -1,4 +1,4 @@
-"""`node0-lab deploy DIR`, as a person sees it: options, progress, and how to go on."""
+"""`node0-lab deploy DIR`: options, progress, and what to do next."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add = parser.add_argument
     add("directory", type=Path, help="with install-config.yaml and agent-config.yaml; it is not changed")
-    add("--iso", type=Path, help="boot this ready image instead of making one; the files still say which machines")
+    add("--iso", type=Path, help="boot this image instead of creating one; the files still describe the machines")
     add("--installer", metavar="PATH", help="the installer to run (default: node0)")
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
-    add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: as in the presets)")
+    add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: the presets')")
     add("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
     add(
         "--wait",
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lab-keep",
         choices=("always", "on-failure", "never"),
         default="always",
-        help="when the lab stays after the installation (default: always)",
+        help="whether the lab keeps running after the installation (default: always)",
     )
 
 
@@ -48,7 +48,7 @@ class _Elapsed(logging.Formatter):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Install, and say how to go on; 0 when the cluster is installed. Raises LabError, DriverError, OSError."""
+    """Install, and print what to do next; 0 when the cluster is installed. Raises LabError, DriverError, OSError."""
     install, agent = read(arguments.directory)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")

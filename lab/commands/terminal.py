@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: a lab's machines, and a serial line until Ctrl-]."""
+"""Terminal output: a lab's machines, and an interactive serial line until Ctrl-]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _LEAVE = b"\x1d"
 
 
 def converse(path: Path, recent: bytes = b"") -> int:
-    """Join the terminal to the line at `path`, after showing `recent`; returns 0 when left, 1 when the line ended."""
+    """Connect the terminal to the serial line at `path`, after showing `recent`.
+
+    Returns 0 when the user left, 1 when the line was closed.
+    """
     line = socket.socket(socket.AF_UNIX)
     line.connect(str(path))
     keyboard, screen = sys.stdin.fileno(), sys.stdout.fileno()

@@ -1,1 +1,1 @@
-"""The programs within a lab: their configuration, and those of our own."""
+"""A lab's daemons: their configuration, and the ones that are our own."""

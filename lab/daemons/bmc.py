@@ -1,12 +1,12 @@
-"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with three of its habits changed.
+"""The lab's BMCs: `python -m lab.daemons.bmc CONFIG` runs sushy-tools' emulator with three changes.
 
-- One image for all: stock, every InsertMedia downloads the ISO in small pieces and copies it again into the pool, twice
-  its size for each machine, and leaves the pool's copy behind at the end (reference/lab.md §3.3, B1 and B2). Here an
-  image is downloaded once per version (URL, ETag, Last-Modified, length), and each machine gets hard links to it. One
-  that the lab's own HTTP server has is not even copied: who makes a new image has to make a new file, as node0 does.
-- An inserted CD is bootable, after the disks: stock, it has no place in the boot order unless the client sets one, and
-  then it stands before the disk even after an installation. Here it comes last: an empty disk falls through to
-  it, an installed disk wins. A client that sets a boot target still gets it.
+- One image for all machines. Stock, every InsertMedia downloads the ISO in small pieces and copies it again into the
+  pool, twice its size for each machine, and leaves the pool's copy behind (reference/lab.md §3.3, B1 and B2). Here an
+  image is downloaded once per version (URL, ETag, Last-Modified, length), and each machine gets hard links to it. An
+  image that the lab's own HTTP server serves is not even copied: a new image has to be a new file, as node0's are.
+- An inserted CD is bootable, after the disks. Stock, it has no place in the boot order unless the client sets one, and
+  then it comes before the disk even after an installation. Here it comes last: an empty disk falls through to it, an
+  installed disk wins. A boot target that a client sets is still honoured.
 - Every request is logged with its duration, without passwords.
 """
 
@@ -48,9 +48,9 @@ def _store(source: Any, target: Path, size: int) -> None:
         try:
             shutil.copyfileobj(source, part, _CHUNK)
             part.flush()
-            got = os.fstat(part.fileno()).st_size
-            if size not in (-1, got):
-                raise OSError(f"{got} of {size} bytes came")
+            received = os.fstat(part.fileno()).st_size
+            if size not in (-1, received):
+                raise OSError(f"only {received} of {size} bytes arrived")
             os.replace(part.name, target)
         except BaseException:
             Path(part.name).unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def _store(source: Any, target: Path, size: int) -> None:
 
 
 class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
-    """Virtual media of which every version of an image is fetched once."""
+    """Virtual media that fetch every version of an image only once."""
 
     _lock = threading.Lock()
 
@@ -68,14 +68,14 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
             return fetched
         with self._lock:
             shared = self._fetch_once(image_url, verify_media_cert)
-        # What the eject removes is a link of its own, in a directory of its own.
+        # Each insert gets its own link in its own directory: that is what eject removes.
         name = os.path.basename(urlparse(image_url).path) or "image.iso"
         link = Path(tempfile.mkdtemp(prefix="media-")) / name
         os.link(shared, link)
         return name, str(link)
 
     def _fetch_once(self, url: str, verify: Any) -> Path:
-        """The image at `url`, downloaded unless its answer says that it is a version that is here already."""
+        """The image at `url`, downloaded unless the response's headers name a version that is cached already."""
         images = Path(tempfile.gettempdir()) / "images"
         images.mkdir(exist_ok=True)
         ask = partial(requests.request, url=url, verify=verify, timeout=_ANSWER_SECONDS, headers=_AS_IT_IS)
@@ -104,7 +104,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         return url.startswith(f"{self._config['NODE0_HTTP_URL']}/")
 
     def _linked(self, url: str, folder: Path) -> Path | None:
-        """A link to the file that the lab's HTTP server has at `url`; None when it is on another file system."""
+        """A link to the file that the lab's HTTP server serves at `url`; None when it is on another file system."""
         name = unquote(urlparse(url).path).lstrip("/")
         source = (Path(self._config["NODE0_HTTP_ROOT"]) / name).resolve()
         folder.mkdir(exist_ok=True)
@@ -134,7 +134,7 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
 
 
 class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
-    """libvirt domains whose media are links into the pool, bootable after the disks, and removed with the eject."""
+    """libvirt domains whose media are links into the pool, bootable after the disks, and removed on eject."""
 
     def _upload_image(self, domain: Any, conn: Any, boot_image: str) -> str:
         pool = conn.storagePoolLookupByName(self.STORAGE_POOL)

@@ -1,7 +1,7 @@
-"""Gives serial logs a clock: `python -m lab.daemons.consoleclock DIRECTORY`.
+"""Time-stamps serial logs: `python -m lab.daemons.consoleclock DIRECTORY`.
 
-QEMU writes the raw bytes of NAME.log; this writes NAME.timed.log, each line preceded by when it was seen (UTC). The raw
-log stays the truth: nothing is lost if this process is late or dead. Runs until it is killed.
+QEMU writes the raw bytes to NAME.log; this writes NAME.timed.log, each line prefixed with the time at which it was seen
+(UTC). The raw log stays authoritative: nothing is lost if this process is late or dead. Runs until it is killed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stamper:
 
 
 def main(directory: Path) -> None:
-    """Stamp every log of the directory for ever, also those that appear later."""
+    """Stamp every log of the directory for ever, including logs that appear later."""
     stampers: dict[Path, Stamper] = {}
     while True:
         for path in directory.glob("*.log"):

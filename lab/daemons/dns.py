@@ -14,7 +14,7 @@ SERVICES = ("registry", "bmc", "ntp", "http")
 
 
 def records(topology: Topology) -> list[tuple[str, str]]:
-    """All (name, address) pairs but the wildcard. Of several names of an address the first one is its PTR."""
+    """All (name, address) pairs but the wildcard. The first name of an address is the one in its PTR record."""
     out = [(f"{node.name}.{topology.cluster_domain}", node.ip) for node in topology.nodes]
     for name in ("api", "api-int"):
         out += [(f"{name}.{topology.cluster_domain}", address) for address in topology.api_addresses]
@@ -44,7 +44,7 @@ def dnsmasq_config(topology: Topology, *, interface: str, leases: Path, log: Pat
     if topology.addressing == "dhcp":
         network = topology.network
         lines += [
-            # Reservations only get their own address; strangers and spare NICs get one from the upper half.
+            # Nodes get their reserved addresses only; unknown machines and spare NICs get one from the upper half.
             f"dhcp-range={network[network.num_addresses // 2]},{network[-3]},{topology.network.netmask},1h",
             f"dhcp-leasefile={leases}",
             "dhcp-authoritative",

@@ -1,6 +1,6 @@
 """A small HTTP server for boot media: `python -m lab.daemons.httpd DIRECTORY ADDRESS PORT`.
 
-Answers ranges, as firmware and virtual-media emulators ask for parts of an image. Runs until it is killed.
+Supports ranges, since firmware and virtual-media emulators fetch parts of an image. Runs until it is killed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Handler(SimpleHTTPRequestHandler):
         self.send_error(HTTPStatus.NOT_FOUND)
 
     def copyfile(self, source: Any, outputfile: Any) -> None:
-        """Let the kernel copy: boot media are large, and the machine's CPUs are busy with emulation."""
+        """Copy within the kernel (sendfile): boot media are large, and emulation keeps the CPUs busy."""
         outputfile.flush()
         self.connection.sendfile(source)
 

@@ -22,7 +22,7 @@ from lab.supervisor.plan import Plan, Ready, Service
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Made for one lab, and forgotten with it."""
+    """One lab's passwords, made for it and deleted with it."""
 
     bmc_user: str
     bmc_password: str
@@ -40,14 +40,14 @@ class Credentials(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` made: the plan, and what a user of the lab needs to know."""
+    """What `prepare` made: the plan, and the credentials that the lab's user needs."""
 
     plan: Plan
     credentials: Credentials
 
 
 def pull_secret(layout: Layout, credentials: Credentials) -> str:
-    """The dockerconfigjson with which the lab's registry can be read."""
+    """The lab registry's credentials as dockerconfigjson text."""
     pair = f"{credentials.registry_user}:{credentials.registry_password}".encode()
     return json.dumps({"auths": {layout.registry: {"auth": base64.b64encode(pair).decode()}}})
 
@@ -55,7 +55,7 @@ def pull_secret(layout: Layout, credentials: Credentials) -> str:
 def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage: Path | None) -> Prepared:
     """Write every file that the lab's daemons need below `layout.root`, which must not exist yet.
 
-    `storage` is the registry's storage, served read-only; None gives the lab an empty one that can be pushed to.
+    `storage` is the registry's storage, served read-only; with None the lab gets an empty one that accepts pushes.
     """
     layout.make()
     topology = layout.topology
@@ -72,8 +72,10 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _chronyd(layout),
         _registry(layout, credentials, storage),
         _bmc(layout, credentials),
-        _python(layout, "http", "lab.daemons.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], HTTP_PORT),
-        _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], None),
+        _python(
+            layout, "http", "lab.daemons.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], port=HTTP_PORT
+        ),
+        _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], port=None),
     )
     plan = Plan(
         id=lab_id,
@@ -97,7 +99,7 @@ def _mounts(layout: Layout) -> tuple[tuple[str, str], ...]:
     resolv.write_text(f"nameserver {layout.topology.gateway}\n")
     hosts = root / "etc/hosts"
     hosts.write_text("127.0.0.1 localhost\n::1 localhost\n")
-    # QEMU's capabilities take seconds to find out; libvirt keeps them by the binary's time stamp, so labs may share.
+    # Probing QEMU's capabilities takes seconds; libvirt caches them by the binary's time stamp, so labs can share them.
     capabilities = cache_dir() / "libvirt"
     capabilities.mkdir(exist_ok=True)
     pairs = (
@@ -152,7 +154,7 @@ def _chronyd(layout: Layout) -> Service:
 
 
 def _htpasswd(path: Path, user: str, password: str) -> None:
-    # Both servers check the hash on every request; a low cost is right for a random password of one lab's life.
+    # Both servers check the hash on every request; a low cost suits a random password that lives as long as one lab.
     hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=5)).decode()
     write_secret(path, f"{user}:{hashed}\n".encode())
 
@@ -200,11 +202,13 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     config = root / "bmc/emulator.conf"
     # Flask executes this file as Python.
     config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
-    return _python(layout, "bmc", "lab.daemons.bmc", [str(config)], BMC_PORT, {"TMPDIR": str(root / "bmc/tmp")})
+    return _python(
+        layout, "bmc", "lab.daemons.bmc", [str(config)], port=BMC_PORT, env={"TMPDIR": str(root / "bmc/tmp")}
+    )
 
 
 def _python(
-    layout: Layout, name: str, module: str, arguments: list[str], port: int | None, env: dict[str, str] | None = None
+    layout: Layout, name: str, module: str, arguments: list[str], *, port: int | None, env: dict[str, str] | None = None
 ) -> Service:
     """A service that is a module of this package, run by this interpreter."""
     ready = Ready("tcp", layout.topology.gateway, port) if port else None

@@ -1,1 +1,1 @@
-"""What a run leaves to be looked at: files, phases, one page."""
+"""A run's evidence: files, phases, one page."""

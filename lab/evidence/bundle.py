@@ -1,13 +1,13 @@
-"""What a lab leaves behind to be looked at, pass or fail: from outside first, so that a node that never came up tells.
+"""A lab's evidence, collected pass or fail: from outside first, so that a node that never came up leaves some too.
 
 console/NAME.log            raw serial line; NAME.timed.log with times, NAME.txt without control sequences
 screens/NAME.png            what the screen shows
 libvirt/NAME.{inactive,live}.xml, network.xml, qemu-NAME.log
 services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, supervisor
-nodes/NAME/*                journal, containers, addresses, disks: over SSH, when it answers
+nodes/NAME/*                journal, containers, addresses, disks: over SSH, if the node answers
 phases.json                 phases with durations
-lab-failed.txt              what of the lab itself has ended, with its last lines: then the run is void
-missing.txt                 what could not be had, and why
+lab-failed.txt              parts of the lab that ended unexpectedly, with their last lines: then the run is void
+missing.txt                 what could not be collected, and why
 index.html                  all of it on one page (lab.evidence.report)
 """
 
@@ -51,7 +51,7 @@ COMMANDS = {
 
 
 def copy(source: Path, target: Path) -> None:
-    """A copy without secrets: what was said on a console or to a daemon may hold what units were given."""
+    """Copy a log without its secrets: consoles and daemons may print what units were given."""
     with source.open("rb") as what, target.open("wb") as out:
         Redactor().copy(what, out)
 
@@ -63,7 +63,7 @@ class _Collector:
         self.missing: list[str] = []
 
     def attempt(self, what: str, action: Callable[[], object]) -> bool:
-        """Do it, or note why not."""
+        """Run a step, or note why it failed."""
         try:
             action()
         except (LabError, DriverError, OSError, RuntimeError) as error:
@@ -77,7 +77,7 @@ class _Collector:
         return path
 
     def outside(self, node: Node) -> bool:
-        """All that can be seen of a node from outside; whether it runs."""
+        """Collect what can be seen of a node from outside; returns whether it runs."""
         console = self.folder("console")
         for path in self.lab.layout.console.glob(f"{node.name}.*log"):
             copy(path, console / path.name)
@@ -93,7 +93,7 @@ class _Collector:
         return True
 
     def inside(self, node: Node) -> None:
-        """What the node says of itself."""
+        """Collect what the node reports about itself, over SSH."""
         host = node.ssh(timeout=_SSH_SECONDS)
         folder = self.folder("nodes", node.name)
         for name, command in COMMANDS.items():
@@ -106,7 +106,7 @@ class _Collector:
 
 
 def keep_logs(layout: Layout, target: Path) -> None:
-    """Copy what the lab's daemons have logged, and say which of them have ended."""
+    """Copy the logs of the lab's daemons, and note which of them have ended."""
     tell_failure(watch.noted(layout.root), target)
     sources = {"services": layout.log, "libvirt": layout.root / "libvirt/log/qemu"}
     for name, source in sources.items():
@@ -119,7 +119,7 @@ def keep_logs(layout: Layout, target: Path) -> None:
 
 
 def tell_failure(ended: Sequence[Ended], target: Path) -> None:
-    """Write down what of a lab itself has ended, where the report looks for it."""
+    """Write which parts of a lab have ended into lab-failed.txt, where the report looks for it."""
     if ended:
         target.mkdir(parents=True, exist_ok=True)
         text = "".join(f"{watch.described(e)}\n" + "".join(f"    {x}\n" for x in e.tail.splitlines()) for e in ended)
@@ -131,7 +131,7 @@ def _quoted(command: str) -> str:
 
 
 def collect(lab: RunningLab, target: Path) -> list[str]:
-    """Gather everything below `target`; returns what could not be had, one line each."""
+    """Collect everything below `target`; returns what could not be collected, one line each."""
     work = _Collector(lab, target)
     work.attempt("what of the lab has ended", lambda: tell_failure(lab.ended(), target))
     work.attempt("logs of services", lambda: keep_logs(lab.layout, target))
@@ -152,5 +152,7 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
         (target / "kernel-trouble.txt").write_text(trouble)
     (target / "missing.txt").write_text("".join(line + "\n" for line in work.missing))
     report.write(target)
-    log.info("evidence is in %s%s", target, f"; {len(work.missing)} item(s) could not be had" if work.missing else "")
+    log.info(
+        "evidence is in %s%s", target, f"; {len(work.missing)} item(s) could not be collected" if work.missing else ""
+    )
     return work.missing

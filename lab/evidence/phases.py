@@ -1,4 +1,4 @@
-"""Phases of a run with their durations, kept in phases.json as they begin and end."""
+"""Phases of a run with their durations, written to phases.json as they begin and end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Phases:
-    """A list of phases, which may nest. The file is rewritten whenever one begins or ends: a killed run tells, too."""
+    """A list of phases, which may nest. The file is rewritten whenever one begins or ends, for runs that are killed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -56,7 +56,7 @@ class Phases:
         self._write()
 
     def seconds(self) -> dict[str, float]:
-        """Durations of the phases that have ended, by name; of several with one name the last."""
+        """Durations of the phases that have ended, by name; the last one where a name occurs more than once."""
         return {e["name"]: e["seconds"] for e in self._entries if e["seconds"] is not None}
 
     def _write(self) -> None:

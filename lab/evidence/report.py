@@ -1,7 +1,7 @@
-"""One page for a run: what was tried, how it ended, how long each phase took, and where the evidence is.
+"""One page for a run: what was tested, how it ended, how long each phase took, and where the evidence is.
 
-`index.html` stands in the artefacts' directory and needs nothing but the files beside it. What it tells comes from
-phases.json, from tests.json (outcomes of tests, when there were any), and from which files exist.
+`index.html` lies in the artefacts' directory and needs nothing but the files beside it. It is made from phases.json,
+tests.json (outcomes of tests, if there were any), and the files that exist.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from urllib.parse import quote
 PAGE = "index.html"
 TESTS = "tests.json"
 LAB_FAILED = "lab-failed.txt"
-# The worst first: of a void run nothing is known, so it hides whatever else there is.
+# The worst first: a void run says nothing about what was tested, so void outranks everything else.
 _OUTCOMES = ("void", "failed", "running")
 _BAR_EM = 24.0
 _MANY = 12
-# Title, then which files below the run's directory that no title before it has.
+# Title, and the patterns of its files below the run's directory, less those that an earlier title has taken.
 _EVIDENCE = (
     ("the installer's commands", ("commands/*wait-for*.log", "commands/*create-image*.log")),
     ("other commands", ("commands/*.log",)),
-    ("events and hosts, as the service told them", ("installer/logs/**/*", "installer/*.log")),
+    ("events and hosts, from the service", ("installer/logs/**/*", "installer/*.log")),
     ("consoles", ("console/*.timed.log", "console/*.txt", "console/*.log")),
     ("the lab's own failure", (LAB_FAILED,)),
     ("kernels' complaints", ("kernel-trouble.txt",)),
     ("nodes, from inside", ("nodes/*/*",)),
     ("the lab's services", ("services/*",)),
     ("machines", ("libvirt/*",)),
-    ("not to be had", ("missing.txt",)),
+    ("could not be collected", ("missing.txt",)),
 )
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem;color:#222}
@@ -48,7 +48,7 @@ img{max-height:9rem;border:1px solid #ccc;margin-right:.5rem}details{margin:.2re
 
 @dataclass(frozen=True)
 class Run:
-    """What one directory of artefacts holds; entries as in phases.json and tests.json."""
+    """One directory of artefacts; entries as in phases.json and tests.json."""
 
     name: str
     folder: Path
@@ -58,27 +58,27 @@ class Run:
 
     @property
     def outcome(self) -> str:
-        """void (the lab itself failed), failed, running (or ended before it could say more), or passed."""
+        """void (the lab itself failed), failed, running (or killed while it ran), or passed."""
         if self.lab_failed:
             return "void"
         outcomes = {str(entry.get("outcome")) for entry in (*self.phases, *self.tests)}
-        # Where tests were run, they are the judges: they may have wanted a phase to fail.
+        # Where tests were run, their outcome counts: they may have expected a phase to fail.
         if self.tests:
             outcomes = {str(entry.get("outcome")) for entry in self.tests}
         return next((o for o in _OUTCOMES if o in outcomes), "passed")
 
     @property
     def seconds(self) -> float:
-        """How long its phases took in all."""
+        """The total duration of its phases, in seconds."""
         return sum(float(entry.get("seconds") or 0) for entry in self.phases if not entry.get("depth"))
 
 
 def _entries(path: Path) -> list[dict[str, Any]]:
     try:
-        found = json.loads(path.read_text())
+        entries = json.loads(path.read_text())
     except (OSError, ValueError):
         return []
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def _text(path: Path) -> str:
@@ -89,7 +89,7 @@ def _text(path: Path) -> str:
 
 
 def runs(root: Path) -> list[Run]:
-    """The runs below a directory, or the one that it is itself; by name."""
+    """The runs below a directory, or the run that it is itself; sorted by name."""
     folders = [root] if (root / "phases.json").exists() else sorted(p.parent for p in root.glob("*/phases.json"))
     return [
         Run(f.absolute().name, f, _entries(f / "phases.json"), _entries(f / TESTS), _text(f / LAB_FAILED))
@@ -138,8 +138,8 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
         yield f'<a href="{source}"><img src="{source}" alt="screen of {escape(picture.stem)}"></a>'
     shown: set[Path] = set()
     for title, patterns in _EVIDENCE:
-        found = dict.fromkeys(p for pattern in patterns for p in sorted(run.folder.glob(pattern)) if p.is_file())
-        files = [path for path in found if path.stat().st_size and path not in shown]
+        matching = dict.fromkeys(p for pattern in patterns for p in sorted(run.folder.glob(pattern)) if p.is_file())
+        files = [path for path in matching if path.stat().st_size and path not in shown]
         shown.update(files)
         if files:
             links = " · ".join(_link(path, root, str(path.relative_to(run.folder))) for path in files)
@@ -147,22 +147,24 @@ def _evidence(run: Run, root: Path) -> Iterable[str]:
             yield f"<details{is_open}><summary>{escape(title)}</summary>{links}</details>"
 
 
-def page(root: Path, found: Sequence[Run]) -> str:
+def page(root: Path, all_runs: Sequence[Run]) -> str:
     """The page for these runs, with links relative to `root`."""
     lines = ["<!doctype html><html lang=en><meta charset=utf-8>", f"<title>{escape(root.absolute().name)}</title>"]
     lines += [f"<style>{_STYLE}</style><h1>{escape(root.absolute().name)}</h1>"]
-    for run in (run for run in found if run.outcome == "void"):
+    for run in (run for run in all_runs if run.outcome == "void"):
         lines.append(f"<section class=lab><h2 class=void>The lab itself failed: {escape(run.name)} is void</h2>")
-        lines.append("<p>Nothing is said of what was tested in it. Run it again.")
-        told = run.lab_failed or "\n".join(str(t.get("message", "")) for t in run.tests if t.get("outcome") == "void")
-        lines.append(f"{_told(told)}</section>")
-    if len(found) > 1:
+        lines.append("<p>This says nothing about what was tested in it. Run it again.")
+        failure = run.lab_failed or "\n".join(
+            str(t.get("message", "")) for t in run.tests if t.get("outcome") == "void"
+        )
+        lines.append(f"{_told(failure)}</section>")
+    if len(all_runs) > 1:
         lines.append("<table><tr><th>scenario<th>outcome<th class=s>took")
-        for run in found:
+        for run in all_runs:
             lines.append(f'<tr><td><a href="#{quote(run.name)}">{escape(run.name)}</a>')
             lines.append(f'<td class="{run.outcome}">{run.outcome}<td class=s>{_clock(run.seconds)}')
         lines.append("</table>")
-    for run in found:
+    for run in all_runs:
         lines.append(
             f'<h2 id="{escape(run.name)}">{escape(run.name)}: <span class="{run.outcome}">{run.outcome}</span></h2>'
         )
@@ -171,10 +173,10 @@ def page(root: Path, found: Sequence[Run]) -> str:
 
 
 def write(root: Path) -> Path | None:
-    """Write ROOT/index.html for what is there; None when there is nothing."""
-    found = runs(root)
-    if not found:
+    """Write ROOT/index.html; returns its path, or None when there are no runs."""
+    all_runs = runs(root)
+    if not all_runs:
         return None
     fresh = root / f".{PAGE}.new"
-    fresh.write_text(page(root, found))
+    fresh.write_text(page(root, all_runs))
     return fresh.replace(root / PAGE)

@@ -1,1 +1,1 @@
-"""The machine that labs run on: what it has, what it can, who takes what."""
+"""The machine that labs run on: its capacity, what it can run, and how labs share it."""

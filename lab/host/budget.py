@@ -1,10 +1,10 @@
-"""What the machine has, shared by all labs on it: a ledger of memory, vCPUs and disk under flock.
+"""The machine's memory, vCPUs and disk, shared by all labs on it through a ledger file under flock.
 
-Each entry belongs to a live process (pid, start time, boot); those of dead ones are dropped by whoever looks next. A
-lab that asks for more than there will ever be fails at once; one that must wait says so and waits its turn.
+Each entry belongs to a live process (pid, start time, boot); entries of dead processes are dropped by the next reader.
+A lab that asks for more than the machine has fails at once; one that has to wait says so and waits its turn.
 
-The file belongs to all checkouts on the machine. What another version has put into it is kept as it is: entries that
-cannot be read hold nothing that could be counted, but they are not ours to drop, nor are fields unknown here.
+All checkouts on the machine share the file. What another version has put into it is kept as it is: entries that this
+version cannot read are not counted, but they are not dropped either, and unknown fields are preserved.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from lab.topology import Topology
 
 log = logging.getLogger(__name__)
 
-# What the machine needs for itself, and a lab besides its guests' memory.
+# Memory for the machine itself, and for a lab beside its guests' memory.
 RESERVE_MIB = 1024
 LAB_OVERHEAD_MIB = 256
 GUEST_OVERHEAD_MIB = 384
-# As many as labs side by side may have. On two emulating cores two labs of one node (four vCPUs) are installed sooner
-# than one after the other; three take 1.1 times as long, and a compact cluster beside one node (six) was still at its
-# bootstrap when both would have been done in turn.
+# vCPUs per core that labs running side by side may have. On two emulating cores, two single-node labs (four vCPUs) are
+# installed sooner side by side than in turn; three take 1.1 times as long, and a compact cluster beside one node (six
+# vCPUs) was still at its bootstrap when both would have been done in turn.
 VCPUS_PER_CPU = 2
-# Disks are sparse: this is what an installed machine of the lab release has written, with room to spare.
+# Disks are sparse: this is what installing the lab release writes to a machine's disk, with room to spare.
 GUEST_DISK_GIB = 3
 # Likewise one that holds somebody's data (lab.machines.disks).
 FULL_DISK_GIB = 2
@@ -63,7 +63,7 @@ class Amount(msgspec.Struct, frozen=True):
         return f"{self.mib} MiB of memory, {self.vcpu} vCPU, {self.disk_gib} GiB of disk"
 
     def short(self, free: Amount) -> list[str]:
-        """Of what `free` does not have enough for this."""
+        """What `free` does not have enough of, in words."""
         wanted = (("memory", self.mib > free.mib), ("vCPUs", self.vcpu > free.vcpu))
         return [name for name, lacks in (*wanted, ("disk", self.disk_gib > free.disk_gib)) if lacks]
 
@@ -72,7 +72,7 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What one lab holds or, while `waiting`, would like to hold."""
+    """What one lab holds or, while `waiting`, asks for."""
 
     lab: str
     mib: NotNegative
@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def lives(self) -> bool:
-        """Whether the process that it belongs to does."""
+        """Whether the process that it belongs to is alive."""
         return self.boot in ("", boot_id()) and alive(self.pid, self.started)
 
     @property
@@ -95,9 +95,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def capacity(labs: Path) -> Amount:
-    """What labs may use in all: the machine's memory less a reserve, its CPUs several times over (a lab with more runs
-    alone), and of the file system of `labs` what is free or theirs. $NODE0_BUDGET_MIB and $NODE0_BUDGET_VCPU say
-    otherwise."""
+    """What all labs together may use.
+
+    The machine's memory less a reserve, its CPUs several times over (a lab with more vCPUs runs alone), and what is
+    free on the file system of `labs` or used by them. $NODE0_BUDGET_MIB and $NODE0_BUDGET_VCPU override it.
+    """
     memory = (os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20) - RESERVE_MIB
     cpus = len(os.sched_getaffinity(0)) * VCPUS_PER_CPU
     theirs = sum(disk.stat().st_blocks * 512 for disk in labs.glob("*/disks/*"))
@@ -109,7 +111,7 @@ def capacity(labs: Path) -> Amount:
 
 
 def _given(name: str, most: int, otherwise: int) -> int:
-    """A number of the environment. Raises LabError."""
+    """A number from the environment. Raises LabError."""
     text = os.environ.get(name)
     try:
         return whole(text, 1, most) if text else otherwise
@@ -118,14 +120,14 @@ def _given(name: str, most: int, otherwise: int) -> int:
 
 
 def need(guests: int, memory_mib: int, vcpu: int, full_disks: int = 0) -> Amount:
-    """What a lab takes of that many guests, with that much memory and that many vCPUs in all, and that many disks which
-    are full of data before."""
+    """What a lab needs: number of guests, their memory (MiB) and vCPUs in all, and how many of their disks are full of
+    data beforehand."""
     memory = LAB_OVERHEAD_MIB + guests * GUEST_OVERHEAD_MIB + memory_mib
     return Amount(memory, vcpu, guests * GUEST_DISK_GIB + full_disks * FULL_DISK_GIB)
 
 
 def need_of(topology: Topology) -> Amount:
-    """What a lab of that topology takes."""
+    """What a lab of that topology needs."""
     nodes = topology.nodes
     full = sum(disk.holds == "data" for node in nodes for disk in node.disks)
     return need(len(nodes), topology.memory_mib, sum(node.vcpu for node in nodes), full)
@@ -149,52 +151,52 @@ class Ledger:
 
     @contextmanager
     def _open(self) -> Iterator[list[Entry]]:
-        """The live entries, written back at the end. The lock goes with the descriptor: nobody can leave it behind.
+        """The live entries, written back at the end. The lock ends with the descriptor, so it cannot be left behind.
 
-        Raises BudgetError when the file is another version's throughout.
+        Raises BudgetError when the whole file is of another version.
         """
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             kept = self._read(fd)
-            known = {id(raw): entry for raw in kept if (entry := _entry(raw)) is not None}
-            entries = [entry for entry in known.values() if entry.lives]
-            foreign = [raw for raw in kept if id(raw) not in known]
+            readable = {id(raw): entry for raw in kept if (entry := _entry(raw)) is not None}
+            entries = [entry for entry in readable.values() if entry.lives]
+            foreign = [raw for raw in kept if id(raw) not in readable]
             self._foreign = len(foreign)
             yield entries
-            # What was not changed is written as it was, with all that it says.
-            same = {entry: raw for raw in kept if (entry := known.get(id(raw))) is not None}
+            # Unchanged entries are written back as they were, unknown fields included.
+            same = {entry: raw for raw in kept if (entry := readable.get(id(raw))) is not None}
             text = json.dumps([*foreign, *(same.get(e) or msgspec.to_builtins(e) for e in entries)]).encode()
-            # Over the old text first: whoever is killed before the file is cut leaves a whole list, and a rest of the
-            # old one behind it.
+            # Overwrite, then truncate: a process killed in between leaves a whole list, followed by the end of the
+            # old one.
             os.pwrite(fd, text, 0)
             os.ftruncate(fd, len(text))
         finally:
             os.close(fd)
 
     def _read(self, fd: int) -> list[Any]:
-        """The list in the file; an empty one, with the damaged file put aside, when there is none."""
+        """The list in the file; an empty list, with the damaged file put aside, when it cannot be parsed."""
         data = os.pread(fd, os.fstat(fd).st_size, 0)
         if not data.strip():
             return []
         try:
-            found, _ = json.JSONDecoder().raw_decode(data.decode())
+            entries, _ = json.JSONDecoder().raw_decode(data.decode())
         except (ValueError, RecursionError) as error:
             aside = self._path.with_name(f"{self._path.name}.damaged")
             aside.write_bytes(data)
-            log.warning("%s is damaged (%s): put aside as %s and started anew", self._path, error, aside.name)
+            log.warning("%s is damaged (%s): moved to %s; starting a new one", self._path, error, aside.name)
             return []
-        if not isinstance(found, list):
+        if not isinstance(entries, list):
             raise BudgetError(
-                f"{self._path} is another version's ledger: wait for its labs to end, or say what labs may use of the "
+                f"{self._path} is another version's ledger: wait for its labs to end, or set what labs may use of the "
                 "machine in a ledger of your own, with NODE0_BUDGET=FILE and NODE0_BUDGET_MIB=N",
                 wanted_mib=0,
                 capacity_mib=self.capacity.mib,
             )
-        return found
+        return entries
 
     def entries(self) -> list[Entry]:
-        """Who holds what now, and who waits for what, the longest first."""
+        """Who holds what now, and who waits for what, the longest-waiting first."""
         with self._open() as entries:
             return list(entries)
 
@@ -204,13 +206,13 @@ class Ledger:
             return self._foreign
 
     def free(self, entries: list[Entry]) -> Amount:
-        """What these entries leave."""
+        """What these entries leave free."""
         return self.capacity - sum((e.amount for e in entries if not e.waiting), Amount())
 
     def try_take(self, lab: str, wanted: Amount, owner: tuple[int, int]) -> list[Entry] | None:
-        """Take `wanted` for a lab, or note that it waits and return the other entries.
+        """Take `wanted` for a lab, or enter it as waiting and return the other entries.
 
-        Who came first has the first choice; who came later may take what is left when that does not do for the first.
+        First come, first served; a later lab may take what is left when that is too little for an earlier one.
         """
         with self._open() as entries:
             others = [e for e in entries if e.lab != lab]
@@ -228,20 +230,25 @@ class Ledger:
     def take(self, lab: str, wanted: Amount, owner: tuple[int, int], timeout: float) -> None:
         """Take `wanted` for a lab, waiting for at most `timeout` seconds. Raises BudgetError.
 
-        Too few vCPUs make a lab slow, not impossible: one that has more than there are takes them all.
+        Too few vCPUs make a lab slow, not impossible: one that needs more than the capacity takes them all.
         """
         if wanted.vcpu > self.capacity.vcpu:
-            log.warning("lab %s has %d vCPUs where %d may be busy: alone", lab, wanted.vcpu, self.capacity.vcpu)
+            log.warning(
+                "lab %s has %d vCPUs, more than the %d that may be busy: it runs alone",
+                lab,
+                wanted.vcpu,
+                self.capacity.vcpu,
+            )
             wanted = msgspec.structs.replace(wanted, vcpu=self.capacity.vcpu)
         if lacking := wanted.short(self.capacity):
             raise BudgetError(
-                f"lab {lab} needs {wanted}; this machine has {self.capacity} for labs in all: too little "
+                f"lab {lab} needs {wanted}; this machine has {self.capacity} for all labs: too little "
                 f"{' and '.join(lacking)}",
                 wanted_mib=wanted.mib,
                 capacity_mib=self.capacity.mib,
             )
         deadline = time.monotonic() + timeout
-        said = -_REPEAT_SECONDS
+        last_said = -_REPEAT_SECONDS
         try:
             while (others := self.try_take(lab, wanted, owner)) is not None:
                 now = time.monotonic()
@@ -254,22 +261,22 @@ class Ledger:
                     raise BudgetError(
                         f"{line}; gave up after {timeout:g} s", wanted_mib=wanted.mib, capacity_mib=self.capacity.mib
                     )
-                if now - said >= _REPEAT_SECONDS:
+                if now - last_said >= _REPEAT_SECONDS:
                     log.warning("%s", line)
-                    said = now
+                    last_said = now
                 time.sleep(_POLL_SECONDS)
         except BaseException as error:
             finish(("take the lab out of the ledger", lambda: self.give_back(lab)), cause=error)
             raise
 
     def hand_over(self, lab: str, owner: tuple[int, int]) -> None:
-        """The entry of a lab belongs to another process from now on."""
+        """Make a lab's entry belong to another process from now on."""
         pid, started = owner
         with self._open() as entries:
             other = {"pid": pid, "started": started, "boot": boot_id()}
             entries[:] = [msgspec.structs.replace(e, **other) if e.lab == lab else e for e in entries]
 
     def give_back(self, lab: str) -> None:
-        """Drop the entry of a lab."""
+        """Drop a lab's entry."""
         with self._open() as entries:
             entries[:] = [e for e in entries if e.lab != lab]

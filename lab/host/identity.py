@@ -1,4 +1,4 @@
-"""Processes told apart for good: a pid alone may be reused, a pid with its start time may not."""
+"""Unique identity of processes: a pid alone may be reused, a pid with its start time may not."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def start_time(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The command name may hold blanks and parentheses: count fields from its closing one.
+    # The command name may contain blanks and parentheses: count fields from its closing parenthesis.
     return int(stat.rpartition(")")[2].split()[19])
 
 
 def alive(pid: int, started: int) -> bool:
-    """Whether the process of that pid is still the one that started then, and no zombie."""
+    """Whether that pid is still the process that started then, and not a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -36,5 +36,5 @@ def me() -> tuple[int, int]:
 
 
 def boot_id() -> str:
-    """A name of this boot of the machine."""
+    """The kernel's id of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,10 +1,10 @@
-"""Whether this machine can run a guest with KVM: found out by running two.
+"""Whether this machine can run a guest with KVM: determined by running two.
 
-/dev/kvm may open, its version may be right and libvirt may list it, while every guest hangs at its first instruction
-(reference/feasibility.md), or run what is plain and stop at what firmware begins with (kvm-pvm emulates a guest outside
-of long mode, and knows no x87). So a guest of fourteen bytes is run: it resets the x87, writes a letter to QEMU's debug
-port and ends QEMU. Then UEFI's firmware is run until it speaks on the serial line. Both verdicts hold for this boot of
-the machine.
+/dev/kvm may open, its version may be right and libvirt may list it, and yet every guest may hang at its first
+instruction (reference/feasibility.md), or run simple code and stop where firmware begins (kvm-pvm emulates guests
+outside of long mode, and has no x87). So a guest of fourteen bytes is run: it resets the x87, writes a letter to QEMU's
+debug port and ends QEMU. Then UEFI firmware is run until it prints on the serial line. The verdict is cached for this
+boot of the machine.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from lab.host.identity import boot_id
 from lab.host.paths import cache_dir
 
 DEADLINE_SECONDS = 2.0
-# Emulated it takes 4 s of a CPU; a KVM that needs longer on a busy machine is no gain.
+# Emulated, this takes 4 s of a CPU; a KVM that takes longer on a busy machine is no gain.
 FIRMWARE_SECONDS = 20.0
 QEMU = "qemu-system-x86_64"
 OVMF_CODE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
-# The first that its boot manager says, once all of its phases, 16-bit to 64-bit, are behind it.
+# The first output of its boot manager, after all firmware phases, 16-bit to 64-bit.
 FIRMWARE_SAYS = b"BdsDxe"
-# QEMU then pauses the guest and lives on.
+# QEMU then pauses the guest and does not exit.
 _INTERNAL_ERROR = b"KVM internal error"
 
 # At the reset vector, in real mode: wait; fninit; mov al,'K'; out 0xe9,al; mov al,0x10; out 0xf4,al; hlt; jmp to hlt
@@ -76,11 +76,11 @@ def run_tiny_guest(accelerator: str, deadline: float = DEADLINE_SECONDS) -> Verd
 
 
 def run_firmware(accelerator: str, deadline: float = FIRMWARE_SECONDS) -> Verdict:
-    """Run UEFI's firmware with `accelerator` (kvm or tcg) until it speaks, for at most `deadline` seconds."""
+    """Run UEFI firmware with `accelerator` (kvm or tcg) until it prints, for at most `deadline` seconds."""
     argv = [QEMU, "-machine", "q35", "-accel", accelerator, "-cpu", "host" if accelerator == "kvm" else "max"]
     argv += ["-m", "128", "-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]
     argv += ["-drive", f"if=pflash,format=raw,unit=0,readonly=on,file={OVMF_CODE}"]
-    said = b""
+    output = b""
     try:
         qemu = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except OSError as error:
@@ -93,17 +93,17 @@ def run_firmware(accelerator: str, deadline: float = FIRMWARE_SECONDS) -> Verdic
         try:
             while (left := end - time.monotonic()) > 0 and selector.select(left):
                 chunk = os.read(qemu.stdout.fileno(), 4096)
-                said += chunk
-                if FIRMWARE_SAYS in said:
+                output += chunk
+                if FIRMWARE_SAYS in output:
                     return Verdict(True, "guest and firmware have run")
-                if _INTERNAL_ERROR in said:
+                if _INTERNAL_ERROR in output:
                     return Verdict(False, "the firmware stops with a KVM internal error")
                 if not chunk:
-                    words = said.decode(errors="replace").strip().splitlines()
-                    return Verdict(False, words[0] if words else "QEMU ended without a word")
+                    words = output.decode(errors="replace").strip().splitlines()
+                    return Verdict(False, words[0] if words else "QEMU ended without output")
         finally:
             qemu.kill()
-    return Verdict(False, f"the firmware said nothing within {deadline:g} s")
+    return Verdict(False, f"the firmware printed nothing within {deadline:g} s")
 
 
 def _look() -> Verdict:
@@ -114,7 +114,7 @@ def _look() -> Verdict:
 
 
 def _asked() -> str:
-    """What a verdict is about besides the boot: the guests, this QEMU, and whether there is a KVM to ask."""
+    """What a verdict depends on besides the boot: the guests, this QEMU, and whether /dev/kvm exists."""
     about: list[object] = [rom().hex(), FIRMWARE_SAYS.decode(), Path("/dev/kvm").exists()]
     for file in (shutil.which(QEMU), OVMF_CODE):
         if file is not None and Path(file).exists():
@@ -124,7 +124,7 @@ def _asked() -> str:
 
 
 def probe() -> Verdict:
-    """Whether KVM is usable; asked once a boot. NODE0_ACCEL=tcg or kvm overrules it."""
+    """Whether KVM is usable; determined once per boot. NODE0_ACCEL=tcg or kvm overrides it."""
     forced = os.environ.get("NODE0_ACCEL")
     if forced:
         return Verdict(forced == "kvm", f"NODE0_ACCEL={forced}")

@@ -1,4 +1,4 @@
-"""Linux namespaces from Python 3.11: the four system calls that `os` lacks until 3.12, and what labs build on them."""
+"""Linux namespaces from Python 3.11: four system calls that `os` lacks, and what labs build on them."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def die_with_parent(sig: int = signal.SIGKILL) -> None:
 def enter_argv(pid: int, argv: list[str], cwd: str = "/") -> list[str]:
     """`argv` run in the network, mount and PID namespaces of `pid`, in directory `cwd`.
 
-    The PID namespace too: what is started this way ends with the lab's first process, and cannot keep the other two
-    namespaces alive.
+    The PID namespace is included so that what is started this way ends with the lab's first process, and cannot keep
+    the other two namespaces alive.
     """
     return ["nsenter", "--target", str(pid), "--net", "--mount", "--pid", f"--wdns={cwd}", "--", *argv]
 
@@ -71,7 +71,7 @@ class NamespaceThreads:
     """Threads of this process that live in another process's network and mount namespaces.
 
     `call` runs a callable in one of them. A thread must stop sharing its root and working directory with the others
-    (`CLONE_FS`) before it may join a mount namespace, and there is no way back: so the threads are kept for this only.
+    (`CLONE_FS`) before it may join a mount namespace, and there is no way back, so these threads do nothing else.
     """
 
     def __init__(self, pid: int, workers: int = 16) -> None:

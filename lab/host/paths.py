@@ -1,4 +1,4 @@
-"""Where labs keep what: a cache that may be deleted, and the state of labs that run."""
+"""Where labs keep files: a cache that may be deleted, and the state of running labs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def labs_dir() -> Path:
 
 
 def budget_file() -> Path:
-    """The host-wide ledger: one for all users and state directories, and gone with a reboot, as its entries are."""
+    """The host-wide ledger: one for all users and state directories; a reboot removes it, as it ends all its labs."""
     path = Path(os.environ.get("NODE0_BUDGET") or "/run/node0/budget.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

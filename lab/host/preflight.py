@@ -1,4 +1,4 @@
-"""Whether this machine can run a lab: every reason against it, one clear line each."""
+"""Whether this machine can run a lab: every reason why not, one clear line each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.errors import PreflightError
 from lab.host.kvm import OVMF_CODE
 from lab.topology import Topology
 
-# What is looked for, and Debian's package that has it.
+# Programs that labs need, and the Debian packages that have them.
 PROGRAMS = {
     "qemu-system-x86_64": "qemu-system-x86",
     "libvirtd": "libvirt-daemon-system",
@@ -21,7 +21,7 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "ssh": "openssh-client",
 }
-# What fills a disk that holds data (lab.machines.disks).
+# Programs that fill a disk with data (lab.machines.disks).
 DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 MIN_FREE_GIB_PER_NODE = 3
@@ -32,38 +32,40 @@ _LONGEST_SOCKET = "/libvirt/run/libvirt-admin-sock"
 
 def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
     """Every reason why this machine cannot run a lab of that topology under `labs`."""
-    found = []
+    reasons = []
     if os.geteuid() != 0:
-        found.append("labs need root (they make namespaces and bridges): run as root or with sudo")
+        reasons.append("labs need root (they make namespaces and bridges): run as root or with sudo")
     for program, package in PROGRAMS.items():
         if shutil.which(program, path=_PATH) is None:
-            found.append(f"{program} is not installed: apt-get install {package}")
+            reasons.append(f"{program} is not installed: apt-get install {package}")
     if any(disk.holds == "data" for node in topology.nodes for disk in node.disks):
         for program, package in DISK_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:
-                found.append(f"{program} is not installed, a disk that holds data needs it: apt-get install {package}")
+                reasons.append(
+                    f"{program} is not installed, a disk that holds data needs it: apt-get install {package}"
+                )
     if any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():
-        found.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
+        reasons.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
     if not Path("/dev/net/tun").exists():
-        found.append("/dev/net/tun is missing: modprobe tun")
+        reasons.append("/dev/net/tun is missing: modprobe tun")
     free = shutil.disk_usage(labs).free >> 30
     wanted = MIN_FREE_GIB_PER_NODE * len(topology.nodes)
     if free < wanted:
-        found.append(
+        reasons.append(
             f"{labs} has {free} GiB free, {len(topology.nodes)} node(s) need {wanted} GiB: free some, "
             "or point NODE0_STATE at another file system"
         )
     length = len(os.fsencode(labs / lab_id)) + len(_LONGEST_SOCKET)
     if length > _SOCKET_PATH_BYTES:
-        found.append(
+        reasons.append(
             f"{labs / lab_id} is too long for UNIX sockets by {length - _SOCKET_PATH_BYTES} bytes: "
             "point NODE0_STATE at a shorter path"
         )
-    return found
+    return reasons
 
 
 def check(topology: Topology, labs: Path, lab_id: str) -> None:
     """Raises PreflightError with every problem."""
-    found = problems(topology, labs, lab_id)
-    if found:
-        raise PreflightError(found)
+    reasons = problems(topology, labs, lab_id)
+    if reasons:
+        raise PreflightError(reasons)

@@ -1,4 +1,4 @@
-"""Running a command with its output streamed: to a file as it comes, to a logger, and to the caller at the end."""
+"""Run commands with their output streamed: to a file as it comes, to a logger, and to the caller at the end."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DRAIN_SECONDS = 5.0
 _CHECK_SECONDS = 0.5
 
 
-# What of the caller's environment would lead out of a lab, or make programs in it distrust its CA.
+# Variables of the caller's environment that would lead out of a lab, or make programs in it distrust its CA.
 _FOREIGN = re.compile(r"^(https?|ftp|all|no)_proxy$|^(SSL_CERT_(FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$", re.I)
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without proxies and foreign CAs, with `extra` on top."""
+    """This process's environment without proxies and foreign CAs, plus `extra`."""
     own = {key: value for key, value in os.environ.items() if not _FOREIGN.fullmatch(key)}
     own["PATH"] = f"{own.get('PATH', '/usr/bin:/bin')}:/usr/local/sbin:/usr/sbin:/sbin"
     return own | dict(extra or {})
@@ -77,7 +77,7 @@ def _nothing() -> None:
 
 
 def _wait(process: subprocess.Popen[str], timeout: float, check: Callable[[], None]) -> int:
-    """The exit code of a process; raises TimeoutExpired, or what `check` raises, which is asked all the time."""
+    """The exit code of a process; raises TimeoutExpired, or what `check` raises, which is called while waiting."""
     deadline = time.monotonic() + timeout
     while True:
         check()
@@ -102,11 +102,11 @@ def run_streaming(
     shown: Sequence[str] | None = None,
     check: Callable[[], None] = _nothing,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `argv`; what it writes goes to `log_file` and, line by line, to `echo`.
+    """Run `argv`; its output goes to `log_file` and, line by line, to `echo`.
 
-    stdout and stderr of the result are apart, in the file they are as they came. `shown` stands for `argv` in messages.
-    Raises CommandTimeoutError after `timeout` seconds, and what `check` raises before, meanwhile and at the end: the
-    command and its group have been ended then.
+    The result has stdout and stderr separately, the file has them as they came. `shown` stands for `argv` in messages.
+    Raises CommandTimeoutError after `timeout` seconds, and what `check` raises before, during or after the run; either
+    way the command's whole process group has been ended by then.
     """
     named = list(shown or argv)
     begin = time.monotonic()
@@ -139,7 +139,7 @@ def run_streaming(
         except BaseException as error:
             finish(("end the command", lambda: end_group(process, grace=1.0)), cause=error)
             raise
-        # A grandchild may hold the pipes open: what it says after the command's end is nobody's result.
+        # A grandchild may hold the pipes open: its output after the command's end is not part of the result.
         for stream in (out, err):
             stream.join(_DRAIN_SECONDS)
         with lock:
@@ -151,7 +151,7 @@ def run_streaming(
 def in_background(
     argv: Sequence[str], *, log_file: Path, env: Mapping[str, str], shown: Sequence[str] | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """`argv` runs as long as the block, what it writes goes to `log_file`; at the end it and its group are ended."""
+    """Run `argv` for the length of the block, its output in `log_file`; its process group ends with the block."""
     with log_file.open("a") as sink:
         sink.write(f"$ {' '.join(shown or argv)}\n")
         sink.flush()

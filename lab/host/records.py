@@ -1,13 +1,13 @@
-"""What is known of each lab on this machine, in LABS/<id>/, and the reaping of those that are dead.
+"""The record of each lab on this machine, in LABS/<id>/, and the removal of dead ones.
 
-LABS/<id>/alive     flocked by the process that the lab is, from before the directory has its name; the kernel lets
-                    the lock go when that process ends, however it does. Its first line is WHAT PID START BOOT: `owner`
+LABS/<id>/alive     locked (flock) by the lab's process, since before the directory has its name; the kernel releases
+                    the lock when that process ends, however it ends. Its first line is WHAT PID START BOOT: `owner`
                     while the lab is being made, then `supervisor`; the process's start in clock ticks; the boot's id.
-                    This file is the same in every version.
-LABS/<id>/lab.json  what this version wants to know besides.
+                    The file's format is the same in every version.
+LABS/<id>/lab.json  what else this version records.
 
-Only what is proven dead is removed: by a lock that can be had, or, for a lab of before there were locks, by a record
-whose process is gone. A record that this version cannot read proves nothing: another checkout's lab may be running.
+Only labs that are proven dead are removed: their lock can be taken or, for a lab from before there were locks, the
+process in the record is gone. A record that this version cannot read proves nothing: another checkout's lab may run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lab.topology import Topology
 
 _FILE = "lab.json"
 _ALIVE = "alive"
-# Directories that are half made, by somebody who holds the lock of all labs, or half removed.
+# Directories being made, by a process that holds the lock of all labs, or being removed.
 _NEW, _DEAD = ".new-", ".dead-"
 
 
@@ -60,11 +60,11 @@ class Record(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        """Whether its supervisor lives, or its owner is still making it."""
+        """Whether its supervisor is alive, or its owner is still making it."""
         return look_at(self.root).state is State.RUNS
 
     def save(self, folder: Path | None = None) -> None:
-        """Write it, whole or not at all, into its directory."""
+        """Write it into its directory, atomically."""
         place = folder or self.root
         fresh = place / f"{_FILE}.new"
         fresh.write_bytes(msgspec.json.encode(self))
@@ -72,7 +72,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class State(enum.Enum):
-    """What can be proven of a lab."""
+    """What can be proven about a lab."""
 
     RUNS = "runs"
     ENDED = "ended"
@@ -81,7 +81,7 @@ class State(enum.Enum):
 
 @dataclass(frozen=True)
 class Found:
-    """A directory of a lab: what is proven of it, its record where this version can read it, and else why it cannot."""
+    """A lab's directory: its proven state, and its record or the reason why this version cannot read it."""
 
     root: Path
     state: State
@@ -95,7 +95,7 @@ class Found:
 
     @property
     def line(self) -> str:
-        """What there is to say of a lab that this version does not understand; empty for one that it does."""
+        """A message about a lab that this version does not understand; empty for one that it does."""
         if self.record is not None:
             return ""
         what = {
@@ -122,8 +122,8 @@ def new_id(topology: Topology) -> str:
 
 
 def create(record: Record) -> int:
-    """Make the directory of a new lab, with its record in it. Returns the descriptor that the lab lives by: it has
-    ended when nobody has it open any more."""
+    """Make the directory of a new lab, with its record in it. Returns the locked descriptor of `alive`: the lab has
+    ended when no process has it open any more."""
     with _locked():
         fresh = labs_dir() / f"{_NEW}{record.id}"
         fresh.mkdir(mode=0o700)
@@ -132,7 +132,7 @@ def create(record: Record) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             claim(fd, "owner")
             record.save(fresh)
-            # From one moment to the next it is there, alive and with its record.
+            # Atomic: the directory appears with its lock and its record.
             fresh.rename(record.root)
         except BaseException:
             os.close(fd)
@@ -142,7 +142,7 @@ def create(record: Record) -> int:
 
 
 def claim(fd: int, what: str) -> None:
-    """Write this process into the file that a lab lives by; `what` is `owner` or `supervisor`."""
+    """Write this process into a lab's `alive` file; `what` is `owner` or `supervisor`."""
     pid, started = me()
     line = f"{what} {pid} {started} {boot_id()}\n".encode()
     os.pwrite(fd, line, 0)
@@ -150,7 +150,7 @@ def claim(fd: int, what: str) -> None:
 
 
 def look_at(root: Path) -> Found:
-    """What can be told of a lab's directory."""
+    """Read a lab's directory."""
     record, problem = None, ""
     try:
         record = msgspec.json.decode((root / _FILE).read_bytes(), type=Record)
@@ -168,12 +168,12 @@ def _state_of(root: Path, record: Record | None) -> State:
     try:
         fd = os.open(root / _ALIVE, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        # One of a version without locks, whose record may tell.
+        # Made by a version without locks; its record may prove the state.
         if record is None:
             return State.UNKNOWN
         return State.RUNS if alive(*(record.supervisor or record.owner)) else State.ENDED
     try:
-        # Shared: who only looks is nobody's proof of life.
+        # Shared, so that a reader is not taken for a running lab.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return State.RUNS
@@ -185,65 +185,65 @@ def _state_of(root: Path, record: Record | None) -> State:
 def look() -> list[Found]:
     """Every lab's directory, the oldest record first, those without one at the end."""
     folders = [path for path in labs_dir().iterdir() if path.is_dir() and not path.name.startswith(".")]
-    found = [look_at(path) for path in sorted(folders)]
-    return sorted(found, key=lambda f: f.record.created if f.record else float("inf"))
+    lab_dirs = [look_at(path) for path in sorted(folders)]
+    return sorted(lab_dirs, key=lambda f: f.record.created if f.record else float("inf"))
 
 
 def read(lab_id: str) -> Record:
     """The record of a lab. Raises UnknownLabError."""
-    found = look_at(labs_dir() / lab_id)
-    if found.record is not None:
-        return found.record
-    if found.root.is_dir():
-        raise UnknownLabError(found.line)
-    known = ", ".join(r.id for r in all_labs()) or "none"
-    raise UnknownLabError(f"no lab {lab_id!r} here; there are: {known}")
+    lab_dir = look_at(labs_dir() / lab_id)
+    if lab_dir.record is not None:
+        return lab_dir.record
+    if lab_dir.root.is_dir():
+        raise UnknownLabError(lab_dir.line)
+    names = ", ".join(r.id for r in all_labs()) or "none"
+    raise UnknownLabError(f"no lab {lab_id!r} here; there are: {names}")
 
 
 def all_labs() -> list[Record]:
     """Every lab with a readable record, the oldest first."""
-    return [found.record for found in look() if found.record is not None]
+    return [lab_dir.record for lab_dir in look() if lab_dir.record is not None]
 
 
 def reap() -> list[str]:
     """Remove what dead labs left behind; returns one line for each."""
     lines = []
     with _locked():
-        # Whoever makes one of these holds this lock, so nobody does now; and to remove one twice is no harm.
+        # Whoever makes one of these holds this lock, so nobody is making one now; removing one twice does no harm.
         for half in (path for path in labs_dir().iterdir() if path.name.startswith((_NEW, _DEAD))):
             shutil.rmtree(half, ignore_errors=True)
-        for found in look():
-            if found.state is not State.ENDED:
+        for lab_dir in look():
+            if lab_dir.state is not State.ENDED:
                 continue
-            age = (time.time() - found.root.stat().st_mtime) / 60
-            remove(found.root)
-            lines.append(f"removed the remains of lab {found.id}, which ended {age:.0f} min ago or more")
+            age = (time.time() - lab_dir.root.stat().st_mtime) / 60
+            remove(lab_dir.root)
+            lines.append(f"removed the remains of lab {lab_dir.id}, which ended {age:.0f} min ago or more")
     return lines
 
 
 def remove(root: Path) -> None:
     """Remove the directory of a lab that has ended."""
     doomed = root.with_name(f"{_DEAD}{root.name}")
-    # At once: of half a lab nothing could be proven.
+    # Renamed first: a half-removed lab would prove nothing.
     with contextlib.suppress(FileNotFoundError):
         root.rename(doomed)
     shutil.rmtree(doomed, ignore_errors=True)
 
 
 def unclear() -> list[str]:
-    """A line for each lab that this version does not understand: it may be another checkout's, and is left alone."""
-    return [found.line for found in look() if found.line]
+    """A line for each lab that this version does not understand; it may be another checkout's, and is left alone."""
+    return [lab_dir.line for lab_dir in look() if lab_dir.line]
 
 
 def _supervisor_of(root: Path) -> tuple[int, int] | None:
-    """The process that a running lab is, whatever version made it; None while it is being made, and afterwards."""
-    found = look_at(root)
-    if found.state is not State.RUNS:
+    """A running lab's supervisor (pid, start), whatever version made it; None while it is being made or has ended."""
+    lab_dir = look_at(root)
+    if lab_dir.state is not State.RUNS:
         return None
     with contextlib.suppress(OSError, ValueError):
         what, pid, started, boot, *_ = (root / _ALIVE).read_text().split()
         return (int(pid), int(started)) if what == "supervisor" and boot == boot_id() else None
-    return found.record.supervisor if found.record else None
+    return lab_dir.record.supervisor if lab_dir.record else None
 
 
 def end(lab_id: str, timeout: float) -> None:

@@ -1,7 +1,7 @@
-"""Disk images of machines: empty ones, and ones that somebody has used before.
+"""Disk images of machines: empty ones, and ones that have been used before.
 
-Everything is written into plain files; nothing is mounted or looped. What a disk holds follows from its serial number,
-so that a failed comparison can be looked into.
+Everything is written into plain files, without mounts or loop devices. A disk's content is derived from its serial
+number, so that a failed comparison can be investigated.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lab.topology import Disk
 
 MIB = 1 << 20
 BLOCK = 64 << 10
-# Of a disk full of data, this much from the start and of the end is random throughout; between them the first block of
-# each MiB is, where partitions, file systems and images begin. The zeros between are compared like all else.
+# A disk full of data is random throughout for this much at its start and at its end; between them only the first block
+# of each MiB is, where partitions, file systems and images begin. The zeros between are compared as well.
 _DENSE_MIB = 512
 _LAST_MIB = 16
-# Partitions of a disk full of data, in MiB: start and size. The rest is a third one, without anything that has a name.
+# Partitions of a disk full of data: start and size in MiB. The rest is a third one, with no recognisable content.
 _FILES = (1, 199)
 _VOLUMES = (200, 200)
 DATA_GROUP = "somebodys-data"
@@ -37,13 +37,13 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 def make(path: Path, disk: Disk, serial: str) -> None:
-    """Make the raw image of a disk, with what it holds."""
+    """Make the raw image of a disk, with its content."""
     size = disk.size_gib << 30
     with path.open("x+b") as image:
         image.truncate(size)
         if disk.holds == "old-system":
             _randomise(image, serial, [(0, 8 * MIB)])
-            write_volume_group(image, 0, size, SYSTEM_GROUP, "root")
+            write_volume_group(image, 0, size, group=SYSTEM_GROUP, volume="root")
     if disk.holds == "data":
         _fill(path, size, serial)
 
@@ -64,11 +64,11 @@ def _fill(path: Path, size: int, serial: str) -> None:
         options = f"offset={_FILES[0] * MIB},nodiscard,lazy_itable_init=1,lazy_journal_init=1"
         _run(["mke2fs", "-q", "-F", "-t", "ext4", "-L", "important", "-d", files, "-E", options, str(path), "199M"])
     with path.open("r+b") as image:
-        write_volume_group(image, _VOLUMES[0] * MIB, _VOLUMES[1] * MIB, DATA_GROUP, "keep")
+        write_volume_group(image, _VOLUMES[0] * MIB, _VOLUMES[1] * MIB, group=DATA_GROUP, volume="keep")
 
 
 def _spans(size: int) -> Iterator[tuple[int, int]]:
-    """Which parts of a full disk of that size are random: offset and length, in order."""
+    """The random parts of a disk full of data: offset and length in bytes, in order."""
     dense = min(_DENSE_MIB * MIB, size)
     for offset in range(0, dense, 16 * MIB):
         yield offset, min(16 * MIB, dense - offset)
@@ -79,7 +79,7 @@ def _spans(size: int) -> Iterator[tuple[int, int]]:
 
 
 def _randomise(image: BinaryIO, serial: str, spans: Iterable[tuple[int, int]]) -> None:
-    """Write what looks random and follows from the serial number."""
+    """Write pseudo-random bytes derived from the serial number."""
     key = hashlib.sha256(serial.encode()).digest()
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
     for offset, length in spans:
@@ -98,9 +98,9 @@ def _run(argv: list[str], text: str = "") -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """SHA-256 of a raw image as a machine sees it: of its size and of each block that is not all zeros, with its place.
+    """SHA-256 of a raw image as a machine sees it: of its size and each non-zero block with its offset.
 
-    Holes and written zeros are the same to a machine, and to this.
+    Holes and written zeros are the same to a machine, so they hash the same.
     """
     digest, zeros = hashlib.sha256(), bytes(BLOCK)
     with path.open("rb") as image:
@@ -116,18 +116,18 @@ def fingerprint(path: Path) -> str:
 
 
 def changed(layout: Layout) -> list[str]:
-    """The disks, other than those to install on, that are not what they were before any machine ran; a line each."""
-    found = []
+    """The disks, except those to install on, that have changed since before any machine ran; one line each."""
+    touched = []
     for node in layout.topology.nodes:
         for index, disk in enumerate(node.all_disks):
             image = layout.disk(node, index)
             if not disk.root and fingerprint(image) != layout.fingerprint(image).read_text():
-                found.append(f"{node.serial(index)} of {node.name}, which held {disk.holds}")
-    return found
+                touched.append(f"{node.serial(index)} of {node.name}, which held {disk.holds}")
+    return touched
 
 
 def make_all(layout: Layout) -> None:
-    """Make the disks of all nodes, and note what they are like (Layout.fingerprint)."""
+    """Make the disks of all nodes, and store their fingerprints (Layout.fingerprint)."""
     for node in layout.topology.nodes:
         for index, disk in enumerate(node.all_disks):
             image = layout.disk(node, index)
@@ -136,7 +136,7 @@ def make_all(layout: Layout) -> None:
 
 
 def _extents(image: BinaryIO, size: int) -> Iterator[tuple[int, int]]:
-    """What of a file is no hole, in whole blocks: start and end, ascending, none twice."""
+    """The parts of a file that are not holes, in whole blocks: start and end, ascending, without overlap."""
     end = 0
     while end < size:
         try:

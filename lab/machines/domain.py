@@ -11,11 +11,10 @@ from lab.layout import BRIDGE, NETWORK, POOL, Layout
 from lab.topology import NodeSpec
 
 OVMF_VARS = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
-# QEMU reserves 1 GiB a guest for translated code if it is not told otherwise.
+# Unless told otherwise, QEMU reserves 1 GiB per guest for translated code.
 TCG_CACHE_MIB = 512
-# Instructions that guests prefer where the CPU has them, and that QEMU emulates slowly. Measured in a guest: memory is
-# filled at 0.4 GB/s a byte at a time (erms) and at 4.9 by quad words; AES-GCM does 25 MB/s, ChaCha20, which TLS takes
-# where there is no aes, 175.
+# CPU features that guests prefer and that QEMU emulates slowly. Measured in a guest: filling memory byte by byte (erms)
+# runs at 0.4 GB/s, by quad words at 4.9; AES-GCM at 25 MB/s, ChaCha20, which TLS uses when there is no aes, at 175.
 SLOW_WHEN_EMULATED = ("erms", "fsrm", "aes", "pclmuldq")
 
 
@@ -44,9 +43,9 @@ def pool_xml(folder: Path) -> str:
 def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     """The domain of a node, with a new UUID.
 
-    The disk to install on stands first in the boot order, wherever it stands among the disks, which firmware leaves
-    alone otherwise; a CD inserted by the BMC comes after it (lab.daemons.bmc): an empty disk falls through to the
-    CD, an installed one wins (reference/lab.md §3.4).
+    The disk to install on comes first in the boot order, whatever its place among the disks; firmware boots from no
+    other disk. A CD inserted by the BMC comes after it (lab.daemons.bmc): an empty disk falls through to the CD, an
+    installed disk wins (reference/lab.md §3.4).
     """
     identity = str(uuid.uuid4())
     root = Element("domain", type="kvm" if kvm else "qemu")
@@ -89,7 +88,7 @@ def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
         SubElement(system, "loader", readonly="yes", type="pflash").text = str(OVMF_CODE)
         SubElement(system, "nvram", template=str(OVMF_VARS)).text = str(layout.nvram(node))
     else:
-        # SeaBIOS talks to the serial line as well.
+        # SeaBIOS uses the serial line as well.
         SubElement(system, "bios", useserial="yes")
     SubElement(system, "smbios", mode="sysinfo")
 
@@ -97,7 +96,7 @@ def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
 def _devices(devices: Element, node: NodeSpec, layout: Layout) -> None:
     for index, spec in enumerate(node.all_disks):
         disk = SubElement(devices, "disk", type="file", device="disk")
-        # The disk's life is the lab's: flushes need not reach the machine's own disk, and etcd is glad of it.
+        # The disk lives no longer than the lab, so flushes need not reach the physical disk; that makes etcd fast.
         SubElement(disk, "driver", name="qemu", type="raw", cache="unsafe", discard="unmap", io="threads")
         SubElement(disk, "source", file=str(layout.disk(node, index)))
         SubElement(disk, "target", dev=node.device(index), bus="virtio")

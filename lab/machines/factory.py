@@ -56,8 +56,8 @@ def connect(
     serve: Callable[[Path], str],
     check: Callable[[], None],
 ) -> Node:
-    """A defined machine, ready to be driven. `init` is the first process of the lab's namespaces; `check` raises when
-    the lab itself has failed."""
+    """A defined machine, ready to be driven. `init` is the pid of the first process of the lab's namespaces; `check`
+    raises when the lab itself has failed."""
     machine = hypervisor.machine(spec.name)
     system = bmc.system(uuid, spec.name)
 

@@ -1,7 +1,7 @@
-"""A physical volume of LVM2 with a volume group on it, written as bytes: no device mapper, no loop device, no daemon.
+"""An LVM2 physical volume with a volume group, written as bytes: no device mapper, loop device or daemon.
 
-The format is that of lib/format_text in LVM2's sources: a label in the second sector, which says where the metadata
-area is; its header, which says where the text is; and the text, as in /etc/lvm/backup.
+The format is that of lib/format_text in LVM2's sources: a label in the second sector that points to the metadata area,
+whose header points to the metadata text, which is as in /etc/lvm/backup.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _EXTENSION = struct.pack("<II", 2, 1) + _NONE
 
 
 def _crc(data: bytes) -> int:
-    """LVM's checksum: CRC-32 from another start, and not inverted."""
+    """LVM's checksum: CRC-32 with another initial value, and not inverted."""
     return zlib.crc32(data, _INITIAL_CRC ^ 0xFFFFFFFF) ^ 0xFFFFFFFF
 
 
 def _uuid(*names: str) -> str:
-    """An identifier of 32 characters for what is named so."""
+    """A 32-character LVM identifier derived from names."""
     return hashlib.sha256("/".join(names).encode()).hexdigest()[:32]
 
 
@@ -92,9 +92,9 @@ creation_time = 1577836800
 """
 
 
-def write_volume_group(disk: BinaryIO, start: int, size: int, group: str, volume: str) -> None:
-    """Make the `size` bytes at `start` a physical volume, the only one of `group`, all of it given to one logical
-    volume. What is not metadata stays as it is."""
+def write_volume_group(disk: BinaryIO, start: int, size: int, *, group: str, volume: str) -> None:
+    """Make the `size` bytes at `start` a physical volume: the only one of `group`, with one logical volume that fills
+    it. Only metadata is written."""
     text = _text(group, volume, size // SECTOR).encode() + b"\0"
     header = _uuid(group, "pv0").encode() + struct.pack("<Q", size)
     header += _AREA.pack(_DATA_START, 0) + _NONE

@@ -1,4 +1,4 @@
-"""A machine of a lab, as scenarios see it: everything goes through the protocols of drivers."""
+"""A lab's machine as scenarios see it, through the protocols of drivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.topology import NodeSpec
 
 
 class Media:
-    """The virtual CD drive; takes a path of a local image as well as a URL."""
+    """The virtual CD drive; accepts the path of a local image as well as a URL."""
 
     def __init__(self, drive: VirtualMedia, serve: Callable[[Path], str]) -> None:
         self._drive = drive
@@ -65,7 +65,7 @@ class Node:
         return png
 
     def boot_image(self, image: Path | str) -> None:
-        """Off, insert, on: a medium takes effect at a cold boot only."""
+        """Power off, insert the image, power on: a medium takes effect at a cold boot only."""
         self.power.off()
         self.media.insert(image)
         self.power.on()

@@ -28,18 +28,20 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m lab.release", description=__doc__)
     top.add_argument("--cache", type=Path, default=None, help="cache directory (default: $NODE0_CACHE, then XDG)")
     commands = top.add_subparsers(dest="command", required=True)
-    build = commands.add_parser("build", help="build and push what has changed; prints the release's pullspec")
+    build = commands.add_parser("build", help="build and push what changed; prints the release's pullspec")
     build.add_argument("--no-machine-os", action="store_true", help="leave out machine-os-images")
     commands.add_parser("kubernetes", help="build the Kubernetes binaries; prints their directory")
     commands.add_parser("machine-os", help="build the machine OS; prints the ISO's path")
     commands.add_parser("path", help="print the registry storage directory of the release built last")
     commands.add_parser("verify", help="start the built images' programs in a chroot; needs root")
-    pruning = commands.add_parser("prune", help="remove stages, images and releases that were not used for a while")
+    pruning = commands.add_parser(
+        "prune", help="remove stages, images and releases that have not been used for a while"
+    )
     pruning.add_argument(
         "--hours",
         type=HOURS,
         default=48.0,
-        help="age from which things go (default 48, least 1)",
+        help="remove what has not been used for this long (default 48, least 1)",
     )
     commands.add_parser("show", help="list the release built last: tags, sizes, digests")
     return top

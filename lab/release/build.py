@@ -25,8 +25,8 @@ LATEST = "latest.json"
 class Release:
     """A finished lab release.
 
-    ``pullspec`` is the release image by digest, under the name that only a mirror can answer for; ``components`` maps
-    tags to pullspecs of the same kind. ``registry_storage`` is the storage directory that a (read-only)
+    ``pullspec`` is the release image by digest, under a name that only a mirror can resolve; ``components`` maps tags
+    to pullspecs of the same kind. ``registry_storage`` is the storage directory that a (read-only)
     docker-registry serves them from, as ``repository``. ``machine_os_iso`` is the live ISO, None without one.
     """
 
@@ -43,10 +43,6 @@ class Release:
     def digest(self) -> str:
         """``sha256:...`` of the release image."""
         return self.pullspec.rpartition("@")[2]
-
-    def mirrored(self, registry: str) -> str:
-        """The release image's pullspec in the mirror at ``registry`` (host:port)."""
-        return f"{registry}/{self.repository}@{self.digest}"
 
     @classmethod
     def load(cls, record: Path, cache: Path) -> Release:
@@ -78,7 +74,7 @@ def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Rele
     """Build what has changed since the last time, push it, and return the release.
 
     With nothing changed it takes about a second; after an edit of a Python file the thin layers and the release image
-    are made anew, in seconds. ``machine_os=False`` leaves out machine-os-images, for work on the cluster alone.
+    are rebuilt, in seconds. ``machine_os=False`` leaves out machine-os-images, for work on the cluster alone.
     Raises ReleaseError and its children.
     """
     store = Store(cache or default_cache())
@@ -99,14 +95,14 @@ def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Rele
         layout = Layout(store.root / "oci")
         *components, base = layout.write([*parts, operator])
         digests = {image.tag: image.digest for image in components}
-        version, top = payload.release_image(store, operator, base.digest, digests, system_version)
+        version, top = payload.release_image(store, operator, base.digest, digests, machine_os=system_version)
         written = layout.write([*parts, operator, top])
         _push(store, layout, written, version)
         return _record(store, version, written, iso)
 
 
 def _push(store: Store, layout: Layout, written: Sequence[Written], version: str) -> None:
-    """Bring into the storage what it does not have. The release image goes last: it names the others."""
+    """Push the images that the storage lacks. The release image goes last: it names the others."""
     storage = store.root / STORAGE
     wanted = [(image, _remote_tag(image, version)) for image in written]
     fresh = [(image, tag) for image, tag in wanted if not has_manifest(storage, image.digest, tag)]
@@ -116,7 +112,7 @@ def _push(store: Store, layout: Layout, written: Sequence[Written], version: str
     try:
         with progress.step(f"pushing {len(fresh)} images"), loopback_registry(storage, work) as address:
             for image, tag in fresh:
-                push(layout.root, image.tag, address, tag, store.log(f"push-{image.tag}"))
+                push(layout.root, image.tag, address, remote_tag=tag, log=store.log(f"push-{image.tag}"))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     lost = [image.tag for image, tag in wanted if not has_manifest(storage, image.digest, tag)]

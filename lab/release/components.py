@@ -1,4 +1,4 @@
-"""What the lab release is made of: one row for each tag that the installer or the cluster asks the payload for."""
+"""The components of the lab release: one row for each tag that the installer or the cluster looks up in the payload."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lab.release import kubernetes
 from lab.release.image.debian import Packages
 
-# Debian's packages by layer. What skopeo is not given serves podman's networks and signatures, which nobody here uses.
+# Debian's packages by layer. What is left out of skopeo's is for podman's networks and signatures, which are not used.
 PACKAGES: Mapping[str, Packages] = {
     "etcd": Packages(("etcd-client", "etcd-server"), ("adduser", "libse*", "passwd")),
     "haproxy": Packages(("haproxy",), ("adduser", "libse*", "passwd")),
@@ -102,7 +102,7 @@ COMPONENTS: tuple[Component, ...] = (
             "usr/bin/assisted-service": "installer.rendezvous",
             "usr/bin/agent-installer-client": "installer.rendezvous.client.command",
         },
-        # A lab's page is for everybody who is in the lab; elsewhere it wants a token.
+        # In a lab everybody may see the page; elsewhere it requires a token.
         files={"data/default_hw_requirements.json": hardware_requirements(), "data/page_access": "open\n"},
     ),
     Component(
@@ -155,7 +155,7 @@ COMPONENTS: tuple[Component, ...] = (
     ),
 )
 
-# Images that stand on nothing and are built by functions of their own in images.py.
+# Images without a base layer, built by functions of their own in images.py.
 INSTALLER_TAG = "installer"
 MACHINE_OS_TAG = "machine-os-images"
 POD_TAG = "pod"

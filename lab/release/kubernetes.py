@@ -87,7 +87,7 @@ PACES: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
-#: What make is told, besides where things are. The caller's own environment is not asked.
+#: The environment of make, in addition to paths. The caller's environment is not used.
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": f"{GO_ROOT / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "GO111MODULE": "off",

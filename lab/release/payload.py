@@ -45,19 +45,19 @@ def release_version(inputs: Mapping[str, object]) -> str:
 
 def manifest_files(root: Path = MANIFESTS) -> dict[str, Path]:
     """Manifests by their path in the release image; a name without run level gets ``0000_50_``, as oc gives it."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root)
         if not path.is_file() or path.suffix not in EXTENSIONS:
             continue
         if len(relative.parts) == 1:
             name = path.name if re.match(r"^0000_\d\d_", path.name) else f"0000_50_{path.name}"
-            found[f"release-manifests/{name}"] = path
+            files[f"release-manifests/{name}"] = path
         elif relative.parts[0] in FOLDERS:
-            found["/".join([FOLDERS[relative.parts[0]], *relative.parts[1:]])] = path
+            files["/".join([FOLDERS[relative.parts[0]], *relative.parts[1:]])] = path
         else:
             raise RecipeMismatch(f"manifest folder {relative.parts[0]!r} has no place in the release image")
-    return found
+    return files
 
 
 def image_references(version: str, digests: Mapping[str, str], machine_os: str = "") -> dict[str, Any]:
@@ -120,7 +120,7 @@ def operator_image(store: Store, layers: Sequence[Layer]) -> Image:
 
 
 def release_image(
-    store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], machine_os: str = ""
+    store: Store, operator: Image, operator_digest: str, digests: Mapping[str, str], *, machine_os: str = ""
 ) -> tuple[str, Image]:
     """The release's version and image: the operator's plus /release-manifests as its very last layer.
 

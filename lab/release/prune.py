@@ -1,7 +1,7 @@
-"""Giving back disk space: stages, images and releases that nobody has used for a while.
+"""Frees disk space: removes stages, images and releases that have not been used for a while.
 
-Every change of the machine OS leaves about 1.5 GB behind. What is in use is known by date: a build touches each stage
-that it finds, and a release counts from when it was last built.
+Every change of the machine OS leaves about 1.5 GB behind. Use is known by date: a build touches each stage that it
+uses, and a release's age counts from when it was last built.
 """
 
 from __future__ import annotations

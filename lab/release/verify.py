@@ -1,6 +1,6 @@
-"""Proof that the images can run: each is put together as podman would, and its programs are started in a chroot.
+"""Checks that the images can run: each is unpacked as podman would, and its programs are started in a chroot.
 
-It runs what the build cannot see: shared libraries that a package layer left out, wheels that the code imports and
+This finds what the build cannot see: shared libraries that a package layer left out, wheels that the code imports and
 the image lacks, a zipapp that reads files beside its source. Needs root; takes a few seconds.
 """
 

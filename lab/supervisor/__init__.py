@@ -1,1 +1,1 @@
-"""The process that a lab is, what it is told, and how it is asked."""
+"""A lab's supervisor process: its plan, its control socket, and how it is watched."""

@@ -1,9 +1,9 @@
-"""The process that a lab is: `python -m lab.supervisor STATE_DIR STATUS_FD ALIVE_FD`.
+"""A lab's supervisor: `python -m lab.supervisor STATE_DIR STATUS_FD ALIVE_FD`.
 
-Two processes. The outer one stays in the machine's namespaces, watches the lab's owner through a pidfd, and removes
-the lab's directory at the end. The inner one (lab.supervisor.init) is the first process of new network, mount and PID
-namespaces and starts everything else. When it ends, the kernel ends all that is in its PID namespace, and with the
-last process the other namespaces, their mounts and their bridge are gone. However the owner dies, nothing is left.
+It is two processes. The outer one stays in the machine's namespaces, watches the lab's owner through a pidfd, and
+removes the lab's directory at the end. The inner one (lab.supervisor.init) is the first process of new network, mount
+and PID namespaces and starts everything else. When it ends, the kernel kills everything in its PID namespace, and with
+the last process the other namespaces, their mounts and their bridge disappear. However the owner dies, nothing is left.
 
 Signals to the outer process: TERM ends the lab, USR1 detaches it from its owner.
 """
@@ -41,7 +41,7 @@ def _owner_fd(plan: Plan) -> int | None:
 
 
 def _watch(init_pid: int, owner: int | None) -> str:
-    """Wait until the lab is to end, and say why."""
+    """Wait until the lab is to end; returns the reason."""
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
@@ -66,14 +66,14 @@ def _watch(init_pid: int, owner: int | None) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Run a lab until it is to end; the exit code is 0 when it ended because it was asked to."""
+    """Run a lab until it is to end; returns the exit code, 0 when the lab ended on request."""
     state, status_fd, alive_fd = Path(argv[0]), int(argv[1]), int(argv[2])
     plan = msgspec.json.decode((state / "plan.json").read_bytes(), type=Plan)
     owner = _owner_fd(plan)
-    # This process and its child are the lab, and nothing that they start: the lock goes when both have ended.
+    # Only this process and its child hold the lab's lock, not what they start: it is released when both have ended.
     os.set_inheritable(alive_fd, False)
     records.claim(alive_fd, "supervisor")
-    # From here on the signal must not end this process before it has ended the other.
+    # From here on the signal must not end this process before it has ended its child.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
     namespaces.unshare(namespaces.CLONE_NEWPID)
     init_pid = os.fork()

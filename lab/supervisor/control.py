@@ -1,4 +1,4 @@
-"""Asking a running supervisor to stop or start one of its services."""
+"""Client of a running supervisor's control socket: stops and starts its services."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Control:
         self._ask(Request("start", service))
 
     def pause(self, service: str) -> None:
-        """Have it take requests and not answer them."""
+        """Suspend a service: it accepts requests and does not answer them."""
         self._ask(Request("pause", service))
 
     def resume(self, service: str) -> None:
-        """Let it go on."""
+        """Resume it."""
         self._ask(Request("resume", service))

@@ -1,4 +1,4 @@
-"""The first process of a lab's PID namespace: sets up namespaces, starts services, reaps, obeys control.sock."""
+"""The first process of a lab's PID namespace: sets up namespaces, starts services, reaps, serves control.sock."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ServiceFailedError(Exception):
 
 
 def run(plan: Plan, status_fd: int) -> NoReturn:
-    """Be the lab until killed. Reports one `up` or `failed` event on `status_fd` and closes it."""
+    """Run the lab until killed. Reports one `up` or `failed` event on `status_fd` and closes it."""
     try:
         namespaces.die_with_parent()
         signal.pthread_sigmask(signal.SIG_SETMASK, set())
@@ -56,12 +56,12 @@ def run(plan: Plan, status_fd: int) -> NoReturn:
         print(f"init: {error!r}", file=sys.stderr, flush=True)
         _report(status_fd, Event("failed", message=repr(error)[:2000], service="init"))
     finally:
-        # Whatever happens, this process must not go on as a second one of its parent.
+        # Whatever happens, this forked process must not return into its parent's code.
         os._exit(1)
 
 
 def _report(status_fd: int, event: Event) -> None:
-    """Tell the lab's owner, if somebody still listens: after `up` nobody does."""
+    """Send an event to the lab's owner, if it still listens; after `up` it does not."""
     with contextlib.suppress(OSError):
         os.write(status_fd, msgspec.json.encode(event) + b"\n")
 
@@ -70,7 +70,7 @@ def _isolate(plan: Plan) -> None:
     namespaces.unshare(namespaces.CLONE_NEWNET | namespaces.CLONE_NEWNS)
     namespaces.mount("none", "/", flags=namespaces.MS_REC | namespaces.MS_PRIVATE)
     namespaces.mount("proc", "/proc", "proc")
-    # A sysfs shows the network namespace that it was mounted in: without this one, /sys/class/net is the host's.
+    # A sysfs shows the network namespace that it was mounted in; without this mount, /sys/class/net is the host's.
     namespaces.mount("sysfs", "/sys", "sysfs")
     for source, target in plan.mounts:
         if not Path(source).is_file():
@@ -79,7 +79,7 @@ def _isolate(plan: Plan) -> None:
     bridge = plan.bridge
     for line in (
         "link set lo up",
-        # No spanning tree, no forwarding delay: a port passes frames as soon as it is up.
+        # No spanning tree and no forwarding delay: a port forwards frames as soon as it is up.
         f"link add {bridge} type bridge stp_state 0 forward_delay 0",
         *(f"addr add {address} dev {bridge}" for address in plan.bridge_addresses),
         f"link set {bridge} up",
@@ -150,7 +150,7 @@ class _Services:
                 )
             except OSError as error:
                 raise self._failure(service, f"{service.name} cannot be started: {error}") from error
-        # Reaping is this process's own business (it is init): keep Popen from a wait of its own.
+        # This process reaps all children (it is init): keep Popen from waiting itself.
         process.returncode = 0
         self._pids[process.pid] = service.name
 
@@ -167,7 +167,7 @@ class _Services:
                 code = os.waitstatus_to_exitcode(status)
                 now = time.strftime("%H:%M:%S", time.gmtime())
                 print(f"{now} {name} ended with {code}", file=sys.stderr, flush=True)
-                # Whoever asks to stop one waits for it there: this one has ended by itself.
+                # A requested stop waits for its process there, so this one has ended by itself.
                 tail = watch.tail_of(self._logs / f"{name}.log")
                 watch.note(Path(self._plan.state), Ended(name, code, now, tail))
 

@@ -1,4 +1,4 @@
-"""What the supervisor is told to do: plain data, written by the lab's owner as plan.json in the lab's directory."""
+"""The supervisor's input as plain data, written by the lab's owner to plan.json in the lab's directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When a service counts as up: it accepts on a TCP port or a UNIX socket, or answers NTP."""
+    """When a service counts as ready: it accepts on a TCP port or a UNIX socket, or answers NTP."""
 
     kind: Literal["tcp", "unix", "ntp"]
     address: str
@@ -28,7 +28,7 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole lab: what is bind-mounted where, the bridge with its addresses, the services in order of start.
 
-    `owner` is the process with which the lab ends (pid and start time in clock ticks); None when it is to stay.
+    `owner` is the process with which the lab ends (pid and start time in clock ticks); None for a lab that is kept.
     """
 
     id: str
@@ -52,8 +52,8 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """Something of a lab ended that nobody had stopped: a service, or `the lab`. `code` is its exit code, negative for
-    a signal; `time` is HH:MM:SS in UTC; `tail` are its log's last lines."""
+    """A part of a lab that ended unexpectedly: a service, or `the lab`. `code` is its exit code, negative for a
+    signal; `time` is HH:MM:SS in UTC; `tail` holds the last lines of its log."""
 
     service: str
     code: int
@@ -62,7 +62,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be asked of a running supervisor over control.sock about one service, or which of them run."""
+    """A request to a running supervisor over control.sock: an operation on one service, or which of them run."""
 
     op: Literal["stop", "start", "pause", "resume", "status"]
     service: str = ""

@@ -1,4 +1,4 @@
-"""A lab's supervisor (lab.supervisor) as who has started it sees it: started, waited for, ended or let go."""
+"""A lab's supervisor (lab.supervisor) from its starter's side: start it, wait for it, end it or let it go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TAIL = 2000
 
 
 class Supervisor:
-    """The process. `alive`: the open file that says that the lab lives; it keeps one of its own."""
+    """The process. `alive` is the descriptor of the lab's lock, which the supervisor inherits."""
 
     def __init__(self, layout: Layout, alive: int) -> None:
         self._log = layout.log / "supervisor.log"
@@ -50,7 +50,7 @@ class Supervisor:
         seconds. Raises LabStartError."""
         init = 0
         seconds: dict[str, float] = {}
-        # The services have deadlines of their own, and whoever fails closes the pipe.
+        # Every service has a deadline of its own, and a supervisor that fails closes the pipe.
         with os.fdopen(self._reader) as reports:
             for line in reports:
                 event = msgspec.json.decode(line, type=Event)
@@ -62,11 +62,11 @@ class Supervisor:
                     seconds = event.seconds
                 if init and seconds:
                     return init, seconds
-        said = self._log.read_text(errors="replace")[-_TAIL:]
-        raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=said)
+        tail = self._log.read_text(errors="replace")[-_TAIL:]
+        raise LabStartError("the supervisor ended before the lab was up", service="supervisor", tail=tail)
 
     def let_go(self) -> None:
-        """It outlives this process on purpose: Popen is not to complain about it."""
+        """Let it outlive this process, without a ResourceWarning from Popen."""
         self._process.returncode = 0
 
     def end(self) -> None:
@@ -75,6 +75,6 @@ class Supervisor:
         try:
             self._process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            # Its first process inside dies with it (PR_SET_PDEATHSIG), and everything else with that.
+            # The first process inside dies with it (PR_SET_PDEATHSIG), and everything else with that one.
             self._process.kill()
             self._process.wait()

@@ -1,8 +1,8 @@
-"""Noticing that a lab itself fails while something is tested in it: a daemon of it ends, or all of it.
+"""Notice that a lab itself fails while something is tested in it: one of its daemons ends, or the whole lab.
 
-The lab's first process sees by waitpid that a daemon has ended which nobody stopped, and writes it into
-STATE/ended.jsonl at once; that it ends itself, its supervisor writes there. Who uses the lab reads that file and holds
-the supervisor's pidfd: what has been noticed is said at once, and makes void whatever is tested.
+The lab's first process learns by waitpid that a daemon has ended unexpectedly, and writes that to STATE/ended.jsonl at
+once; its own end is written there by the supervisor. Users of the lab read that file and hold the supervisor's pidfd:
+what they notice is logged at once, and makes void whatever is being tested.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from lab.supervisor.plan import Ended
 log = logging.getLogger(__name__)
 
 FILE = "ended.jsonl"
-# Stands for a service where all of the lab has ended.
+# In place of a service's name when the whole lab has ended.
 ALL = "the lab"
 _LOOK_SECONDS = 0.5
 TAIL_LINES = 15
 
 
 def note(state: Path, ended: Ended) -> None:
-    """Write down that something of a lab has ended."""
+    """Note that a part of a lab has ended."""
     with (state / FILE).open("ab", buffering=0) as file:
         file.write(msgspec.json.encode(ended) + b"\n")
 
 
 def noted(state: Path) -> list[Ended]:
-    """What of a lab has ended without being stopped, the first first."""
+    """Parts of a lab that have ended unexpectedly, the earliest first."""
     try:
         lines = (state / FILE).read_bytes().splitlines(keepends=True)
     except OSError:
         return []
-    # A line without its end is still being written.
+    # A line without a newline is still being written.
     return [_ended(line) for line in lines if line.endswith(b"\n")]
 
 
@@ -49,15 +49,15 @@ def _ended(line: bytes) -> Ended:
     try:
         return msgspec.json.decode(line, type=Ended)
     except (ValueError, RecursionError):
-        # Another version's: something has ended all the same.
-        return Ended("a daemon", 0, "a time unknown", line.decode(errors="replace").strip()[:200])
+        # Written by another version: something has ended all the same.
+        return Ended("a daemon", 0, "an unknown time", line.decode(errors="replace").strip()[:200])
 
 
 def _signal(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
-        return f"signal {number}"  # one of the realtime signals, of which few have names
+        return f"signal {number}"  # a real-time signal; few of these have names
 
 
 def tail_of(path: Path) -> str:
@@ -79,10 +79,10 @@ def _now() -> str:
 
 
 class Watch:
-    """Looks after a lab that this process uses: says what fails, at once, by the logger `lab.supervisor.watch`."""
+    """Watches a lab that this process uses, and logs at once what fails (logger `lab.supervisor.watch`)."""
 
     def __init__(self, lab_id: str, state: Path, supervisor: int) -> None:
-        """`supervisor` is the pid of a process that lives. Raises ProcessLookupError when it does not."""
+        """`supervisor` is the pid of a live process. Raises ProcessLookupError when there is none."""
         self._lab_id = lab_id
         self._state = state
         self._told = 0
@@ -103,11 +103,11 @@ class Watch:
                 return
 
     def ended(self) -> list[Ended]:
-        """What of the lab has ended, all of it included, without being asked to; news is logged."""
+        """Parts of the lab, or the whole lab, that have ended unexpectedly; new ones are logged."""
         with self._lock:
-            found = noted(self._state)
-            # The directory goes with a lab that was ended: what was in the file before still holds.
-            self._seen = found if len(found) >= len(self._seen) else self._seen
+            entries = noted(self._state)
+            # An ended lab's directory is removed: what was in the file before still holds.
+            self._seen = entries if len(entries) >= len(self._seen) else self._seen
             gone = [e for e in self._seen if e.service == ALL]
             if not gone and self._supervisor >= 0 and select.select([self._supervisor], [], [], 0)[0]:
                 self._seen = [*self._seen, Ended(ALL, 0, _now(), "its supervisor is no longer there")]
@@ -117,7 +117,7 @@ class Watch:
                     "lab %s: %s; whatever is tested in it is void. Its last lines:\n%s",
                     self._lab_id,
                     described(ended),
-                    text or "    (it has logged nothing)",
+                    text or "    (it logged nothing)",
                 )
             self._told = len(self._seen)
             return list(self._seen)
@@ -128,7 +128,7 @@ class Watch:
             raise DaemonEndedError(self._lab_id, [described(e) for e in ended], ended[0].tail)
 
     def close(self) -> None:
-        """Look no more: what ends from now on was ended."""
+        """Stop watching: what ends from now on ends on request."""
         if self._supervisor < 0:
             return
         os.write(self._stop_write, b"x")

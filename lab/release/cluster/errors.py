@@ -36,7 +36,7 @@ class ManifestError(ClusterError):
 class ApiError(ClusterError):
     """The Kubernetes API answered with an error status, or could not be reached (``status`` 0)."""
 
-    def __init__(self, method: str, path: str, status: int, message: str, reason: str = "") -> None:
+    def __init__(self, method: str, path: str, status: int, message: str, *, reason: str = "") -> None:
         super().__init__(f"{method} {path}: {status or 'no answer'}: {message}")
         self.method = method
         self.path = path
@@ -63,7 +63,7 @@ class UnknownKind(ClusterError):
 
 
 class WaitError(ClusterError):
-    """Something waited for did not come before its deadline."""
+    """A condition did not become true before its deadline."""
 
     def __init__(self, what: str, seconds: float, seen: str) -> None:
         super().__init__(f"{what}: not within {seconds:.0f} s; last seen: {seen}")

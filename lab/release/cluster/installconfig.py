@@ -133,24 +133,24 @@ class _Reader:
         return tuple(values)
 
     def networks(self, path: str, field: str) -> tuple[str, ...]:
-        found = []
+        networks = []
         for index, entry in enumerate(self.get(path, list, [])):
             text = entry.get(field) if field and isinstance(entry, dict) else entry
             try:
-                found.append(str(ipaddress.ip_network(str(text))))
+                networks.append(str(ipaddress.ip_network(str(text))))
             except ValueError as error:
                 raise ConfigError(self.source, f"{path}[{index}]", str(error)) from error
-        return tuple(found)
+        return tuple(networks)
 
 
 def _mirrors(reader: _Reader) -> tuple[Mirror, ...]:
-    found = []
+    mirrors = []
     for path in ("imageDigestSources", "imageContentSources"):
         for index, entry in enumerate(reader.get(path, list, [])):
             item = _Reader(f"{reader.source}: {path}[{index}]", entry)
             policy = item.get("sourcePolicy", str, "AllowContactingSource")
-            found.append(Mirror(item.get("source", str), item.strings("mirrors"), policy != "NeverContactSource"))
-    return tuple(found)
+            mirrors.append(Mirror(item.get("source", str), item.strings("mirrors"), policy != "NeverContactSource"))
+    return tuple(mirrors)
 
 
 def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:

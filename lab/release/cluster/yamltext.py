@@ -1,7 +1,7 @@
-"""Reading YAML that users and other programs have written: as Go reads it, and only as much as it says.
+"""Reads YAML that users and other programs have written, as Go reads it, with limits on its expansion.
 
-PyYAML follows aliases as far as they lead, takes `52:54:00:11:22:33` for a number in base 60 and `2024-01-01` for a
-date, and stumbles over tags that do not fit. All YAML in the lab is read here; what cannot be is a `yaml.YAMLError`.
+PyYAML expands aliases without limit, takes `52:54:00:11:22:33` for a number in base 60 and `2024-01-01` for a date, and
+raises odd errors for tags that do not fit. All YAML in the lab is read here; what cannot be is a `yaml.YAMLError`.
 """
 
 from __future__ import annotations
@@ -60,29 +60,29 @@ def load_all(text: str | bytes) -> list[Any]:
 
 def load(text: str | bytes) -> Any:
     """The only document of a text, None if it is empty. Raises yaml.YAMLError."""
-    found = load_all(text)
-    if len(found) > 1:
+    documents = load_all(text)
+    if len(documents) > 1:
         raise Refused("only one document is expected")
-    return found[0] if found else None
+    return documents[0] if documents else None
 
 
 def _check(text: str) -> None:
     """Refuse cycles, depth and expansion, by the parser's events: composing a tree of them recurses."""
-    known: dict[str, tuple[int, int]] = {}
+    anchors: dict[str, tuple[int, int]] = {}
     stack: list[tuple[str | None, int, int]] = []  # anchor, nodes with aliases written out, levels
     nodes = aliased = 0
     for event in yaml.parse(text, Loader=_Loader):
         line = event.start_mark.line + 1 if event.start_mark is not None else 0
         size, levels, anchor = 1, 0, getattr(event, "anchor", None)
         if isinstance(event, yaml.DocumentStartEvent):
-            known, nodes, aliased = {}, 0, 0
+            anchors, nodes, aliased = {}, 0, 0
             continue
         if isinstance(event, yaml.AliasEvent):
             if any(name == anchor for name, _, _ in stack):
                 raise Refused(f"line {line}: anchor '{anchor}' value contains itself")
-            if anchor not in known:
+            if anchor not in anchors:
                 raise Refused(f"line {line}: unknown anchor '{anchor}' referenced")
-            size, levels = known[anchor]
+            size, levels = anchors[anchor]
             aliased, anchor = aliased + size, None
         elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
             stack.append((anchor, 1, 1))
@@ -98,7 +98,7 @@ def _check(text: str) -> None:
         nodes += 1
         _check_expansion(line, nodes + aliased, aliased)
         if anchor is not None:
-            known[anchor] = (size, levels)
+            anchors[anchor] = (size, levels)
         if stack:
             if len(stack) + levels > MAX_DEPTH:
                 raise Refused(f"line {line}: exceeded max depth of {MAX_DEPTH}")

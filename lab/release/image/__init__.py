@@ -1,1 +1,1 @@
-"""Layers and images as OCI has them, from Debian packages, wheels and our own code."""
+"""OCI layers and images, from Debian packages, wheels and our own code."""

@@ -26,16 +26,16 @@ CLUSTER = ("lab/release/cluster",)
 
 def source_files(parts: tuple[str, ...], checkout: Path = CHECKOUT) -> dict[str, Path | None]:
     """Files of the given folders by their path in the checkout, tests and caches left out; None: an empty module."""
-    found: dict[str, Path | None] = {}
+    files: dict[str, Path | None] = {}
     for part in parts:
         parents = part.split("/")[:-1]
         for depth in range(len(parents)):
-            found["/".join([*parents[: depth + 1], "__init__.py"])] = None
+            files["/".join([*parents[: depth + 1], "__init__.py"])] = None
         for path in sorted((checkout / part).rglob("*")):
             relative = path.relative_to(checkout)
             if path.is_file() and not {"tests", "testing", "__pycache__"} & set(relative.parts):
-                found[relative.as_posix()] = path
-    return found
+                files[relative.as_posix()] = path
+    return files
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class CodeInputs:
     @classmethod
     def of(cls, parts: tuple[str, ...], module: str = "") -> CodeInputs:
         """The given folders of this checkout as they are now."""
-        found = {name: None if path is None else File.of(path) for name, path in source_files(parts).items()}
-        return cls(found, module=module, python=sys.version.split()[0] if module else "")
+        files = {name: None if path is None else File.of(path) for name, path in source_files(parts).items()}
+        return cls(files, module=module, python=sys.version.split()[0] if module else "")
 
 
 def _copy(files: Mapping[str, File | None], root: Path) -> None:

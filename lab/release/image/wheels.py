@@ -65,8 +65,8 @@ def normalised(name: str) -> str:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the layer of wheels is made from: names, all pins (dependencies come from the same file), byte code's
-    version; the file with the pins, of which its text besides them says nothing."""
+    """What the layer of wheels is made from: names, all pins (dependencies come from the same file) and the byte code's
+    version; of the file with the pins, only the pins count."""
 
     wheels: tuple[str, ...]
     pins: Mapping[str, str]
@@ -94,7 +94,7 @@ def require_python() -> None:
 def compile_tree(root: Path, store: Store, label: str, prefix: str = f"/{DIST_PACKAGES}") -> None:
     """Byte-compile ``root`` in place, for any file dates, with paths as they are at run time, under ``prefix``.
 
-    Without byte code every start of a container would compile its imports anew: seconds under software emulation.
+    Without byte code every container would compile its imports at each start: seconds under software emulation.
     """
     argv = [sys.executable, "-m", "compileall", "-q", "-f", "--invalidation-mode", "unchecked-hash"]
     argv += ["-s", str(root), "-p", prefix, str(root)]

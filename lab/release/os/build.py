@@ -134,7 +134,7 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
             build_initramfs(store, root, initramfs)
         with progress.step("os: disk image"):
             metal = work / "metal.raw"
-            build_disk(store, root, kernel, initramfs, metal, kargs)
+            build_disk(store, root, kernel, initramfs, out=metal, more_kargs=kargs)
         with progress.step("os: squashfs"):
             _squashfs(store, root, work)
             with (out / "rootfs.img").open("wb") as archive:
@@ -142,7 +142,15 @@ def _build(store: Store, inputs: Inputs, out: Path) -> None:
             add_want(initramfs, file_sha256(out / "rootfs.img"))
         volume_id = f"node0-{version}"
         with progress.step("os: ISO"):
-            build_iso(store, volume_id, kernel, initramfs, out / "rootfs.img", out / ISO_NAME, kargs)
+            build_iso(
+                store,
+                volume_id,
+                kernel=kernel,
+                initramfs=initramfs,
+                rootfs=out / "rootfs.img",
+                out=out / ISO_NAME,
+                more_kargs=kargs,
+            )
         _describe(out, version, volume_id, kernel_release)
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -1,10 +1,10 @@
 """How fast this machine's time stamp counter runs, which QEMU's emulated CPUs show to their guests.
 
 A guest measures it when it boots, against the emulated PIT. When another guest takes the CPU between the start of the
-PIT's counter and the first look at the TSC, it takes the counter for slow (652 MHz for 2,596 was seen) and keeps that,
-although it knows better from the HPET (native_calibrate_cpu in arch/x86/kernel/tsc.c). Its clock then runs four times
-too fast: leases run out, probes time out, chrony cannot catch up, and a whole cluster does not settle. So the guest is
-told (tsc_early_khz).
+PIT's counter and the first read of the TSC, it measures too low a rate (652 MHz instead of 2,596 was seen) and keeps
+it, although it knows better from the HPET (native_calibrate_cpu in arch/x86/kernel/tsc.c). Its clock then runs four
+times too fast: leases expire, probes time out, chrony cannot correct it, and the cluster never becomes stable. So the
+guest gets the rate as a kernel argument (tsc_early_khz).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = 0.25
 
 
 def measure_khz(seconds: float = SECONDS) -> int:
-    """The counter's rate in kHz, to the MHz, looked at for that long; 0 where there is none."""
+    """The counter's rate in kHz, rounded to the MHz, measured for that long; 0 where there is no counter."""
     if platform.machine() != "x86_64":
         return 0
     try:
@@ -43,7 +43,7 @@ def measure_khz(seconds: float = SECONDS) -> int:
 
 
 def _look(read: Callable[[], int]) -> tuple[float, int]:
-    """Time (ns) and counter at one moment: of many looks the one that nothing came between."""
+    """Time (ns) and counter at one moment: of many readings, the one with the least delay in between."""
     looks = []
     for _ in range(50):
         before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
@@ -55,7 +55,7 @@ def _look(read: Callable[[], int]) -> tuple[float, int]:
 
 
 def tsc_khz(store: Store) -> int:
-    """As `measure_khz`, measured once a boot of this machine: what is built with it is kept by this number."""
+    """As `measure_khz`, measured once per boot of this machine, since the rate is part of the image's cache key."""
     kept = store.root / f"tsc-{_BOOT_ID.read_text().strip()}"
     with store.hold("tsc"):
         try:
@@ -70,5 +70,5 @@ def tsc_khz(store: Store) -> int:
 
 
 def kargs(rate: int) -> str:
-    """The kernel argument that tells a guest of the rate in kHz; empty for 0."""
+    """The kernel argument with the rate in kHz; empty for 0."""
     return f"tsc_early_khz={rate}" if rate else ""

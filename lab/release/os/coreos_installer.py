@@ -35,7 +35,7 @@ BLKRRPART, BLKZEROOUT, BLKGETSIZE64 = 0x125F, 0x127F, 0x80081272
 PROGRESS_SECONDS = 1.0
 # A program that takes this long is stuck: the service gives the whole stage no more.
 COMMAND_SECONDS = 30 * 60.0
-# The partition table is read again only when nobody has the old partitions open; udev looks at them just then.
+# The kernel rereads the partition table only when no process has the old partitions open; udev probes them just then.
 REREAD_SECONDS = 60.0
 
 
@@ -57,12 +57,16 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     install = commands.add_parser("install", help="write the machine OS to a disk")
     install.add_argument("device", metavar="DEVICE")
     install.add_argument("-i", "--ignition-file", type=Path, help="config that the first boot applies")
-    install.add_argument("-n", "--copy-network", action="store_true", help="take NetworkManager's keyfiles along")
+    install.add_argument(
+        "-n", "--copy-network", action="store_true", help="copy NetworkManager's keyfiles to the installed system"
+    )
     install.add_argument("--network-dir", type=Path, default=NETWORK_DIR)
     install.add_argument("--append-karg", action="append", default=[], metavar="ARG")
     install.add_argument("--delete-karg", action="append", default=[], metavar="ARG")
     install.add_argument("--firstboot-args", "--firstboot-kargs", default="", metavar="ARGS")
-    install.add_argument("-f", "--image-file", type=Path, default=IMAGE, help="another raw image than the live one")
+    install.add_argument(
+        "-f", "--image-file", type=Path, default=IMAGE, help="a raw image to write instead of the live system's own"
+    )
     # The image is the live system's own, so there is nothing to download or to check a signature of.
     install.add_argument("--insecure", action="store_true")
     install.add_argument("--insecure-ignition", action="store_true")
@@ -171,7 +175,7 @@ def write_image(image: Path, device: str) -> None:
 
 
 def reread(device: str) -> None:
-    """Have the kernel read the partition table again, and udev make the links."""
+    """Make the kernel reread the partition table, and udev the links."""
     deadline = time.monotonic() + REREAD_SECONDS
     while True:
         try:
@@ -210,7 +214,7 @@ def partition(device: str, number: int) -> str:
 
 
 def grow_root(device: str) -> None:
-    """Give the disk new GUIDs, and its last partition all the room there is."""
+    """Give the disk new GUIDs, and its last partition the rest of the disk."""
     info = run("sgdisk", "--info", str(ROOT_PARTITION), device)
     first = re.search(r"^First sector: (\d+)", info, re.MULTILINE)
     if first is None:
@@ -234,7 +238,7 @@ def mounted(source: str) -> Iterator[Path]:
         os.rmdir(place)
 
 
-def installed_cfg(root_uuid: str, boot_uuid: str, append: Sequence[str], delete: Sequence[str], default: str) -> str:
+def installed_cfg(root_uuid: str, boot_uuid: str, *, append: Sequence[str], delete: Sequence[str], default: str) -> str:
     """What grub.cfg sources: this disk's own partitions, and the kernel arguments as asked for.
 
     Raises:
@@ -259,8 +263,8 @@ def firstboot_stamp(arguments: str) -> str:
 
 def default_kargs(grub_cfg: str) -> str:
     """The kernel arguments that the image comes with."""
-    found = re.search(r'^set node0_kargs="([^"]*)"', grub_cfg, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r'^set node0_kargs="([^"]*)"', grub_cfg, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def configure(device: str, options: argparse.Namespace) -> None:
@@ -269,7 +273,9 @@ def configure(device: str, options: argparse.Namespace) -> None:
     uuids = [run("blkid", "-p", "-s", "PART_ENTRY_UUID", "-o", "value", d).strip() for d in (root_device, boot_device)]
     with mounted(boot_device) as boot:
         default = default_kargs((boot / "grub/grub.cfg").read_text())
-        text = installed_cfg(uuids[0], uuids[1], options.append_karg, options.delete_karg, default)
+        text = installed_cfg(
+            uuids[0], uuids[1], append=options.append_karg, delete=options.delete_karg, default=default
+        )
         (boot / "grub/installed.cfg").write_text(text)
         if options.ignition_file is not None:
             place = boot / "ignition"
@@ -287,7 +293,7 @@ def configure(device: str, options: argparse.Namespace) -> None:
 
 
 def check(options: argparse.Namespace) -> None:
-    """Find out what cannot work before the disk is touched."""
+    """Check everything that can be checked before the disk is touched."""
     if not Path(options.device).is_block_device():
         raise InstallError(f"{options.device} is no block device")
     if options.ignition_file is not None:

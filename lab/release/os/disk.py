@@ -52,14 +52,14 @@ DISK_KARGS = (
 )
 
 
-def build_disk(store: Store, root: Path, kernel: Path, initramfs: Path, out: Path, more_kargs: str = "") -> int:
+def build_disk(store: Store, root: Path, kernel: Path, initramfs: Path, *, out: Path, more_kargs: str = "") -> int:
     """Write the raw image to ``out`` and return its size in bytes; its system boots with ``more_kargs`` too."""
     work = store.scratch("os-disk")
     try:
         root_image = work / "root.img"
         root_size = _root_filesystem(store, root, work, root_image)
         boot_image = work / "boot.img"
-        _boot_filesystem(store, work, kernel, initramfs, boot_image, f"{DISK_KARGS} {more_kargs}".strip())
+        _boot_filesystem(store, work, kernel, initramfs, image=boot_image, kargs=f"{DISK_KARGS} {more_kargs}".strip())
         esp_image = work / "esp.img"
         _esp(store, work, esp_image)
         core = _grub(store, work, "i386-pc", "biosdisk")
@@ -108,14 +108,14 @@ def _root_filesystem(store: Store, root: Path, work: Path, image: Path) -> int:
     (tree / "tmp").chmod(0o1777)
     used = subprocess.run(["du", "-sm", str(tree)], capture_output=True, text=True, check=True).stdout.split()[0]
     size = int(int(used) * 1.06) + ROOT_SPARE
-    # Left alone, mke2fs gives a file system of this size blocks of 1 KiB, for good.
+    # By default mke2fs makes 1 KiB blocks in a file system of this size, and they cannot be changed later.
     options = ("-b", "4096", "-m", "1", "-N", "65536", "-O", "^metadata_csum_seed,^orphan_file")
     extended = "lazy_itable_init=1,lazy_journal_init=1,resize=67108864"
     _mke2fs(store, "root", tree, image, size, *options, "-J", "size=16", "-E", extended)
     return size
 
 
-def _boot_filesystem(store: Store, work: Path, kernel: Path, initramfs: Path, image: Path, kargs: str) -> None:
+def _boot_filesystem(store: Store, work: Path, kernel: Path, initramfs: Path, *, image: Path, kargs: str) -> None:
     tree = work / "boot"
     (tree / "grub").mkdir(parents=True)
     shutil.copyfile(kernel, tree / "vmlinuz")

@@ -6,15 +6,15 @@ from lab.release.stage.errors import ReleaseError
 
 
 class LayoutError(ReleaseError):
-    """An image cannot get, or did not get, the layout that it must have (offset, size, missing file)."""
+    """An image does not have, or cannot have, the required layout (offset, size, missing file)."""
 
 
 class ExtraFileError(ReleaseError):
-    """A file that was asked into the image is not there, or its place is no absolute path."""
+    """A file to add to the image does not exist, or its path in the image is not absolute."""
 
 
 class NotRootError(ReleaseError):
-    """The build needs root: owners and modes of the system's files are those of real users."""
+    """The build needs root, since the system's files belong to several users."""
 
     def __init__(self) -> None:
         super().__init__("building the machine OS needs root: file owners in the image are real ones")

@@ -31,7 +31,7 @@ _GRUB_MODULES = (
 
 
 def build_iso(
-    store: Store, volume_id: str, kernel: Path, initramfs: Path, rootfs: Path, out: Path, more_kargs: str = ""
+    store: Store, volume_id: str, *, kernel: Path, initramfs: Path, rootfs: Path, out: Path, more_kargs: str = ""
 ) -> None:
     """Write the ISO to ``out``; the embed area is zero, the kargs areas hold the defaults and ``more_kargs``."""
     tree = store.scratch("os-iso")

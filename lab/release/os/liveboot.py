@@ -55,17 +55,17 @@ class BootFile:
     offset: int
 
 
-# What QEMU's software emulation pays dearly for. The kernel clears each page that it hands out, also those that code
-# ran from: 41 against 25 CPU seconds from power-on to multi-user. And it takes the clocks of several emulated CPUs for
-# unequal and asks the HPET instead, a device behind QEMU's lock for each look at the time; QEMU's are one clock, whose
-# rate the kernel is told besides (lab.release.os.clock). The ciphers' self-tests cost time, and can hang a machine of
-# several CPUs for good: they run on all of them while one patches a branch of theirs, and QEMU before 8.1 may then keep
-# the code as it was in between (an int3).
+# Kernel features that are expensive under QEMU's software emulation. The kernel clears each page that it allocates,
+# those with translated code included: 41 instead of 25 CPU seconds from power-on to multi-user. It takes the TSCs of
+# several emulated CPUs for unsynchronised and reads the HPET instead, a device behind QEMU's global lock; they are one
+# clock, whose rate the kernel gets as an argument (lab.release.os.clock). The ciphers' self-tests cost time, and can
+# hang a machine of several CPUs forever: they run on all of them while one patches a branch of theirs, and QEMU before
+# 8.1 may then keep the intermediate code (an int3).
 EMULATION_KARGS = "init_on_alloc=0 tsc=reliable cryptomgr.notests"
 
 
 def live_kargs(volume_id: str) -> str:
-    """Default kernel arguments of the live system. The last console is the one that systemd and the lab talk to."""
+    """Default kernel arguments of the live system. The last console is the one that systemd and the lab use."""
     return (
         f"coreos.liveiso={volume_id} ignition.firstboot ignition.platform.id=metal "
         f"console=tty0 console=ttyS0,115200n8 quiet systemd.show_status=1 {EMULATION_KARGS}"

@@ -115,7 +115,7 @@ KERNEL_MODULES: tuple[str, ...] = (
     "net/xfrm",
 )
 
-#: Files of packages that nothing here reads.
+#: Files of packages that nothing in the machine OS reads.
 LEFT_OUT: tuple[str, ...] = (
     "/boot/System.map*",
     "/usr/share/bash-completion/*",

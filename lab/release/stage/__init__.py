@@ -1,1 +1,1 @@
-"""Stages: each built once, known by all that it is made from, kept in the cache."""
+"""Build stages: each built once, identified by everything that it is made from, kept in the cache."""

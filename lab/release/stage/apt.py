@@ -46,7 +46,7 @@ class AptSource:
 
 def parse_deb822(text: str) -> list[AptSource]:
     """The enabled binary sources of a ``.sources`` file. Embedded keys (multi-line Signed-By) are kept as they are."""
-    found = []
+    sources = []
     for block in re.split(r"\n[ \t]*\n", text):
         fields: dict[str, str] = {}
         key = ""
@@ -62,7 +62,7 @@ def parse_deb822(text: str) -> list[AptSource]:
         if fields.get("enabled", "yes").strip().lower() in ("no", "false", "0"):
             continue
         if "deb" in fields.get("types", "").split() and fields.get("uris"):
-            found.append(
+            sources.append(
                 AptSource(
                     tuple(fields["uris"].split()),
                     tuple(fields.get("suites", "").split()),
@@ -70,7 +70,7 @@ def parse_deb822(text: str) -> list[AptSource]:
                     fields.get("signed-by", ""),
                 )
             )
-    return found
+    return sources
 
 
 _ONE_LINE = re.compile(r"^deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s*(?P<components>.*)$")
@@ -78,14 +78,14 @@ _ONE_LINE = re.compile(r"^deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?
 
 def parse_list(text: str) -> list[AptSource]:
     """The binary sources of a one-line-style ``.list`` file."""
-    found = []
+    sources = []
     for raw in text.splitlines():
         match = _ONE_LINE.fullmatch(raw.split("#", 1)[0].strip())
         if match:
             options = dict(o.split("=", 1) for o in (match["options"] or "").split() if "=" in o)
             components = tuple(match["components"].split())
-            found.append(AptSource((match["uri"],), (match["suite"],), components, options.get("signed-by", "")))
-    return found
+            sources.append(AptSource((match["uri"],), (match["suite"],), components, options.get("signed-by", "")))
+    return sources
 
 
 def debian_sources(suite: str = SUITE, host: Path = HOST_APT) -> list[AptSource]:

@@ -1,10 +1,9 @@
-"""What a stage of the lab release is known by: everything that it is made from.
+"""The key of a stage of the lab release: a hash of everything that the stage is made from.
 
-A key covers two things. What a stage is told, its *inputs*, is one declared object: its builder gets that object and
-nothing else, so what is not declared cannot be built with. What a stage knows by itself is its *code*: the builder's
-source and that of everything it uses in this package, with the constants that it reads (patches, lists, flags,
-environments), but without comments and docstrings. So a change of either wants another key, and nobody has a number
-to raise, or to forget.
+A key covers two things. The stage's *inputs* are one declared object: its builder gets that object and nothing else, so
+it cannot depend on anything undeclared. The stage's *code* is the builder's source and that of everything it uses in
+this package, with the constants that it reads (patches, lists, flags, environments), but without comments and
+docstrings. A change of either gives another key, and there is no version number to raise, or to forget.
 
 Not in a key: what a package archive happens to hold on the day (a finished stage stays until something here changes),
 and how the build is shown, locked and stored (_ABOUT_BUILDING).
@@ -61,7 +60,7 @@ class File:
 
 @dataclass(frozen=True)
 class Built:
-    """A finished stage that another one is made from: it has been made from what its name says."""
+    """A finished stage that another one is made from; its name holds its own key."""
 
     path: Path
 
@@ -72,8 +71,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Unkeyed(Generic[T]):
-    """What a builder is told and no key says, since the result is the same whatever it is. The place where it is used
-    says why."""
+    """An input that is no part of the key, since the result does not depend on it; the place of use says why."""
 
     value: T
 
@@ -92,11 +90,11 @@ def host_packages(*names: str) -> dict[str, str]:
     argv = [progress.need("dpkg-query", "dpkg"), "-W", "-f", "${db:Status-Abbrev}${Package} ${Version}\n", *names]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     installed = [line[3:].strip() for line in done.stdout.splitlines() if line.startswith("ii")]
-    found = dict(line.split() for line in installed)
+    versions = dict(line.split() for line in installed)
     for name in names:
-        if name not in found:
+        if name not in versions:
             raise ToolMissing(f"Debian package {name}", f"apt-get install {name}")
-    return found
+    return versions
 
 
 def file_sha256(path: Path) -> str:
@@ -151,23 +149,23 @@ def code_of(function: Callable[..., object]) -> str:
     """
     if getattr(inspect.unwrap(function), "__closure__", None):
         raise TypeError(f"{function!r} is a closure: what it is to know belongs into the stage's inputs")
-    found: dict[str, Any] = {}
+    pieces: dict[str, Any] = {}
     waiting: list[Any] = [inspect.unwrap(function)]
     while waiting:
         part = waiting.pop()
         name = f"{part.__module__}.{part.__qualname__}"
-        if name in found:
+        if name in pieces:
             continue
         text, used = _parsed(part)
         constants: dict[str, Any] = {}
-        found[name] = {"text": text, "constants": constants}
+        pieces[name] = {"text": text, "constants": constants}
         for path, value in _resolved(used, vars(sys.modules[part.__module__])):
             if isinstance(value, (types.FunctionType, type)):
                 if _counts(value.__module__):
                     waiting.append(value)
             elif not _is_plumbing(value):
                 constants[path] = _constant(value)
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(pieces, sort_keys=True).encode()).hexdigest()
 
 
 def _counts(module: str | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a build shows while it runs: one line when a step begins to take long, one with its duration when it ends."""
+"""A build's progress: a line when a step begins to take long, and one with its duration when it ends."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def step(name: str) -> Iterator[None]:
 
 def need(program: str, package: str) -> str:
     """The path of a program of the host; ToolMissing names the Debian package that has it."""
-    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-    if found is None:
+    path = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    if path is None:
         raise ToolMissing(program, f"apt-get install {package}")
-    return found
+    return path
 
 
 def run(

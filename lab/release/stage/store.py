@@ -122,7 +122,7 @@ class Store:
 
 
 def abandoned(path: Path) -> bool:
-    """Whether nobody works in what `scratch` made: the process that made it has ended."""
+    """Whether a directory of `scratch` is no longer in use: the process that made it has ended."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

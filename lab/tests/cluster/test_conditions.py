@@ -97,7 +97,7 @@ VERSIONS = [{"name": "operator", "version": VERSION}]
 
 
 def operator(status, good, failures=1, text="seen"):
-    return conditions.operator_status(status, Finding(good, text), failures, START, VERSIONS)
+    return conditions.operator_status(status, Finding(good, text), failures, START, versions=VERSIONS)
 
 
 def test_operator_progresses_first_and_then_is_available():

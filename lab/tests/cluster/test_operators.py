@@ -128,11 +128,13 @@ def test_create_all_says_what_it_gave_up_on():
 
 def test_lease_is_held_renewed_and_taken_over_only_when_stale():
     store, mine, yours = Store(), lease.Observed(), lease.Observed()
-    assert lease.acquire(store, "ns", "l", "host_1", NOW, mine)
-    assert not lease.acquire(store, "ns", "l", "host_2", NOW + dt.timedelta(seconds=100), yours)
-    assert lease.acquire(store, "ns", "l", "host_1", NOW + dt.timedelta(seconds=100), mine)
-    assert not lease.acquire(store, "ns", "l", "host_2", NOW + dt.timedelta(seconds=150), yours)
-    assert lease.acquire(store, "ns", "l", "host_2", NOW + dt.timedelta(seconds=100 + lease.DURATION_SECONDS), yours)
+    assert lease.acquire(store, "ns", "l", "host_1", now=NOW, observed=mine)
+    assert not lease.acquire(store, "ns", "l", "host_2", now=NOW + dt.timedelta(seconds=100), observed=yours)
+    assert lease.acquire(store, "ns", "l", "host_1", now=NOW + dt.timedelta(seconds=100), observed=mine)
+    assert not lease.acquire(store, "ns", "l", "host_2", now=NOW + dt.timedelta(seconds=150), observed=yours)
+    assert lease.acquire(
+        store, "ns", "l", "host_2", now=NOW + dt.timedelta(seconds=100 + lease.DURATION_SECONDS), observed=yours
+    )
 
 
 @pytest.fixture

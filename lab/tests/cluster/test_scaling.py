@@ -259,7 +259,7 @@ def test_the_installer_pod_puts_files_and_stages_in_place(tmp_path, monkeypatch,
     (tmp_path / "etcd").mkdir()
     (tmp_path / "pods").mkdir()
     projected(tmp_path / "files", content)
-    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", "a=b")
+    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", peers="a=b")
     for name, text in installerpod.static_pods_map("m1", stages, IMAGES)["data"].items():
         (tmp_path / "pods" / name).write_text(text)
     seen = []
@@ -284,7 +284,7 @@ def test_the_installer_pod_puts_files_and_stages_in_place(tmp_path, monkeypatch,
 
 def test_a_node_with_one_cpu_admits_its_control_plane_and_the_installer():
     """A pod that asks for more than is left is refused by the kubelet, or pushes the installer out."""
-    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", "a=b")
+    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", peers="a=b")
     pods = [pod for stage in stages for pod in stage.pods] + [*staticpods.ingress(), staticpods.keepalived()]
     asked = {pod.name: int(pod.cpu.removesuffix("m")) for pod in pods}
     installer = installerpod.installer_pod("m1", "image", [])["spec"]["containers"][0]["resources"]["requests"]["cpu"]

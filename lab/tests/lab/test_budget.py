@@ -30,7 +30,7 @@ def test_what_is_taken_is_given_back(ledger):
 
 
 def test_more_than_there_is_fails_at_once(ledger):
-    with pytest.raises(BudgetError, match=r"has 1000 MiB .* for labs in all: too little memory"):
+    with pytest.raises(BudgetError, match=r"has 1000 MiB .* for all labs: too little memory"):
         ledger.take("a", Amount(1001), me(), 3600)
 
 

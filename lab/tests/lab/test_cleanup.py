@@ -186,5 +186,5 @@ def test_notes_reach_the_terminal(tmp_path, monkeypatch, no_start, capsys):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("node0-lab:")]
     assert lines == [
         "node0-lab: the registry did not come up",
-        "node0-lab: besides, could not keep its logs: OSError: [Errno 28] No space left on device",
+        "node0-lab: also, could not keep its logs: OSError: [Errno 28] No space left on device",
     ]

@@ -64,7 +64,7 @@ def test_a_volume_group_is_one_to_lvm(tmp_path):
     path = tmp_path / "pv"
     path.write_bytes(b"\xaa" * 16 * MIB)
     with path.open("r+b") as disk:
-        write_volume_group(disk, 4 * MIB, 12 * MIB, "mine", "all")
+        write_volume_group(disk, 4 * MIB, 12 * MIB, group="mine", volume="all")
     assert part(path, 0, 4 * MIB) == b"\xaa" * 4 * MIB
     assert part(path, 5 * MIB, 11 * MIB) == b"\xaa" * 11 * MIB
     label = part(path, 4 * MIB + 512, 512)

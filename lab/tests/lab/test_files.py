@@ -104,8 +104,8 @@ def test_an_accelerator_that_is_none_runs_no_firmware():
     ("qemu", "reason"),
     [
         ("echo 'KVM internal error. Suberror: 1'; exec sleep 60", "KVM internal error"),
-        ("exec sleep 60", "said nothing within 1 s"),
-        ("exit 3", "ended without a word"),
+        ("exec sleep 60", "printed nothing within 1 s"),
+        ("exit 3", "ended without output"),
     ],
 )
 def test_a_guest_that_stops_in_its_firmware_makes_kvm_unusable(tmp_path, monkeypatch, qemu, reason):

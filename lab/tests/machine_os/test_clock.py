@@ -47,7 +47,15 @@ def placed(tmp_path, monkeypatch):
         part.write_bytes(b"")
     monkeypatch.setattr(iso, "ISOLINUX", tmp_path / "isolinux.bin")
     monkeypatch.setattr(iso, "LDLINUX", tmp_path / "ldlinux.c32")
-    iso.build_iso(Store(tmp_path), "v", kernel, initramfs, rootfs, tmp_path / "out.iso", "tsc_early_khz=2596000")
+    iso.build_iso(
+        Store(tmp_path),
+        "v",
+        kernel=kernel,
+        initramfs=initramfs,
+        rootfs=rootfs,
+        out=tmp_path / "out.iso",
+        more_kargs="tsc_early_khz=2596000",
+    )
     return kept
 
 
@@ -65,6 +73,6 @@ def test_the_installed_system_passes_it_on(tmp_path, monkeypatch):
         (tmp_path / name).write_bytes(b"")
     kargs = f"{disk.DISK_KARGS} tsc_early_khz=2596000"
     disk._boot_filesystem(
-        Store(tmp_path), tmp_path, tmp_path / "kernel", tmp_path / "initramfs", tmp_path / "img", kargs
+        Store(tmp_path), tmp_path, tmp_path / "kernel", tmp_path / "initramfs", image=tmp_path / "img", kargs=kargs
     )
     assert f'set node0_kargs="{kargs}"' in (tmp_path / "boot/grub/grub.cfg").read_text()

@@ -99,7 +99,7 @@ def test_kernel_arguments_of_the_installed_system():
     grub = (DATA / "boot" / "grub.cfg").read_text().replace("@@KARGS@@", disk.DISK_KARGS)
     default = program.default_kargs(grub)
     assert default == disk.DISK_KARGS
-    text = program.installed_cfg("r-uuid", "b-uuid", ["x=1 y", "z"], ["quiet"], default)
+    text = program.installed_cfg("r-uuid", "b-uuid", append=["x=1 y", "z"], delete=["quiet"], default=default)
     assert 'set node0_root="PARTUUID=r-uuid"\n' in text
     assert 'set node0_boot="PARTUUID=b-uuid"\n' in text
     kargs = program.default_kargs(text).split()
@@ -110,7 +110,7 @@ def test_kernel_arguments_of_the_installed_system():
 @pytest.mark.parametrize("argument", ['a="b"', "a=$b", "a='b'", "a\\b", "a`b`"])
 def test_kernel_argument_that_grub_would_interpret(argument):
     with pytest.raises(program.InstallError, match="not supported"):
-        program.installed_cfg("r", "b", [argument], [], "")
+        program.installed_cfg("r", "b", append=[argument], delete=[], default="")
 
 
 def test_firstboot_stamp():

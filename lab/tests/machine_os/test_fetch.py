@@ -1,4 +1,4 @@
-"""A root that is fetched: by its hash it is the right one, whoever the server says it is."""
+"""A fetched root file system is verified by its hash, whatever the server's certificate."""
 
 from __future__ import annotations
 

@@ -248,7 +248,9 @@ def test_a_releases_version_follows_everything_in_it(monkeypatch, tmp_path):
     operator = images.Image("cluster-version-operator", ())
 
     def version(machine_os: str = "1", digests: Mapping[str, str] | None = None) -> str:
-        return payload.release_image(store, operator, "sha256:0", digests or {"cli": "sha256:1"}, machine_os)[0]
+        return payload.release_image(
+            store, operator, "sha256:0", digests or {"cli": "sha256:1"}, machine_os=machine_os
+        )[0]
 
     first = version()
     assert version() == first

@@ -1,10 +1,10 @@
 """The worker of bootkube.sh: renders, fills the temporary API, and writes master.ign (reference/cluster.md §2).
 
-It runs in one container and takes turns with the script by files in a directory, one a word. In place: it says
-`rendered` when the temporary control plane can be started, `applied` when it can be stopped, is told `stopped`, and
-says `written`. For others: `rendered`, `serving` when the controller manager has an API to talk to (the nodes' first
-certificates wait for it), `applied` when the version operator can start too, `joined` when two nodes carry the control
-plane, is told `operators-stopped`, and says `released` when the API server can stop too.
+It runs in one container and synchronises with the script through marker files in a directory. Bootstrap in place: it
+writes `rendered` when the temporary control plane can be started and `applied` when it can be stopped, waits for
+`stopped`, and writes `written`. Several nodes: it writes `rendered`, `serving` when the controller manager has an API
+to talk to (the nodes' first certificates wait for it), `applied` when the version operator can start too, `joined` when
+two nodes run the control plane, waits for `operators-stopped`, and writes `released` when the API server can stop too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from lab.release.cluster.pods.pod import RESOURCES, Stage, StaticPod
 
 log = logging.getLogger(__name__)
 
-#: Directory of the files by which the script and this program take turns.
+#: Directory of the marker files by which the script and this program synchronise.
 TURNS = "turns"
 TURN_SECONDS = 20 * 60.0
 API_SECONDS = 20 * 60.0  # §2.8
@@ -64,7 +64,7 @@ def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
 
 
 def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -> dict[str, str]:
-    """What the temporary control plane reads, by path under static-pod-resources; in place, the node's pods as well."""
+    """The temporary control plane's files, by path under static-pod-resources; in place, for the node's pods too."""
     config = cluster.config
     signer = cluster.pairs["etcd-signer"]
     files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, [host.node_ip])}
@@ -87,25 +87,25 @@ def render(cluster: Cluster, host: Host, machines: Sequence[Object]) -> None:
 
 def user_objects(cluster: Cluster, assets: Path) -> list[Object]:
     """The objects of /opt/openshift/{manifests,openshift}. Raises ManifestError."""
-    found: list[Object] = []
+    objects: list[Object] = []
     for folder in ("manifests", "openshift"):
         for path in sorted((assets / folder).glob("*")):
             if path.suffix in (".yaml", ".yml", ".json"):
                 text = path.read_text().replace(payload.SNAPSHOT, cluster.images.version)
-                found += payload.read_objects(text, path.name)
-    return found
+                objects += payload.read_objects(text, path.name)
+    return objects
 
 
-def machine_configs(cluster: Cluster, given: list[Object]) -> list[Object]:
+def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
     """MachineConfigs (ours and the user's), rendered ones and pools, for both roles; rendered ones directly behind."""
     own = [c for role in ("master", "worker") for c in machineconfig.standard(cluster.config, cluster.images, role)]
-    configs = [*own, *(obj for obj in given if obj["kind"] == "MachineConfig")]
-    found = list(own)
+    configs = [*own, *(obj for obj in from_user if obj["kind"] == "MachineConfig")]
+    all_configs = list(own)
     for pool in ("master", "worker"):
         done = machineconfig.rendered(pool, configs)
         sources = [c["metadata"]["name"] for c in configs if c["metadata"]["labels"].get(machineconfig.ROLE) == pool]
-        found += [done, machineconfig.machine_config_pool(pool, done["metadata"]["name"], sorted(sources))]
-    return found
+        all_configs += [done, machineconfig.machine_config_pool(pool, done["metadata"]["name"], sorted(sources))]
+    return all_configs
 
 
 def bootstrap_objects(root: Path, release_image: str) -> list[Object]:
@@ -151,7 +151,7 @@ def etcd_data(data: Path) -> tuple[list[Config], list[Config]]:
 
 
 def master_ignition(cluster: Cluster, host: Host, objects: list[Object]) -> Config:
-    """The config of the node after its reboot: its pool's, and all that makes it a control plane (§2.6)."""
+    """The node's config after its reboot: its pool's, and everything that makes it a control plane (§2.6)."""
     served = served_config(cluster, host, objects, "master")
     files = ignition.tree(host.kubernetes / "static-pod-resources", RESOURCES)
     for stage in stages(cluster, host):
@@ -191,7 +191,7 @@ def served_config(cluster: Cluster, host: Host, objects: Sequence[Object], pool:
         current,
         cluster.kubeconfig("kubelet", "kubelet-client", f"api-int.{cluster.config.domain}"),
         tls.bundle(cluster.pairs, ["kube-apiserver-to-kubelet-signer"]),
-        host.os_id,
+        os_id=host.os_id,
     )
 
 
@@ -202,7 +202,7 @@ def say(host: Host, word: str) -> None:
 
 
 def expect(host: Host, word: str) -> None:
-    """Wait for bootkube.sh's word, which follows when containers have stopped. Raises WaitError."""
+    """Wait for a marker of bootkube.sh, which writes it when containers have stopped. Raises WaitError."""
     deadline = time.monotonic() + TURN_SECONDS
     while not (host.assets / TURNS / f"told-{word}").exists():
         if time.monotonic() > deadline:
@@ -211,7 +211,7 @@ def expect(host: Host, word: str) -> None:
 
 
 def fill_api(host: Host, objects: list[Object]) -> Kube:
-    """Wait for the temporary API, say that it is there, and create everything in it (§2.3)."""
+    """Wait for the temporary API, announce it, and create everything in it (§2.3)."""
     kube = Kube.from_kubeconfig(host.assets / "auth" / "kubeconfig-loopback")
     apply.wait_ready(kube, API_SECONDS)
     say(host, "serving")
@@ -222,7 +222,7 @@ def fill_api(host: Host, objects: list[Object]) -> Kube:
 
 
 def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
-    """One node: its API's content goes with it onto its disk."""
+    """One node: the temporary API's content is written to its disk."""
     fill_api(host, objects)
     say(host, "applied")
     expect(host, "stopped")
@@ -235,13 +235,13 @@ def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: 
 
 
 def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
-    """Several nodes: serve the control plane nodes until two of them run the control plane, then let go."""
+    """Several nodes: serve the control plane nodes until two of them run the control plane, then hand over."""
     kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
     say(host, "applied")
     scaling.wait_for_control_plane(kube, JOIN_SECONDS)
     say(host, "joined")
     expect(host, "operators-stopped")
-    # Who comes next need not wait until the leases of those who were stopped run out.
+    # Release the stopped programs' leases, so that their successors need not wait for them to expire.
     for namespace, name in (("openshift-cluster-version", "version"), ("kube-system", "kube-controller-manager")):
         kube.delete(lease.API, "Lease", name, namespace)
     say(host, "released")
@@ -250,9 +250,9 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
 def run(host: Host, root: Path = Path("/")) -> None:
     """The whole bootstrap, in step with bootkube.sh. Raises ClusterError."""
     cluster = load(host.assets, root)
-    given = user_objects(cluster, host.assets)
-    machines = machine_configs(cluster, given)
-    objects = [*bootstrap_objects(root, cluster.release_image), *given, *machines]
+    from_user = user_objects(cluster, host.assets)
+    machines = machine_configs(cluster, from_user)
+    objects = [*bootstrap_objects(root, cluster.release_image), *from_user, *machines]
     render(cluster, host, machines)
     say(host, "rendered")
     way = run_in_place if cluster.config.single_node else run_for_others

@@ -34,8 +34,8 @@ def _table(title: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> s
 
 
 def _status(obj: Object, kind: str, field: str = "status") -> str:
-    found = find((obj.get("status") or {}).get("conditions") or [], kind)
-    return str((found or {}).get(field, ""))
+    condition = find((obj.get("status") or {}).get("conditions") or [], kind)
+    return str((condition or {}).get(field, ""))
 
 
 def page(version: Object | None, operators: list[Object], nodes: list[Object]) -> str:

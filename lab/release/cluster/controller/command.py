@@ -1,10 +1,10 @@
 """The assisted-installer-controller of the lab release: approves the CSRs of nodes that belong here, and reports to the
 service that installs the cluster (servicereport.py).
 
-OpenShift's approves everything that is pending; this one looks first (the rules of cluster-machine-approver as far as
-they can be kept without Machine objects, reference/cluster.md §4): the exact requester, subject and usages of a
-kubelet; no more nodes than the install-config asked for; and for a serving certificate only names and addresses that
-the Node object has.
+OpenShift's approves everything that is pending; this one checks first (the rules of cluster-machine-approver as far as
+they apply without Machine objects, reference/cluster.md §4): the exact requester, subject and usages of a kubelet; no
+more nodes than the install-config asks for; and for a serving certificate only names and addresses that the Node object
+has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 API = "certificates.k8s.io/v1"
 CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING = "kubernetes.io/kubelet-serving"
-#: The real one looks every 30 s; a look is one cheap list, and a node waits for it.
+#: The real one polls every 30 s; a poll is one cheap list, and a node waits for it.
 POLL_SECONDS = 5.0
 
 
@@ -84,7 +84,7 @@ def read_request(csr: Object) -> Request:
 
 
 def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) -> str:
-    """Why this request is not ours to approve; empty when it is."""
+    """Why this request must not be approved; empty when it may be."""
     node = request.common_name.removeprefix("system:node:")
     if not request.common_name.startswith("system:node:") or not node:
         return f"its common name is {request.common_name!r}, not system:node:<name>"
@@ -112,9 +112,9 @@ def refusal(request: Request, nodes: Mapping[str, Object], expected_nodes: int) 
             return f"its usages are {sorted(request.usages)}"
         if node not in nodes:
             return f"node {node} is not there yet"
-        known = {a["address"] for a in (nodes[node].get("status") or {}).get("addresses") or []} | {node}
-        if not request.names or not request.names <= known:
-            return f"names {sorted(request.names - known)} are not the node's"
+        node_names = {a["address"] for a in (nodes[node].get("status") or {}).get("addresses") or []} | {node}
+        if not request.names or not request.names <= node_names:
+            return f"names {sorted(request.names - node_names)} are not the node's"
         return ""
     return f"signer {request.signer} is not a kubelet's"
 
@@ -140,7 +140,7 @@ class Approver:
         self._refused: dict[str, str] = {}
 
     def step(self) -> int:
-        """Look at every pending CSR once; how many were approved. Raises ApiError."""
+        """Check every pending CSR once; returns how many were approved. Raises ApiError."""
         listed = self._kube.list(API, "CertificateSigningRequest")
         pending = [c for c in listed if not (c.get("status") or {}).get("conditions")]
         if not pending:
@@ -196,7 +196,7 @@ def ready_event(kube: Kube) -> None:
 
 
 def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path | None = None) -> None:
-    """Approve until ``stop`` is set or the file ``until`` exists; an API that is away is waited for."""
+    """Approve until ``stop`` is set or the file ``until`` exists; while the API is unreachable, wait for it."""
     approver: Approver | None = None
     seen = ""
     while not stop.is_set() and not (until and until.exists()):
@@ -232,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         kube = Kube.from_kubeconfig(arguments.kubeconfig)
         if arguments.until is None:
-            # Beside the approver: a service that is slow or away holds up no node.
+            # In a thread of its own: a service that is slow or unreachable holds up no node.
             threading.Thread(target=servicereport.run, args=(kube, stop), name="service", daemon=True).start()
         run(kube, stop, announce=arguments.until is None, until=arguments.until)
     except ClusterError as error:

@@ -1,9 +1,9 @@
-"""The controller's other half: tells a service that outlives the bootstrap how the nodes and the cluster are doing.
+"""The controller's other half: reports the progress of nodes and cluster to a service that outlives the bootstrap.
 
 As assisted-installer-controller does it (reference/cluster.md §8.2, installer.md §7.2): hosts become Joined with their
 node and Done when it is Ready; then console and cvo are reported until both are available; then the ingress CA goes
-into the user's kubeconfig and the installation is complete. A cluster that was installed by an image of its own
-(invoker agent-installer) has nobody to tell: its service went with the reboot.
+into the user's kubeconfig and the installation is complete. A cluster that was installed by its own agent image
+(invoker agent-installer) has nobody to report to: its service ended with the reboot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIG_MAP = "assisted-installer-controller-config"
 SECRET = "assisted-installer-controller-secret"
 AGENT_INVOKER = "agent-installer"
 BASE = "/api/assisted-install/v2"
-#: The real one looks every 30 s (nodes) and 60 s (operators); a look costs three small requests.
+#: The real one polls every 30 s (nodes) and 60 s (operators); a poll costs three small requests.
 POLL_SECONDS = 15.0
 OPERATORS_SECONDS = 10 * 3600.0
 REQUEST_SECONDS = 60.0
@@ -55,7 +55,7 @@ class Target:
 
 
 def target(kube: Kube) -> Target | None:
-    """Whom to report to; None when there is nobody. Raises ApiError."""
+    """The service to report to; None when there is none. Raises ApiError."""
     invoked = kube.get("v1", "ConfigMap", "openshift-install-manifests", "openshift-config")
     if invoked is None or (invoked.get("data") or {}).get("invoker") == AGENT_INVOKER:
         return None
@@ -107,8 +107,8 @@ class Service:
             raise ServiceError(method, path, 0, str(error)) from error
         if answer.status_code >= 300:
             raise ServiceError(method, path, answer.status_code, answer.text[:300])
-        found: Object | list[Object] = answer.json() if answer.content else {}
-        return found
+        content: Object | list[Object] = answer.json() if answer.content else {}
+        return content
 
 
 def addresses(host: Object) -> set[str]:
@@ -123,8 +123,8 @@ def node_of(host: Object, nodes: list[Object]) -> Object | None:
     """The node that a host has become, by name, else by address."""
     name = str(host.get("requested_hostname") or "").lower()
     for node in nodes:
-        known = (node.get("status") or {}).get("addresses") or []
-        internal = {item["address"] for item in known if item["type"] == "InternalIP"}
+        node_addresses = (node.get("status") or {}).get("addresses") or []
+        internal = {item["address"] for item in node_addresses if item["type"] == "InternalIP"}
         if node["metadata"]["name"] == name or internal & addresses(host):
             return node
     return None
@@ -144,7 +144,7 @@ def operator_status(conditions: list[Object]) -> tuple[str, str]:
 
 
 class Reporter:
-    """One cluster's reports; ``step`` is called until it says that nothing is left to tell."""
+    """One cluster's reports; call ``step`` until it returns that there is nothing left to report."""
 
     def __init__(self, kube: Kube, where: Target, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
@@ -155,7 +155,7 @@ class Reporter:
         self._since: float | None = None
 
     def step(self) -> bool:
-        """Look once, tell what has changed; whether it is over. Raises ApiError, ServiceError."""
+        """Report what has changed; returns whether reporting is over. Raises ApiError, ServiceError."""
         cluster = self._service.call("GET", self._cluster)
         assert isinstance(cluster, dict)
         if cluster["status"] in OVER:
@@ -184,7 +184,7 @@ class Reporter:
             log.info("Host %s is %s", host.get("requested_hostname"), stage)
 
     def _tell(self, method: str, path: str, body: object) -> bool:
-        """Whether it was taken; another node's controller may have been first (409)."""
+        """Whether the service accepted it; another node's controller may have been first (409)."""
         try:
             self._service.call(method, path, body)
         except ServiceError as error:
@@ -194,7 +194,7 @@ class Reporter:
         return True
 
     def _once(self, path: str, body: Object) -> None:
-        """Tell something that stays true, when it is not what was told last."""
+        """Report a state, unless it is the one that was reported last."""
         key = f"{path} {body.get('name', '')}"
         if self._told.get(key) != body:
             self._tell("PUT", path, body)
@@ -219,8 +219,8 @@ class Reporter:
         return self._complete("")
 
     def _operators(self) -> list[tuple[str, str, str]]:
-        """(name, status, message) of console and cvo, which the service is told as well."""
-        found = []
+        """(name, status, message) of console and cvo, which are also reported to the service."""
+        states = []
         version = self._kube.get(CONFIG, "ClusterVersion", "version")
         console = self._kube.get(CONFIG, "ClusterOperator", "console")
         for name, item in (("console", console), ("cvo", version)):
@@ -229,8 +229,8 @@ class Reporter:
             history = state.get("history") or state.get("versions") or [{}]
             body = {"name": name, "status": status, "status_info": message, "version": history[0].get("version", "")}
             self._once(f"{self._cluster}/monitored-operators", body)
-            found.append((name, status, message))
-        return found
+            states.append((name, status, message))
+        return states
 
     def _complete(self, problem: str) -> bool:
         body = {"is_success": not problem, "error_info": problem}
@@ -240,7 +240,7 @@ class Reporter:
 
 
 def run(kube: Kube, stop: threading.Event, poll: float = POLL_SECONDS) -> None:
-    """Report until there is nothing left to tell or nobody to tell it to, or ``stop`` is set."""
+    """Report until there is nothing left to report, or no service to report to, or ``stop`` is set."""
     reporter: Reporter | None = None
     seen, refused = "", 0
     while not stop.is_set():

@@ -1,6 +1,6 @@
-"""containerd's view of the registries.
+"""containerd's configuration of registries.
 
-It does not read registries.conf, so mirrors, CA and credentials are told twice.
+containerd does not read registries.conf, so mirrors, CA and credentials are written a second time in its own format.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def hosts_files(mirrors: Iterable[Mirror], trust_bundle: str) -> list[Config]:
     own: set[str] = set()
     for entry in mirrors:
         host = _split(entry.source)[0]
-        found = bases.setdefault(host, [])
-        found += [base for m in entry.mirrors if (base := mirror_base(entry.source, m)) not in found]
+        endpoints = bases.setdefault(host, [])
+        endpoints += [base for m in entry.mirrors if (base := mirror_base(entry.source, m)) not in endpoints]
         contact[host] = contact.get(host, False) or entry.contact_source
         own |= {_split(mirror)[0] for mirror in entry.mirrors}
     files = []

@@ -1,9 +1,9 @@
 """keepalived's configuration: which host holds the API and ingress addresses (reference/cluster.md §6.1).
 
 The priorities are OpenShift's: the bootstrap host 70, a control plane node 40 and 25 more while its API server is
-ready, so the API address stays at the bootstrap host until that lets go of it. Three differences, on purpose: peers are
-found by multicast, since all hosts share a segment; there is no haproxy in front of the API servers, so the two checks
-of OpenShift that tell it from the server are one; and adverts go out every 2 s, as an emulated CPU may stall for one.
+ready, so the API address stays with the bootstrap host until that releases it. Three deliberate differences: peers are
+found by multicast, since all hosts share a segment; there is no haproxy in front of the API servers, so OpenShift's two
+checks, of haproxy and of the server, are one; and adverts go out every 2 s, as an emulated CPU may stall for one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _script(name: str, command: str, seconds: int, weight: int = 0) -> str:
     )
 
 
-def _instance(kind: str, config: InstallConfig, vip: str, index: int, priority: int, checks: tuple[str, ...]) -> str:
+def _instance(kind: str, config: InstallConfig, vip: str, index: int, *, priority: int, checks: tuple[str, ...]) -> str:
     router_id = router_ids(config.name)[0 if kind == "API" else 1]
     prefix = ipaddress.ip_address(vip).max_prefixlen
     tracked = "".join(f"        {check}\n" for check in checks)
@@ -77,7 +77,10 @@ def _instance(kind: str, config: InstallConfig, vip: str, index: int, priority: 
 
 def bootstrap(config: InstallConfig) -> str:
     """The bootstrap host's configuration: the API's addresses, without a check."""
-    parts = [_instance("API", config, vip, i, BOOTSTRAP_PRIORITY, ()) for i, vip in enumerate(config.api_vips)]
+    parts = [
+        _instance("API", config, vip, i, priority=BOOTSTRAP_PRIORITY, checks=())
+        for i, vip in enumerate(config.api_vips)
+    ]
     return _GLOBAL + "".join(parts)
 
 
@@ -88,7 +91,8 @@ def node(config: InstallConfig, role: str) -> str:
         ready = "/usr/bin/curl -o /dev/null -kfs --max-time 8 https://localhost:6443/readyz"
         parts.append(_script("chk_ocp_both", ready, 5, API_READY_WEIGHT))
         parts += [
-            _instance("API", config, vip, i, API_PRIORITY, ("chk_ocp_both",)) for i, vip in enumerate(config.api_vips)
+            _instance("API", config, vip, i, priority=API_PRIORITY, checks=("chk_ocp_both",))
+            for i, vip in enumerate(config.api_vips)
         ]
     if role == "worker" or config.schedulable_masters:
         alive = "/usr/bin/curl -o /dev/null -fs --max-time 4 http://localhost:1936/healthz"
@@ -97,7 +101,7 @@ def node(config: InstallConfig, role: str) -> str:
             _script("chk_ingress_ready", f"{alive}/ready", 3, INGRESS_READY_WEIGHT),
         ]
         parts += [
-            _instance("INGRESS", config, vip, i, INGRESS_PRIORITY, ("chk_ingress", "chk_ingress_ready"))
+            _instance("INGRESS", config, vip, i, priority=INGRESS_PRIORITY, checks=("chk_ingress", "chk_ingress_ready"))
             for i, vip in enumerate(config.ingress_vips)
         ]
     return "".join(parts)

@@ -1,4 +1,4 @@
-"""MachineConfigs: what a node's disk is told at first boot, rendered for each pool (reference/cluster.md §3, §4)."""
+"""MachineConfigs: a node's configuration at first boot, rendered for each pool (reference/cluster.md §3, §4)."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
             unit("kubelet.service", templates.text("kubelet.service")),
         ],
     )
-    found = [
+    configs = [
         machine_config(f"00-{role}", role, base),
         machine_config(f"01-{role}-container-runtime", role, runtime),
         machine_config(f"01-{role}-kubelet", role, kubelet),
     ]
     if config.api_vips:
-        found.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
-    return found
+        configs.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
+    return configs
 
 
 def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
@@ -132,8 +132,8 @@ def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -
     }
 
 
-def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, os_id: str = "node0") -> Config:
-    """What a node of the pool is given: the rendered config and what only the server adds (§3.2)."""
+def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: str, *, os_id: str = "node0") -> Config:
+    """The config served to a node of the pool: the rendered one and what only the server adds (§3.2)."""
     name = current["metadata"]["name"]
     annotations = {
         f"{PREFIX}/currentConfig": name,
@@ -154,5 +154,5 @@ def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: st
 
 
 def role_of(node: Object) -> str:
-    """The pool that a node says it booted from; empty when it says none."""
+    """The pool that a node reports to have booted from; empty when it reports none."""
     return str((node["metadata"].get("labels") or {}).get(ROLE, ""))

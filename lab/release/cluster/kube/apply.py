@@ -15,8 +15,6 @@ log = logging.getLogger(__name__)
 
 #: Kinds that others need to exist first.
 _FIRST = ("CustomResourceDefinition", "Namespace", "ServiceAccount", "ClusterRole", "Role")
-#: What only the server writes.
-_SERVER_FIELDS = ("resourceVersion", "uid", "creationTimestamp", "generation", "managedFields", "selfLink")
 
 
 def ordered(objects: Iterable[Object]) -> list[Object]:
@@ -37,7 +35,7 @@ def ensure(existing: Any, required: Any) -> Any:
 def apply(kube: Kube, obj: Object) -> bool:
     """Make the object as required: create it, or merge and replace when something differs. True when it was changed.
 
-    The status is left alone, and a CRD's is not required. Raises ApiError, UnknownKind.
+    The status is not touched, and a CRD's is not required. Raises ApiError, UnknownKind.
     """
     required = {key: value for key, value in obj.items() if key != "status"}
     meta = obj["metadata"]
@@ -64,11 +62,11 @@ def _as_stored(required: Object) -> Object:
 
 def create_with_status(kube: Kube, obj: Object) -> bool:
     """Create, and write its status too when it has one; an existing object is left as it is. True when created."""
-    made = kube.create({key: value for key, value in obj.items() if key != "status"})
-    if made is None:
+    created = kube.create({key: value for key, value in obj.items() if key != "status"})
+    if created is None:
         return False
     if obj.get("status"):
-        kube.replace({**made, "status": obj["status"]}, "status")
+        kube.replace({**created, "status": obj["status"]}, "status")
     return True
 
 
@@ -80,20 +78,20 @@ def create_all(
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Create every object, retrying what the API does not take yet (reference/cluster.md §2.3); how many were new.
+    """Create every object, retrying what the API does not accept yet (reference/cluster.md §2.3); how many were new.
 
     A kind may be unknown until its definition is established, and a namespace unknown until it is created.
     Raises WaitError after ``seconds``, naming what is left and why.
     """
     deadline = clock() + seconds
     pending = ordered(objects)
-    made = 0
+    created = 0
     while pending:
         failed: list[Object] = []
         reason = ""
         for obj in pending:
             try:
-                made += create_with_status(kube, obj)
+                created += create_with_status(kube, obj)
             except (ApiError, UnknownKind) as error:
                 failed.append(obj)
                 reason = f"{obj['kind']} {obj['metadata']['name']}: {error}"
@@ -105,7 +103,7 @@ def create_all(
         progressed = len(failed) < len(pending)
         pending = failed
         pause(0.5 if progressed else 2.0)
-    return made
+    return created
 
 
 def wait_ready(

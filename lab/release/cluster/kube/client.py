@@ -124,7 +124,7 @@ class Kube:
                 message, reason = str(status.get("message", message)), str(status.get("reason", ""))
             except (ValueError, AttributeError):
                 pass
-            raise ApiError(method, path, response.status_code, message, reason)
+            raise ApiError(method, path, response.status_code, message, reason=reason)
         return response
 
     def ready(self, seconds: float = 10.0) -> tuple[bool, str]:
@@ -152,7 +152,7 @@ class Kube:
             raise UnknownKind(api_version, kind)
         return self._kinds[key]
 
-    def path(self, api_version: str, kind: str, namespace: str | None, name: str = "", sub: str = "") -> str:
+    def path(self, api_version: str, kind: str, namespace: str | None, name: str = "", *, sub: str = "") -> str:
         """The URL path of an object, or of the collection when ``name`` is empty."""
         resource = self.resource(api_version, kind)
         parts = [f"/api/{api_version}" if "/" not in api_version else f"/apis/{api_version}"]
@@ -166,20 +166,24 @@ class Kube:
         """The path of the object that ``obj`` describes; a namespaced one without a namespace is in `default`."""
         meta = obj["metadata"]
         return self.path(
-            obj["apiVersion"], obj["kind"], meta.get("namespace") or "default", "" if collection else meta["name"], sub
+            obj["apiVersion"],
+            obj["kind"],
+            meta.get("namespace") or "default",
+            "" if collection else meta["name"],
+            sub=sub,
         )
 
     def get(self, api_version: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """One object, or None when it (or its kind) is not there."""
         try:
-            found: Object = self.request("GET", self.path(api_version, kind, namespace, name)).json()
+            obj: Object = self.request("GET", self.path(api_version, kind, namespace, name)).json()
         except UnknownKind:
             return None
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return found
+        return obj
 
     def list(self, api_version: str, kind: str, namespace: str | None = None, labels: str = "") -> list[Object]:
         """All objects of a kind (in one namespace, or everywhere); an unknown kind has none."""
@@ -194,12 +198,12 @@ class Kube:
     def create(self, obj: Object) -> Object | None:
         """Create; None when an object of that name exists already."""
         try:
-            made: Object = self.request("POST", self.object_path(obj, collection=True), obj).json()
+            created: Object = self.request("POST", self.object_path(obj, collection=True), obj).json()
         except ApiError as error:
             if error.status == 409 and error.reason == "AlreadyExists":
                 return None
             raise
-        return made
+        return created
 
     def replace(self, obj: Object, sub: str = "") -> Object:
         """PUT; the resourceVersion in ``obj`` guards against lost updates (ApiError 409)."""

@@ -33,12 +33,12 @@ def find(conditions: Sequence[Condition], kind: str) -> Condition | None:
 
 def is_status(conditions: Sequence[Condition], kind: str, status: str = "True") -> bool:
     """Whether the condition is there with that status."""
-    found = find(conditions, kind)
-    return found is not None and found.get("status") == status
+    condition = find(conditions, kind)
+    return condition is not None and condition.get("status") == status
 
 
 def put(
-    conditions: Sequence[Condition], kind: str, status: str, now: dt.datetime, reason: str = "", message: str = ""
+    conditions: Sequence[Condition], kind: str, status: str, now: dt.datetime, *, reason: str = "", message: str = ""
 ) -> list[Condition]:
     """The conditions with one set; its lastTransitionTime moves only when its status changes."""
     old = find(conditions, kind)
@@ -136,7 +136,7 @@ def version_status(
 
     def set_(kind: str, state: str, reason: str = "", message: str = "") -> None:
         nonlocal conditions
-        conditions = put(conditions, kind, state, now, reason, message)
+        conditions = put(conditions, kind, state, now, reason=reason, message=message)
 
     set_("ImplicitlyEnabledCapabilities", "False", "AsExpected", "Capabilities match configured spec")
     loaded = f'Payload loaded version="{work.version}" image="{work.image}" architecture="amd64"'
@@ -172,7 +172,7 @@ def version_status(
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe of one operator saw: good or not, and in words that stay the same while nothing changes."""
+    """The result of one operator's probe; the message stays the same while nothing changes."""
 
     good: bool
     message: str
@@ -184,11 +184,11 @@ PATIENCE = 3
 
 
 def operator_status(
-    status: Status, finding: Finding, failures: int, now: dt.datetime, versions: Sequence[dict[str, str]]
+    status: Status, finding: Finding, failures: int, now: dt.datetime, *, versions: Sequence[dict[str, str]]
 ) -> Status:
     """The next status of a ClusterOperator; ``failures`` is how many probes in a row were bad, this one included.
 
-    Progressing comes before Available: a reader takes the first condition that says something (§8.2).
+    Progressing comes before Available: readers use the first condition that applies (§8.2).
     """
     conditions: list[Condition] = list(status.get("conditions") or [])
     was = is_status(conditions, "Available")
@@ -199,19 +199,24 @@ def operator_status(
     reason = "AsExpected" if finding.good else finding.reason
     progressing = "True" if first_time else "False"
     conditions = put(
-        conditions, "Progressing", progressing, now, reason if first_time else "AsExpected", finding.message
+        conditions,
+        "Progressing",
+        progressing,
+        now,
+        reason=reason if first_time else "AsExpected",
+        message=finding.message,
     )
-    conditions = put(conditions, "Available", good, now, reason, finding.message)
+    conditions = put(conditions, "Available", good, now, reason=reason, message=finding.message)
     broken = not finding.good and not first_time
     conditions = put(
         conditions,
         "Degraded",
         "True" if broken else "False",
         now,
-        reason if broken else "AsExpected",
-        finding.message if broken else "",
+        reason=reason if broken else "AsExpected",
+        message=finding.message if broken else "",
     )
-    conditions = put(conditions, "Upgradeable", "True", now, "AsExpected")
+    conditions = put(conditions, "Upgradeable", "True", now, reason="AsExpected")
     result = {**status, "conditions": conditions}
     if finding.good:
         # an operator reports its version once it has reached it

@@ -1,7 +1,7 @@
 """One instance at a time: a coordination Lease, as Kubernetes' own components use it.
 
-Nodes' clocks differ, and are set while the cluster is young: another's lease is over when this instance has seen it
-unchanged for its duration, by its own monotonic clock, whatever time it bears (as client-go's leader election does).
+Nodes' clocks differ, and are set while the cluster is young. So another's lease has expired when this instance has seen
+it unchanged for its duration by its own monotonic clock, whatever its timestamps (as client-go's leader election does).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def _host(holder: str) -> str:
     return holder.rpartition("_")[0]
 
 
-def acquire(kube: Kube, namespace: str, name: str, holder: str, now: dt.datetime, observed: Observed) -> bool:
+def acquire(kube: Kube, namespace: str, name: str, holder: str, *, now: dt.datetime, observed: Observed) -> bool:
     """Take or renew the lease; False while somebody else holds it. Raises ApiError when the API does not answer.
 
-    ``holder`` is HOST_PROCESS: an earlier process of the same host went by the same clock, so after a reboot nobody
-    waits for what it left behind.
+    ``holder`` is HOST_PROCESS: an earlier process of the same host used the same clock, so after a reboot nobody waits
+    for its lease to expire.
     """
     lease = kube.get(API, "Lease", name, namespace)
     spec = {"holderIdentity": holder, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": _micro(now)}

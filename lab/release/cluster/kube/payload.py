@@ -112,17 +112,17 @@ def read_objects(text: str, source: str) -> list[Object]:
         documents = [d for d in yamltext.load_all(text) if d]
     except yaml.YAMLError as error:
         raise ManifestError(f"{source}: not YAML ({error})") from error
-    found: list[Object] = []
+    objects: list[Object] = []
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == "List":
-            found += document.get("items") or []
+            objects += document.get("items") or []
         else:
-            found.append(document)
-    for obj in found:
+            objects.append(document)
+    for obj in objects:
         meta = obj.get("metadata") if isinstance(obj, dict) else None
         if not isinstance(meta, dict) or not meta.get("name") or not obj.get("kind") or not obj.get("apiVersion"):
             raise ManifestError(f"{source}: an object without apiVersion, kind or metadata.name")
-    return found
+    return objects
 
 
 def fill(text: str, images: Images, release_image: str) -> str:
@@ -132,10 +132,10 @@ def fill(text: str, images: Images, release_image: str) -> str:
         key, tag = match.group(1), match.group(2)
         if key == "Images" and tag:
             return images[tag]
-        known = {"ReleaseImage": release_image, "ClusterProfile": "self-managed-high-availability"}
-        if key not in known:
+        values = {"ReleaseImage": release_image, "ClusterProfile": "self-managed-high-availability"}
+        if key not in values:
             raise ManifestError(f"unknown placeholder {match.group(0)}")
-        return known[key]
+        return values[key]
 
     return _TEMPLATE.sub(value, text).replace(SNAPSHOT, images.version)
 
@@ -146,7 +146,7 @@ def load_manifests(root: Path, release_image: str) -> list[Manifest]:
     Raises PayloadError or ManifestError.
     """
     images = load_images(root)
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     for directory in (root / "manifests", root / "release-manifests"):
         if not directory.is_dir():
             raise PayloadError(f"the payload has no directory {directory}")
@@ -156,5 +156,5 @@ def load_manifests(root: Path, release_image: str) -> list[Manifest]:
             match = _FILE.match(path.name)
             level, component = (int(match.group(1)), match.group(2)) if match else (50, path.stem)
             objects = read_objects(fill(path.read_text(), images, release_image), path.name)
-            found += [Manifest(path.name, level, component, obj) for obj in objects if included(obj)]
-    return sorted(found, key=lambda m: (m.level, m.component, m.source))
+            manifests += [Manifest(path.name, level, component, obj) for obj in objects if included(obj)]
+    return sorted(manifests, key=lambda m: (m.level, m.component, m.source))

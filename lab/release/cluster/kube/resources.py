@@ -24,10 +24,10 @@ def config_map(namespace: str, name: str, data: Mapping[str, str]) -> Object:
 
 def read_config(kube: Kube) -> InstallConfig | None:
     """The install-config that the cluster was made from, without its secrets; None while it is not there."""
-    found = kube.get("v1", "ConfigMap", "cluster-config-v1", "kube-system")
-    if found is None:
+    config_map = kube.get("v1", "ConfigMap", "cluster-config-v1", "kube-system")
+    if config_map is None:
         return None
-    return parse(found["data"]["install-config"], "ConfigMap kube-system/cluster-config-v1")
+    return parse(config_map["data"]["install-config"], "ConfigMap kube-system/cluster-config-v1")
 
 
 def secret(namespace: str, name: str, data: Mapping[str, str], kind: str = "Opaque") -> Object:

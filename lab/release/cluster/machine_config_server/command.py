@@ -54,11 +54,11 @@ def cluster_source(kube: Kube, files: Path) -> Source:
     """Configs from the API's MachineConfigPools."""
 
     def read(pool: str) -> Config | None:
-        found = kube.get(machineconfig.API, "MachineConfigPool", pool)
-        if found is None:
+        pool_object = kube.get(machineconfig.API, "MachineConfigPool", pool)
+        if pool_object is None:
             raise ClusterError(f"no MachineConfigPool {pool}")
-        status = found.get("status") or {}
-        chosen = found["spec"] if status.get("updatedMachineCount", 0) > 0 else {**found["spec"], **status}
+        status = pool_object.get("status") or {}
+        chosen = pool_object["spec"] if status.get("updatedMachineCount", 0) > 0 else {**pool_object["spec"], **status}
         name = chosen["configuration"]["name"]
         current = kube.get(machineconfig.API, "MachineConfig", name)
         if current is None:

@@ -1,1 +1,1 @@
-"""What nodes have and lack: probes, etcd's members, scaling."""
+"""The state of nodes and what they lack: probes, etcd's members, scaling."""

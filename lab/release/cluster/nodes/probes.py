@@ -1,4 +1,4 @@
-"""What each ClusterOperator's Available is made of: real look-ups, each saying what it looked at."""
+"""What each ClusterOperator's Available rests on: real probes, whose messages say what they looked at."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lab.release.cluster.kube.lease import API as LEASE_API
 from lab.release.cluster.kube.lease import parse_time
 
 SECONDS = 20.0
-#: A CSR that waits longer than this waits in vain.
+#: Seconds after which a pending CSR counts as overlooked.
 CSR_SECONDS = 180
 LEASE_SECONDS = 180
 
 
 @dataclass(frozen=True)
 class View:
-    """The cluster as it was read at the start of one round, so that ten probes do not read it ten times."""
+    """The cluster's state, read once at the start of a round and shared by all probes."""
 
     kube: Kube
     files: Path
@@ -186,7 +186,7 @@ def machine_config(view: View) -> Finding:
 
 
 def machine_approver(view: View) -> Finding:
-    """The approver runs, and no CSR of a node has been left lying."""
+    """The approver runs, and no node's CSR has been overlooked."""
     ready = [p for p in view.pods if p["metadata"]["namespace"] == "assisted-installer" and pod_ready(p)]
     if not ready:
         return Finding(False, "No pod in namespace assisted-installer is Ready", "NoApprover")
@@ -201,7 +201,7 @@ def machine_approver(view: View) -> Finding:
 
 
 def dns(view: View) -> Finding:
-    """This node's resolver knows the cluster's names."""
+    """This node's resolver resolves the cluster's names."""
     names = (f"api.{view.domain}", f"api-int.{view.domain}", view.console_host)
     missing = []
     for name in names:

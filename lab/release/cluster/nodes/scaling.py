@@ -66,11 +66,11 @@ def running_nodes(kube: Kube, kind: str) -> int:
 def wait_for_control_plane(
     kube: Kube, seconds: float, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
 ) -> None:
-    """Until etcd says that it runs in the cluster and two nodes have an API server (§2.3, §2.2 step 18b).
+    """Wait until etcd reports that it runs in the cluster and two nodes have an API server (§2.3, §2.2 step 18b).
 
     Raises WaitError with what was seen last.
     """
-    deadline, said = clock() + seconds, ""
+    deadline, last_text = clock() + seconds, ""
     while True:
         try:
             etcd = kube.get(OPERATOR, "Etcd", "cluster")
@@ -78,13 +78,14 @@ def wait_for_control_plane(
             servers = running_nodes(kube, "KubeAPIServer")
             if is_status(conditions, "EtcdRunningInCluster") and servers >= 2:
                 return
-            found = [c for c in conditions if c["type"] == "EtcdRunningInCluster"]
-            seen = f"{servers} of 2 nodes have an API server; etcd: {found[0]['message'] if found else 'no word yet'}"
+            etcd_running = [c for c in conditions if c["type"] == "EtcdRunningInCluster"]
+            etcd_says = etcd_running[0]["message"] if etcd_running else "no word yet"
+            seen = f"{servers} of 2 nodes have an API server; etcd: {etcd_says}"
         except (ApiError, UnknownKind) as error:
             seen = str(error)
-        if seen != said:
+        if seen != last_text:
             log.info("Waiting for the control plane: %s", seen)
-            said = seen
+            last_text = seen
         if clock() > deadline:
             raise WaitError("two nodes with a control plane", seconds, seen)
         pause(5.0)
@@ -92,7 +93,7 @@ def wait_for_control_plane(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the cluster is to become."""
+    """The desired cluster."""
 
     config: InstallConfig
     images: Images
@@ -129,7 +130,7 @@ class Scaling:
         return self._client
 
     def step(self, view: View) -> bool:
-        """One look; True while there is work left that only needs time. Raises ApiError, EtcdError."""
+        """One step; True while there is work left that only needs time. Raises ApiError, EtcdError."""
         etcd = self._etcd(view)
         members = etcd.members()
         for learner in (m for m in members if m.learner and m.name):
@@ -167,23 +168,25 @@ class Scaling:
             members = etcd.members()
             log.info("etcd has a new member at %s", url)
         name, ip = node["metadata"]["name"], address(node).strip("[]")
-        found = self._kube.get("v1", "Secret", SIGNER, NAMESPACE)
-        if found is None:
+        signer = self._kube.get("v1", "Secret", SIGNER, NAMESPACE)
+        if signer is None:
             raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
-        data = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
+        data = {key: base64.b64decode(value).decode() for key, value in signer["data"].items()}
         own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, [ip])
         wanted = self._wanted
-        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers_for(name, url, members))
+        stages = staticpods.control_plane(
+            wanted.config, wanted.release_image, ip, name, peers=peers_for(name, url, members)
+        )
         self._install(node, own, stages, [CONTROL_PLANE, *([INGRESS] if wanted.config.schedulable_masters else [])])
 
     def _install(self, node: Object, own: Mapping[str, str], stages: list[Stage], common: list[str]) -> None:
         name = node["metadata"]["name"]
         sources: list[Object] = []
         for secret_name in common:
-            found = self._kube.get("v1", "Secret", secret_name, NAMESPACE)
-            if found is None:
+            stored = self._kube.get("v1", "Secret", secret_name, NAMESPACE)
+            if stored is None:
                 raise ClusterError(f"Secret {NAMESPACE}/{secret_name} is not there: node {name} cannot be installed")
-            sources.append(found)
+            sources.append(stored)
         if own:
             personal = resource_secret(f"node-resources-{name}", own)
             self._kube.create(personal)
@@ -196,8 +199,8 @@ class Scaling:
         bootstrap = next((m for m in members if m.name == BOOTSTRAP_MEMBER), None)
         if bootstrap is None or sum(1 for m in members if m.votes) < ENOUGH_MEMBERS:
             return members
-        found = self._kube.get("v1", "ConfigMap", "bootstrap", "kube-system")
-        if ((found or {}).get("data") or {}).get("status") != "complete":
+        progress = self._kube.get("v1", "ConfigMap", "bootstrap", "kube-system")
+        if ((progress or {}).get("data") or {}).get("status") != "complete":
             return members
         etcd.remove(bootstrap)
         log.info("etcd member %s is removed", BOOTSTRAP_MEMBER)
@@ -218,9 +221,13 @@ class Scaling:
         text = f"{len(voters)} members vote: {', '.join(sorted(voters))}"
         status = dict(obj.get("status") or {})
         conditions = list(status.get("conditions") or [])
-        conditions = put(conditions, "EtcdRunningInCluster", "True" if enough else "False", now, reason, text)
+        conditions = put(
+            conditions, "EtcdRunningInCluster", "True" if enough else "False", now, reason=reason, message=text
+        )
         if gone:
-            conditions = put(conditions, "EtcdBootstrapMemberRemoved", "True", now, "BootstrapMemberRemoved", text)
+            conditions = put(
+                conditions, "EtcdBootstrapMemberRemoved", "True", now, reason="BootstrapMemberRemoved", message=text
+            )
         if conditions != (status.get("conditions") or []):
             self._kube.replace({**obj, "status": {**status, "conditions": conditions}}, "status")
 

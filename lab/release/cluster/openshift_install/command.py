@@ -2,8 +2,8 @@
 
     openshift-install create manifests|ignition-configs|single-node-ignition-config --dir D
 
-The release image comes from OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE. What is in D/tls beforehand is used, the rest
-is made. Files that are in D/manifests and D/openshift when Ignition configs are made become part of them.
+The release image comes from OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE. Certificates in D/tls are used, missing ones are
+made. Files in D/manifests and D/openshift become part of the Ignition configs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALPHABET = "abcdefghijkmnopqrstuvwxyzABCDEFGHIJKLMNPQRSTUVWXYZ23456789"
 
 @dataclass(frozen=True)
 class Assets:
-    """Everything that was decided once for one cluster."""
+    """Everything that is decided once per cluster."""
 
     config: InstallConfig
     pairs: Mapping[str, KeyPair]
@@ -71,7 +71,7 @@ def _load_state(directory: Path) -> dict[str, str]:
 
 
 def load_assets(directory: Path, release_image: str) -> Assets:
-    """Read the inputs in ``directory``, make what is missing, remember it there. Raises ConfigError."""
+    """Read the inputs in ``directory``, make what is missing and store it there. Raises ConfigError."""
     if not release_image:
         raise ConfigError(RELEASE_ENV, "", "must name the release image")
     state = _load_state(directory)
@@ -127,8 +127,8 @@ def kubeconfigs(assets: Assets) -> dict[str, str]:
 
 
 def create_manifests(directory: Path, assets: Assets) -> None:
-    """Write manifests/ and openshift/, anew."""
-    made = resources.manifests(
+    """Write manifests/ and openshift/, replacing earlier ones."""
+    manifests = resources.manifests(
         assets.config,
         assets.pairs,
         cluster_id=assets.cluster_id,
@@ -138,7 +138,7 @@ def create_manifests(directory: Path, assets: Assets) -> None:
         kubeadmin_hash=assets.kubeadmin_hash,
     )
     (directory / "openshift").mkdir(parents=True, exist_ok=True)
-    for name, objects in made.items():
+    for name, objects in manifests.items():
         # OpenShift keeps what starts with 99_ in openshift/
         target = directory / ("openshift" if name.startswith("99_") else "manifests") / name
         tls.write_private(target, yaml.safe_dump_all(objects, sort_keys=False))

@@ -44,7 +44,7 @@ BOOTSTRAPPER_GROUPS = ("system:serviceaccounts:openshift-machine-config-operator
 
 @dataclass(frozen=True)
 class Leaf:
-    """What one certificate says and who signs it."""
+    """One certificate's subject, and who signs it."""
 
     signer: str
     common_name: str
@@ -70,7 +70,7 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         for suffix in ("", ".default", ".default.svc", ".default.svc.cluster.local")
     ]
     internal = (f"api-int.{config.domain}", *config.api_vips)
-    found = {
+    leaves_by_name = {
         "admin-kubeconfig-client": Leaf(
             "admin-kubeconfig-signer", "system:admin", ("system:masters",), (), BOTH, TEN_YEARS.days
         ),
@@ -103,8 +103,8 @@ def leaves(config: InstallConfig) -> dict[str, Leaf]:
         ("console-client", "openshift-console", "console"),
     ):
         user, groups = service_account(namespace, name)
-        found[asset] = Leaf("kube-control-plane-signer", user, groups)
-    return found
+        leaves_by_name[asset] = Leaf("kube-control-plane-signer", user, groups)
+    return leaves_by_name
 
 
 def make(leaf: Leaf, signer: KeyPair) -> KeyPair:
@@ -128,9 +128,9 @@ def load(directory: Path) -> dict[str, KeyPair]:
     }
 
 
-def complete(config: InstallConfig, given: Mapping[str, KeyPair]) -> dict[str, KeyPair]:
-    """The whole set: what was given, and the rest made new (leaves signed by given signers where there are some)."""
-    pairs = dict(given)
+def complete(config: InstallConfig, existing: Mapping[str, KeyPair]) -> dict[str, KeyPair]:
+    """The whole set: existing pairs are kept, missing ones made (leaves signed by existing signers where possible)."""
+    pairs = dict(existing)
     for name, lifetime in SIGNERS.items():
         if name not in pairs:
             pairs[name] = certs.new_ca(name, lifetime)
@@ -154,7 +154,7 @@ def bundle(pairs: Mapping[str, KeyPair], names: Sequence[str]) -> str:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read."""
+    """Write a file with mode 0600."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         stream.write(text)

@@ -1,1 +1,1 @@
-"""Static pods: as data, as manifests, and how they come onto nodes."""
+"""Static pods: as data, as manifests, and how they are installed on nodes."""

@@ -40,7 +40,7 @@ class Cluster:
 
     @property
     def server_ca(self) -> str:
-        """What a client of the API must trust."""
+        """The CAs that a client of the API must trust."""
         return tls.bundle(self.pairs, tls.SERVER_CAS)
 
     def kubeconfig(self, user: str, client: str, host: str = "localhost") -> str:
@@ -59,8 +59,8 @@ def load(assets: Path, root: Path = Path("/")) -> Cluster:
     facts = json.loads((assets / "cluster.json").read_text())
     images = payload.load_images(root)
     release = str(facts["releaseImage"])
-    known = Images(images.version, {**images.tags, "cluster-version-operator": release})
-    return Cluster(parse((assets / "install-config.yaml").read_text()), tls.load(assets / "tls"), release, known)
+    all_images = Images(images.version, {**images.tags, "cluster-version-operator": release})
+    return Cluster(parse((assets / "install-config.yaml").read_text()), tls.load(assets / "tls"), release, all_images)
 
 
 def ingress_files(cluster: Cluster) -> dict[str, str]:
@@ -82,7 +82,7 @@ def ingress_files(cluster: Cluster) -> dict[str, str]:
 def control_plane_files(cluster: Cluster) -> dict[str, str]:
     """What the static pods of every control plane node read, by path under static-pod-resources."""
     pairs = cluster.pairs
-    found = {
+    files = {
         "etcd-certs/ca.crt": pairs["etcd-signer"].cert,
         "kube-apiserver-certs/client-ca.crt": tls.bundle(pairs, tls.CLIENT_CAS),
         "kube-apiserver-certs/etcd-ca.crt": pairs["etcd-signer"].cert,
@@ -113,16 +113,16 @@ def control_plane_files(cluster: Cluster) -> dict[str, str]:
         ("kube-apiserver-certs/service-account", "service-account"),
         ("machine-config-server/tls", "machine-config-server"),
     ):
-        found[f"{target}.crt"] = pairs[asset].cert
-        found[f"{target}.key"] = pairs[asset].key
+        files[f"{target}.crt"] = pairs[asset].cert
+        files[f"{target}.key"] = pairs[asset].key
     for component, client in (
         ("kube-controller-manager-certs", "kube-controller-manager-client"),
         ("machine-config-server", "machine-config-server-client"),
         ("cluster-version-operator", "cluster-version-operator-client"),
         ("assisted-installer-controller", "assisted-installer-controller-client"),
     ):
-        found[f"{component}/kubeconfig"] = cluster.kubeconfig(client.removesuffix("-client"), client)
-    return found
+        files[f"{component}/kubeconfig"] = cluster.kubeconfig(client.removesuffix("-client"), client)
+    return files
 
 
 def etcd_files(signer: KeyPair, node_name: str, addresses: Sequence[str]) -> dict[str, str]:

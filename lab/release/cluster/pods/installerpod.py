@@ -23,15 +23,15 @@ PODS = "/installer/pods"
 
 
 def _key(path: str) -> str:
-    """A path as a key of a Secret, which may hold no slash."""
+    """A path as a key of a Secret, which may not contain a slash."""
     return path.replace("/", "_")
 
 
 def resource_secret(name: str, files: Mapping[str, str]) -> Object:
     """Files by their path under static-pod-resources, as a Secret that remembers the paths."""
-    made = secret(NAMESPACE, name, {_key(path): text for path, text in files.items()})
-    made["metadata"]["annotations"] = {f"node0.example/{_key(path)}": path for path in files}
-    return made
+    result = secret(NAMESPACE, name, {_key(path): text for path, text in files.items()})
+    result["metadata"]["annotations"] = {f"node0.example/{_key(path)}": path for path in files}
+    return result
 
 
 def static_pods_map(node: str, stages: Sequence[Stage], images: Images) -> Object:
@@ -64,7 +64,7 @@ def installer_pod(node: str, image: str, sources: Sequence[Object]) -> Object:
         "name": "installer",
         "image": image,
         "command": ["python3", "-u", "-m", "lab.release.cluster.pods.nodeinstall"],
-        # as OpenShift's ask for: one that asks for nothing runs when nobody else wants the CPU
+        # OpenShift's requests: a pod without one gets the CPU only when nothing else needs it
         "resources": {"requests": {"cpu": "150m"}},
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
         "terminationMessagePolicy": "FallbackToLogsOnError",

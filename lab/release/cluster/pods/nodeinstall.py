@@ -1,7 +1,7 @@
-"""Inside an installer pod: puts files and static pods onto the node, a stage at a time.
+"""Inside an installer pod: writes files and static pods onto the node, stage by stage.
 
-A stage's pods are handed to the kubelet when the stage before answers: an API server that starts together with its etcd
-and five Python programs takes twice as long on an emulated CPU. Every step may be run again.
+A stage's pods are handed to the kubelet when the previous stage answers: an API server that starts together with its
+etcd and five Python programs takes twice as long on an emulated CPU. Every step is idempotent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STAGE_SECONDS = 20 * 60.0
 
 
 def copy_files(source: Path, target: Path) -> int:
-    """Copy a projected volume's files, 0600 in directories 0700; how many. What is the same is left alone."""
+    """Copy a projected volume's changed files, 0600 in directories 0700; returns how many."""
     count = 0
     data = source / "..data"  # where the kubelet keeps what the names beside it link to
     base = data.resolve() if data.exists() else source
@@ -99,16 +99,17 @@ def wait(
     stage: str,
     resources: Path,
     seconds: float = STAGE_SECONDS,
+    *,
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Until the stage answers; one without a check need not. Raises WaitError."""
+    """Wait until the stage answers; a stage without a check is not waited for. Raises WaitError."""
     check = CHECKS.get(stage)
-    deadline, said = clock() + seconds, ""
+    deadline, last_said = clock() + seconds, ""
     while check is not None and (seen := check(resources)):
-        if seen != said:
+        if seen != last_said:
             log.info("Waiting for %s: %s", stage, seen)
-            said = seen
+            last_said = seen
         if clock() > deadline:
             raise WaitError(f"stage {stage}", seconds, seen)
         pause(2.0)

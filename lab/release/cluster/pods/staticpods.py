@@ -10,8 +10,8 @@ ETCD_DATA = "/var/lib/etcd"
 #: heartbeats while an API server started beside it, and the whole cluster had no leader for minutes.
 ETCD_CPU = "300m"
 API_CPU = "265m"
-#: What wakes one of Go's schedulers wakes the others, which look in vain for work. Side by side on two emulated CPUs an
-#: API server with one took 0.89 of the CPU time until it was ready and 0.81 of it at rest, etcd 0.84 and 0.88.
+#: Waking one of Go's schedulers wakes the others, which then find no work. Measured side by side on two emulated CPUs,
+#: an API server with one took 0.89 of the CPU time until it was ready and 0.81 of it at rest, etcd 0.84 and 0.88.
 ONE_SCHEDULER = {"GOMAXPROCS": "1"}
 
 
@@ -20,7 +20,7 @@ def _pair(option: str, secrets: str, name: str) -> tuple[str, str]:
 
 
 def url_host(ip: str) -> str:
-    """An address as a URL has it."""
+    """An address as written in a URL."""
     return f"[{ip}]" if ":" in ip else ip
 
 
@@ -323,8 +323,10 @@ def keepalived() -> StaticPod:
     )
 
 
-def control_plane(config: InstallConfig, release_image: str, node_ip: str, member: str, peers: str = "") -> list[Stage]:
-    """Every static pod of a control plane node, by stages: who needs an API server starts when there is one."""
+def control_plane(
+    config: InstallConfig, release_image: str, node_ip: str, member: str, *, peers: str = ""
+) -> list[Stage]:
+    """A control plane node's static pods, by stages: clients of the API server start when it answers."""
     rest = [
         kube_controller_manager(config),
         machine_config_server(),
@@ -339,7 +341,7 @@ def control_plane(config: InstallConfig, release_image: str, node_ip: str, membe
 
 
 def worker() -> list[Stage]:
-    """Every static pod of a worker besides what its MachineConfig brings."""
+    """A worker's static pods, except those of its MachineConfig."""
     return [Stage("operators", ingress())]
 
 

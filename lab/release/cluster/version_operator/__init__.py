@@ -1,1 +1,1 @@
-"""The cluster-version-operator and the operators that it stands for."""
+"""The cluster-version-operator and the operators that it stands in for."""

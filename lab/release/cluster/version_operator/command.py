@@ -25,7 +25,7 @@ from lab.release.cluster.version_operator.sync import Syncer
 
 log = logging.getLogger(__name__)
 
-#: What the operators' loop is given to end its round.
+#: Seconds that the operators' loop may take to end its round.
 END_SECONDS = 5.0
 
 
@@ -44,7 +44,7 @@ def render(output: Path, release_image: str, root: Path) -> None:
         (output / "bootstrap" / path.name).write_text(payload.fill(path.read_text(), images, release_image))
 
 
-def start(kube: Kube, files: Path, release_image: str, root: Path, stop: threading.Event) -> None:
+def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: threading.Event) -> None:
     """Run until ``stop``: the operators in a thread, the payload in this one. Raises PayloadError, LeaseLost."""
     manifests = payload.load_manifests(root, release_image)
     images = payload.load_images(root)
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop.set())
             kube = Kube.from_kubeconfig(arguments.kubeconfig)
-            start(kube, arguments.dir, arguments.release_image, arguments.payload, stop)
+            start(kube, arguments.dir, arguments.release_image, arguments.payload, stop=stop)
     except (ClusterError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -55,9 +55,9 @@ def view(kube: Kube, files: Path, before: View | None = None) -> View:
 
 
 def node_patch(node: Object, schedulable_masters: bool) -> Object:
-    """What a node lacks of its role: labels, MachineConfig annotations, the taint; {} when nothing (§4).
+    """What a node's role requires and it lacks: labels, MachineConfig annotations, the taint; else {} (§4).
 
-    The kubelet may not give itself roles, but says with which rendered config it booted.
+    The kubelet may not give itself roles, but reports with which rendered config it booted.
     """
     labels = node["metadata"].get("labels") or {}
     role, current = machineconfig.role_of(node), labels.get(machineconfig.CURRENT)
@@ -92,7 +92,7 @@ def pool_status(pool: Object, nodes: list[Object], now: dt.datetime) -> Object:
     updated = len(current) == len(mine)
     conditions = list((pool.get("status") or {}).get("conditions") or [])
     text = f"All nodes are updated with MachineConfig {wanted}" if updated else ""
-    conditions = put(conditions, "Updated", "True" if updated else "False", now, "", text)
+    conditions = put(conditions, "Updated", "True" if updated else "False", now, reason="", message=text)
     conditions = put(conditions, "Updating", "False" if updated else "True", now)
     for kind in ("Degraded", "NodeDegraded", "RenderDegraded"):
         conditions = put(conditions, kind, "False", now)
@@ -206,7 +206,7 @@ class Operators:
                 enough = "True" if running else "False"
                 reason = "EnoughEtcdMembers" if running else "NotEnoughEtcdMembers"
                 status["conditions"] = put(
-                    status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason
+                    status.get("conditions") or [], "EtcdRunningInCluster", enough, seen.now, reason=reason
                 )
             self._write_status(obj, status)
 
@@ -242,7 +242,7 @@ class Operators:
                 self._ingress(seen, finding.good)
             full = {"apiVersion": CONFIG, "kind": "ClusterOperator", **listed}
             status = operator_status(
-                listed.get("status") or {}, finding, self._failures[name], seen.now, self._versions
+                listed.get("status") or {}, finding, self._failures[name], seen.now, versions=self._versions
             )
             self._write_status(full, status)
         self.good = len(findings) == len(probes.PROBES) and all(f.good for f in findings.values())
@@ -256,7 +256,7 @@ class Operators:
         self._route(seen, good)
 
     def run(self, stop: threading.Event) -> None:
-        """Rounds until ``stop``; the API's absence is logged and waited out."""
+        """Repeat rounds until ``stop``; while the API is unreachable, log it and go on."""
         while not stop.is_set():
             started = time.monotonic()
             try:
@@ -264,7 +264,7 @@ class Operators:
             except ClusterError as error:
                 log.warning("operators: %s", error)
             except (KeyError, TypeError, ValueError, OSError):
-                # an object of a shape nobody expected must not end the loop that reports on the whole cluster
+                # one malformed object must not end the loop that reports on the whole cluster
                 log.exception("operators: this round failed")
             pause = SCALING_SECONDS if self.scaling else CALM_SECONDS if self.good else BUSY_SECONDS
             stop.wait(max(pause - (time.monotonic() - started), 2.0))

@@ -1,4 +1,4 @@
-"""Applying the payload and telling in ClusterVersion how far it is (reference/cluster.md §5)."""
+"""Applies the payload and reports the progress in ClusterVersion (reference/cluster.md §5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lab.release.cluster.kube.resources import CONFIG, cluster_scoped
 
 log = logging.getLogger(__name__)
 
-#: How long one pass waits for its operators before it is called failed and begins anew: longer than a node takes.
+#: How long one pass waits for its operators before it fails and the next one begins: longer than a node takes.
 PASS_SECONDS = 600.0
 POLL_SECONDS = 5.0
 #: How often the lease is renewed, well within its duration: each renewal is a write that all etcd members take part in.
@@ -41,7 +41,7 @@ class Stopped(ClusterError):
 
 
 class LeaseLost(ClusterError):
-    """Another instance leads now: this one must not write another word."""
+    """Another instance leads now: this one must not write any more."""
 
 
 class Syncer:
@@ -80,7 +80,9 @@ class Syncer:
         if began - self._renewed < RENEW_SECONDS:
             return True
         now = dt.datetime.now(dt.UTC)
-        leads = lease.acquire(self._kube, "openshift-cluster-version", "version", self._holder, now, self._observed)
+        leads = lease.acquire(
+            self._kube, "openshift-cluster-version", "version", self._holder, now=now, observed=self._observed
+        )
         if leads:
             self._renewed = self._led = began
         elif self._led is not None and began - self._led > lease.DURATION_SECONDS:
@@ -88,7 +90,7 @@ class Syncer:
         return leads
 
     def _hold(self) -> None:
-        """Renew the lease when it is due; an API that is away is waited for. Raises LeaseLost."""
+        """Renew the lease when it is due; while the API is unreachable, wait for it. Raises LeaseLost."""
         try:
             self._renew()
         except LeaseLost:
@@ -97,13 +99,13 @@ class Syncer:
             log.warning("Renewing the lease failed: %s", error)
 
     def _cluster_version(self) -> Object:
-        found = self._kube.get(CONFIG, "ClusterVersion", "version")
-        if found is None:
+        existing = self._kube.get(CONFIG, "ClusterVersion", "version")
+        if existing is None:
             self._kube.create(cluster_scoped("ClusterVersion", {"clusterID": str(uuid.uuid4())}, "version"))
-            found = self._kube.get(CONFIG, "ClusterVersion", "version")
-        if found is None:
+            existing = self._kube.get(CONFIG, "ClusterVersion", "version")
+        if existing is None:
             raise ApiError("GET", "clusterversions/version", 404, "it vanished as soon as it was made")
-        return found
+        return existing
 
     def report(self, work: Work) -> None:
         """Write the state of the work into the ClusterVersion's status, if that changes it."""
@@ -152,10 +154,10 @@ class Syncer:
             if manifest.object["metadata"]["name"] in existing:
                 continue
             bare = {key: value for key, value in manifest.object.items() if key != "status"}
-            made = self._kube.create(bare)
-            if made is not None:
+            created = self._kube.create(bare)
+            if created is not None:
                 related = (manifest.object.get("status") or {}).get("relatedObjects") or []
-                self._kube.replace({**made, "status": {"relatedObjects": related}}, "status")
+                self._kube.replace({**created, "status": {"relatedObjects": related}}, "status")
 
     def _unfinished(self) -> list[str]:
         """Operators that are not Available, or have not reached the version that their manifest asks for."""
@@ -196,11 +198,11 @@ class Syncer:
         return self._wait(stop, len(self._plain))
 
     def _wait(self, stop: threading.Event, applied: int) -> Work:
-        """Until all operators are there; an API that is away meanwhile costs a look, not the pass.
+        """Wait until all operators are available; an unreachable API costs one poll, not the pass.
 
-        Raises Stopped, LeaseLost, and ApiError when the API is away at the end.
+        Raises Stopped, LeaseLost, and ApiError if the API is unreachable at the end.
         """
-        deadline, told = time.monotonic() + PASS_SECONDS, [""]
+        deadline, last_logged = time.monotonic() + PASS_SECONDS, [""]
         while True:
             last = self._installed or time.monotonic() > deadline
             try:
@@ -210,9 +212,9 @@ class Syncer:
                     return _with(self._work, done, complete=True)
                 if last:
                     return _with(self._work, done, failure=conditions.unavailable(missing))
-                if missing != told:
+                if missing != last_logged:
                     self.report(_with(self._work, done, waiting=tuple(missing)))
-                    told = missing
+                    last_logged = missing
             except (ClusterError, OSError) as error:
                 if last:
                     raise
@@ -222,7 +224,7 @@ class Syncer:
                 raise Stopped("told to stop")
 
     def run(self, stop: threading.Event) -> None:
-        """Passes until ``stop``; quick ones until the cluster is installed, calm ones after. Raises LeaseLost."""
+        """Repeat passes until ``stop``: often until the cluster is installed, then seldom. Raises LeaseLost."""
         while not stop.is_set():
             pause = RETRY_SECONDS
             try:
@@ -239,7 +241,7 @@ class Syncer:
             self._idle(stop, pause)
 
     def _idle(self, stop: threading.Event, seconds: float) -> None:
-        """Wait between passes, holding on to the lease."""
+        """Wait between passes, keeping the lease."""
         deadline = time.monotonic() + seconds
         while not stop.is_set() and time.monotonic() < deadline:
             stop.wait(min(45.0, seconds))

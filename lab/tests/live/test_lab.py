@@ -25,7 +25,7 @@ from lab import topology
 from lab.host import preflight
 from lab.host.identity import alive, start_time
 from lab.lab import Lab
-from lab.tests.lab.live_kit import ask, gone, namespace_users, small
+from lab.tests.live.kit import ask, gone, namespace_users, small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 pytestmark = [
@@ -151,7 +151,7 @@ OWNER = """
 import sys, time
 from pathlib import Path
 from lab.lab import Lab
-from lab.tests.lab.test_live import small
+from lab.tests.live.test_lab import small
 from lab import topology
 with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
     lab.nodes["master-0"].power.on()

@@ -14,7 +14,7 @@ from lab.errors import LabError
 from lab.faults import Fault, Hang, LinkDown, Outage, Throttle, _taps
 from lab.host import preflight
 from lab.lab import Lab
-from lab.tests.lab.live_kit import ask, small
+from lab.tests.live.kit import ask, small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 NAME = "registry.test.node0.example"

@@ -1,4 +1,4 @@
-"""What tests of live share with others."""
+"""Fixtures and helpers that tests of real labs share."""
 
 import os
 import socket

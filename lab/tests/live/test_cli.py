@@ -22,7 +22,7 @@ from lab.errors import UnknownLabError
 from lab.host import preflight
 from lab.host.records import all_labs
 from lab.host.records import read as read_record
-from lab.tests.lab.live_kit import small
+from lab.tests.live.kit import small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 pytestmark = [
@@ -212,4 +212,6 @@ def test_more_memory_than_the_machine_has_is_told_at_once(tmp_path):
     shape.write_text(topology.sno().dump().replace("memory_mib: 4096", "memory_mib: 99999999"))
     failed = node0_lab("up", str(shape), check=False)
     assert failed.returncode == 1
-    assert re.search(r"needs \d+ MiB .*; this machine has \d+ MiB .* in all: too little memory$", failed.stderr, re.M)
+    assert re.search(
+        r"needs \d+ MiB .*; this machine has \d+ MiB .* for all labs: too little memory$", failed.stderr, re.M
+    )

@@ -24,7 +24,7 @@ from lab.host.records import State, look_at
 from lab.lab import Lab
 from lab.supervisor import watch
 from lab.supervisor.plan import Ended, Plan
-from lab.tests.lab.live_kit import gone, small
+from lab.tests.live.kit import gone, small
 from lab.waiting import wait_until
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -142,7 +142,7 @@ def test_a_lab_that_ends_as_a_whole_is_told(tmp_path, caplog, capsys, who):
         said = capsys.readouterr().out
         if who == "init":
             gone(supervisor, started)
-            assert f"{lab.id}  has ended without being asked to; `node0-lab gc` removes its remains" in said
+            assert f"{lab.id}  has ended unexpectedly; `node0-lab gc` removes its remains" in said
             assert f"{lab.id}  FAILED: the lab was killed by SIGKILL at " in said
             with pytest.raises(LabGoneError, match="has ended: the lab was killed by SIGKILL at"):
                 Lab.attach(lab.id)
@@ -176,7 +176,7 @@ from types import SimpleNamespace
 from scenarios.conftest import *
 from scenarios.conftest import _deployed
 import scenarios.conftest as wiring
-from lab.tests.lab.live_kit import small
+from lab.tests.live.kit import small
 
 named = wiring.topology_of
 wiring.topology_of = lambda scenario_id: small(named(scenario_id.removesuffix("-x")))
@@ -188,7 +188,7 @@ def release(tmp_path_factory):
 TESTS = """
 import os, signal
 import pytest
-from lab.tests.lab.test_watch import pid_of
+from lab.tests.live.test_watch import pid_of
 
 @pytest.mark.parametrize("deployment", ["compact-ipv4-static-bios"], indirect=True)
 def test_that_waits(deployment):

@@ -14,7 +14,7 @@ from lab import topology
 from lab.host import budget, preflight
 from lab.host.identity import alive, start_time
 from lab.lab import Lab
-from lab.tests.lab.live_kit import namespace_users, small
+from lab.tests.live.kit import namespace_users, small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
 pytestmark = [
@@ -34,7 +34,7 @@ from pathlib import Path
 import pytest
 from lab import topology
 from lab.lab import Lab
-from lab.tests.lab.live_kit import small
+from lab.tests.live.kit import small
 
 @pytest.mark.parametrize("scenario", ["sno-a", "sno-b"])
 def test_lab(scenario, tmp_path):
