@@ -1,0 +1,94 @@
+"""The root file system that a firmware mounted, handed to a machine with the machine's owners.
+
+Owners are shifted by the mounts, not on the file systems: every mount is cloned and mapped by the machine's user
+namespace (mount_setattr(2), MOUNT_ATTR_IDMAP). Overlays cannot be mapped (Linux 6.18), their layers can: they are
+mounted again over mapped layers. Device files on any of these file systems open nothing (nodev).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.machines.container import syscalls
+
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A line of mountinfo (proc(5)): where, of what kind, with which options of the file system."""
+
+    target: str
+    kind: str
+    read_only: bool
+    options: dict[str, str]
+
+
+def _plain(text: str) -> str:
+    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
+
+
+def mounts(text: str) -> list[Mounted]:
+    """What a mountinfo lists, in the order of mounting."""
+    found = []
+    for line in text.splitlines():
+        own, _, rest = line.partition(" - ")
+        target, flags = own.split(" ")[4:6]
+        kind, _, options = rest.split(" ")[:3]
+        pairs = (option.partition("=") for option in options.split(","))
+        named = {_plain(name): _plain(value) for name, _, value in pairs}
+        found.append(Mounted(_plain(target), kind, "ro" in flags.split(","), named))
+    return found
+
+
+def hand_over(root: Path, place: Path, users: int, layers: Path) -> None:
+    """Mount at `place`, an empty directory, what is mounted at and below `root`, and nothing at `root` any more.
+
+    `users` is a descriptor of the machine's user namespace; `layers` an empty directory for the mapped layers of
+    overlays. Raises OSError; ValueError when nothing is mounted at `root`.
+    """
+    under = f"{root}/"
+    parts = [m for m in mounts(Path("/proc/self/mountinfo").read_text()) if f"{m.target}/".startswith(under)]
+    if not parts or parts[0].target != str(root):
+        raise ValueError(f"{root} is no mount point")
+    trees = [(part, None if part.kind == "overlay" else _mapped(part.target, users, part.read_only)) for part in parts]
+    for part in reversed(parts):
+        syscalls.umount(part.target)
+    for number, (part, tree) in enumerate(trees):
+        target = str(place) + part.target[len(str(root)) :]
+        if tree is None:
+            _overlay(part, target, users, layers / str(number))
+        else:
+            syscalls.attach(tree, target)
+            os.close(tree)
+
+
+def _mapped(path: str, users: int, read_only: bool) -> int:
+    tree = syscalls.open_tree(path)
+    attributes = syscalls.MOUNT_ATTR_NODEV | (syscalls.MOUNT_ATTR_RDONLY if read_only else 0)
+    syscalls.set_attributes(tree, attributes, users=users)
+    return tree
+
+
+def _overlay(part: Mounted, target: str, users: int, place: Path) -> None:
+    def layer(path: str, name: str) -> str:
+        folder = place / name
+        folder.mkdir(parents=True)
+        tree = _mapped(path, users, read_only=False)
+        syscalls.attach(tree, str(folder))
+        os.close(tree)
+        return str(folder)
+
+    lower = [layer(path, f"lower{index}") for index, path in enumerate(part.options["lowerdir"].split(":")) if path]
+    options = f"lowerdir={':'.join(lower)}"
+    if "upperdir" in part.options:
+        upper, work = part.options["upperdir"], part.options["workdir"]
+        # Both must be on one mount.
+        shared = os.path.commonpath([upper, work])
+        mapped = layer(shared, "upper")
+        options += f",upperdir={mapped}{upper[len(shared) :]},workdir={mapped}{work[len(shared) :]}"
+    flags = syscalls.MS_NODEV | (syscalls.MS_RDONLY if part.read_only else 0)
+    syscalls.mount("root", target, "overlay", flags, options)
