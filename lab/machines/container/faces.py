@@ -51,6 +51,7 @@ def make_dev(spec: MachineSpec, dev: Path, terminal: str) -> None:
     _node(dev / "kmsg", 0o20666, os.makedev(1, 3), spec.uid_base)
     for name, target in _LINKS.items():
         (dev / name).symlink_to(target)
+        os.lchown(dev / name, spec.uid_base, spec.uid_base)
     for name in ("pts", "shm", "mqueue", "hugepages", "mapper"):
         _own_directory(dev / name, spec.uid_base)
     os.chown(terminal, spec.uid_base, spec.uid_base)
@@ -89,6 +90,7 @@ def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files:
             place.parent.mkdir(parents=True, exist_ok=True)
             if not place.is_symlink():
                 place.symlink_to(f"../../{device.name}")
+                os.lchown(place, spec.uid_base, spec.uid_base)
     for top, _, _ in os.walk(dev / "disk"):
         os.chown(top, spec.uid_base, spec.uid_base)
     block, numbers = files / "sys/devices-block", files / "sys/dev-block"

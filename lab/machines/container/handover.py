@@ -44,11 +44,11 @@ def mounts(text: str) -> list[Mounted]:
     return found
 
 
-def hand_over(root: Path, place: Path, users: int, layers: Path) -> None:
+def hand_over(root: Path, place: Path, users: int, owner: int, layers: Path) -> None:
     """Mount at `place`, an empty directory, what is mounted at and below `root`, and nothing at `root` any more.
 
-    `users` is a descriptor of the machine's user namespace; `layers` an empty directory for the mapped layers of
-    overlays. Raises OSError; ValueError when nothing is mounted at `root`.
+    `users` is a descriptor of the machine's user namespace, whose root is `owner`; `layers` an empty directory for the
+    mapped layers of overlays. Raises OSError; ValueError when nothing is mounted at `root`.
     """
     under = f"{root}/"
     parts = [m for m in mounts(Path("/proc/self/mountinfo").read_text()) if f"{m.target}/".startswith(under)]
@@ -60,7 +60,7 @@ def hand_over(root: Path, place: Path, users: int, layers: Path) -> None:
     for number, (part, tree) in enumerate(trees):
         target = str(place) + part.target[len(str(root)) :]
         if tree is None:
-            _overlay(part, target, users, layers / str(number))
+            _overlay(part, target, users, owner, layers / str(number))
         else:
             syscalls.attach(tree, target)
             os.close(tree)
@@ -73,7 +73,7 @@ def _mapped(path: str, users: int, read_only: bool) -> int:
     return tree
 
 
-def _overlay(part: Mounted, target: str, users: int, place: Path) -> None:
+def _overlay(part: Mounted, target: str, users: int, owner: int, place: Path) -> None:
     def layer(path: str, name: str) -> str:
         folder = place / name
         folder.mkdir(parents=True)
@@ -91,4 +91,6 @@ def _overlay(part: Mounted, target: str, users: int, place: Path) -> None:
         mapped = layer(shared, "upper")
         options += f",upperdir={mapped}{upper[len(shared) :]},workdir={mapped}{work[len(shared) :]}"
     flags = syscalls.MS_NODEV | (syscalls.MS_RDONLY if part.read_only else 0)
-    syscalls.mount("root", target, "overlay", flags, options)
+    # An overlay works on its layers as who mounted it, and that must be somebody whom they know.
+    with syscalls.file_owner(owner):
+        syscalls.mount("root", target, "overlay", flags, options)

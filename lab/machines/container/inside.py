@@ -22,6 +22,8 @@ from lab.machines.container import faces, seccomp, syscalls
 
 # Exit codes of the outer process: how the machine ended.
 POWERED_OFF, REBOOTED, BROKEN = 0, 10, 11
+# linux/capability.h: CAP_SYS_MODULE, CAP_SYS_RAWIO. Units that need them are left out (ConditionCapability=).
+_NEVER = (16, 17)
 _MESSAGE_BYTES = 1 << 20
 _FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
@@ -114,6 +116,8 @@ def _become_init(order: Order, line: socket.socket) -> NoReturn:
         terminal = os.open("/dev/console", os.O_RDWR)
         for number in range(3):
             os.dup2(terminal, number, inheritable=True)
+        for capability in _NEVER:
+            syscalls.drop_for_good(capability)
         listener = seccomp.install(opens=order.hand_opens)
         socket.send_fds(line, [b"listening"], [listener])
         os.closerange(3, 4096)

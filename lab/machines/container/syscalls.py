@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import struct
+from collections.abc import Iterator
 
 # linux/sched.h
 CLONE_NEWNS = 0x00020000
@@ -29,6 +31,10 @@ _AT_FDCWD = -100
 _PIVOT_ROOT, _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 155, 428, 429, 430, 431, 432
 _OPENAT2, _MOUNT_SETATTR = 437, 442
 _RESOLVE_IN_ROOT = 0x10
+
+# linux/securebits.h, linux/prctl.h: that a change of user leaves the capabilities alone.
+_PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _NO_SETUID_FIXUP = 27, 28, 1 << 2
+_PR_CAPBSET_DROP = 24
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -111,3 +117,33 @@ def open_in_root(root: int, path: str, flags: int) -> int:
     """openat2(2): open `path` as a process whose root directory `root` is would; links cannot lead out of it."""
     how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)
     return call(f"open {path}", _OPENAT2, root, path.encode(), how, len(how))
+
+
+def _prctl(option: int, value: int) -> int:
+    result = int(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"prctl {option}: {os.strerror(code)}")
+    return result
+
+
+@contextlib.contextmanager
+def file_owner(user: int) -> Iterator[None]:
+    """Files are made and looked at as `user` (setfsuid(2)), with this process's capabilities."""
+    before = _prctl(_PR_GET_SECUREBITS, 0)
+    _prctl(_PR_SET_SECUREBITS, before | _NO_SETUID_FIXUP)
+    try:
+        _libc.setfsgid(user)
+        _libc.setfsuid(user)
+        try:
+            yield
+        finally:
+            _libc.setfsuid(os.geteuid())
+            _libc.setfsgid(os.getegid())
+    finally:
+        _prctl(_PR_SET_SECUREBITS, before)
+
+
+def drop_for_good(capability: int) -> None:
+    """This process and its heirs gain this capability no more (capabilities(7), the bounding set)."""
+    _prctl(_PR_CAPBSET_DROP, capability)

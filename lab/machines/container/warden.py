@@ -11,9 +11,11 @@ are left to who waits for it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -120,7 +122,7 @@ class Warden:
         boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, netns=netns)
         for disk in self._disks:
             disk.rescan()
-        handover.hand_over(root, self._work / "place", self._users, self._work / "layers")
+        handover.hand_over(root, self._work / "place", self._users, spec.uid_base, self._work / "layers")
         faces.make_files(spec, self._work / "files", boot.arguments)
         faces.make_dev(spec, self._work / "dev", self._console.terminal)
         self._show_devices()
@@ -209,6 +211,10 @@ def main(argv: list[str]) -> int:
     directory, group, status = Path(argv[0]), argv[1], int(argv[2])
     os.set_inheritable(status, False)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    # A machine's root may not raise it himself (setrlimit(2)), and daemons ask for much.
+    most = int(Path("/proc/sys/fs/nr_open").read_text())
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[0], most))
     warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE))
     try:
         warden.start()
