@@ -2,6 +2,8 @@
 
 - `mount` of one of the machine's own block devices, which user namespaces may not: the warden mounts it, with the
   machine's owners and no device files, where the caller wanted it. All other mounts go on to the kernel.
+- `mount` of a sysfs by a container that shares the machine's network namespace: it gets the machine's /sys, with the
+  machine's devices, and not the host's.
 - `ioctl` BLKRRPART and BLKPG on one of its disks: the warden looks at the table and makes the partitions anew.
 - `adjtimex`, `clock_adjtime`: reading goes on to the kernel; adjusting succeeds and does nothing, since the clock is
   the host's. Setting it is refused by the filter.
@@ -14,12 +16,14 @@ kernel, which looks for itself and decides by the machine's rights: a caller tha
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -32,7 +36,9 @@ _RESPONSE = struct.Struct("=QqiI")
 _GO_ON = 1
 _ADD_AND_SEND = 2
 _PATH_BYTES = 4096
-_AT_FDCWD = -100
+_SETNS = 308
+# How runtimes of containers name their targets.
+_OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
 _NOT_NEW = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_MOVE
 _NOT_NEW |= syscalls.MS_UNBINDABLE | syscalls.MS_PRIVATE | syscalls.MS_SLAVE | syscalls.MS_SHARED
 _ATTRIBUTES = {
@@ -48,6 +54,9 @@ class Hardware(Protocol):
 
     def own_devices(self) -> Mapping[tuple[int, int], Path]:
         """Device files on the host, by the numbers of the machine's disks and partitions."""
+
+    def init(self) -> int:
+        """The machine's first process."""
 
     def reread(self, number: tuple[int, int]) -> None:
         """Look at a disk's partition table again. Raises OSError (EBUSY: one of its partitions is mounted)."""
@@ -143,6 +152,11 @@ class Broker:
 
     def _open(self, identity: int, pid: int, path: str, flags: int) -> int:
         """`path` as the caller sees it."""
+        own = _OWN_FD.fullmatch(path)
+        if own is not None:
+            found = os.open(f"/proc/{pid}/fd/{own[1]}", flags | os.O_CLOEXEC)
+            self._still_there(identity)
+            return found
         start = "root" if path.startswith("/") else "cwd"
         root = os.open(f"/proc/{pid}/{start}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -163,6 +177,8 @@ class Broker:
         if flags & _NOT_NEW or not source_at or not kind_at:
             return False
         kind = self._string(pid, kind_at)
+        if kind == "sysfs":
+            return self._show_sys(identity, pid, self._string(pid, target_at), flags)
         if kind not in _KINDS:
             return False
         try:
@@ -185,6 +201,31 @@ class Broker:
             os.close(target)
         return True
 
+    def _show_sys(self, identity: int, pid: int, path: str, flags: int) -> bool:
+        init = self._hardware.init()
+        if pid == init or os.readlink(f"/proc/{pid}/ns/net") != os.readlink(f"/proc/{init}/ns/net"):
+            return False
+        try:
+            target = self._open(identity, pid, path, os.O_PATH)
+        except OSError:
+            return False
+        try:
+            attributes = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
+            with _namespace(init) as machine, _namespace(pid) as there:
+                self._still_there(identity)
+
+                def clone() -> None:
+                    _enter(machine)
+                    tree = syscalls.open_tree("/sys", recursive=True)
+                    syscalls.set_attributes(tree, attributes | syscalls.MOUNT_ATTR_NODEV, recursive=True)
+                    _enter(there)
+                    syscalls.attach_at(tree, target)
+
+                _by_a_child(clone)
+        finally:
+            os.close(target)
+        return True
+
     def _mount_there(
         self, pid: int, identity: int, kind: str, device: Path, options: str, flags: int, target: int
     ) -> None:
@@ -200,12 +241,14 @@ class Broker:
         tree = syscalls.new_mount(kind, str(device), pairs, 0)
         try:
             syscalls.set_attributes(tree, attributes, users=self._users)
-            namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-            self._still_there(identity)
-            try:
-                _attach_in(namespace, tree, target)
-            finally:
-                os.close(namespace)
+            with _namespace(pid) as there:
+                self._still_there(identity)
+
+                def attach() -> None:
+                    _enter(there)
+                    syscalls.attach_at(tree, target)
+
+                _by_a_child(attach)
         finally:
             os.close(tree)
 
@@ -233,14 +276,27 @@ class Broker:
         return None
 
 
-def _attach_in(namespace: int, tree: int, target: int) -> None:
-    """Mount in another mount namespace: by a child, since this process has to stay in its own."""
+@contextlib.contextmanager
+def _namespace(pid: int) -> Iterator[int]:
+    """The mount namespace of a process."""
+    namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield namespace
+    finally:
+        os.close(namespace)
+
+
+def _enter(namespace: int) -> None:
+    syscalls.call("setns", _SETNS, namespace, syscalls.CLONE_NEWNS)
+
+
+def _by_a_child(action: Callable[[], None]) -> None:
+    """What is done in other mount namespaces is done by a child, since this process has to stay in its own."""
     pid = os.fork()
     if pid == 0:
         code = errno.EPERM
         try:
-            syscalls.call("setns", 308, namespace, syscalls.CLONE_NEWNS)
-            syscalls.attach_at(tree, target)
+            action()
             code = 0
         except OSError as error:
             code = error.errno or errno.EIO
@@ -248,4 +304,4 @@ def _attach_in(namespace: int, tree: int, target: int) -> None:
             os._exit(code)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     if code:
-        raise Refusal(code)
+        raise Refusal(code if code > 0 else errno.EINTR)

@@ -100,19 +100,17 @@ def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files:
         for child in folder.iterdir():
             shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
     for device in devices:
-        place = device.parent + "/" + device.name if device.parent else device.name
+        own = f"{device.parent}/{device.name}" if device.parent else device.name
         for name, text in device.attributes.items():
-            file = block / place / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(f"{text}\n")
+            _write(block / own / name, f"{text}\n")
         for name in ("holders", *(() if device.parent else ("slaves",))):
-            (block / place / name).mkdir(parents=True, exist_ok=True)
-        (numbers / "{}:{}".format(*device.number)).symlink_to(f"../../devices/virtual/block/{place}")
-        (files / "sys/class-block" / device.name).symlink_to(f"../../devices/virtual/block/{place}")
+            (block / own / name).mkdir(parents=True, exist_ok=True)
+        (numbers / device.attributes["dev"]).symlink_to(f"../../devices/virtual/block/{own}")
+        (files / "sys/class-block" / device.name).symlink_to(f"../../devices/virtual/block/{own}")
         if not device.parent:
-            (files / "sys/block" / device.name).symlink_to(f"../devices/virtual/block/{place}")
+            (files / "sys/block" / device.name).symlink_to(f"../devices/virtual/block/{own}")
     lines = ["major minor  #blocks  name", ""]
-    lines += ["{:4d} {:8d} {:10d} {}".format(*d.number, d.size >> 10, d.name) for d in devices]
+    lines += [f"{d.number[0]:4d} {d.number[1]:8d} {d.size >> 10:10d} {d.name}" for d in devices]
     _write(files / "proc/partitions", "\n".join(lines) + "\n")
 
 

@@ -70,6 +70,10 @@ class Warden:
         """Device files by their numbers."""
         return {number: path for disk in self._disks for number, path in disk.paths().items()}
 
+    def init(self) -> int:
+        """The machine's first process: the only child of the process that holds its namespaces."""
+        return int(Path(f"/proc/{self._outer}/task/{self._outer}/children").read_text().split()[0])
+
     def reread(self, number: tuple[int, int]) -> None:
         """Look at a disk's table again. Raises OSError with EBUSY when a partition of it is mounted."""
         for disk in self._disks:
@@ -85,13 +89,9 @@ class Warden:
 
     def _mounted(self) -> set[tuple[int, int]]:
         """The devices of all mounts of the machine's first process."""
-        text = Path(f"/proc/{self._init}/mountinfo").read_text()
+        text = Path(f"/proc/{self.init()}/mountinfo").read_text()
         pairs = (line.split(" ")[2].partition(":") for line in text.splitlines())
         return {(int(major), int(minor)) for major, _, minor in pairs}
-
-    @property
-    def _init(self) -> int:
-        return int(Path(f"/proc/{self._outer}/task/{self._outer}/children").read_text().split()[0])
 
     def _show_devices(self) -> None:
         devices = [device for disk in self._disks for device in disk.devices()]
