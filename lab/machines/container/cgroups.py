@@ -141,6 +141,12 @@ class Group:
         for folder in self._folders.values():
             (folder / OWN / "cgroup.procs").write_text(str(pid))
 
+    @property
+    def of_systemd(self) -> Path | None:
+        """The machine's own group in the v1 hierarchy of systemd; None with cgroup2, where groups tell themselves."""
+        folder = self._folders.get("name=systemd")
+        return folder / OWN if folder else None
+
     def memory_used(self) -> int:
         """Bytes that it holds now."""
         name = "memory.current" if self._hierarchies.unified else "memory.usage_in_bytes"

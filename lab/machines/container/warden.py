@@ -2,8 +2,9 @@
 
 DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The warden runs in
 the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, hands
-the root file system over, starts the machine's init, and then answers its calls and its console until it ends. A line goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again, 11 broken,
-12 nothing bootable.
+the root file system over, starts the machine's init, and then answers its calls and its console until it ends. A line
+goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again, 11 broken. A machine that
+finds nothing to boot stays on and says so, as others do.
 
 However it ends, the machine ends with it; loop devices, mounts and cards go with their last user. The control groups
 are left to who waits for it.
@@ -23,20 +24,22 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
 from lab.host.namespaces import die_with_parent
 from lab.machines.container import cables, cgroups, faces, handover, inside, syscalls
+from lab.machines.container import emptied as emptied_groups
 from lab.machines.container.broker import Broker
 from lab.machines.container.disks import Disk
 from lab.machines.container.line import SerialLine
 from lab.machines.container.spec import Firmware, MachineSpec, NotBootable
 
-NOT_BOOTABLE = 12
 FIRMWARE = "lab.machines.container.firmware:boot"
 OWNERS = 65536
 _MEMORY_SECONDS = 5.0
+_GROUPS_SECONDS = 0.5
 _STEP_SECONDS = 60.0
 _CAP_SYS_RESOURCE = 24
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -165,19 +168,30 @@ class Warden:
         """Answer calls and carry the console until the machine ends; returns how it did."""
         outer = os.pidfd_open(self._outer)
         self._selector.register(outer, selectors.EVENT_READ, None)
-        looked = 0.0
+        looked = emptied = 0.0
+        groups = emptied_groups.Watch(self._group.of_systemd) if self._group.of_systemd else None
         while True:
-            for key, _ in self._selector.select(_MEMORY_SECONDS):
+            for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
                 if key.data is None:
                     status = os.waitpid(self._outer, 0)[1]
                     self._console.drain()
                     return os.waitstatus_to_exitcode(status)
                 key.data()
+            if groups is not None and time.monotonic() - emptied > _GROUPS_SECONDS:
+                emptied = time.monotonic()
+                with contextlib.suppress(OSError, IndexError):
+                    groups.tell(Path(f"/proc/{self.init()}/root"))
             if time.monotonic() - looked > _MEMORY_SECONDS:
                 looked = time.monotonic()
                 text = faces.meminfo(self.spec.memory_mib, self._group.memory_used())
                 # In place: the machine has this file mounted.
                 (self._work / "files/proc/meminfo").write_text(text)
+
+    def wait_for_ever(self) -> NoReturn:
+        """Be a machine that stands at "No bootable device" until somebody pulls the plug."""
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
 
     def close(self) -> None:
         """Give the hardware back."""
@@ -220,8 +234,10 @@ def main(argv: list[str]) -> int:
         warden.start()
     except NotBootable as error:
         warden.say(f"{error.reason}\nNo bootable device.")
-        warden.close()
-        return NOT_BOOTABLE
+        warden.wait_for_ever()
+    except Exception as error:
+        warden.say(f"node0: the machine cannot be started: {error}")
+        raise
     os.write(status, b"running\n")
     code = warden.serve()
     warden.close()

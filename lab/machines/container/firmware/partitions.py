@@ -19,7 +19,7 @@ SECTOR = 512
 SIGNATURE = b"\x55\xaa"
 BIOS_BOOT = "21686148-6449-6e6f-744e-656564454649"
 ESP = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
-_GPT_HEADER = struct.Struct("<8s4sIII4xQQQQ16sQIII")
+_GPT_HEADER = struct.Struct("<8s4sIIIQQQQ16sQIII")
 _GPT_ENTRY = struct.Struct("<16s16sQQQ72s")
 _MBR_ENTRY = struct.Struct("<B3sB3sII")
 _PROTECTIVE = 0xEE
@@ -87,7 +87,7 @@ def _primary(entries: list[tuple[int, bytes, int, bytes, int, int]], signature: 
 
 
 def _gpt(disk: BinaryIO, offset: int, size: int) -> tuple[Partition, ...] | None:
-    """The partitions of the GPT whose header is at ``offset``; None when header or entries are not as their sums say."""
+    """The partitions of the GPT whose header is at ``offset``; None when their sums say otherwise."""
     if offset < SECTOR or offset + SECTOR > size:
         return None
     raw = _read(disk, offset, SECTOR)
