@@ -115,8 +115,10 @@ class Group:
     def allow(self, number: str) -> None:
         """Let it open one more block device. With cgroup2 there is nothing to open but what is in its /dev."""
         if not self._hierarchies.unified:
-            for folder in (self._find("devices"), self._find("devices") / OWN):
-                (folder / "devices.allow").write_text(f"b {number} rwm")
+            # From the top down: a group may be allowed only what those above it are, and takes up nothing by itself.
+            for folder, _, _ in os.walk(self._find("devices")):
+                with contextlib.suppress(FileNotFoundError):
+                    Path(folder, "devices.allow").write_text(f"b {number} rwm")
 
     def _pass_on(self, kind: str, folder: Path, *, last: bool = False) -> None:
         """What a group below needs before it can be used."""

@@ -17,7 +17,7 @@ SOCKET = "run/systemd/cgroups-agent"
 
 
 def populated(top: Path) -> dict[str, bool]:
-    """Whether there is a process in a group or below it, for every group below `top`, by its path as systemd names it."""
+    """Whether there is a process in a group or below it, by systemd's names of the groups below `top`."""
     found: dict[str, bool] = {}
     for folder, below, _ in os.walk(top, topdown=False):
         path = folder[len(str(top)) :] or "/"

@@ -78,7 +78,7 @@ class Daemon:
             self._selector.register(machine.status, selectors.EVENT_READ, machine)
 
     def _forget(self, machine: Owned) -> None:
-        if machine.status in self._selector.get_map():
+        if machine.status >= 0 and machine.status in self._selector.get_map():
             self._selector.unregister(machine.status)
 
     def serve(self, path: Path) -> NoReturn:
