@@ -97,6 +97,9 @@ class Machines:
             raise _ERRORS.get(reply.kind, DriverError)(reply.error, machine=request.machine)
         return reply.machines
 
+    def close(self) -> None:
+        """Nothing is held open."""
+
     def all(self) -> tuple[View, ...]:
         """All machines."""
         return self.ask(Request(op="list"))

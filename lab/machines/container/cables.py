@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from lab.machines.container.spec import Nic
 
 
-def port(nic: Nic) -> str:
-    """The name of the end on the bridge: of at most 15 characters, unique by the MAC address."""
-    return f"nv{nic.mac.replace(':', '')}"
+def port(mac: str) -> str:
+    """The name of the end on the bridge of a card with that MAC address; at most 15 characters."""
+    return f"nv{mac.replace(':', '')}"
 
 
 def _ip(*words: str) -> None:
@@ -21,7 +21,7 @@ def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str] = ()) -> None:
     """Make the cards in the network namespace of process `pid`; those whose MAC address is in `pulled` without link."""
     out = frozenset(pulled)
     for nic in nics:
-        end = port(nic)
+        end = port(nic.mac)
         subprocess.run(["ip", "link", "del", end], check=False, capture_output=True, timeout=30)
         peer = ("peer", "name", nic.name, "address", nic.mac, "netns", str(pid))
         _ip("link", "add", end, "type", "veth", *peer)
@@ -31,9 +31,9 @@ def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str] = ()) -> None:
 def unplug(nics: Iterable[Nic]) -> None:
     """Remove them. That an end is gone already, with the machine's namespace, is no error."""
     for nic in nics:
-        subprocess.run(["ip", "link", "del", port(nic)], check=False, capture_output=True, timeout=30)
+        subprocess.run(["ip", "link", "del", port(nic.mac)], check=False, capture_output=True, timeout=30)
 
 
 def set_link(nic: Nic, up: bool) -> None:
     """Plug in or pull out one cable. Raises subprocess.CalledProcessError when the machine is off."""
-    _ip("link", "set", port(nic), "up" if up else "down")
+    _ip("link", "set", port(nic.mac), "up" if up else "down")

@@ -109,7 +109,9 @@ def _become_init(order: Order, line: socket.socket) -> NoReturn:
         syscalls.mount("devpts", f"{root}/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
         shared = syscalls.MS_NOSUID | syscalls.MS_NODEV
         syscalls.mount("shm", f"{root}/dev/shm", "tmpfs", shared, "mode=1777")
-        syscalls.mount("run", f"{root}/run", "tmpfs", shared, "mode=755")
+        # What the firmware left there is of this boot, and stays.
+        if not os.path.ismount(root / "run"):
+            syscalls.mount("run", f"{root}/run", "tmpfs", shared, "mode=755")
         os.chdir(root)
         syscalls.pivot_root_here()
         socket.sethostname("localhost")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -26,7 +27,7 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
     # As the live system has it: on a file system of its own, where podman may have overlays.
     syscalls.mount("var", str(root / "var"), "tmpfs", 0, "mode=755")
     tree = Path(os.environ[TREE])
-    os.system(f"cp -a {tree}/var/. {root}/var/")
+    subprocess.run(["cp", "-a", f"{tree}/var/.", f"{root}/var/"], check=True)
     (root / "etc/shadow").write_text("root::19000:0:99999:7:::\n")
     (root / "etc/hostname").write_text(f"{spec.name}\n")
     return Boot(arguments=["console=ttyS0"], init=["/sbin/init"])
