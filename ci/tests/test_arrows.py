@@ -99,7 +99,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab": set(),  # what all of lab/ speaks of: errors, topology, layout, configs, derive, pki, waiting
     "lab.host": {"lab"},
     "lab.supervisor": {"lab", "lab.host"},
-    "lab.daemons": {"drivers", "lab", "lab.host", "lab.supervisor"},
+    "lab.daemons": {"drivers", "lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.machines": {"drivers", "lab", "lab.host"},
     "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
