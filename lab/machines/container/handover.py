@@ -19,8 +19,11 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mounted:
-    """A line of mountinfo (proc(5)): where, of what kind, with which options of the file system."""
+    """A line of mountinfo (proc(5)): its number and that of what it is mounted on, where, of what kind, with which
+    options of the file system."""
 
+    number: int
+    parent: int
     target: str
     kind: str
     read_only: bool
@@ -32,16 +35,39 @@ def _plain(text: str) -> str:
 
 
 def mounts(text: str) -> list[Mounted]:
-    """What a mountinfo lists, in the order of mounting."""
+    """What a mountinfo lists, in its order, which tells nothing (by numbers from Linux 6.8 on)."""
     found = []
     for line in text.splitlines():
         own, _, rest = line.partition(" - ")
-        target, flags = own.split(" ")[4:6]
+        number, parent, _, _, target, flags = own.split(" ")[:6]
         kind, _, options = rest.split(" ")[:3]
         pairs = (option.partition("=") for option in options.split(","))
         named = {_plain(name): _plain(value) for name, _, value in pairs}
-        found.append(Mounted(_plain(target), kind, "ro" in flags.split(","), named))
+        found.append(Mounted(int(number), int(parent), _plain(target), kind, "ro" in flags.split(","), named))
     return found
+
+
+def seen(all_mounts: list[Mounted], root: str) -> list[Mounted]:
+    """The mounts that are seen at and below `root`, each after what it is mounted on. Raises ValueError without one at
+    `root`."""
+    below: dict[int, list[Mounted]] = {}
+    for mount in all_mounts:
+        below.setdefault(mount.parent, []).append(mount)
+
+    def top(mount: Mounted) -> Mounted:
+        """What covers a mount's own root."""
+        over = next((m for m in below.get(mount.number, []) if m.target == mount.target and m is not mount), None)
+        return top(over) if over else mount
+
+    def walk(mount: Mounted) -> list[Mounted]:
+        children = (top(m) for m in below.get(mount.number, []) if m.target != mount.target)
+        return [mount, *(each for child in children for each in walk(child))]
+
+    numbers = {m.number for m in all_mounts if m.target == root}
+    lowest = [m for m in all_mounts if m.target == root and m.parent not in numbers]
+    if not lowest:
+        raise ValueError(f"{root} is no mount point")
+    return walk(top(lowest[-1]))
 
 
 def hand_over(root: Path, place: Path, users: int, owner: int, layers: Path) -> None:
@@ -50,13 +76,11 @@ def hand_over(root: Path, place: Path, users: int, owner: int, layers: Path) -> 
     `users` is a descriptor of the machine's user namespace, whose root is `owner`; `layers` an empty directory for the
     mapped layers of overlays. Raises OSError; ValueError when nothing is mounted at `root`.
     """
-    under = f"{root}/"
-    parts = [m for m in mounts(Path("/proc/self/mountinfo").read_text()) if f"{m.target}/".startswith(under)]
-    if not parts or parts[0].target != str(root):
-        raise ValueError(f"{root} is no mount point")
+    parts = seen(mounts(Path("/proc/self/mountinfo").read_text()), str(root))
     trees = [(part, None if part.kind == "overlay" else _mapped(part.target, users, part.read_only)) for part in parts]
-    for part in reversed(parts):
-        syscalls.umount(part.target)
+    while os.path.ismount(root):
+        # With all that is mounted below.
+        syscalls.umount(str(root))
     for number, (part, tree) in enumerate(trees):
         target = str(place) + part.target[len(str(root)) :]
         if tree is None:
