@@ -2,8 +2,8 @@
 
 - `mount` of one of the machine's own block devices, which user namespaces may not: the warden mounts it, with the
   machine's owners and no device files, where the caller wanted it. All other mounts go on to the kernel.
-- `mount` of a sysfs by a container that shares the machine's network namespace: it gets the machine's /sys, with the
-  machine's devices, and not the host's.
+- `mount` of a sysfs, or of /sys itself without what lies over it, for a container that shares the machine's network
+  namespace: it gets the machine's /sys, with the machine's devices, and not the host's.
 - `ioctl` BLKRRPART and BLKPG on one of its disks: the warden looks at the table and makes the partitions anew.
 - `adjtimex`, `clock_adjtime`: reading goes on to the kernel; adjusting succeeds and does nothing, since the clock is
   the host's. Setting it is refused by the filter.
@@ -174,6 +174,9 @@ class Broker:
 
     def _mount(self, identity: int, pid: int, arguments: list[int]) -> bool:
         source_at, target_at, kind_at, flags, data_at = arguments[:5]
+        again = flags & (syscalls.MS_BIND | syscalls.MS_REMOUNT) == syscalls.MS_BIND
+        if again and source_at and self._string(pid, source_at) == "/sys":
+            return self._show_sys(identity, pid, self._string(pid, target_at), flags)
         if flags & _NOT_NEW or not source_at or not kind_at:
             return False
         kind = self._string(pid, kind_at)

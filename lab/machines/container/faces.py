@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lab.machines.container import smbios, syscalls
+from lab.machines.container.cables import port
 from lab.machines.container.disks import Device
 from lab.machines.container.spec import MachineSpec
 
@@ -145,6 +146,39 @@ def make_files(spec: MachineSpec, files: Path, arguments: list[str]) -> None:
     _copy_sysctls(files / "sysctl", spec.uid_base)
 
 
+def show_cards(spec: MachineSpec, files: Path) -> None:
+    """Directories of the cards for /sys/devices/virtual/net, in which they are devices of a bus, as hardware is.
+
+    What is asked of a card must stay live: each entry is only a place for the kernel's own (see `put_over`).
+    """
+    for nic in spec.nics:
+        folder = files / "sys/net" / nic.name
+        (files / "stash-net" / nic.name).mkdir(parents=True)
+        for entry in (Path("/sys/class/net") / port(nic.mac)).iterdir():
+            if entry.is_symlink():
+                continue
+            if entry.is_dir():
+                (folder / entry.name).mkdir(parents=True, exist_ok=True)
+            else:
+                _write(folder / entry.name, "")
+        # A virtio network card: linux/virtio_ids.h, and its vendor at the PCI SIG.
+        for name, text in {"vendor": "0x1af4", "device": "0x0001", "uevent": "DRIVER=virtio_net"}.items():
+            _write(folder / "device" / name, f"{text}\n")
+        (folder / "subsystem").symlink_to("../../../../class/net")
+
+
+def _put_cards_over(files: Path, root: Path) -> None:
+    for folder in (files / "sys/net").glob("*"):
+        place, stash = root / "sys/devices/virtual/net" / folder.name, files / "stash-net" / folder.name
+        if not place.exists():
+            continue
+        syscalls.mount(str(place), str(stash), flags=syscalls.MS_BIND)
+        syscalls.mount(str(folder), str(place), flags=syscalls.MS_BIND)
+        for entry in stash.iterdir():
+            if not entry.is_symlink() and (place / entry.name).exists():
+                syscalls.mount(str(entry), str(place / entry.name), flags=syscalls.MS_BIND)
+
+
 def _copy_sysctls(place: Path, owner: int) -> None:
     """Copies of what has no namespace: vm and fs as they are, and the writable files of kernel."""
     for area in ("vm", "fs", "kernel"):
@@ -193,6 +227,7 @@ def put_over(files: Path, root: Path) -> None:
     for name in ("class", "dev"):
         bind(files / f"sys/{name}-block", f"sys/{name}/block")
     bind(files / "sys/block", "sys/block")
+    _put_cards_over(files, root)
     bind(files / "sys/devices-block", "sys/devices/virtual/block")
     bind(files / "sys/firmware", "sys/firmware")
 

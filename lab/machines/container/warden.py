@@ -127,6 +127,7 @@ class Warden:
             disk.rescan()
         handover.hand_over(root, self._work / "place", self._users, spec.uid_base, self._work / "layers")
         faces.make_files(spec, self._work / "files", boot.arguments)
+        faces.show_cards(spec, self._work / "files")
         faces.make_dev(spec, self._work / "dev", self._console.terminal)
         self._show_devices()
         bind = syscalls.MS_BIND | syscalls.MS_REC
