@@ -36,7 +36,7 @@ _RESPONSE = struct.Struct("=QqiI")
 _GO_ON = 1
 _ADD_AND_SEND = 2
 _PATH_BYTES = 4096
-_SETNS = 308
+_UNSHARE, _SETNS = 272, 308
 # How runtimes of containers name their targets.
 _OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
 _NOT_NEW = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_MOVE
@@ -52,8 +52,12 @@ _KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs")
 class Hardware(Protocol):
     """What the broker asks of the warden."""
 
-    def own_devices(self) -> Mapping[tuple[int, int], Path]:
-        """Device files on the host, by the numbers of the machine's disks and partitions."""
+    @property
+    def dev(self) -> Path:
+        """The machine's /dev."""
+
+    def own_devices(self) -> Mapping[tuple[int, int], str]:
+        """Names in it, by the numbers of the machine's disks and partitions."""
 
     def init(self) -> int:
         """The machine's first process."""
@@ -230,7 +234,7 @@ class Broker:
         return True
 
     def _mount_there(
-        self, pid: int, identity: int, kind: str, device: Path, options: str, flags: int, target: int
+        self, pid: int, identity: int, kind: str, name: str, options: str, flags: int, target: int
     ) -> None:
         pairs = {}
         for option in filter(None, options.split(",")):
@@ -241,19 +245,20 @@ class Broker:
         attributes = syscalls.MOUNT_ATTR_NODEV
         for flag, attribute in _ATTRIBUTES.items():
             attributes |= attribute if flags & flag else 0
-        tree = syscalls.new_mount(kind, str(device), pairs, 0)
-        try:
-            syscalls.set_attributes(tree, attributes, users=self._users)
-            with _namespace(pid) as there:
-                self._still_there(identity)
+        with _namespace(pid) as there:
+            self._still_there(identity)
 
-                def attach() -> None:
-                    _enter(there)
-                    syscalls.attach_at(tree, target)
+            def mount() -> None:
+                # Where the machine's /dev is in the place of the host's: mountinfo tells the name by which it was made.
+                syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
+                syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+                syscalls.mount(str(self._hardware.dev), "/dev", flags=syscalls.MS_BIND)
+                tree = syscalls.new_mount(kind, f"/dev/{name}", pairs)
+                syscalls.set_attributes(tree, attributes, users=self._users)
+                _enter(there)
+                syscalls.attach_at(tree, target)
 
-                _by_a_child(attach)
-        finally:
-            os.close(tree)
+            _by_a_child(mount)
 
     def _partitions(self, identity: int, pid: int, arguments: list[int]) -> bool:
         found = os.stat(f"/proc/{pid}/fd/{arguments[0] & 0xFFFFFFFF}")

@@ -147,10 +147,16 @@ class Disk:
             )
         return found
 
-    def paths(self) -> dict[tuple[int, int], Path]:
-        """Device files on the host by their numbers."""
-        loops = [self._whole, *(loop for _, loop in self._parts)]
-        return {(os.major(loop.rdev), os.minor(loop.rdev)): loop.path for loop in loops}
+    def names(self) -> dict[tuple[int, int], str]:
+        """The machine's names of the disk and its partitions, by their numbers."""
+        found = {self.number: self.spec.target}
+        for part, loop in self._parts:
+            found[os.major(loop.rdev), os.minor(loop.rdev)] = f"{self.spec.target}{part.number}"
+        return found
+
+    def paths(self) -> dict[str, Path]:
+        """Device files on the host by the machine's names."""
+        return {name: Path(f"/dev/loop{minor}") for (_, minor), name in self.names().items()}
 
     def close(self) -> None:
         """Detach everything that nobody else uses."""

@@ -69,9 +69,14 @@ class Warden:
 
     # -- what the broker asks for ----------------------------------------------------------------------------------
 
-    def own_devices(self) -> Mapping[tuple[int, int], Path]:
-        """Device files by their numbers."""
-        return {number: path for disk in self._disks for number, path in disk.paths().items()}
+    @property
+    def dev(self) -> Path:
+        """The machine's /dev."""
+        return self._work / "dev"
+
+    def own_devices(self) -> Mapping[tuple[int, int], str]:
+        """Names in it by numbers."""
+        return {number: name for disk in self._disks for number, name in disk.names().items()}
 
     def init(self) -> int:
         """The machine's first process: the only child of the process that holds its namespaces."""
@@ -80,13 +85,13 @@ class Warden:
     def reread(self, number: tuple[int, int]) -> None:
         """Look at a disk's table again. Raises OSError with EBUSY when a partition of it is mounted."""
         for disk in self._disks:
-            if number not in disk.paths():
+            if number not in disk.names():
                 continue
             mounted = self._mounted()
-            if any(number in mounted for number in disk.paths()):
+            if any(number in mounted for number in disk.names()):
                 raise OSError(errno.EBUSY, "a partition is mounted")
             disk.rescan()
-            for new in disk.paths():
+            for new in disk.names():
                 self._group.allow("{}:{}".format(*new))
             self._show_devices()
 
@@ -120,7 +125,7 @@ class Warden:
         spec = self.spec
         pulled = (self._work.parent / "pulled").read_text().split() if (self._work.parent / "pulled").exists() else []
         cables.plug(spec.nics, self._outer, pulled)
-        devices = {disk.spec.target: disk.path for disk in self._disks}
+        devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root, netns = self._work / "root", Path(f"/proc/{self._outer}/ns/net")
         boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, netns=netns)
         for disk in self._disks:

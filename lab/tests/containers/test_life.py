@@ -66,13 +66,13 @@ def test_partitions_appear_when_the_table_is_read_again_and_can_be_mounted(world
     lsblk -no NAME /dev/vda | tr -d '└├─'
     mkfs.ext4 -q -L data /dev/vda2
     mkdir -p /mnt/x; mount -o noatime /dev/vda2 /mnt/x; echo kept > /mnt/x/file; chown 1000:1000 /mnt/x/file
-    findmnt -no FSTYPE /mnt/x
+    findmnt -no FSTYPE,SOURCE /mnt/x
     blockdev --rereadpt /dev/vda 2>/dev/null && echo reread || echo busy
     umount /mnt/x; blockdev --rereadpt /dev/vda && ls /dev/disk/by-label/
     mount /dev/disk/by-label/data /mnt/x; stat -c '%u %g' /mnt/x/file; umount /mnt/x
     """
     done = world.run(machine, script)
-    assert done.stdout.split() == ["vda", "vda1", "vda2", "ext4", "busy", "data", "1000", "1000"], done.stderr
+    assert done.stdout.split() == ["vda", "vda1", "vda2", "ext4", "/dev/vda2", "busy", "data", "1000", "1000"], done.stderr
 
 
 def test_a_cable_can_be_pulled(world, machine):
