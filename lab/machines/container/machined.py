@@ -1,4 +1,4 @@
-"""The daemon that owns a lab's container machines: `python -m lab.machines.container.machined DIR SOCKET LAB [FIRMWARE]`.
+"""The daemon that owns a lab's machines: `python -m lab.machines.container.machined DIR SOCKET LAB [FIRMWARE]`.
 
 DIR has a directory for each machine, with its machine.json; they are read when somebody asks for a machine that is not
 known yet. It runs in the lab's namespaces; requests and answers are of drivers.container. All machines end with it.
@@ -123,7 +123,7 @@ def main(argv: list[str]) -> int:
     except cgroups.UnsupportedHostError as error:
         print(error, file=sys.stderr)
         return 1
-    daemon.serve(Path(argv[1]))
+    return daemon.serve(Path(argv[1]))
 
 
 if __name__ == "__main__":

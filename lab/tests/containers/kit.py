@@ -40,7 +40,10 @@ class World:
         self._firmware = firmware
         read, self._write = os.pipe()
         self._reaper = subprocess.Popen(
-            [sys.executable, "-m", "lab.machines.container.reaper", self.lab], stdin=read, cwd=ROOT
+            [sys.executable, "-m", "lab.machines.container.reaper", self.lab],
+            stdin=read,
+            cwd=ROOT,
+            start_new_session=True,
         )
         os.close(read)
 

@@ -41,7 +41,7 @@ _CALLS = {
     "quotactl": "call(179, 0x80000200, b'/dev/vda', 0, 0)",
 }
 _DEVICES = {
-    "mknod of the host's disk": "os.mknod('/root/host', 0o60600, os.makedev({major}, {minor})); os.open('/root/host', 0)",
+    "mknod of the host's disk": "os.mknod('/root/h', 0o60600, os.makedev({major}, {minor})); os.open('/root/h', 0)",
     "mknod in /dev": "os.mknod('/dev/host', 0o60600, os.makedev({major}, {minor})); os.open('/dev/host', 0)",
     "mknod on a file system of its own": """
 subprocess.run(['mount', '-t', 'tmpfs', 'x', '/mnt'], check=True)
@@ -60,7 +60,8 @@ _FILES = {
     "release_agent": "write('/sys/fs/cgroup/memory/release_agent', '/tmp/evil')",
     "release_agent of a mount": """
 os.makedirs('/root/c', exist_ok=True)
-call(165, b'c', b'/root/c', b'cgroup', 0, b'memory,release_agent=/tmp/evil'); write('/root/c/release_agent', '/tmp/evil')""",
+call(165, b'c', b'/root/c', b'cgroup', 0, b'memory,release_agent=/tmp/evil')
+write('/root/c/release_agent', '/tmp/evil')""",
     "its own limit": "write('/sys/fs/cgroup/memory/../../../fs/cgroup/memory/../memory.limit_in_bytes', '-1')",
     "the devices' fence": "write('/sys/fs/cgroup/devices/devices.allow', 'a')",
     "kernel memory": "os.open('/proc/kcore', os.O_RDONLY) and open('/proc/kcore', 'rb').read(1)[0]",

@@ -25,8 +25,10 @@ def test_it_boots_to_its_login_and_its_console_takes_what_is_typed(world, machin
 
 
 def test_its_hardware_is_as_asked_for(world, machine):
-    look = "lsblk -dno NAME,SIZE,SERIAL,TYPE; cat /sys/class/dmi/id/product_uuid; cat /sys/class/net/enp1s0/address;"
-    look += "cat /sys/class/net/enp1s0/device/vendor /sys/class/net/enp1s0/carrier;readlink /dev/disk/by-id/virtio-m0-vda; grep MemTotal /proc/meminfo; cat /sys/class/block/*/dev | wc -l"
+    look = """lsblk -dno NAME,SIZE,SERIAL,TYPE
+    cat /sys/class/dmi/id/product_uuid /sys/class/net/enp1s0/address
+    cat /sys/class/net/enp1s0/device/vendor /sys/class/net/enp1s0/carrier
+    readlink /dev/disk/by-id/virtio-m0-vda; grep MemTotal /proc/meminfo; cat /sys/class/block/*/dev | wc -l"""
     lines = world.run(machine, look).stdout.splitlines()
     assert [line.split() for line in lines] == [
         ["vda", "1G", "m0-vda", "disk"],
@@ -52,7 +54,8 @@ def test_podman_runs_containers(world, machine):
     for l in $(ldd /bin/sh | grep -o '/lib[^ ]*'); do mkdir -p /root/img$(dirname $l); cp $l /root/img$l; done
     tar -C /root/img -c . | podman import -q - localhost/tiny:1 >/dev/null
     podman run --rm localhost/tiny:1 /bin/sh -c 'echo own-network'
-    podman run --rm --privileged --pid host --network host -v /:/host localhost/tiny:1 /bin/sh -c 'echo /host/dev/vd* /sys/block/*'
+    podman run --rm --privileged --pid host --network host -v /:/host localhost/tiny:1 \\
+        /bin/sh -c 'echo /host/dev/vd* /sys/block/*'
     podman save -q localhost/tiny:1 -o /root/t.tar; ctr -n k8s.io image import /root/t.tar >/dev/null
     ctr -n k8s.io run --rm localhost/tiny:1 c1 /bin/sh -c 'echo by-containerd'
     """
@@ -72,7 +75,9 @@ def test_partitions_appear_when_the_table_is_read_again_and_can_be_mounted(world
     mount /dev/disk/by-label/data /mnt/x; stat -c '%u %g' /mnt/x/file; umount /mnt/x
     """
     done = world.run(machine, script)
-    assert done.stdout.split() == ["vda", "vda1", "vda2", "ext4", "/dev/vda2", "busy", "data", "1000", "1000"], done.stderr
+    assert done.stdout.split() == ["vda", "vda1", "vda2", "ext4", "/dev/vda2", "busy", "data", "1000", "1000"], (
+        done.stderr
+    )
 
 
 def test_a_cable_can_be_pulled(world, machine):
