@@ -278,7 +278,8 @@ def derive(
                 )
                 for name, role, host, ip, memory in nodes
             ),
-            **vips,
+            api_vip=vips.get("api_vip"),
+            ingress_vip=vips.get("ingress_vip"),
         )
     except ValueError as error:
         raise TopologyError(f"{INSTALL} and {AGENT}", str(error)) from error

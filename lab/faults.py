@@ -10,11 +10,11 @@ them: cut the power through the BMC, as `lab.nodes[...].power.off()` does.
 from __future__ import annotations
 
 import subprocess
-from xml.etree import ElementTree
 
 import msgspec
 
 from lab.errors import LabError
+from lab.machines.factory import ports
 from lab.running import RunningLab
 
 
@@ -83,8 +83,7 @@ Fault = Outage | Hang | LinkDown | Throttle
 
 def _taps(lab: RunningLab, node: str) -> list[str]:
     """The lab's ends of a running machine's cables."""
-    live = ElementTree.fromstring(lab.hypervisor.machine(lab.nodes[node].name).xml(live=True))
-    return [target.get("dev", "") for target in live.findall("devices/interface/target") if target.get("dev")]
+    return ports(lab.hypervisor.machine(lab.nodes[node].name))
 
 
 def _tc(lab: RunningLab, words: str) -> None:

@@ -23,7 +23,6 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from drivers import redfish, ssh
-from drivers.libvirt import Hypervisor
 from lab.cleanup import Step, afterwards, finish
 from lab.configs import Access
 from lab.daemons import services
@@ -37,7 +36,7 @@ from lab.host.namespaces import NamespaceThreads, enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
 from lab.host.process import clean_environment, in_background, run_streaming
 from lab.layout import RELEASE_SOURCE, Layout
-from lab.machines.factory import Nodes, connect, define
+from lab.machines.factory import Nodes, Owner, connect, define, owner
 from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
 from lab.supervisor.spawn import Supervisor
@@ -89,7 +88,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._phases = Phases(self.artifacts / "phases.json")
         self._record: records.Record | None = None
         self._threads: NamespaceThreads | None = None
-        self._hypervisor: Hypervisor | None = None
+        self._hypervisor: Owner | None = None
         self._watch: watch.Watch | None = None
         self._told: list[Ended] = []
         self._alive = -1
@@ -145,11 +144,11 @@ class Lab(AbstractContextManager["Lab"]):
         log.info("lab %s is up after %.1f s: %s", self.id, time.monotonic() - begin, self.layout.root)
 
     def _start(self, ledger: budget.Ledger) -> None:
-        owner = me()
-        record = records.Record(self.id, self.topology, owner, time.time(), str(self.artifacts), kept=self._keep)
+        mine = me()
+        record = records.Record(self.id, self.topology, mine, time.time(), str(self.artifacts), kept=self._keep)
         self._alive = records.create(record)
         self._record = record
-        prepared = services.prepare(self.layout, self.id, None if self._keep else owner, self._storage)
+        prepared = services.prepare(self.layout, self.id, None if self._keep else mine, self._storage)
         ssh.write_config(self.layout.root / "ssh_config", self.layout.ssh_key, self.layout.root / "ssh")
         self._supervisor = Supervisor(self.layout, self._alive)
         # From now on the lab lives as long as its supervisor.
@@ -173,7 +172,7 @@ class Lab(AbstractContextManager["Lab"]):
         except ProcessLookupError as error:
             raise LabGoneError(f"lab {self.id} has ended") from error
         self._threads = NamespaceThreads(self._record.init)
-        self._hypervisor = Hypervisor(self.layout.libvirt_uri)
+        self._hypervisor = owner(self.layout)
         self.credentials = credentials
         self.bmc = redfish.Service(
             f"{self.layout.bmc_url}/redfish/v1/",
@@ -280,8 +279,8 @@ class Lab(AbstractContextManager["Lab"]):
         return self._record.init
 
     @property
-    def hypervisor(self) -> Hypervisor:
-        """The lab's libvirt."""
+    def hypervisor(self) -> Owner:
+        """Who has the lab's machines: its libvirt, or the daemon of container machines."""
         if self._hypervisor is None:
             raise LabGoneError(f"lab {self.id} is not running")
         return self._hypervisor

@@ -91,6 +91,16 @@ class Layout:
         """libvirt's URI from outside of the lab."""
         return f"qemu+unix:///system?socket={self.root / 'libvirt/run/libvirt-sock'}"
 
+    @property
+    def machines(self) -> Path:
+        """A directory for each container machine."""
+        return self.root / "machines"
+
+    @property
+    def machined(self) -> Path:
+        """The socket of the daemon that owns the container machines."""
+        return self.root / "machined.sock"
+
     def console_log(self, node: NodeSpec) -> Path:
         """The raw bytes of a node's serial line."""
         return self.console / f"{node.name}.log"
@@ -130,6 +140,7 @@ class Layout:
         for name in (
             "log",
             "console",
+            "machines",
             "pool",
             "www",
             "disks",

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from drivers.libvirt import Hypervisor
     from lab.layout import Layout
+    from lab.machines.factory import Owner
     from lab.machines.node import Node
     from lab.supervisor.control import Control
     from lab.supervisor.plan import Ended
@@ -27,8 +27,8 @@ class RunningLab(Protocol):
         """Its machines by name."""
 
     @property
-    def hypervisor(self) -> Hypervisor:
-        """Its libvirt."""
+    def hypervisor(self) -> Owner:
+        """Who has its machines: libvirt, or the daemon of container machines."""
 
     @property
     def services(self) -> Control:

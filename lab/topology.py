@@ -2,6 +2,7 @@
 
     name: sno
     addressing: static          # or dhcp: reservations for every node
+    machine: vm                 # or container: no emulation (docs/machines.md)
     platform: none              # or baremetal: API and ingress on virtual IPs
     nodes:
       - {name: master-0, role: master, mac: "52:54:00:6e:30:00", ip: 192.168.111.80, memory_mib: 4096}
@@ -35,6 +36,7 @@ Role = Literal["master", "worker", "arbiter"]
 Firmware = Literal["uefi", "bios"]
 Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal"]
+MachineKind = Literal["vm", "container"]
 Holds = Literal["nothing", "data", "old-system"]
 
 # Emulated CPUs of one machine slow each other down. Only node0, which also runs the bootstrap, gains from a second one.
@@ -152,6 +154,7 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     name: str
     nodes: tuple[NodeSpec, ...]
     addressing: Addressing = "static"
+    machine: MachineKind = "vm"
     platform: Platform = "none"
     cluster_name: str = "ostest"
     base_domain: str = "test.node0.example"
@@ -232,6 +235,10 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     def node(self, name: str) -> NodeSpec | None:
         """The node of that name."""
         return next((n for n in self.nodes if n.name == name), None)
+
+    def on(self, machine: MachineKind | None) -> Topology:
+        """The same with machines of this kind; None leaves them as they are."""
+        return msgspec.structs.replace(self, machine=machine) if machine else self
 
     def dump(self) -> str:
         """This topology as YAML that `load_text` reads back to an equal one."""

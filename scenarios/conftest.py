@@ -52,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--installer", help="another installer to test, for example the path of openshift-install")
     group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
+    group.addoption("--machines", choices=("vm", "container"), default="vm", help="kind of machines (docs/machines.md)")
     group.addoption(
         "--lab-keep",
         choices=("never", "on-failure", "always"),
@@ -100,6 +101,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioS
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order tests by scenario, the longest first, the same in every worker; nightly ones only with --nightly."""
+    if config.getoption("--machines") == "container":
+        for item in items:
+            if (marker := item.get_closest_marker("vm")) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"needs a virtual machine: {marker.args[0]}"))
     if not config.getoption("--nightly"):
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         items[:] = [item for item in items if item not in nightly]
@@ -232,7 +237,8 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
     shutil.rmtree(artifacts, ignore_errors=True)
     installer = request.config.getoption("--installer")
     keep = request.config.getoption("--lab-keep")
-    with Lab(topology_of(scenario_id), artifacts=artifacts, release=release) as lab:
+    shape = topology_of(scenario_id).on(request.config.getoption("--machines"))
+    with Lab(shape, artifacts=artifacts, release=release) as lab:
         deployment = Deployment(lab, [installer] if installer else default_installer(), release, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False
         stash.setdefault(LABS, {})[scenario_id] = lab

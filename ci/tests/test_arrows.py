@@ -105,11 +105,11 @@ ALLOWED: dict[str, set[str]] = {
     "lab": set(),  # what all of lab/ speaks of: errors, topology, layout, configs, derive, pki, waiting
     "lab.host": {"lab"},
     "lab.supervisor": {"lab", "lab.host"},
-    "lab.daemons": {"lab", "lab.host", "lab.supervisor"},
+    "lab.daemons": {"drivers", "lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.machines": {"drivers", "lab", "lab.host"},
     "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
-    "lab.faults": {"lab", "lab.running"},
+    "lab.faults": {"lab", "lab.machines", "lab.running"},
     "lab.lab": {
         "drivers", "lab", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines", "lab.supervisor",
     },

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drivers import protocols
+from drivers import container, protocols
 from drivers.console import FileConsole
 from drivers.errors import BootError, ConsoleTimeout, MediaError
 from drivers.fake import FakeMachine
@@ -23,6 +23,11 @@ ISO = "http://lab/x.iso"
         (System, protocols.Power),
         (System, protocols.Boot),
         (System, protocols.VirtualMedia),
+        (container.Machine, protocols.Power),
+        (container.Machine, protocols.VirtualMedia),
+        (container.Machine, protocols.Boot),
+        (container.Machine, protocols.Screenshot),
+        (container.MachineLink, protocols.Link),
         (FileConsole, protocols.Console),
         *[
             (FakeMachine, getattr(protocols, n))

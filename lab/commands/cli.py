@@ -16,6 +16,7 @@ from drivers.protocols import PowerState
 from lab import topology
 from lab.cleanup import finish
 from lab.commands import deploy as deploy_command
+from lab.commands.deploy import KINDS
 from lab.commands.terminal import converse, describe
 from lab.deploy import default_installer
 from lab.errors import LabError, PreflightError, UnknownLabError
@@ -63,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
     up = command("up", _up, "bring up a lab and leave it running")
     up.add_argument("topology", help="a preset or a YAML file")
+    up.add_argument("--machines", choices=KINDS, help="of which kind they are (default: as the topology says, or vm)")
     up.add_argument("--iso", type=Path, help="boot every machine from this image")
     up.add_argument("--release", action="store_true", help="serve the lab release from the registry (built if needed)")
     up.add_argument("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
@@ -159,7 +161,7 @@ def _running(lab: Lab, name: str) -> Node:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    shape = topology.load(arguments.topology)
+    shape = topology.load(arguments.topology).on(arguments.machines)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     release: HasStorage | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 from pathlib import Path
+from typing import get_args
 
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
@@ -13,6 +14,9 @@ from lab.derive import derive
 from lab.host import records
 from lab.lab import Lab
 from lab.numbers import MEMORY, WAIT
+from lab.topology import MachineKind
+
+KINDS = get_args(MachineKind)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--iso", type=Path, help="boot this image instead of creating one; the files still describe the machines")
     add("--installer", metavar="PATH", help="the installer to run (default: node0)")
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
+    add("--machines", choices=KINDS, default="vm", help="emulated or virtual machines, or containers (default: vm)")
     add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: the presets')")
     add("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
     add(
@@ -52,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     install, agent = read(arguments.directory)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
-    shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory)
+    shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory).on(arguments.machines)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
     logging.getLogger().setLevel(logging.INFO)

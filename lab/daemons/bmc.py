@@ -34,6 +34,7 @@ from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
+from lab.daemons import containers
 from lab.redact import redact
 
 _CHUNK = 1 << 20
@@ -199,6 +200,7 @@ def main(config: str) -> int:
     """Serve until killed."""
     vmedia.StaticDriver = SharedMedia
     libvirtdriver.LibvirtDriver = LabMachines
+    containers.ContainerDriver.instead_of_libvirt(config)
     app = emulator.app
     app.configure(config_file=config)
     log_requests(app, Path(app.config["NODE0_BMC_REQUESTS"]))

@@ -66,8 +66,10 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     layout.ca.write_bytes(authority.pem)
     names = [layout.registry_host, f"bmc.{topology.base_domain}", topology.gateway, "127.0.0.1"]
     authority.issue(names, layout.root / "server.crt", layout.root / "server.key")
+    contained = topology.machine == "container"
+    reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], None)
     services = (
-        _libvirtd(layout),
+        _machined(layout, lab_id) if contained else _libvirtd(layout),
         _dnsmasq(layout),
         _chronyd(layout),
         _registry(layout, credentials, storage),
@@ -88,6 +90,8 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         mounts=_mounts(layout),
         services=services,
         owner=owner,
+        after=reaper.argv if contained else (),
+        after_env=reaper.env if contained else {},
     )
     (layout.root / "plan.json").write_bytes(msgspec.json.encode(plan))
     return Prepared(plan, credentials)
@@ -128,6 +132,12 @@ def _libvirtd(layout: Layout) -> Service:
     )
     argv = ("libvirtd", "-p", str(layout.root / "libvirtd.pid"))
     return Service("libvirtd", argv, Ready("unix", "/run/libvirt/libvirt-sock"))
+
+
+def _machined(layout: Layout, lab_id: str) -> Service:
+    arguments = [str(layout.machines), str(layout.machined), lab_id]
+    service = _python(layout, "machined", "lab.machines.container.machined", arguments, None)
+    return msgspec.structs.replace(service, ready=Ready("unix", str(layout.machined)))
 
 
 def _dnsmasq(layout: Layout) -> Service:
@@ -192,7 +202,11 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
         "SUSHY_EMULATOR_SSL_CERT": str(root / "server.crt"),
         "SUSHY_EMULATOR_SSL_KEY": str(root / "server.key"),
         "SUSHY_EMULATOR_AUTH_FILE": str(htpasswd),
-        "SUSHY_EMULATOR_LIBVIRT_URI": "qemu:///system",
+        **(
+            {"NODE0_MACHINED": str(layout.machined)}
+            if layout.topology.machine == "container"
+            else {"SUSHY_EMULATOR_LIBVIRT_URI": "qemu:///system"}
+        ),
         "SUSHY_EMULATOR_STATE_DIR": str(root / "bmc/state"),
         "SUSHY_EMULATOR_STORAGE_POOL": POOL,
         "NODE0_HTTP_URL": layout.http_url,

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from drivers.errors import DriverError
+from drivers.libvirt import Hypervisor
 from drivers.protocols import PowerState
 from lab.errors import LabError
 from lab.evidence import report
+from lab.machines.factory import documents
 from lab.redact import Redactor, redact
 from lab.supervisor import watch
 
@@ -83,11 +85,14 @@ class _Collector:
             copy(path, console / path.name)
         (console / f"{node.name}.txt").write_text(redact(node.console.text()))
         machine = self.lab.hypervisor.machine(node.name)
-        xml = self.folder("libvirt")
-        (xml / f"{node.name}.inactive.xml").write_text(redact(machine.xml()))
+        contained = self.lab.layout.topology.machine == "container"
+        said = self.folder("machines" if contained else "libvirt")
+        for name, text in documents(machine).items():
+            (said / f"{node.name}.{name}").write_text(redact(text))
         if machine.state() is PowerState.OFF:
             return False
-        (xml / f"{node.name}.live.xml").write_text(redact(machine.xml(live=True)))
+        if contained:
+            return True
         picture = self.folder("screens") / f"{node.name}.png"
         self.attempt(f"screenshot of {node.name}", lambda: node.screenshot(picture))
         return True
@@ -135,8 +140,10 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
     work = _Collector(lab, target)
     work.attempt("what of the lab has ended", lambda: tell_failure(lab.ended(), target))
     work.attempt("logs of services", lambda: keep_logs(lab.layout, target))
-    xml = work.folder("libvirt") / "network.xml"
-    work.attempt("network XML", lambda: xml.write_text(lab.hypervisor.network_xml("lab")))
+    owner = lab.hypervisor
+    if isinstance(owner, Hypervisor):
+        xml = work.folder("libvirt") / "network.xml"
+        work.attempt("network XML", lambda: xml.write_text(owner.network_xml("lab")))
     running: list[Node] = []
     for node in lab.nodes.values():
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -21,6 +22,9 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "ssh": "openssh-client",
 }
+ONLY_VMS = ("qemu-system-x86_64", "libvirtd")
+# mount_setattr(2) maps the owners of a file system in memory from 6.3 on, of squashfs from 6.2 on.
+CONTAINER_KERNEL = (6, 3)
 # Programs that fill a disk with data (lab.machines.disks).
 DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -30,12 +34,37 @@ _SOCKET_PATH_BYTES = 107
 _LONGEST_SOCKET = "/libvirt/run/libvirt-admin-sock"
 
 
+def container_problems() -> list[str]:
+    """Every reason why this machine cannot run container machines."""
+    reasons = []
+    version = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
+    if version < CONTAINER_KERNEL:
+        reasons.append(
+            f"Linux {os.uname().release} maps no owners of file systems in memory: container machines need 6.3"
+        )
+    if os.uname().machine != "x86_64":
+        reasons.append(f"container machines are for x86_64, this is {os.uname().machine}")
+    for file, what in (("/proc/self/ns/user", "user namespaces"), ("/dev/loop-control", "loop devices")):
+        if not Path(file).exists():
+            reasons.append(f"{file} is missing: container machines need {what}")
+    filesystems = Path("/proc/filesystems").read_text().split()
+    reasons += [
+        f"this kernel has no {name}: container machines need it"
+        for name in ("overlay", "squashfs", "ext4")
+        if name not in filesystems
+    ]
+    return reasons
+
+
 def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
     """Every reason why this machine cannot run a lab of that topology under `labs`."""
     reasons = []
     if os.geteuid() != 0:
         reasons.append("labs need root (they make namespaces and bridges): run as root or with sudo")
+    contained = topology.machine == "container"
     for program, package in PROGRAMS.items():
+        if contained and program in ONLY_VMS:
+            continue
         if shutil.which(program, path=_PATH) is None:
             reasons.append(f"{program} is not installed: apt-get install {package}")
     if any(disk.holds == "data" for node in topology.nodes for disk in node.disks):
@@ -44,9 +73,11 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
                 reasons.append(
                     f"{program} is not installed, a disk that holds data needs it: apt-get install {package}"
                 )
-    if any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():
+    if contained:
+        reasons += container_problems()
+    if not contained and any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():
         reasons.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
-    if not Path("/dev/net/tun").exists():
+    if not contained and not Path("/dev/net/tun").exists():
         reasons.append("/dev/net/tun is missing: modprobe tun")
     free = shutil.disk_usage(labs).free >> 30
     wanted = MIN_FREE_GIB_PER_NODE * len(topology.nodes)

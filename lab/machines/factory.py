@@ -7,18 +7,22 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
-from drivers import ssh
+import msgspec
+
+from drivers import container, ssh
 from drivers.console import FileConsole
 from drivers.errors import ConnectionFailedError
-from drivers.libvirt import Hypervisor
+from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import PowerState
 from drivers.redfish import Service
 from lab.errors import NodeUnreachableError, UnknownNodeError
 from lab.host import kvm
 from lab.host.namespaces import enter_argv
 from lab.layout import Layout
-from lab.machines import disks, domain
+from lab.machines import containers, disks, domain
+from lab.machines.container import cables
 from lab.machines.node import Media, Node
 from lab.topology import NodeSpec
 
@@ -32,8 +36,38 @@ class Nodes(dict[str, Node]):
         raise UnknownNodeError(name, list(self))
 
 
-def define(hypervisor: Hypervisor, layout: Layout) -> dict[str, str]:
+Owner = Hypervisor | container.Machines
+
+
+def owner(layout: Layout) -> Owner:
+    """Who has the lab's machines: its libvirt, or the daemon of its container machines."""
+    if layout.topology.machine == "container":
+        return container.Machines(layout.machined)
+    return Hypervisor(layout.libvirt_uri)
+
+
+def documents(machine: Machine | container.Machine) -> dict[str, str]:
+    """What its owner says of a machine, by file name."""
+    if isinstance(machine, container.Machine):
+        return {"json": msgspec.json.format(msgspec.json.encode(machine.look())).decode()}
+    found = {"inactive.xml": machine.xml()}
+    if machine.state() is PowerState.ON:
+        found["live.xml"] = machine.xml(live=True)
+    return found
+
+
+def ports(machine: Machine | container.Machine) -> list[str]:
+    """The lab's ends of a running machine's cables."""
+    if isinstance(machine, container.Machine):
+        return [cables.port(mac) for mac in machine.look().macs]
+    live = ElementTree.fromstring(machine.xml(live=True))
+    return [target.get("dev", "") for target in live.findall("devices/interface/target") if target.get("dev")]
+
+
+def define(hypervisor: Owner, layout: Layout) -> dict[str, str]:
     """Define the lab's network, pool and machines, all off; returns the machines' UUIDs by name."""
+    if isinstance(hypervisor, container.Machines):
+        return containers.define(layout)
     hypervisor.define_network(domain.network_xml())
     hypervisor.define_pool(domain.pool_xml(layout.pool))
     verdict = kvm.probe()
@@ -49,7 +83,7 @@ def connect(
     spec: NodeSpec,
     uuid: str,
     *,
-    hypervisor: Hypervisor,
+    hypervisor: Owner,
     bmc: Service,
     layout: Layout,
     init: int,

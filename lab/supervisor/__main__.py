@@ -14,6 +14,7 @@ import contextlib
 import os
 import selectors
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -65,6 +66,17 @@ def _watch(init_pid: int, owner: int | None) -> str:
                     owner = None
 
 
+def _follow(plan: Plan) -> None:
+    """Start what comes after the lab. It waits at a pipe that this process and the lab's first one keep open: it is not
+    in the lab's namespaces, and nothing that ends the lab ends it."""
+    if not plan.after:
+        return
+    read, write = os.pipe()
+    subprocess.Popen(plan.after, stdin=read, start_new_session=True, cwd="/", env=init.BASE_ENV | plan.after_env)
+    os.close(read)
+    os.set_inheritable(write, False)
+
+
 def main(argv: list[str]) -> int:
     """Run a lab until it is to end; returns the exit code, 0 when the lab ended on request."""
     state, status_fd, alive_fd = Path(argv[0]), int(argv[1]), int(argv[2])
@@ -75,6 +87,7 @@ def main(argv: list[str]) -> int:
     records.claim(alive_fd, "supervisor")
     # From here on the signal must not end this process before it has ended its child.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1})
+    _follow(plan)
     namespaces.unshare(namespaces.CLONE_NEWPID)
     init_pid = os.fork()
     if init_pid == 0:

@@ -22,7 +22,7 @@ from lab.supervisor import watch
 from lab.supervisor.plan import Ended, Event, Plan, Ready, Reply, Request, Service
 
 _POLL_SECONDS = 0.02
-_BASE_ENV = {
+BASE_ENV = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LANG": "C.UTF-8",
     "HOME": "/root",
@@ -144,7 +144,7 @@ class _Services:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    env=_BASE_ENV | service.env,
+                    env=BASE_ENV | service.env,
                     cwd="/",
                     start_new_session=True,
                 )

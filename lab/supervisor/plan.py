@@ -28,7 +28,8 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole lab: what is bind-mounted where, the bridge with its addresses, the services in order of start.
 
-    `owner` is the process with which the lab ends (pid and start time in clock ticks); None for a lab that is kept.
+    `after` is run when every process of the lab has ended, however that came about. `owner` is the process with which
+    the lab ends (pid and start time in clock ticks); None for a lab that is kept.
     """
 
     id: str
@@ -38,6 +39,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mounts: tuple[tuple[str, str], ...]
     services: tuple[Service, ...]
     owner: tuple[int, int] | None
+    after: tuple[str, ...] = ()
+    after_env: dict[str, str] = {}
 
 
 class Event(msgspec.Struct, frozen=True):

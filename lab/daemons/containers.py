@@ -1,0 +1,150 @@
+"""Container machines behind sushy-tools' emulator: a systems driver that asks the daemon which owns them.
+
+As with virtual machines (lab.daemons.bmc) an inserted CD comes after the disks; a client that sets a boot target gets
+it. The emulator does not tell its drivers whether `Once` was asked for: a target stays until another is set.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import flask
+from sushy_tools import error
+from sushy_tools.emulator import main as emulator
+from sushy_tools.emulator.resources.systems.base import AbstractSystemsDriver
+
+from drivers.container import Machine, Machines, View
+from drivers.errors import ConnectionFailedError, DriverError, NotFoundError
+
+SETTING = "NODE0_MACHINED"
+# Redfish's names (ComputerSystem, BootSource), the daemon's.
+_BOOT = {"Hdd": "hd", "Cd": "cdrom", "Pxe": "network"}
+_OFF = ("ForceOff",)
+_ON = ("On", "ForceOn")
+_RESET = ("ForceRestart", "GracefulRestart", "PowerCycle")
+_SHUT_DOWN = ("GracefulShutdown",)
+
+
+@contextmanager
+def _as_fishy() -> Iterator[None]:
+    """The driver's errors as the emulator's."""
+    try:
+        yield
+    except NotFoundError as failure:
+        raise error.NotFound(str(failure)) from failure
+    except ConnectionFailedError as failure:
+        raise error.FishyError(str(failure), code=503) from failure
+    except DriverError as failure:
+        raise error.FishyError(str(failure), code=500) from failure
+
+
+class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-tools has no types
+    """The machines of the daemon at `socket`."""
+
+    def __init__(self, socket: Path) -> None:
+        super().__init__()
+        self._machines = Machines(socket)
+
+    @classmethod
+    def instead_of_libvirt(cls, config: str) -> None:
+        """Have the emulator use it when its configuration file names a daemon."""
+        settings = flask.Config("/")
+        settings.from_pyfile(config)
+        socket = settings.get(SETTING)
+        if socket is not None:
+            driver = cls(Path(socket))
+            logging.getLogger(__name__).info("systems are container machines of %s", socket)
+            emulator.Application.systems = driver
+
+    def _machine(self, identity: str) -> Machine:
+        return self._machines.machine(identity)
+
+    def _look(self, identity: str) -> View:
+        with _as_fishy():
+            return self._machine(identity).look()
+
+    @property
+    def driver(self) -> str:
+        """For the emulator's log."""
+        return "<container>"
+
+    @property
+    def systems(self) -> list[str]:
+        """The UUIDs of all machines."""
+        with _as_fishy():
+            return [machine.uuid for machine in self._machines.all()]
+
+    def uuid(self, identity: str) -> str:
+        """The UUID of a machine named either way."""
+        view = self._look(identity)
+        if identity != view.uuid:
+            raise error.AliasAccessError(view.uuid)
+        return view.uuid
+
+    def name(self, identity: str) -> str:
+        """Its name."""
+        return self._look(identity).name
+
+    def get_power_state(self, identity: str) -> str:
+        """On or Off."""
+        return "On" if self._look(identity).on else "Off"
+
+    def set_power_state(self, identity: str, state: str) -> None:
+        """ComputerSystem.Reset."""
+        machine = self._machine(identity)
+        with _as_fishy():
+            if state in _ON:
+                machine.on()
+            elif state in _OFF:
+                machine.off()
+            elif state in _SHUT_DOWN:
+                machine.ask("shutdown")
+            elif state in _RESET:
+                if machine.look().on:
+                    machine.ask("reset")
+            else:
+                raise error.NotSupportedError(f"container machines have no {state}")
+
+    def get_boot_device(self, identity: str) -> str:
+        """What is tried first."""
+        first = self._look(identity).first
+        return next(name for name, known in _BOOT.items() if known == first)
+
+    def set_boot_device(self, identity: str, boot_source: str) -> None:
+        """Try this first."""
+        if boot_source not in _BOOT:
+            raise error.BadRequest(f"container machines boot from {', '.join(_BOOT)}, not from {boot_source}")
+        with _as_fishy():
+            self._machine(identity).ask("first", _BOOT[boot_source])
+
+    def get_boot_mode(self, identity: str) -> str:
+        """UEFI or Legacy."""
+        return "UEFI" if self._look(identity).firmware == "uefi" else "Legacy"
+
+    def get_total_memory(self, identity: str) -> int:
+        """In GiB."""
+        return self._look(identity).memory_mib // 1024
+
+    def get_total_cpus(self, identity: str) -> int:
+        """Virtual CPUs."""
+        return self._look(identity).vcpus
+
+    def get_nics(self, identity: str) -> list[dict[str, Any]]:
+        """Its cards by their MAC addresses."""
+        return [{"id": mac, "mac": mac} for mac in self._look(identity).macs]
+
+    def get_boot_image(self, identity: str, device: str) -> tuple[str | None, bool, bool]:
+        """The image in the drive, that it is write-protected, and whether there is one."""
+        media = self._look(identity).media if device == "Cd" else ""
+        return media or None, True, bool(media)
+
+    def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *_: Any, **__: Any) -> None:
+        """Insert or eject."""
+        if device != "Cd":
+            raise error.NotSupportedError(f"container machines have no drive for {device}")
+        with _as_fishy():
+            self._machine(identity).ask("media", boot_image or "")

@@ -1,0 +1,315 @@
+"""The calls that a machine's warden answers in the kernel's place (seccomp_unotify(2)).
+
+- `mount` of one of the machine's own block devices, which user namespaces may not: the warden mounts it, with the
+  machine's owners and no device files, where the caller wanted it. All other mounts go on to the kernel.
+- `mount` of a sysfs, or of /sys itself without what lies over it, for a container that shares the machine's network
+  namespace: it gets the machine's /sys, with the machine's devices, and not the host's.
+- `ioctl` BLKRRPART and BLKPG on one of its disks: the warden looks at the table and makes the partitions anew.
+- `adjtimex`, `clock_adjtime`: reading goes on to the kernel; adjusting succeeds and does nothing, since the clock is
+  the host's. Setting it is refused by the filter.
+- opening `oom_score_adj` for writing: where the host's root itself may not lower it (no CAP_SYS_RESOURCE), what is
+  written goes nowhere, since runc takes a refusal for the end of a container.
+
+What a call points to is read from the caller's memory once, and the call is either done here altogether or left to the
+kernel, which looks for itself and decides by the machine's rights: a caller that changes it in between gains nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from lab.machines.container import seccomp, syscalls
+
+# linux/seccomp.h
+_RECV, _SEND, _ID_VALID, _ADDFD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+_NOTIFICATION = struct.Struct("=QIIiIQ6Q")
+_RESPONSE = struct.Struct("=QqiI")
+_GO_ON = 1
+_ADD_AND_SEND = 2
+_PATH_BYTES = 4096
+_UNSHARE, _SETNS = 272, 308
+# How runtimes of containers name their targets.
+_OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
+_NOT_NEW = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_MOVE
+_NOT_NEW |= syscalls.MS_UNBINDABLE | syscalls.MS_PRIVATE | syscalls.MS_SLAVE | syscalls.MS_SHARED
+_ATTRIBUTES = {
+    syscalls.MS_RDONLY: syscalls.MOUNT_ATTR_RDONLY,
+    syscalls.MS_NOSUID: syscalls.MOUNT_ATTR_NOSUID,
+    syscalls.MS_NOEXEC: syscalls.MOUNT_ATTR_NOEXEC,
+}
+_KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs")
+
+
+class Hardware(Protocol):
+    """What the broker asks of the warden."""
+
+    @property
+    def dev(self) -> Path:
+        """The machine's /dev."""
+
+    def own_devices(self) -> Mapping[tuple[int, int], str]:
+        """Names in it, by the numbers of the machine's disks and partitions."""
+
+    def init(self) -> int:
+        """The machine's first process."""
+
+    def reread(self, number: tuple[int, int]) -> None:
+        """Look at a disk's partition table again. Raises OSError (EBUSY: one of its partitions is mounted)."""
+
+
+class Refusal(Exception):
+    """The caller gets this error number."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(os.strerror(code))
+        self.code = code
+
+
+class Broker:
+    """Answers what comes at a listener. `users` is a descriptor of the machine's user namespace."""
+
+    def __init__(self, listener: int, users: int, hardware: Hardware) -> None:
+        self._listener = listener
+        self._users = users
+        self._hardware = hardware
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._listener
+
+    def answer(self) -> None:
+        """Take one call and answer it."""
+        raw = bytearray(_NOTIFICATION.size)
+        try:
+            fcntl.ioctl(self._listener, _RECV, raw)
+        except OSError as error:
+            # The caller was killed before we looked, or nobody is left.
+            if error.errno in (errno.ENOENT, errno.EINTR):
+                return
+            raise
+        identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(raw)
+        try:
+            done = self._do(identity, pid, number, arguments)
+        except Refusal as refusal:
+            self._reply(identity, error=-refusal.code)
+        except OSError as error:
+            self._reply(identity, error=-(error.errno or errno.EIO))
+        else:
+            if done is not None:
+                self._reply(identity, flags=0 if done else _GO_ON)
+
+    def _reply(self, identity: int, *, error: int = 0, flags: int = 0) -> None:
+        try:
+            fcntl.ioctl(self._listener, _SEND, bytearray(_RESPONSE.pack(identity, 0, error, flags)))
+        except OSError as failure:
+            if failure.errno != errno.ENOENT:
+                raise
+
+    def _do(self, identity: int, pid: int, number: int, arguments: list[int]) -> bool | None:
+        """True: done, the caller sees 0; False: the kernel shall do it; None: answered already."""
+        if number == seccomp.MOUNT:
+            return self._mount(identity, pid, arguments)
+        if number == seccomp.IOCTL:
+            return self._partitions(identity, pid, arguments)
+        if number in (seccomp.ADJTIMEX, seccomp.CLOCK_ADJTIME):
+            where = arguments[0 if number == seccomp.ADJTIMEX else 1]
+            modes = struct.unpack("=I", self._memory(pid, where, 4))[0]
+            return bool(modes)
+        return self._opened(identity, pid, number, arguments)
+
+    def _memory(self, pid: int, address: int, count: int) -> bytes:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            try:
+                memory.seek(address)
+                return memory.read(count)
+            except (OSError, OverflowError, ValueError):
+                raise Refusal(errno.EFAULT) from None
+
+    def _string(self, pid: int, address: int) -> str:
+        if address == 0:
+            return ""
+        found = b""
+        while b"\0" not in found and len(found) < _PATH_BYTES:
+            # Up to the end of a page: the next one need not be there.
+            there = address + len(found)
+            part = self._memory(pid, there, 4096 - there % 4096)
+            if not part:
+                raise Refusal(errno.EFAULT)
+            found += part
+        return os.fsdecode(found.split(b"\0", 1)[0])
+
+    def _still_there(self, identity: int) -> None:
+        """After a process's files were opened by its id: it is still the one that asked."""
+        try:
+            fcntl.ioctl(self._listener, _ID_VALID, bytearray(struct.pack("=Q", identity)))
+        except OSError:
+            raise Refusal(errno.EINTR) from None
+
+    def _open(self, identity: int, pid: int, path: str, flags: int) -> int:
+        """`path` as the caller sees it."""
+        own = _OWN_FD.fullmatch(path)
+        if own is not None:
+            found = os.open(f"/proc/{pid}/fd/{own[1]}", flags | os.O_CLOEXEC)
+            self._still_there(identity)
+            return found
+        start = "root" if path.startswith("/") else "cwd"
+        root = os.open(f"/proc/{pid}/{start}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self._still_there(identity)
+            if start == "root":
+                return syscalls.open_in_root(root, path, flags)
+            # A relative path may lead up: it is looked up from its root, with the directory's name before it.
+            top = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                return syscalls.open_in_root(top, os.path.join(os.readlink(f"/proc/{pid}/cwd"), path), flags)
+            finally:
+                os.close(top)
+        finally:
+            os.close(root)
+
+    def _mount(self, identity: int, pid: int, arguments: list[int]) -> bool:
+        source_at, target_at, kind_at, flags, data_at = arguments[:5]
+        again = flags & (syscalls.MS_BIND | syscalls.MS_REMOUNT) == syscalls.MS_BIND
+        if again and source_at and self._string(pid, source_at) == "/sys":
+            return self._show_sys(identity, pid, self._string(pid, target_at), flags)
+        if flags & _NOT_NEW or not source_at or not kind_at:
+            return False
+        kind = self._string(pid, kind_at)
+        if kind == "sysfs":
+            return self._show_sys(identity, pid, self._string(pid, target_at), flags)
+        if kind not in _KINDS:
+            return False
+        try:
+            node = self._open(identity, pid, self._string(pid, source_at), os.O_PATH)
+        except OSError:
+            return False
+        try:
+            found = os.stat(node)
+        finally:
+            os.close(node)
+        number = (os.major(found.st_rdev), os.minor(found.st_rdev))
+        device = self._hardware.own_devices().get(number)
+        if not stat.S_ISBLK(found.st_mode) or device is None:
+            return False
+        target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
+        try:
+            options = self._string(pid, data_at) if data_at else ""
+            self._mount_there(pid, identity, kind, device, options, flags, target)
+        finally:
+            os.close(target)
+        return True
+
+    def _show_sys(self, identity: int, pid: int, path: str, flags: int) -> bool:
+        init = self._hardware.init()
+        if pid == init or os.readlink(f"/proc/{pid}/ns/net") != os.readlink(f"/proc/{init}/ns/net"):
+            return False
+        try:
+            target = self._open(identity, pid, path, os.O_PATH)
+        except OSError:
+            return False
+        try:
+            attributes = sum(attribute for flag, attribute in _ATTRIBUTES.items() if flags & flag)
+            with _namespace(init) as machine, _namespace(pid) as there:
+                self._still_there(identity)
+
+                def clone() -> None:
+                    _enter(machine)
+                    tree = syscalls.open_tree("/sys", recursive=True)
+                    syscalls.set_attributes(tree, attributes | syscalls.MOUNT_ATTR_NODEV, recursive=True)
+                    _enter(there)
+                    syscalls.attach_at(tree, target)
+
+                _by_a_child(clone)
+        finally:
+            os.close(target)
+        return True
+
+    def _mount_there(
+        self, pid: int, identity: int, kind: str, name: str, options: str, flags: int, target: int
+    ) -> None:
+        pairs = {}
+        for option in filter(None, options.split(",")):
+            name, equal, value = option.partition("=")
+            pairs[name] = value if equal else None
+        if flags & syscalls.MS_RDONLY:
+            pairs["ro"] = None
+        attributes = syscalls.MOUNT_ATTR_NODEV
+        for flag, attribute in _ATTRIBUTES.items():
+            attributes |= attribute if flags & flag else 0
+        with _namespace(pid) as there:
+            self._still_there(identity)
+
+            def mount() -> None:
+                # Where the machine's /dev is in the place of the host's: mountinfo tells the name by which it was made.
+                syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
+                syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+                syscalls.mount(str(self._hardware.dev), "/dev", flags=syscalls.MS_BIND)
+                tree = syscalls.new_mount(kind, f"/dev/{name}", pairs)
+                syscalls.set_attributes(tree, attributes, users=self._users)
+                _enter(there)
+                syscalls.attach_at(tree, target)
+
+            _by_a_child(mount)
+
+    def _partitions(self, identity: int, pid: int, arguments: list[int]) -> bool:
+        found = os.stat(f"/proc/{pid}/fd/{arguments[0] & 0xFFFFFFFF}")
+        self._still_there(identity)
+        number = (os.major(found.st_rdev), os.minor(found.st_rdev))
+        if not stat.S_ISBLK(found.st_mode) or number not in self._hardware.own_devices():
+            return False
+        self._hardware.reread(number)
+        return True
+
+    def _opened(self, identity: int, pid: int, number: int, arguments: list[int]) -> bool | None:
+        path = self._string(pid, arguments[1 if number == seccomp.OPENAT else 0])
+        if os.path.basename(path) != "oom_score_adj":
+            return False
+        nowhere = os.memfd_create("oom_score_adj")
+        try:
+            os.write(nowhere, b"0\n")
+            os.lseek(nowhere, 0, os.SEEK_SET)
+            request = struct.pack("=QIIII", identity, _ADD_AND_SEND, nowhere, 0, os.O_CLOEXEC)
+            fcntl.ioctl(self._listener, _ADDFD, bytearray(request))
+        finally:
+            os.close(nowhere)
+        return None
+
+
+@contextlib.contextmanager
+def _namespace(pid: int) -> Iterator[int]:
+    """The mount namespace of a process."""
+    namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield namespace
+    finally:
+        os.close(namespace)
+
+
+def _enter(namespace: int) -> None:
+    syscalls.call("setns", _SETNS, namespace, syscalls.CLONE_NEWNS)
+
+
+def _by_a_child(action: Callable[[], None]) -> None:
+    """What is done in other mount namespaces is done by a child, since this process has to stay in its own."""
+    pid = os.fork()
+    if pid == 0:
+        code = errno.EPERM
+        try:
+            action()
+            code = 0
+        except OSError as error:
+            code = error.errno or errno.EIO
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code:
+        raise Refusal(code if code > 0 else errno.EINTR)

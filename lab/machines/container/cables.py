@@ -1,0 +1,39 @@
+"""A machine's network cards: pairs of veth, one end in the machine, the other a port of the lab's bridge."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable
+
+from lab.machines.container.spec import Nic
+
+
+def port(mac: str) -> str:
+    """The name of the end on the bridge of a card with that MAC address; at most 15 characters."""
+    return f"nv{mac.replace(':', '')}"
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30)
+
+
+def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str] = ()) -> None:
+    """Make the cards in the network namespace of process `pid`; those whose MAC address is in `pulled` without link."""
+    out = frozenset(pulled)
+    for nic in nics:
+        end = port(nic.mac)
+        subprocess.run(["ip", "link", "del", end], check=False, capture_output=True, timeout=30)
+        peer = ("peer", "name", nic.name, "address", nic.mac, "netns", str(pid))
+        _ip("link", "add", end, "type", "veth", *peer)
+        _ip("link", "set", end, "master", nic.network, *([] if nic.mac in out else ["up"]))
+
+
+def unplug(nics: Iterable[Nic]) -> None:
+    """Remove them. That an end is gone already, with the machine's namespace, is no error."""
+    for nic in nics:
+        subprocess.run(["ip", "link", "del", port(nic.mac)], check=False, capture_output=True, timeout=30)
+
+
+def set_link(nic: Nic, up: bool) -> None:
+    """Plug in or pull out one cable. Raises subprocess.CalledProcessError when the machine is off."""
+    _ip("link", "set", port(nic.mac), "up" if up else "down")

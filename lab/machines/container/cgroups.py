@@ -1,0 +1,179 @@
+"""A machine's control groups: its limits, out of its reach, and below them a group that is its own.
+
+NAME is the lab's id and the machine's name: /node0/LAB/MACHINE in each hierarchy. Hosts with cgroup v1 or hybrid (v1
+controllers beside an empty v2) get v1 within, without v2, since crun refuses hybrid; others cgroup2 alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.machines.container import syscalls
+
+TOP = "node0"
+OWN = "machine"
+_V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
+_V2 = ("cpu", "memory", "pids", "cpuset")
+_PIDS = 16384
+_PERIOD = 100_000
+# What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse.
+_CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*", "10:229")
+_EMPTY_SECONDS = 10.0
+
+
+class UnsupportedHostError(Exception):
+    """This host has no control groups that a machine could be limited by; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Hierarchies:
+    """Where the hierarchies are mounted here: by their controllers ("" is cgroup2)."""
+
+    at: dict[str, Path]
+
+    @property
+    def unified(self) -> bool:
+        """Whether it is cgroup2 alone."""
+        return "" in self.at
+
+
+def controllers(cgroups: str) -> list[str]:
+    """The v1 hierarchies in the text of /proc/self/cgroup, as options for mount(8): `cpu,cpuacct`, `name=systemd`."""
+    named = [line.split(":", 2)[1] for line in cgroups.splitlines()]
+    return [name for name in named if name and (name == "name=systemd" or set(name.split(",")) & set(_V1))]
+
+
+def mount_all(place: Path) -> Hierarchies:
+    """Mount the host's hierarchies below `place`, a directory of this mount namespace. Raises UnsupportedHostError."""
+    v1 = controllers(Path("/proc/self/cgroup").read_text())
+    place.mkdir(parents=True, exist_ok=True)
+    at = {}
+    if not any("memory" in name.split(",") for name in v1):
+        folder = place / "unified"
+        folder.mkdir(exist_ok=True)
+        syscalls.mount("cgroup2", str(folder), "cgroup2")
+        has = (folder / "cgroup.controllers").read_text().split()
+        missing = [name for name in _V2 if name not in has]
+        if missing:
+            raise UnsupportedHostError(f"cgroup2 has no controllers {', '.join(missing)}: container machines need them")
+        return Hierarchies({"": folder})
+    for name in v1 if "name=systemd" in v1 else [*v1, "name=systemd"]:
+        folder = place / name.removeprefix("name=")
+        folder.mkdir(exist_ok=True)
+        syscalls.mount("cgroup", str(folder), "cgroup", 0, f"none,{name}" if "=" in name else name)
+        at[name] = folder
+    return Hierarchies(at)
+
+
+class Group:
+    """One machine's groups, in every hierarchy."""
+
+    def __init__(self, hierarchies: Hierarchies, name: str) -> None:
+        self._hierarchies = hierarchies
+        self._folders = {kind: top / TOP / name for kind, top in hierarchies.at.items()}
+
+    def _find(self, controller: str) -> Path:
+        return next(f for kind, f in self._folders.items() if not kind or controller in kind.split(","))
+
+    def make(self, *, memory_mib: int, vcpus: int, devices: list[str]) -> None:
+        """Make them, with these limits; `devices` are the numbers ("7:3") of the block devices that are its own."""
+        for kind, folder in self._folders.items():
+            top = self._hierarchies.at[kind]
+            for parent in reversed([p for p in folder.parents if p.is_relative_to(top)]):
+                parent.mkdir(exist_ok=True)
+                self._pass_on(kind, parent)
+            # What a warden that was killed has left; with groups below, devices could not be denied any more.
+            remove(folder)
+            folder.mkdir()
+            self._pass_on(kind, folder)
+        host = len(os.sched_getaffinity(0))
+        if self._hierarchies.unified:
+            folder = self._folders[""]
+            (folder / "memory.max").write_text(str(memory_mib << 20))
+            (folder / "cpu.max").write_text(f"{vcpus * _PERIOD} {_PERIOD}")
+            (folder / "pids.max").write_text(str(_PIDS))
+        else:
+            (self._find("memory") / "memory.limit_in_bytes").write_text(str(memory_mib << 20))
+            if vcpus < host:
+                (self._find("cpu") / "cpu.cfs_quota_us").write_text(str(vcpus * _PERIOD))
+            (self._find("pids") / "pids.max").write_text(str(_PIDS))
+            fence = self._find("devices")
+            (fence / "devices.deny").write_text("a")
+            for number in _CHARACTER:
+                (fence / "devices.allow").write_text(f"c {number} rwm")
+            for number in devices:
+                (fence / "devices.allow").write_text(f"b {number} rwm")
+        for kind, folder in self._folders.items():
+            (folder / OWN).mkdir(exist_ok=True)
+            self._pass_on(kind, folder / OWN, last=True)
+
+    def allow(self, number: str) -> None:
+        """Let it open one more block device. With cgroup2 there is nothing to open but what is in its /dev."""
+        if not self._hierarchies.unified:
+            # From the top down: a group may be allowed only what those above it are, and takes up nothing by itself.
+            for folder, _, _ in os.walk(self._find("devices")):
+                with contextlib.suppress(FileNotFoundError):
+                    Path(folder, "devices.allow").write_text(f"b {number} rwm")
+
+    def _pass_on(self, kind: str, folder: Path, *, last: bool = False) -> None:
+        """What a group below needs before it can be used."""
+        if kind == "":
+            if not last:
+                (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _V2))
+        elif "cpuset" in kind.split(","):
+            for name in ("cpuset.cpus", "cpuset.mems"):
+                file, above = folder / name, folder.parent / name
+                if above.exists() and not file.read_text().strip():
+                    file.write_text(above.read_text())
+
+    def delegate(self, owner: int) -> None:
+        """Give the group within to the user `owner` of the host."""
+        for folder in self._folders.values():
+            own = folder / OWN
+            for path in (own, *own.iterdir()):
+                os.chown(path, owner, owner)
+
+    def take(self, pid: int) -> None:
+        """Put a process into them."""
+        for folder in self._folders.values():
+            (folder / OWN / "cgroup.procs").write_text(str(pid))
+
+    @property
+    def of_systemd(self) -> Path | None:
+        """The machine's own group in the v1 hierarchy of systemd; None with cgroup2, where groups tell themselves."""
+        folder = self._folders.get("name=systemd")
+        return folder / OWN if folder else None
+
+    def memory_used(self) -> int:
+        """Bytes that it holds now."""
+        name = "memory.current" if self._hierarchies.unified else "memory.usage_in_bytes"
+        return int((self._find("memory") / name).read_text())
+
+    def remove(self) -> None:
+        """Remove them. Raises OSError when something still runs in them after ten seconds."""
+        for kind, folder in self._folders.items():
+            remove(folder)
+            top = self._hierarchies.at[kind]
+            for parent in [p for p in folder.parents if p.is_relative_to(top) and p != top]:
+                with contextlib.suppress(OSError):
+                    parent.rmdir()
+
+
+def remove(folder: Path) -> None:
+    """Remove a group and all below it, waiting until it is empty."""
+    deadline = time.monotonic() + _EMPTY_SECONDS
+    while folder.exists():
+        try:
+            for below, _, _ in os.walk(folder, topdown=False):
+                os.rmdir(below)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)

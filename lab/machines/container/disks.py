@@ -1,0 +1,170 @@
+"""A machine's disks and their partitions as loop devices of this boot."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.machines.container.firmware.loops import Loop, attach
+from lab.machines.container.firmware.partitions import Partition, read_table
+from lab.machines.container.spec import DiskSpec
+
+SECTOR = 512
+_MODEL = "node0 disk"
+
+
+@dataclass(frozen=True)
+class Device:
+    """A disk or partition as the machine sees it: its kernel name, the number of its device file, its size in bytes,
+    the disk that it is on, names below /dev/disk, and files of its directory in /sys."""
+
+    name: str
+    number: tuple[int, int]
+    size: int
+    parent: str = ""
+    links: tuple[str, ...] = ()
+    attributes: dict[str, str] = field(default_factory=dict)
+
+
+def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -> dict[str, str]:
+    return {
+        "dev": "{}:{}".format(*number),
+        "size": str(size // SECTOR),
+        "ro": "0",
+        "stat": " ".join(["0"] * 17),
+        "alignment_offset": "0",
+        "discard_alignment": "0",
+        "uevent": "MAJOR={}\nMINOR={}\nDEVNAME={}".format(*number, name),
+    }
+
+
+def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
+    """A whole disk."""
+    links = [f"by-path/{spec.target}"]
+    if spec.serial:
+        links.append(f"by-id/virtio-{spec.serial}")
+    if spec.wwn:
+        links.append(f"by-id/wwn-{spec.wwn}")
+    queue = {
+        "rotational": str(int(spec.rotational)),
+        "logical_block_size": "512",
+        "physical_block_size": "512",
+        "hw_sector_size": "512",
+        "minimum_io_size": "512",
+        "optimal_io_size": "0",
+        "discard_granularity": "512",
+        "discard_max_bytes": str(1 << 31),
+        "discard_zeroes_data": "0",
+        "scheduler": "[none]",
+        "nr_requests": "256",
+        "read_ahead_kb": "128",
+        "write_same_max_bytes": "0",
+        "zoned": "none",
+        "dax": "0",
+        "add_random": "0",
+    }
+    own = {"removable": "0", "range": "16", "ext_range": "256", "capability": "0", "serial": spec.serial}
+    own |= {"device/model": spec.model or _MODEL, "device/serial": spec.serial, "device/vendor": "0x1af4"}
+    own |= {"device/wwid": spec.wwn} if spec.wwn else {}
+    own |= {f"queue/{name}": value for name, value in queue.items()}
+    own |= _attributes(spec, spec.target, number, size)
+    own["uevent"] += "\nDEVTYPE=disk"
+    return Device(spec.target, number, size, "", tuple(links), own)
+
+
+def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int]) -> Device:
+    """One partition of it."""
+    name = f"{spec.target}{part.number}"
+    own = _attributes(spec, name, number, part.size)
+    own |= {"partition": str(part.number), "start": str(part.start // SECTOR)}
+    own["uevent"] += f"\nDEVTYPE=partition\nPARTN={part.number}"
+    links = [f"by-path/{spec.target}-part{part.number}", f"by-partuuid/{part.uuid}"]
+    if spec.serial:
+        links.append(f"by-id/virtio-{spec.serial}-part{part.number}")
+    if part.name:
+        links.append(f"by-partlabel/{part.name.replace(' ', chr(92) + 'x20')}")
+    return Device(name, number, part.size, spec.target, tuple(links), own)
+
+
+def ext4_names(path: Path) -> list[str]:
+    """Links by UUID and label of an ext file system there (its superblock: magic, UUID, name); none when there is
+    none."""
+    with path.open("rb") as device:
+        device.seek(1024)
+        block = device.read(1024)
+    if block[56:58] != b"\x53\xef":
+        return []
+    label = block[120:136].rstrip(b"\0").decode(errors="replace")
+    return [f"by-uuid/{uuid.UUID(bytes=block[104:120])}", *([f"by-label/{label}"] if label else [])]
+
+
+class Disk:
+    """One disk, and the partitions that were on it when it was last looked at."""
+
+    def __init__(self, spec: DiskSpec) -> None:
+        """Attach it. Raises OSError."""
+        self.spec = spec
+        self._whole = attach(Path(spec.path))
+        self._parts: list[tuple[Partition, Loop]] = []
+        self.rescan()
+
+    @property
+    def path(self) -> Path:
+        """Its device file on the host."""
+        return self._whole.path
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """Its device number."""
+        return os.major(self._whole.rdev), os.minor(self._whole.rdev)
+
+    def rescan(self) -> None:
+        """Look for partitions anew; those that are where they were stay the same devices."""
+        os.fsync(self._whole.descriptor)
+        table = read_table(self._whole.path)
+        wanted = list(table.partitions) if table else []
+        old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
+        parts = []
+        for part in wanted:
+            loop = old.pop((part.number, part.start, part.size), None)
+            parts.append((part, loop or attach(Path(self.spec.path), offset=part.start, size=part.size)))
+        for loop in old.values():
+            loop.close()
+        self._parts = parts
+
+    def devices(self) -> list[Device]:
+        """The disk and its partitions."""
+        found = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
+        for part, loop in self._parts:
+            device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
+            names = tuple(ext4_names(loop.path))
+            found.append(
+                Device(device.name, device.number, device.size, device.parent, device.links + names, device.attributes)
+            )
+        return found
+
+    def names(self) -> dict[tuple[int, int], str]:
+        """The machine's names of the disk and its partitions, by their numbers."""
+        found = {self.number: self.spec.target}
+        for part, loop in self._parts:
+            found[os.major(loop.rdev), os.minor(loop.rdev)] = f"{self.spec.target}{part.number}"
+        return found
+
+    def paths(self) -> dict[str, Path]:
+        """Device files on the host by the machine's names."""
+        return {name: Path(f"/dev/loop{minor}") for (_, minor), name in self.names().items()}
+
+    def close(self) -> None:
+        """Detach everything that nobody else uses."""
+        for _, loop in self._parts:
+            loop.close()
+        self._whole.close()
+
+
+def _size(descriptor: int) -> int:
+    # BLKGETSIZE64, linux/fs.h
+    return int(struct.unpack("=Q", fcntl.ioctl(descriptor, 0x80081272, bytes(8)))[0])

@@ -1,0 +1,145 @@
+"""The first steps within a machine's namespaces, up to the exec of its init.
+
+Two processes. The outer one holds the user, network, UTS and IPC namespaces from power-on, while the firmware works;
+then it joins the control groups' namespace and forks the first process of the PID namespace, which mounts /proc, /sys
+and the control groups, changes its root and becomes the machine's init. Each ends with its parent, whatever ends that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from lab.host.namespaces import die_with_parent
+from lab.machines.container import faces, seccomp, syscalls
+
+# Exit codes of the outer process: how the machine ended.
+POWERED_OFF, REBOOTED, BROKEN = 0, 10, 11
+# linux/capability.h: CAP_SYS_MODULE, CAP_SYS_RAWIO. Units that need them are left out (ConditionCapability=).
+_NEVER = (16, 17)
+_MESSAGE_BYTES = 1 << 20
+_FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is to be started. The directory `work` has its root in `place` and in `files` what goes over /proc and /sys
+    (lab.machines.container.faces); `cgroups` are the options of the v1 hierarchies, or nothing for cgroup2."""
+
+    work: str
+    cgroups: tuple[str, ...]
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    hand_opens: bool
+
+
+def hold(line: socket.socket) -> NoReturn:
+    """Be the outer process: make namespaces, wait for the order at `line`, start the machine, tell how it ended."""
+    code = BROKEN
+    try:
+        die_with_parent()
+        os.setsid()
+        flags = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
+        unshare(flags)
+        line.send(b"namespaces")
+        text = line.recv(_MESSAGE_BYTES)
+        if text:
+            order = msgspec.json.decode(text, type=Order)
+            # From here on by relative paths: the machine's users may not pass the directories above.
+            os.chdir(order.work)
+            os.setgroups([])
+            os.setresgid(0, 0, 0)
+            os.setresuid(0, 0, 0)
+            # Another user: the kernel forgot with whom this process ends.
+            die_with_parent()
+            unshare(syscalls.CLONE_NEWCGROUP | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
+            pid = os.fork()
+            if pid == 0:
+                _become_init(order, line)
+            line.close()
+            code = _meaning(os.waitpid(pid, 0)[1])
+    except BaseException:
+        _complain(line)
+    finally:
+        os._exit(code)
+
+
+def _meaning(status: int) -> int:
+    """reboot(2) in a PID namespace ends its first process with SIGHUP for a restart, SIGINT for a halt."""
+    if os.WIFSIGNALED(status):
+        return {signal.SIGHUP: REBOOTED, signal.SIGINT: POWERED_OFF}.get(signal.Signals(os.WTERMSIG(status)), BROKEN)
+    return POWERED_OFF if os.WEXITSTATUS(status) == 0 else BROKEN
+
+
+def unshare(flags: int) -> None:
+    """unshare(2)."""
+    syscalls.call("unshare", 272, flags)
+
+
+def _complain(line: socket.socket) -> None:
+    try:
+        line.send(b"failed " + traceback.format_exc().encode()[-4000:])
+    except OSError:
+        traceback.print_exc(file=sys.stderr)
+
+
+def _become_init(order: Order, line: socket.socket) -> NoReturn:
+    try:
+        die_with_parent()
+        os.setsid()
+        os.umask(0o022)
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        # A copy: the mount that was handed over is locked, and nothing locked can become the root.
+        syscalls.mount("place", "place", flags=syscalls.MS_BIND | syscalls.MS_REC)
+        root = Path("place")
+        syscalls.mount("proc", f"{root}/proc", "proc", _FILE_SYSTEM)
+        syscalls.mount("sysfs", f"{root}/sys", "sysfs", _FILE_SYSTEM)
+        faces.put_over(Path("files"), root)
+        _mount_cgroups(root / "sys/fs/cgroup", order.cgroups)
+        read_only = _FILE_SYSTEM | syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY
+        syscalls.mount("none", f"{root}/sys", flags=read_only)
+        options = "newinstance,ptmxmode=0666,mode=0620,gid=5"
+        syscalls.mount("devpts", f"{root}/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
+        shared = syscalls.MS_NOSUID | syscalls.MS_NODEV
+        syscalls.mount("shm", f"{root}/dev/shm", "tmpfs", shared, "mode=1777")
+        # What the firmware left there is of this boot, and stays.
+        if not os.path.ismount(root / "run"):
+            syscalls.mount("run", f"{root}/run", "tmpfs", shared, "mode=755")
+        os.chdir(root)
+        syscalls.pivot_root_here()
+        socket.sethostname("localhost")
+        terminal = os.open("/dev/console", os.O_RDWR)
+        for number in range(3):
+            os.dup2(terminal, number, inheritable=True)
+        for capability in _NEVER:
+            syscalls.drop_for_good(capability)
+        listener = seccomp.install(opens=order.hand_opens)
+        socket.send_fds(line, [b"listening"], [listener])
+        os.closerange(3, 4096)
+        # Python ignores these; an init does not expect to inherit that.
+        for name in ("SIGPIPE", "SIGXFSZ"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        os.execve(order.argv[0], list(order.argv), order.environment)
+    except BaseException:
+        _complain(line)
+    finally:
+        os._exit(BROKEN)
+
+
+def _mount_cgroups(place: Path, hierarchies: tuple[str, ...]) -> None:
+    if not hierarchies:
+        syscalls.mount("cgroup2", str(place), "cgroup2", _FILE_SYSTEM)
+        return
+    syscalls.mount("cgroups", str(place), "tmpfs", _FILE_SYSTEM, "mode=755")
+    for name in hierarchies:
+        folder = place / name.removeprefix("name=")
+        folder.mkdir()
+        data = f"none,{name}" if name.startswith("name=") else name
+        syscalls.mount("cgroup", str(folder), "cgroup", _FILE_SYSTEM, data)

@@ -1,0 +1,101 @@
+"""A machine's serial line: what it says goes to a file and to whoever is connected to a socket; they may type."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from pathlib import Path
+from typing import BinaryIO
+
+_CHUNK = 1 << 16
+
+
+class SerialLine:
+    """A pseudo terminal with its log and its socket. `terminal` is the slave's path."""
+
+    def __init__(self, log: Path, socket_path: Path, selector: selectors.BaseSelector) -> None:
+        self._selector = selector
+        self._master, slave = os.openpty()
+        self.terminal = os.ttyname(slave)
+        # Held open: without any opener of the slave the master would only report errors.
+        self._slave = slave
+        os.set_blocking(self._master, False)
+        self.log: BinaryIO = log.open("ab", buffering=0)
+        socket_path.unlink(missing_ok=True)
+        self._path = socket_path
+        self._server = socket.socket(socket.AF_UNIX)
+        self._server.bind(str(socket_path))
+        self._server.listen()
+        self._server.setblocking(False)
+        self._clients: list[socket.socket] = []
+        selector.register(self._master, selectors.EVENT_READ, self._said)
+        selector.register(self._server, selectors.EVENT_READ, self._connected)
+
+    def say(self, data: bytes) -> None:
+        """Put something on the line, as the machine would."""
+        self.log.write(data)
+        for client in list(self._clients):
+            try:
+                client.send(data, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                # Who does not read misses something: the machine does not wait for onlookers.
+                continue
+            except OSError:
+                self._drop(client)
+
+    def _said(self) -> None:
+        try:
+            data = os.read(self._master, _CHUNK)
+        except BlockingIOError:
+            return
+        self.say(data)
+
+    def drain(self) -> None:
+        """Take what has been said and not been read yet."""
+        while True:
+            try:
+                self.say(os.read(self._master, _CHUNK))
+            except OSError:
+                return
+
+    def _connected(self) -> None:
+        client, _ = self._server.accept()
+        client.setblocking(False)
+        self._clients.append(client)
+        self._selector.register(client, selectors.EVENT_READ, lambda: self._typed(client))
+
+    def _typed(self, client: socket.socket) -> None:
+        try:
+            # No more than a terminal takes at once; the rest stays in the socket until it is wanted.
+            data = client.recv(1024)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(client)
+            return
+        while data:
+            try:
+                data = data[os.write(self._master, data) :]
+            except BlockingIOError:
+                self._said()
+
+    def _drop(self, client: socket.socket) -> None:
+        self._selector.unregister(client)
+        self._clients.remove(client)
+        client.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.drain()
+        for client in list(self._clients):
+            self._drop(client)
+        for thing in (self._master, self._server):
+            self._selector.unregister(thing)
+        self._server.close()
+        self._path.unlink(missing_ok=True)
+        os.close(self._master)
+        os.close(self._slave)
+        self.log.close()

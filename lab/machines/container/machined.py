@@ -1,0 +1,130 @@
+"""The daemon that owns a lab's machines: `python -m lab.machines.container.machined DIR SOCKET LAB [FIRMWARE]`.
+
+DIR has a directory for each machine, with its machine.json; they are read when somebody asks for a machine that is not
+known yet. It runs in the lab's namespaces; requests and answers are of drivers.container. All machines end with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from drivers.container import Reply, Request, View
+from lab.host import namespaces
+from lab.machines.container import cgroups, inside, syscalls
+from lab.machines.container.owned import MachineError, Owned
+from lab.machines.container.spec import FILE
+
+_REQUEST_SECONDS = 5.0
+
+
+class Daemon:
+    """The machines below `directory`."""
+
+    def __init__(self, directory: Path, lab: str, firmware: str) -> None:
+        inside.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        self._directory = directory
+        self._lab = lab
+        self._firmware = firmware
+        self._hierarchies = cgroups.mount_all(directory / ".cgroups")
+        self._machines: dict[str, Owned] = {}
+        self._selector = selectors.DefaultSelector()
+
+    def _look(self) -> None:
+        """Take up machines that are new."""
+        for file in sorted(self._directory.glob(f"*/{FILE}")):
+            if file.parent.name not in self._machines:
+                machine = Owned(file.parent, self._lab, self._firmware, self._hierarchies)
+                self._machines[file.parent.name] = machine
+
+    def _find(self, name: str) -> Owned:
+        self._look()
+        for machine in self._machines.values():
+            if name in (machine.spec.name, machine.spec.uuid):
+                return machine
+        raise MachineError("unknown", f"there is no machine {name!r}")
+
+    def do(self, request: Request) -> tuple[View, ...]:
+        """Do what is asked for; the machines that it was about. Raises MachineError, OSError."""
+        if request.op == "list":
+            self._look()
+            return tuple(machine.view() for machine in self._machines.values())
+        machine = self._find(request.machine)
+        if request.op in ("off", "reset"):
+            self._forget(machine)
+            machine.power_off()
+        if request.op in ("on", "reset"):
+            machine.power_on()
+            self._listen(machine)
+        elif request.op == "shutdown":
+            machine.shut_down()
+        elif request.op == "media":
+            machine.media(request.value)
+        elif request.op == "first":
+            machine.first(request.value, request.once)
+        elif request.op == "link":
+            machine.link(request.value, request.up)
+        return (machine.view(),)
+
+    def _listen(self, machine: Owned) -> None:
+        if machine.status >= 0 and machine.status not in self._selector.get_map():
+            self._selector.register(machine.status, selectors.EVENT_READ, machine)
+
+    def _forget(self, machine: Owned) -> None:
+        if machine.status >= 0 and machine.status in self._selector.get_map():
+            self._selector.unregister(machine.status)
+
+    def serve(self, path: Path) -> NoReturn:
+        """Answer for ever."""
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+            path.chmod(0o600)
+            server.listen()
+            self._selector.register(server, selectors.EVENT_READ, None)
+            while True:
+                for key, _ in self._selector.select():
+                    if key.data is None:
+                        self._answer(server)
+                    elif key.data.status == key.fd:
+                        self._forget(key.data)
+                        key.data.told()
+                        self._listen(key.data)
+
+    def _answer(self, server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(_REQUEST_SECONDS)
+            line = connection.makefile("rb").readline()
+            if not line:
+                # Somebody looked whether we listen.
+                return
+            try:
+                reply = Reply(machines=self.do(msgspec.json.decode(line, type=Request)))
+            except MachineError as error:
+                reply = Reply(error=str(error), kind=error.kind)  # type: ignore[arg-type]
+            except (OSError, msgspec.DecodeError) as error:
+                reply = Reply(error=str(error), kind="other")
+            connection.sendall(msgspec.json.encode(reply) + b"\n")
+
+
+def main(argv: list[str]) -> int:
+    """See the module's text."""
+    namespaces.die_with_parent()
+    try:
+        daemon = Daemon(Path(argv[0]), argv[2], argv[3] if len(argv) > 3 else "")
+    except cgroups.UnsupportedHostError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return daemon.serve(Path(argv[1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,179 @@
+"""One machine as its daemon has it: what it is, and the warden that it runs by while it is on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from drivers.container import View
+from lab.machines.container import cables, cgroups, inside
+from lab.machines.container.spec import BootFrom, MachineSpec
+
+_DEVICES: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
+_END_SECONDS = 30.0
+# systemd(1): SIGRTMIN+4 starts poweroff.target.
+_POWER_OFF = signal.SIGRTMIN + 4
+
+
+class MachineError(Exception):
+    """What was asked for cannot be; `kind` is of drivers.container.Reply."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Owned:
+    """A machine in `directory`. `lab` and its name make the name of its control groups; `firmware` is module:function
+    ("" for the usual one)."""
+
+    def __init__(self, directory: Path, lab: str, firmware: str, hierarchies: cgroups.Hierarchies) -> None:
+        self.directory = directory
+        self.spec = MachineSpec.load(directory)
+        self._firmware = firmware
+        self._group = f"{lab}/{self.spec.name}"
+        self._hierarchies = hierarchies
+        self._warden: subprocess.Popen[bytes] | None = None
+        self._status = -1
+        self.running = False
+
+    @property
+    def on(self) -> bool:
+        """Whether it is on."""
+        return self._warden is not None
+
+    @property
+    def status(self) -> int:
+        """A descriptor that tells something when its warden does, and ends with it; -1 while it is off."""
+        return self._status
+
+    @property
+    def _pulled(self) -> tuple[str, ...]:
+        file = self.directory / "pulled"
+        return tuple(file.read_text().split()) if file.exists() else ()
+
+    def view(self) -> View:
+        """What it is like."""
+        spec = self.spec
+        return View(
+            name=spec.name,
+            uuid=spec.uuid,
+            on=self.on,
+            running=self.running,
+            first=spec.order[0],
+            once=spec.boot_once is not None,
+            media=spec.cdrom or "",
+            memory_mib=spec.memory_mib,
+            vcpus=spec.vcpus,
+            firmware=spec.firmware,
+            macs=tuple(nic.mac for nic in spec.nics),
+            pulled=self._pulled,
+        )
+
+    def change(self, **fields: object) -> None:
+        """Change what it is, from the next power-on on."""
+        self.spec = msgspec.structs.replace(self.spec, **fields)
+        self.spec.save(self.directory)
+
+    def power_on(self) -> None:
+        """Start it; nothing when it is on. What it is, it stays until it is powered off, however often it restarts."""
+        if self.on:
+            return
+        powered = self.directory / "on"
+        powered.mkdir(exist_ok=True)
+        self.spec.save(powered)
+        (powered / "pulled").write_text("\n".join(self._pulled))
+        self._start()
+        if self.spec.boot_once is not None:
+            self.change(boot_once=None)
+
+    def _start(self) -> None:
+        read, write = os.pipe()
+        arguments = [str(self.directory / "on"), self._group, str(write), *([self._firmware] if self._firmware else [])]
+        try:
+            self._warden = subprocess.Popen(
+                [sys.executable, "-m", "lab.machines.container.warden", *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[write],
+            )
+        except OSError as error:
+            os.close(read)
+            raise MachineError("power", f"its warden cannot be started: {error}") from error
+        finally:
+            os.close(write)
+        self._status = read
+
+    def told(self) -> None:
+        """Its warden has told something: that init runs, or, with its end, how the machine ended."""
+        if os.read(self._status, 64):
+            self.running = True
+            return
+        if self._end() == inside.REBOOTED:
+            self._start()
+
+    def _end(self) -> int:
+        """Wait for the warden, and clear away what the kernel does not."""
+        warden, self._warden = self._warden, None
+        os.close(self._status)
+        self._status = -1
+        self.running = False
+        code = warden.wait(_END_SECONDS) if warden is not None else 0
+        cgroups.Group(self._hierarchies, self._group).remove()
+        return code
+
+    def power_off(self) -> None:
+        """End it at once; returns when nothing of it runs any more."""
+        if self._warden is not None:
+            self._warden.kill()
+            self._end()
+
+    def shut_down(self) -> None:
+        """Ask its init to power off."""
+        if self._warden is None or not self.running:
+            return
+        [outer] = _children(self._warden.pid)
+        for init in _children(outer):
+            os.kill(init, _POWER_OFF)
+
+    def media(self, path: str) -> None:
+        """Put an image into the drive, or ("") take it out."""
+        if path and not os.access(path, os.R_OK):
+            raise MachineError("media", f"{path} cannot be read")
+        self.change(cdrom=path or None)
+
+    def first(self, device: str, once: bool) -> None:
+        """Try this device first, always or once."""
+        found: BootFrom | None = next((known for known in _DEVICES if known == device), None)
+        if found is None:
+            raise MachineError("boot", f"it has no {device} to boot from")
+        if once:
+            self.change(boot_once=found)
+        else:
+            order = (found, *(known for known in _DEVICES if known != found))
+            self.change(boot=order, boot_once=None)
+
+    def link(self, mac: str, up: bool) -> None:
+        """Plug a cable in, or pull it out, now and for later."""
+        nic = next((nic for nic in self.spec.nics if nic.mac == mac), None)
+        if nic is None:
+            raise MachineError("unknown", f"it has no network card {mac}")
+        pulled = (set(self._pulled) - {mac}) | (set() if up else {mac})
+        for folder in (self.directory, self.directory / "on"):
+            if folder.exists():
+                (folder / "pulled").write_text("\n".join(sorted(pulled)))
+        if self.on:
+            try:
+                cables.set_link(nic, up)
+            except subprocess.CalledProcessError as error:
+                # Its warden is about to plug it in, and will look at what has just been written.
+                if self.running:
+                    raise MachineError("other", f"cable {mac}: {error.stderr.strip()}") from error
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

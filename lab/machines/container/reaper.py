@@ -1,0 +1,41 @@
+"""What is left when a lab's processes are gone: control groups. `python -m lab.machines.container.reaper LAB < PIPE`.
+
+It waits until the pipe that is its standard input has no writer any more, which every process of the lab's supervisor
+is, and removes the lab's groups. It is not in the lab's PID namespace, so that it outlives all of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from lab.machines.container import cgroups, inside, syscalls
+
+
+def reap(lab: str) -> None:
+    """Remove the groups of a lab that has ended. Raises OSError when something still runs in them."""
+    inside.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+    with tempfile.TemporaryDirectory() as folder:
+        syscalls.mount("groups", folder, "tmpfs")
+        try:
+            hierarchies = cgroups.mount_all(Path(folder) / "cgroups")
+            cgroups.Group(hierarchies, lab).remove()
+        finally:
+            for place in (Path(folder) / "cgroups").iterdir():
+                syscalls.umount(str(place))
+            syscalls.umount(folder)
+
+
+def main(argv: list[str]) -> int:
+    """See the module's text."""
+    while os.read(0, 64):
+        pass
+    reap(argv[0])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""The system calls of a machine that its warden answers, and those that nobody answers (seccomp(2), linux/filter.h).
+
+User namespaces already refuse most of what a machine may not; the filter adds what they would let through, and hands
+a few calls to the warden, which does for the machine what needs the host's rights (lab.machines.container.broker).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import struct
+
+from lab.machines.container import syscalls
+
+# linux/seccomp.h
+_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 317, 1, 1 << 3, 1 << 5
+_KILL, _ERRNO, _NOTIFY, _ALLOW = 0x80000000, 0x00050000, 0x7FC00000, 0x7FFF0000
+_ARCH_X86_64 = 0xC000003E
+_X32 = 0x40000000
+# linux/bpf_common.h: load a word of seccomp_data, jump on equality or on bits, return.
+_LOAD, _EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x15, 0x45, 0x54, 0x06
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+
+# asm/unistd_64.h
+OPEN, IOCTL, ADJTIMEX, MOUNT, OPENAT, CLOCK_ADJTIME = 2, 16, 159, 165, 257, 305
+_REFUSED = {
+    "syslog": 103,
+    "settimeofday": 164,
+    "acct": 163,
+    "swapon": 167,
+    "swapoff": 168,
+    "iopl": 172,
+    "ioperm": 173,
+    "create_module": 174,
+    "init_module": 175,
+    "delete_module": 176,
+    "quotactl": 179,
+    "clock_settime": 227,
+    "kexec_load": 246,
+    "perf_event_open": 298,
+    "open_by_handle_at": 304,
+    "finit_module": 313,
+    "kexec_file_load": 320,
+    "bpf": 321,
+    "userfaultfd": 323,
+    "quotactl_fd": 443,
+}
+# The other way to mount: who finds it missing takes mount(2), which the warden sees.
+_MISSING = {"fsopen": 430}
+# linux/fs.h, linux/blkpg.h: a partition table read again; partitions told one by one.
+BLKRRPART, BLKPG = 0x125F, 0x1269
+_O_CREAT, _O_ACCMODE = 0o100, 0o3
+
+
+def _op(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _argument(index: int) -> bytes:
+    return _op(_LOAD, _ARGUMENTS + 8 * index)
+
+
+def program(*, opens: bool) -> bytes:
+    """The filter; with `opens`, opening an existing file for writing alone is handed to the warden too."""
+    code = _op(_LOAD, _ARCH) + _op(_EQUAL, _ARCH_X86_64, 1, 0) + _op(_RETURN, _ERRNO | errno.ENOSYS)
+    code += _op(_LOAD, _NUMBER)
+    # x32's numbers are another table.
+    code += _op(_ANY_BIT, _X32, 0, 1) + _op(_RETURN, _ERRNO | errno.ENOSYS)
+    for number in _REFUSED.values():
+        code += _op(_EQUAL, number, 0, 1) + _op(_RETURN, _ERRNO | errno.EPERM)
+    for number in _MISSING.values():
+        code += _op(_EQUAL, number, 0, 1) + _op(_RETURN, _ERRNO | errno.ENOSYS)
+    for number in (MOUNT, ADJTIMEX, CLOCK_ADJTIME):
+        code += _op(_EQUAL, number, 0, 1) + _op(_RETURN, _NOTIFY)
+    code += _op(_EQUAL, IOCTL, 0, 5) + _argument(1)
+    code += _op(_EQUAL, BLKRRPART, 1, 0) + _op(_EQUAL, BLKPG, 0, 1) + _op(_RETURN, _NOTIFY) + _op(_RETURN, _ALLOW)
+    if opens:
+        for number, index in ((OPENAT, 2), (OPEN, 1)):
+            # Nothing but O_WRONLY or O_RDWR of these bits.
+            code += _op(_EQUAL, number, 0, 6) + _argument(index) + _op(_AND, _O_CREAT | _O_ACCMODE)
+            code += _op(_EQUAL, 1, 1, 0) + _op(_EQUAL, 2, 0, 1) + _op(_RETURN, _NOTIFY) + _op(_RETURN, _ALLOW)
+    return code + _op(_RETURN, _ALLOW)
+
+
+def install(*, opens: bool) -> int:
+    """Filter this process and all that come of it; returns the descriptor at which the warden listens."""
+    code = program(opens=opens)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    fprog = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(buffer))
+    flags = _NEW_LISTENER | _WAIT_KILLABLE
+    return syscalls.call("seccomp", _SECCOMP, _SET_MODE_FILTER, flags, fprog)

@@ -1,0 +1,149 @@
+"""System calls of mounts and namespaces that Python 3.11 lacks, by their numbers (x86-64; asm/unistd_64.h)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import struct
+from collections.abc import Iterator
+
+# linux/sched.h
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+# sys/mount.h
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
+MS_REMOUNT, MS_NOATIME, MS_BIND, MS_MOVE, MS_REC = 0x20, 0x400, 0x1000, 0x2000, 0x4000
+MS_UNBINDABLE, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x20000, 0x40000, 0x80000, 0x100000
+MNT_DETACH = 2
+# linux/mount.h
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC = 0x1, 0x2, 0x4, 0x8
+MOUNT_ATTR_IDMAP = 0x00100000
+_OPEN_TREE_CLONE, _AT_RECURSIVE, _AT_EMPTY_PATH = 1, 0x8000, 0x1000
+_MOVE_FROM_EMPTY, _MOVE_TO_EMPTY = 0x4, 0x40
+_FSCONFIG_SET_FLAG, _FSCONFIG_SET_STRING, _FSCONFIG_CREATE = 0, 1, 6
+_AT_FDCWD = -100
+_PIVOT_ROOT, _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 155, 428, 429, 430, 431, 432
+_OPENAT2, _MOUNT_SETATTR = 437, 442
+_RESOLVE_IN_ROOT = 0x10
+
+# linux/securebits.h, linux/prctl.h: that a change of user leaves the capabilities alone.
+_PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _NO_SETUID_FIXUP = 27, 28, 1 << 2
+_PR_CAPBSET_DROP = 24
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def call(what: str, number: int, *arguments: int | bytes | None) -> int:
+    """One system call. Raises OSError that names `what`."""
+    words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
+    result = int(_libc.syscall(ctypes.c_long(number), *words))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{what}: {os.strerror(code)}")
+    return result
+
+
+def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str = "") -> None:
+    """mount(2)."""
+    words = (source.encode(), target.encode(), kind.encode() if kind else None)
+    if _libc.mount(*words, ctypes.c_ulong(flags), data.encode() or None) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"mount {source} on {target}: {os.strerror(code)}")
+
+
+def umount(target: str, flags: int = MNT_DETACH) -> None:
+    """umount2(2)."""
+    if _libc.umount2(target.encode(), ctypes.c_int(flags)) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"umount {target}: {os.strerror(code)}")
+
+
+def pivot_root_here() -> None:
+    """Make the working directory, a mount point, the root of this mount namespace, and let go of the old root."""
+    call("pivot_root", _PIVOT_ROOT, b".", b".")
+    umount(".")
+    os.chdir("/")
+
+
+def open_tree(path: str, *, recursive: bool = False) -> int:
+    """A descriptor of a detached copy of what is mounted at or above `path`, with `path` as its root."""
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
+    return call(f"open_tree {path}", _OPEN_TREE, _AT_FDCWD, path.encode(), flags)
+
+
+def set_attributes(tree: int, attributes: int, *, users: int | None = None, recursive: bool = False) -> None:
+    """mount_setattr(2) on a detached mount: add attributes, and map its owners by the user namespace `users`."""
+    if users is not None:
+        attributes |= MOUNT_ATTR_IDMAP
+    what = struct.pack("=QQQQ", attributes, 0, 0, users if users is not None else 0)
+    flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    call("mount_setattr", _MOUNT_SETATTR, tree, b"", flags, what, len(what))
+
+
+def attach(tree: int, target: str) -> None:
+    """Mount a detached mount at a path of this mount namespace."""
+    call(f"move_mount to {target}", _MOVE_MOUNT, tree, b"", _AT_FDCWD, target.encode(), _MOVE_FROM_EMPTY)
+
+
+def attach_at(tree: int, target: int) -> None:
+    """Mount a detached mount on what the descriptor `target` is open at, in this mount namespace."""
+    call("move_mount", _MOVE_MOUNT, tree, b"", target, b"", _MOVE_FROM_EMPTY | _MOVE_TO_EMPTY)
+
+
+def new_mount(kind: str, source: str, options: dict[str, str | None], attributes: int = 0) -> int:
+    """A descriptor of a new, detached file system. Raises OSError."""
+    context = call(f"fsopen {kind}", _FSOPEN, kind.encode(), 1)
+    try:
+        what = f"mount {source} as {kind}"
+        call(what, _FSCONFIG, context, _FSCONFIG_SET_STRING, b"source", source.encode(), 0)
+        for name, value in options.items():
+            if value is None:
+                call(f"{what}: {name}", _FSCONFIG, context, _FSCONFIG_SET_FLAG, name.encode(), None, 0)
+            else:
+                call(f"{what}: {name}", _FSCONFIG, context, _FSCONFIG_SET_STRING, name.encode(), value.encode(), 0)
+        call(what, _FSCONFIG, context, _FSCONFIG_CREATE, None, None, 0)
+        return call(what, _FSMOUNT, context, 1, attributes)
+    finally:
+        os.close(context)
+
+
+def open_in_root(root: int, path: str, flags: int) -> int:
+    """openat2(2): open `path` as a process whose root directory `root` is would; links cannot lead out of it."""
+    how = struct.pack("=QQQ", flags | os.O_CLOEXEC, 0, _RESOLVE_IN_ROOT)
+    return call(f"open {path}", _OPENAT2, root, path.encode(), how, len(how))
+
+
+def _prctl(option: int, value: int) -> int:
+    result = int(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0))
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"prctl {option}: {os.strerror(code)}")
+    return result
+
+
+@contextlib.contextmanager
+def file_owner(user: int) -> Iterator[None]:
+    """Files are made and looked at as `user` (setfsuid(2)), with this process's capabilities."""
+    before = _prctl(_PR_GET_SECUREBITS, 0)
+    _prctl(_PR_SET_SECUREBITS, before | _NO_SETUID_FIXUP)
+    try:
+        _libc.setfsgid(user)
+        _libc.setfsuid(user)
+        try:
+            yield
+        finally:
+            _libc.setfsuid(os.geteuid())
+            _libc.setfsgid(os.getegid())
+    finally:
+        _prctl(_PR_SET_SECUREBITS, before)
+
+
+def drop_for_good(capability: int) -> None:
+    """This process and its heirs gain this capability no more (capabilities(7), the bounding set)."""
+    _prctl(_PR_CAPBSET_DROP, capability)

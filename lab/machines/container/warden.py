@@ -1,0 +1,254 @@
+"""One machine from power-on to power-off: `python -m lab.machines.container.warden DIR GROUP STATUS_FD [FIRMWARE]`.
+
+DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The warden runs in
+the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, hands
+the root file system over, starts the machine's init, and then answers its calls and its console until it ends. A line
+goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again, 11 broken. A machine that
+finds nothing to boot stays on and says so, as others do.
+
+However it ends, the machine ends with it; loop devices, mounts and cards go with their last user. The control groups
+are left to who waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from lab.host.namespaces import die_with_parent
+from lab.machines.container import cables, cgroups, faces, handover, inside, syscalls
+from lab.machines.container import emptied as emptied_groups
+from lab.machines.container.broker import Broker
+from lab.machines.container.disks import Disk
+from lab.machines.container.line import SerialLine
+from lab.machines.container.spec import Firmware, MachineSpec, NotBootable
+
+FIRMWARE = "lab.machines.container.firmware:boot"
+OWNERS = 65536
+_MEMORY_SECONDS = 5.0
+_GROUPS_SECONDS = 0.5
+_STEP_SECONDS = 60.0
+_CAP_SYS_RESOURCE = 24
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Warden:
+    """What a running machine consists of, in the order in which it is made."""
+
+    def __init__(self, directory: Path, group: str, firmware: Firmware) -> None:
+        self.spec = MachineSpec.load(directory)
+        self._work = directory / "run"
+        self._firmware = firmware
+        self._selector = selectors.DefaultSelector()
+        self._work.mkdir(exist_ok=True)
+        inside.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, "mode=755")
+        for name in ("root", "place", "layers"):
+            (self._work / name).mkdir()
+        self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
+        self._disks = [Disk(disk) for disk in self.spec.disks]
+        self._hierarchies = cgroups.mount_all(self._work / "cgroups")
+        self._group = cgroups.Group(self._hierarchies, group)
+        self._outer, self._line = self._hold()
+        self._users = os.open(f"/proc/{self._outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        self._broker: Broker | None = None
+
+    # -- what the broker asks for ----------------------------------------------------------------------------------
+
+    @property
+    def dev(self) -> Path:
+        """The machine's /dev."""
+        return self._work / "dev"
+
+    def own_devices(self) -> Mapping[tuple[int, int], str]:
+        """Names in it by numbers."""
+        return {number: name for disk in self._disks for number, name in disk.names().items()}
+
+    def init(self) -> int:
+        """The machine's first process: the only child of the process that holds its namespaces."""
+        return int(Path(f"/proc/{self._outer}/task/{self._outer}/children").read_text().split()[0])
+
+    def reread(self, number: tuple[int, int]) -> None:
+        """Look at a disk's table again. Raises OSError with EBUSY when a partition of it is mounted."""
+        for disk in self._disks:
+            if number not in disk.names():
+                continue
+            mounted = self._mounted()
+            if any(number in mounted for number in disk.names()):
+                raise OSError(errno.EBUSY, "a partition is mounted")
+            disk.rescan()
+            for new in disk.names():
+                self._group.allow("{}:{}".format(*new))
+            self._show_devices()
+
+    def _mounted(self) -> set[tuple[int, int]]:
+        """The devices of all mounts of the machine's first process."""
+        text = Path(f"/proc/{self.init()}/mountinfo").read_text()
+        pairs = (line.split(" ")[2].partition(":") for line in text.splitlines())
+        return {(int(major), int(minor)) for major, _, minor in pairs}
+
+    def _show_devices(self) -> None:
+        devices = [device for disk in self._disks for device in disk.devices()]
+        faces.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
+
+    # -- its life --------------------------------------------------------------------------------------------------
+
+    def _hold(self) -> tuple[int, socket.socket]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            ours.close()
+            inside.hold(theirs)
+        theirs.close()
+        ours.settimeout(_STEP_SECONDS)
+        _expect(ours.recv(1 << 16), b"namespaces")
+        for name in ("uid_map", "gid_map"):
+            Path(f"/proc/{pid}/{name}").write_text(f"0 {self.spec.uid_base} {OWNERS}\n")
+        return pid, ours
+
+    def start(self) -> None:
+        """Up to the start of init. Raises NotBootable, OSError."""
+        spec = self.spec
+        pulled = (self._work.parent / "pulled").read_text().split() if (self._work.parent / "pulled").exists() else []
+        cables.plug(spec.nics, self._outer, pulled)
+        devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
+        root, netns = self._work / "root", Path(f"/proc/{self._outer}/ns/net")
+        boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, netns=netns)
+        for disk in self._disks:
+            disk.rescan()
+        handover.hand_over(root, self._work / "place", self._users, spec.uid_base, self._work / "layers")
+        faces.make_files(spec, self._work / "files", boot.arguments)
+        faces.show_cards(spec, self._work / "files")
+        faces.make_dev(spec, self._work / "dev", self._console.terminal)
+        self._show_devices()
+        bind = syscalls.MS_BIND | syscalls.MS_REC
+        syscalls.mount(str(self._work / "dev"), str(self._work / "place/dev"), flags=bind)
+        numbers = ["{}:{}".format(*number) for number in self.own_devices()]
+        self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
+        self._group.delegate(spec.uid_base)
+        self._group.take(self._outer)
+        may_lower = self._permit_oom_scores()
+        order = inside.Order(
+            work=str(self._work),
+            cgroups=() if self._hierarchies.unified else tuple(self._hierarchies.at),
+            argv=(*boot.init, *self._init_arguments()),
+            environment={"container": "node0", "PATH": _PATH, "TERM": "vt220"} | boot.environment,
+            hand_opens=not may_lower,
+        )
+        self._line.send(msgspec.json.encode(order))
+        message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)
+        _expect(message, b"listening")
+        self._broker = Broker(fds[0], self._users, self)
+        self._selector.register(self._broker, selectors.EVENT_READ, self._broker.answer)
+
+    def _init_arguments(self) -> tuple[str, ...]:
+        """How systemd is told which control groups there are."""
+        if self._hierarchies.unified:
+            return ("systemd.unified_cgroup_hierarchy=1",)
+        return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1")
+
+    def _permit_oom_scores(self) -> bool:
+        """Let the machine lower oom_score_adj: what a process with CAP_SYS_RESOURCE has set, all its heirs may set."""
+        status = Path("/proc/self/status").read_text()
+        effective = int(next(x for x in status.splitlines() if x.startswith("CapEff:")).split()[1], 16)
+        if not effective >> _CAP_SYS_RESOURCE & 1:
+            return False
+        Path(f"/proc/{self._outer}/oom_score_adj").write_text("-1000")
+        return True
+
+    def serve(self) -> int:
+        """Answer calls and carry the console until the machine ends; returns how it did."""
+        outer = os.pidfd_open(self._outer)
+        self._selector.register(outer, selectors.EVENT_READ, None)
+        looked = emptied = 0.0
+        groups = emptied_groups.Watch(self._group.of_systemd) if self._group.of_systemd else None
+        while True:
+            for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
+                if key.data is None:
+                    status = os.waitpid(self._outer, 0)[1]
+                    self._console.drain()
+                    return os.waitstatus_to_exitcode(status)
+                key.data()
+            if groups is not None and time.monotonic() - emptied > _GROUPS_SECONDS:
+                emptied = time.monotonic()
+                with contextlib.suppress(OSError, IndexError):
+                    groups.tell(Path(f"/proc/{self.init()}/root"))
+            if time.monotonic() - looked > _MEMORY_SECONDS:
+                looked = time.monotonic()
+                text = faces.meminfo(self.spec.memory_mib, self._group.memory_used())
+                # In place: the machine has this file mounted.
+                (self._work / "files/proc/meminfo").write_text(text)
+
+    def wait_for_ever(self) -> NoReturn:
+        """Be a machine that stands at "No bootable device" until somebody pulls the plug."""
+        while True:
+            for key, _ in self._selector.select():
+                key.data()
+
+    def close(self) -> None:
+        """Give the hardware back."""
+        cables.unplug(self.spec.nics)
+        for disk in self._disks:
+            disk.close()
+        self._console.close()
+
+    def say(self, text: str) -> None:
+        """A line of the firmware's on the console."""
+        self._console.say(text.replace("\n", "\r\n").encode() + b"\r\n")
+
+
+def _expect(message: bytes, wanted: bytes) -> None:
+    if message != wanted:
+        raise OSError(
+            errno.EPROTO, f"the machine's first process says: {message.decode(errors='replace') or 'nothing'}"
+        )
+
+
+def firmware_named(name: str) -> Firmware:
+    """`module:function`, imported."""
+    module, _, function = name.partition(":")
+    found: Firmware = getattr(importlib.import_module(module), function)
+    return found
+
+
+def main(argv: list[str]) -> int:
+    """See the module's text."""
+    die_with_parent()
+    directory, group, status = Path(argv[0]), argv[1], int(argv[2])
+    os.set_inheritable(status, False)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    # A machine's root may not raise it himself (setrlimit(2)), and daemons ask for much.
+    most = int(Path("/proc/sys/fs/nr_open").read_text())
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[0], most))
+    warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE))
+    try:
+        warden.start()
+    except NotBootable as error:
+        warden.say(f"{error.reason}\nNo bootable device.")
+        warden.wait_for_ever()
+    except Exception as error:
+        warden.say(f"node0: the machine cannot be started: {error}")
+        raise
+    os.write(status, b"running\n")
+    code = warden.serve()
+    warden.close()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,30 @@
+"""A world for a module's machines; what it leaves is a failure of its last test."""
+
+import os
+
+import pytest
+
+from lab.tests.containers.kit import World, tree
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A daemon for machines."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root: namespaces, loop devices, control groups")
+    if tree() is None:
+        pytest.skip("no release was built here: there is no tree to boot")
+    made = World(tmp_path_factory.mktemp("world"))
+    try:
+        yield made.start()
+    finally:
+        made.kill()
+
+
+@pytest.fixture(scope="module")
+def machine(world):
+    """A machine at its login."""
+    one = world.define()
+    one.on()
+    world.console(one).wait_for(r"login: ", 60)
+    return one

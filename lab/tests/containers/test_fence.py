@@ -1,0 +1,201 @@
+"""The fence: what root of a machine tries, with every capability that it has, and what the host looks like after it."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.lab
+
+# What every attack begins with.
+_HEAD = """
+import ctypes, errno, os, socket, struct, sys, fcntl, subprocess
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
+    if libc.syscall(ctypes.c_long(number), *words) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def write(path, text):
+    fd = os.open(path, os.O_WRONLY)
+    os.write(fd, text.encode())
+"""
+# Number of the system call, arguments: x86-64, asm/unistd_64.h.
+_CALLS = {
+    "settimeofday": "call(164, struct.pack('qq', 1, 0), 0)",
+    "clock_settime": "call(227, 0, struct.pack('qq', 1, 0))",
+    "init_module": "call(175, b'x', 1, b'')",
+    "finit_module": "call(313, 0, b'', 0)",
+    "delete_module": "call(176, b'loop', 0)",
+    "kexec_load": "call(246, 0, 0, 0, 0)",
+    "iopl": "call(172, 3)",
+    "ioperm": "call(173, 0x70, 2, 1)",
+    "swapon": "call(167, b'/dev/vda', 0)",
+    "acct": "call(163, b'/tmp/acct')",
+    "syslog": "call(103, 3, b' ' * 4096, 4096)",
+    "perf_event_open": "call(298, bytes(128), -1, 0, -1, 0)",
+    "open_by_handle_at": "call(304, -100, bytes(24), 0)",
+    "bpf": "call(321, 0, bytes(72), 72)",
+    "a 32-bit table's call": "call(0x40000000 + 39)",
+    "quotactl": "call(179, 0x80000200, b'/dev/vda', 0, 0)",
+}
+_DEVICES = {
+    "mknod of the host's disk": "os.mknod('/root/h', 0o60600, os.makedev({major}, {minor})); os.open('/root/h', 0)",
+    "mknod in /dev": "os.mknod('/dev/host', 0o60600, os.makedev({major}, {minor})); os.open('/dev/host', 0)",
+    "mknod on a file system of its own": """
+subprocess.run(['mount', '-t', 'tmpfs', 'x', '/mnt'], check=True)
+os.mknod('/mnt/host', 0o60600, os.makedev({major}, {minor})); os.open('/mnt/host', 0)""",
+    "mknod of another machine's disk": "os.mknod('/root/l', 0o60600, os.makedev(7, {other})); os.open('/root/l', 0)",
+    "mknod of memory": "os.mknod('/root/mem', 0o20600, os.makedev(1, 1)); os.open('/root/mem', 0)",
+    "mknod of the kernel's log": "os.mknod('/root/k', 0o20600, os.makedev(1, 11)); os.open('/root/k', 0)",
+    "loop-control": "os.mknod('/root/lc', 0o20600, os.makedev(10, 237)); os.open('/root/lc', 0)",
+    "devtmpfs": "call(165, b'dev', b'/mnt', b'devtmpfs', 0, b'')",
+    "debugfs": "call(165, b'd', b'/mnt', b'debugfs', 0, b'')",
+    "securityfs": "call(165, b'd', b'/mnt', b'securityfs', 0, b'')",
+    "a loop mount": "open('/root/i', 'wb').truncate(1 << 20); call(165, b'/root/i', b'/mnt', b'ext4', 0, b'')",
+}
+_FILES = {
+    "sysrq-trigger": "write('/proc/sysrq-trigger', 'h'); sys.exit(0 if open('/proc/sysrq-trigger').read() else 7)",
+    "release_agent": "write('/sys/fs/cgroup/memory/release_agent', '/tmp/evil')",
+    "release_agent of a mount": """
+os.makedirs('/root/c', exist_ok=True)
+call(165, b'c', b'/root/c', b'cgroup', 0, b'memory,release_agent=/tmp/evil')
+write('/root/c/release_agent', '/tmp/evil')""",
+    "its own limit": "write('/sys/fs/cgroup/memory/../../../fs/cgroup/memory/../memory.limit_in_bytes', '-1')",
+    "the devices' fence": "write('/sys/fs/cgroup/devices/devices.allow', 'a')",
+    "kernel memory": "os.open('/proc/kcore', os.O_RDONLY) and open('/proc/kcore', 'rb').read(1)[0]",
+    "uevent helper": "write('/sys/kernel/uevent_helper', '/tmp/evil')",
+    "pci rescan": "write('/sys/bus/pci/rescan', '1')",
+    "power state": "write('/sys/power/state', 'mem')",
+    "binfmt": """
+subprocess.run(['mount', '-t', 'binfmt_misc', 'b', '/mnt'], check=True)
+write('/mnt/register', ':evil:M::xx::/bin/true:')
+sys.exit(7)""",
+}
+
+
+def attempt(world, machine, code):
+    """Run it as root of a machine. True when it got through; its last words."""
+    script = f"cat > /run/attack.py <<'ATTACK'\n{_HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
+    done = world.run(machine, script, timeout=30)
+    return done.returncode == 0, done.stderr.strip().splitlines()[-1:] or [str(done.returncode)]
+
+
+@pytest.mark.parametrize("what", _CALLS)
+def test_a_call_is_refused(world, machine, what):
+    through, said = attempt(world, machine, _CALLS[what])
+    assert not through
+    assert any(word in said[0] for word in ("Operation not permitted", "not implemented")), said
+
+
+@pytest.mark.parametrize("what", _DEVICES)
+def test_no_device_is_reached_but_its_own(world, machine, what):
+    number = os.stat(os.path.dirname(os.__file__)).st_dev
+    other = next(n for n in range(256) if f"7:{n}\n" not in world.run(machine, "cat /sys/block/*/dev").stdout)
+    code = _DEVICES[what].format(major=os.major(number), minor=os.minor(number), other=other)
+    through, said = attempt(world, machine, code)
+    assert not through, said
+
+
+@pytest.mark.parametrize("what", _FILES)
+def test_no_file_of_the_kernel_is_written(world, machine, what):
+    through, said = attempt(world, machine, _FILES[what])
+    assert not through, said
+
+
+def test_sysctls_are_its_own_or_refused(world, machine):
+    names = [
+        "kernel/core_pattern",
+        "kernel/panic",
+        "kernel/sysrq",
+        "kernel/pid_max",
+        "vm/overcommit_memory",
+        "vm/drop_caches",
+        "fs/file-max",
+        "fs/suid_dumpable",
+        "kernel/hostname",
+        "kernel/randomize_va_space",
+    ]
+
+    def host():
+        files = (Path("/proc/sys") / name for name in names)
+        return [file.read_text() if os.stat(file).st_mode & 0o444 else "" for file in files]
+
+    before = host()
+    lines = [f"for v in '|/tmp/evil' 1 2; do echo \"$v\" > /proc/sys/{name}; done 2>/dev/null" for name in names]
+    fresh = [f"echo 1 > /mnt/sys/{name} 2>/dev/null && echo BROKE {name}" for name in names if "hostname" not in name]
+    script = "\n".join([*lines, "mount -t proc proc /mnt", *fresh, "umount /mnt", "echo done"])
+    done = world.run(machine, script)
+    assert done.stdout.split() == ["done"], done.stdout
+    assert host() == before
+    # What kubelet sets is taken all the same.
+    assert world.run(machine, "echo 10 > /proc/sys/kernel/panic; cat /proc/sys/kernel/panic").stdout == "10\n"
+
+
+def test_the_clock_is_the_hosts_and_chronyd_runs_all_the_same(world, machine):
+    before = time.time() - time.monotonic()
+    code = "t = ctypes.create_string_buffer(struct.pack('Iqqq', 0x0100, 900_000_000_000, 0, 0).ljust(208, b'\\0'))\n"
+    code += "call(159, ctypes.addressof(t))"
+    attempt(world, machine, code)
+    world.run(machine, "date -s 2001-01-01; hwclock -w")
+    assert abs(time.time() - time.monotonic() - before) < 0.5
+    assert world.run(machine, "systemctl is-active chrony chronyd | head -1").stdout.strip() == "active"
+
+
+def test_processes_of_the_host_are_not_seen(world, machine):
+    mark = subprocess.Popen(["sleep", "4242"])
+    try:
+        seen = world.run(machine, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+        assert "sleep 4242" not in seen
+        assert "systemd" in seen
+        through, _ = attempt(world, machine, f"os.kill({mark.pid}, 9)")
+        assert mark.poll() is None
+        through, said = attempt(world, machine, f"call(101, 16, {mark.pid}, 0, 0)")
+        assert not through, said
+    finally:
+        mark.kill()
+        mark.wait()
+
+
+def test_reboot_ends_nothing_but_the_machine(world):
+    victim = world.define(5)
+    victim.on()
+    world.console(victim).wait_for(r"login: ", 60)
+    up = Path("/proc/sys/kernel/random/boot_id").read_text()
+    world.run(victim, "reboot -ff || true; sleep 5")
+    console = world.console(victim)
+    console.wait_for(r"(?s)login: .*login: ", 60)
+    assert Path("/proc/sys/kernel/random/boot_id").read_text() == up
+    victim.off()
+
+
+def test_memory_beyond_its_limit_is_not_had(world, machine):
+    held = "python3 -c \"x = bytearray(3 << 30); print('BROKE', len(x))\" || echo killed $?"
+    done = world.run(machine, f"({held}) 2>/dev/null; true", timeout=60)
+    assert "BROKE" not in done.stdout
+    group = next(Path("/sys/fs/cgroup/memory").glob(f"node0/{world.lab}/{machine.name}/memory.max_usage_in_bytes"))
+    assert int(group.read_text()) <= 1024 << 20
+    assert machine.look().running
+    assert world.run(machine, "echo alive").stdout == "alive\n"
+
+
+def test_other_networks_are_not_reached(world, machine):
+    cards = {line.split(":")[1].strip() for line in world.run(machine, "ip -o link").stdout.splitlines()}
+    assert {card.split("@")[0] for card in cards} <= {"lo", "enp1s0", "cni-podman0"}
+    through, said = attempt(
+        world, machine, "call(308, os.open('/proc/1/ns/net', 0), 0); os.listdir('/proc/2/ns')\nsys.exit(7)"
+    )
+    assert not through, said
+    script = "nsenter -t 1 -n ip link set enp1s0 netns 1; ip link add x type veth peer name y netns 1 && ip link del x"
+    world.run(machine, script)
+    assert not [name for name in os.listdir("/sys/class/net") if name in ("x", "y", "enp1s0")]
+
+
+def test_mounts_stay_inside(world, machine):
+    before = Path("/proc/self/mountinfo").read_text()
+    world.run(machine, "mount -t tmpfs leak /mnt; mount --make-rshared /; mkdir -p /mnt/a; mount -t tmpfs leak2 /mnt/a")
+    assert Path("/proc/self/mountinfo").read_text() == before
+    # What lies under the masks, when root takes them away: names, nothing that opens.
+    script = "umount -l /sys/block; cat /sys/block/vda/dev >/dev/null 2>&1; ls /dev | grep -c '^[sv]d[b-z]$'"
+    assert world.run(machine, script).stdout.strip() == "0"

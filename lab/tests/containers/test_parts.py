@@ -1,0 +1,160 @@
+"""What of container machines needs no machine."""
+
+import errno
+import struct
+
+import pytest
+
+from lab.machines.container import cgroups, disks, emptied, faces, handover, seccomp, smbios
+from lab.machines.container.firmware.partitions import Partition
+from lab.machines.container.spec import DiskSpec, MachineSpec
+
+SPEC = MachineSpec(
+    name="m",
+    uuid="5d7ab2c8-4f5f-4d8a-9d7c-8a3d7c1b2a01",
+    memory_mib=40000,
+    vcpus=3,
+    console_log="/c",
+    console_socket="/s",
+    uid_base=1 << 28,
+)
+KILOBYTE = 1 << 10
+ALLOW, NOTIFY = 0x7FFF0000, 0x7FC00000
+REFUSE = 0x50000
+
+
+def verdict(number, *arguments, arch=0xC000003E, opens=True):
+    """What the filter says of a call, by a small machine of the instructions that it uses (linux/bpf_common.h)."""
+    data = struct.pack("=IIQ6Q", number, arch, 0, *(*arguments, *[0] * (6 - len(arguments))))
+    code = list(struct.iter_unpack("=HBBI", seccomp.program(opens=opens)))
+    at, value = 0, 0
+    while True:
+        operation, if_true, if_false, k = code[at]
+        at += 1
+        if operation == 0x20:
+            value = struct.unpack_from("=I", data, k)[0]
+        elif operation == 0x54:
+            value &= k
+        elif operation == 0x06:
+            return k
+        else:
+            hit = value == k if operation == 0x15 else bool(value & k)
+            at += if_true if hit else if_false
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ((0,), ALLOW),
+        ((165, 1, 2), NOTIFY),
+        ((16, 3, 0x125F), NOTIFY),
+        ((16, 3, 0x1269), NOTIFY),
+        ((16, 3, 0x1260), ALLOW),
+        ((257, 0, 0, 0o1), NOTIFY),
+        ((257, 0, 0, 0o2000002), NOTIFY),
+        ((257, 0, 0, 0o101), ALLOW),
+        ((257, 0, 0, 0), ALLOW),
+        ((2, 0, 0o2), NOTIFY),
+        ((164,), REFUSE | errno.EPERM),
+        ((430,), REFUSE | errno.ENOSYS),
+        ((0x40000000 + 165,), REFUSE | errno.ENOSYS),
+    ],
+)
+def test_the_filter(call, said):
+    assert verdict(*call) == said
+
+
+def test_the_filter_knows_one_architecture_and_hands_opens_over_only_when_asked_to():
+    assert verdict(1, arch=0x40000003) == REFUSE | errno.ENOSYS
+    assert verdict(257, 0, 0, 1, opens=False) == ALLOW
+
+
+MOUNTINFO = r"""20 1 254:0 / / rw - ext4 /dev/vda rw
+40 20 0:5 / /m rw - tmpfs work rw
+41 30 0:9 / /m/root/var rw - tmpfs var rw
+42 31 0:8 / /m/root/boot ro,nodev - ext4 /dev/loop1 ro
+30 29 0:7 / /m/root rw - overlay root rw,lowerdir=/l/one:/l/two\040x,upperdir=/u/up,workdir=/u/work
+31 41 0:6 / /m/root/var/over rw - tmpfs x rw
+29 40 0:4 / /m/root rw - tmpfs covered rw
+33 29 0:3 / /m/root/hidden rw - tmpfs hidden rw
+"""
+
+
+def test_mounts_come_after_what_they_are_on_whatever_their_order_and_covered_ones_not_at_all():
+    text = MOUNTINFO.replace("42 31", "42 30")
+    found = handover.seen(handover.mounts(text), "/m/root")
+    assert [m.target for m in found] == ["/m/root", "/m/root/var", "/m/root/var/over", "/m/root/boot"]
+    assert found[0].options["lowerdir"] == "/l/one:/l/two x"
+    assert [m.read_only for m in found] == [False, False, False, True]
+    with pytest.raises(ValueError, match="no mount point"):
+        handover.seen(handover.mounts(text), "/m/other")
+
+
+def test_hierarchies_of_a_host():
+    v1 = "9:name=systemd:/\n4:memory:/x\n1:cpu,cpuacct:/\n10:misc:/\n0::/\n"
+    assert cgroups.controllers(v1) == ["name=systemd", "memory", "cpu,cpuacct"]
+    assert cgroups.controllers("0::/user.slice\n") == []
+
+
+def test_groups_that_ran_empty_are_told_once(tmp_path):
+    def group(name, processes):
+        (tmp_path / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / name / "cgroup.procs").write_text(processes)
+
+    group("a", "")
+    group("a/b", "7\n")
+    group("c", "")
+    (tmp_path / "cgroup.procs").write_text("")
+    watch = emptied.Watch(tmp_path)
+    assert watch.look() == ["/c"]
+    assert watch.look() == []
+    group("a/b", "")
+    assert sorted(watch.look()) == ["/", "/a", "/a/b"]
+
+
+def test_memory_and_processors_are_the_machines():
+    assert "MemTotal:        1048576 kB\n" in faces.meminfo(1024, 0)
+    assert "MemAvailable:    1048575 kB\n" in faces.meminfo(1024, KILOBYTE)
+    host = "processor\t: 0\nmodel name\t: X\ncpu cores\t: 2\n\nprocessor\t: 1\nmodel name\t: X\ncpu cores\t: 2\n\n"
+    said = faces.cpuinfo(host, 3)
+    assert [line for line in said.splitlines() if line.startswith("processor")] == [
+        f"processor\t: {n}" for n in range(3)
+    ]
+    assert said.count("cpu cores\t: 3\n") == 3
+
+
+def test_smbios_tells_the_memory_and_its_sums_are_right():
+    entry, tables = smbios.tables(SPEC)
+    assert sum(entry) & 0xFF == 0
+    assert struct.unpack_from("<I", entry, 12)[0] == len(tables)
+    sizes, at = [], 0
+    while at < len(tables):
+        kind, length = tables[at], tables[at + 1]
+        if kind == 17:
+            sizes.append(struct.unpack_from("<H", tables, at + 12)[0])
+        at = tables.index(b"\0\0", at + length) + 2
+    assert sum(sizes) == 40000
+    assert smbios.identity(SPEC)["product_uuid"] == SPEC.uuid
+
+
+def test_a_disk_and_its_partition_have_their_names():
+    disk = DiskSpec(target="vdb", path="/x", size=1 << 30, serial="S-1", wwn="0x5", rotational=True)
+    whole = disks.describe_disk(disk, (7, 3), 1 << 30)
+    assert whole.links == ("by-path/vdb", "by-id/virtio-S-1", "by-id/wwn-0x5")
+    assert whole.attributes["size"] == "2097152"
+    assert whole.attributes["queue/rotational"] == "1"
+    part = disks.describe_partition(disk, Partition(4, 1 << 20, 1 << 21, "k", "u-u", "the root"), (7, 4))
+    assert (part.name, part.parent) == ("vdb4", "vdb")
+    assert set(part.links) == {
+        "by-path/vdb-part4",
+        "by-partuuid/u-u",
+        "by-id/virtio-S-1-part4",
+        r"by-partlabel/the\x20root",
+    }
+    assert (part.attributes["start"], part.attributes["size"]) == ("2048", "4096")
+
+
+def test_what_is_tried_once_comes_first_and_nothing_twice():
+    assert SPEC.order == ("hd", "cdrom", "network")
+    once = MachineSpec(**{**{f: getattr(SPEC, f) for f in SPEC.__struct_fields__}, "boot_once": "cdrom"})
+    assert once.order == ("cdrom", "hd", "network")
