@@ -1,0 +1,68 @@
+"""isolinux.cfg as isolinux reads it (syslinux, doc/syslinux.txt): the default label's kernel, initrds and arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lab.machines.container.firmware.entry import Entry, NoEntry, Read
+
+CONFIGS = ("isolinux/isolinux.cfg", "boot/isolinux/isolinux.cfg", "isolinux.cfg")
+
+
+@dataclass
+class _Label:
+    name: str
+    kernel: str = ""
+    append: str | None = None
+    initrd: str = ""
+
+
+def boot(read: Read, path: str) -> Entry:
+    """The entry that is started when nobody presses a key. Raises NoEntry."""
+    raw = read(path)
+    if raw is None:
+        raise NoEntry("ERROR: No configuration file found")
+    return parse(raw.decode("latin-1"))
+
+
+def parse(text: str) -> Entry:
+    """The default entry of a configuration. Raises NoEntry."""
+    labels: list[_Label] = []
+    default = chosen = common = ""
+    for line in text.splitlines():
+        key, _, value = line.strip().partition(" ")
+        key, value = key.lower(), value.strip()
+        label = labels[-1] if labels else None
+        if key == "default" and label is None:
+            default = value
+        elif key == "label":
+            labels.append(_Label(value))
+        elif key == "append" and label is None:
+            common = value
+        elif label is None:
+            continue
+        elif key in ("kernel", "linux"):
+            label.kernel = value
+        elif key == "append":
+            label.append = "" if value == "-" else value
+        elif key == "initrd":
+            label.initrd = value
+        elif key == "menu" and value.lower() == "default":
+            chosen = label.name
+    name = chosen or default.split(" ")[0]
+    found = next((label for label in labels if label.name == name), None)
+    # A menu as the default ("vesamenu.c32") starts its first entry when it names none.
+    if found is None and default.endswith(".c32") and labels:
+        found = labels[0]
+    if found is None or not found.kernel:
+        raise NoEntry(f"Could not find kernel image: {name or 'linux'}")
+    words = (common if found.append is None else found.append).split()
+    initrds = found.initrd
+    for word in words:
+        if word.startswith("initrd="):
+            initrds = word.removeprefix("initrd=")
+    if found.initrd:
+        words = [f"initrd={found.initrd}", *words]
+    return Entry(
+        found.kernel, (f"BOOT_IMAGE={found.kernel}", *words), tuple(path for path in initrds.split(",") if path)
+    )

@@ -1,0 +1,109 @@
+"""What a container machine is: plain data, kept as machine.json in the machine's directory.
+
+The runtime (this package) and the machine's firmware (lab.machines.container.firmware) both read it; a change of a
+field is a change of both. The firmware's side of the contract:
+
+    boot(spec, *, devices, root, console, netns) -> Boot
+
+It runs privileged (in the user namespace of the host) in a private mount namespace of this boot. `devices` maps the
+targets of spec.disks ("vda") to block device files of the host. When it returns, the complete root file system is mounted
+read-write at `root`: an overlay, or a partition with its boot partition in it. It raises NotBootable when nothing boots.
+
+Afterwards the runtime hands every mount at or below `root` to the machine with shifted owners. Owners 0 to 65535 on
+the file systems stay what they are there; the firmware need not care. An overlay cannot be handed over as a whole
+(the kernel maps no owners of overlays), so the runtime mounts its layers again, mapped: lower, upper and work directories
+must be absolute paths that can still be opened in this mount namespace after the return, without `,` and `:`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+import msgspec
+
+BootFrom = Literal["hd", "cdrom", "network"]
+FILE = "machine.json"
+
+
+class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A network card: its name in the machine, its MAC address, and the bridge of the lab's that its cable ends in."""
+
+    name: str
+    mac: str
+    network: str
+
+
+class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A disk: `target` is its kernel name in the machine ("vda"), `path` a raw image, `size` in bytes."""
+
+    target: str
+    path: str
+    size: int
+    serial: str = ""
+    model: str = ""
+    wwn: str = ""
+    rotational: bool = False
+
+
+class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One machine. `cdrom` is the image in its drive; `boot` the order in which devices are tried, `boot_once` what is
+    tried first at the next power-on only; `uid_base` the host's user that is root inside (65536 belong to it)."""
+
+    name: str
+    uuid: str
+    serial: str = ""
+    memory_mib: int
+    vcpus: int
+    firmware: Literal["uefi", "bios"] = "uefi"
+    nics: tuple[Nic, ...] = ()
+    disks: tuple[DiskSpec, ...] = ()
+    cdrom: str | None = None
+    boot: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
+    boot_once: BootFrom | None = None
+    console_log: str
+    console_socket: str
+    uid_base: int
+
+    @property
+    def order(self) -> tuple[BootFrom, ...]:
+        """The devices to try at the next power-on, in order, each once."""
+        first = (self.boot_once,) if self.boot_once else ()
+        return tuple(dict.fromkeys([*first, *self.boot]))
+
+    def save(self, directory: Path) -> None:
+        """Write it into the machine's directory, whole or not at all."""
+        part = directory / f".{FILE}.partial"
+        part.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+        part.replace(directory / FILE)
+
+    @classmethod
+    def load(cls, directory: Path) -> MachineSpec:
+        """Read it from there. Raises OSError or msgspec.DecodeError."""
+        return msgspec.json.decode((directory / FILE).read_bytes(), type=cls)
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True):
+    """What a boot came to: the kernel's arguments, the init to start with its own, and its environment."""
+
+    arguments: list[str]
+    init: list[str]
+    environment: dict[str, str] = {}
+
+
+class NotBootable(Exception):  # noqa: N818  # the field's own words: "No bootable device"
+    """No device of the order boots; `reason` says what was tried, a line each."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Firmware(Protocol):
+    """See this module's text. `console` is the serial line; `netns` the file of the network namespace that has the
+    machine's cards (enter it with setns(2) to fetch something)."""
+
+    def __call__(
+        self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, netns: Path
+    ) -> Boot: ...
