@@ -1,0 +1,6 @@
+"""A container machine's firmware: what an emulated PC's firmware, boot loader and initramfs do, up to its own init."""
+
+from lab.machines.container.firmware.boot import boot
+from lab.machines.container.firmware.errors import BootStopped
+
+__all__ = ["BootStopped", "boot"]

@@ -29,7 +29,7 @@ class BadArchive(Exception):
 
 @dataclass(frozen=True)
 class Member:
-    """A file of an archive. ``data`` is a link's target, too; ``mode`` has the file's type; ``rdev`` a device's number."""
+    """A file. ``data`` is a link's target, too; ``mode`` has the file's type, ``rdev`` a device's number."""
 
     name: str
     mode: int

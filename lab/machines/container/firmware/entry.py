@@ -11,7 +11,7 @@ Read = Callable[[str], bytes | None]
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel to start: paths within the boot loader's file system, arguments in their order as the kernel gets them."""
+    """A kernel to start: paths within the boot loader's file system, arguments as the kernel gets them."""
 
     kernel: str
     arguments: tuple[str, ...]

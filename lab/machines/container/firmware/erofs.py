@@ -1,5 +1,5 @@
 """An index that lets the kernel's erofs mount an ISO image: directories and inodes here, the files' data where it lies
-in the image, which is the file system's second device (Linux, fs/erofs/erofs_fs.h and Documentation/filesystems/erofs.rst).
+in the image, which is the file system's second device (Linux, fs/erofs/erofs_fs.h).
 
 For kernels that have erofs and no iso9660; both are read-only file systems with the same files.
 """
@@ -138,7 +138,7 @@ def _directory(node: _Node) -> bytes:
     for name, child in node.children.items():
         entries.append((name.encode(), child.place, DIRECTORY if child.extent is None else REGULAR))
     entries.sort()
-    blocks, held, room = bytearray(), [], BLOCK
+    blocks, held, room = bytearray(), list[tuple[bytes, int, int]](), BLOCK
     for entry in entries:
         need = _DIRENT.size + len(entry[0])
         if need > room:

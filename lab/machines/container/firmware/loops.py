@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -94,10 +95,8 @@ def _open(number: int, mode: int) -> int | None:
     """The device's descriptor; its node is made where no devtmpfs does that."""
     path = f"/dev/loop{number}"
     if not os.path.exists(path):
-        try:
+        with contextlib.suppress(FileExistsError):
             os.mknod(path, 0o60600, os.makedev(LOOP_MAJOR, number))
-        except FileExistsError:
-            pass
     try:
         return os.open(path, mode)
     except OSError as error:

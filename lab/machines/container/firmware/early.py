@@ -1,0 +1,139 @@
+"""The early boot: what systemd would start in the image's initramfs, started in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lab.machines.container.firmware import units
+from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.initramfs import Initramfs
+from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.firmware.units import Unit
+
+#: Units that are not started, and what takes their place (docs/machines.md has this table).
+REPLACED: Mapping[str, str] = {
+    "systemd-journald.service": "output is kept in /run/node0/firmware/early.log",
+    "systemd-journald.socket": "as systemd-journald.service",
+    "systemd-journald-dev-log.socket": "as systemd-journald.service",
+    "systemd-udevd.service": "the firmware makes nodes of disks, partitions and the CD, and their links",
+    "systemd-udevd-control.socket": "as systemd-udevd.service",
+    "systemd-udevd-kernel.socket": "as systemd-udevd.service",
+    "systemd-udev-trigger.service": "as systemd-udevd.service",
+    "systemd-tmpfiles-setup-dev.service": "the firmware lays out /dev",
+    "systemd-fsck-root.service": "fsck -a of the initramfs, on the root partition",
+    "initrd-parse-etc.service": "nothing: the image's /etc/fstab is empty",
+    "initrd-cleanup.service": "the runtime takes the root and /run as they lie",
+    "initrd-switch-root.target": "as initrd-cleanup.service",
+}
+_GENERATOR_DIRECTORIES = ("run/systemd/generator", "run/systemd/generator.early", "run/systemd/generator.late")
+_GENERATORS = "usr/lib/systemd/system-generators"
+# Of systemd's own, those that read the command line for what an initramfs mounts.
+_WITHOUT = ("systemd-debug-generator", "systemd-gpt-auto-generator")
+LOG = "node0/firmware/early.log"
+
+
+class Early:
+    """One early boot."""
+
+    def __init__(self, initramfs: Initramfs, screen: Screen) -> None:
+        self._initramfs, self._screen = initramfs, screen
+        self._log: list[str] = []
+        self._done: list[Unit] = []
+
+    def go(self) -> None:
+        """Run everything up to the switch to the real root, which then lies at the tree's /sysroot.
+
+        Raises:
+            BootStopped: a unit failed that the boot cannot do without.
+        """
+        tree = self._initramfs.tree
+        self._generate()
+        wanted = units.needed(tree, "initrd.target", without=REPLACED)
+        try:
+            for unit in units.ordered(wanted):
+                if units.applies(unit, tree, self._initramfs.arguments):
+                    self._start(unit)
+            for unit in reversed(self._done):
+                for command in units.commands(unit, "ExecStop", units.environment(unit, tree)):
+                    self._run(command.words, units.environment(unit, tree))
+        except units.BadUnits as error:
+            raise BootStopped(str(error)) from error
+        finally:
+            self._keep_log()
+
+    def _generate(self) -> None:
+        """Run the image's generators: units that the command line asks for."""
+        tree = self._initramfs.tree
+        for name in _GENERATOR_DIRECTORIES:
+            (tree / name).mkdir(parents=True, exist_ok=True)
+        directories = [f"/{name}" for name in _GENERATOR_DIRECTORIES]
+        for generator in sorted((tree / _GENERATORS).glob("*")):
+            if generator.name not in _WITHOUT:
+                self._run((f"/{_GENERATORS}/{generator.name}", *directories), {})
+
+    def _run(self, words: tuple[str, ...], environment: Mapping[str, str]) -> int:
+        done = self._initramfs.program(words, environment)
+        self._log.append(done.output)
+        return done.code
+
+    def _start(self, unit: Unit) -> None:
+        if unit.name.endswith(".mount"):
+            self._mount(unit)
+        elif unit.name.endswith(".service"):
+            self._service(unit)
+        elif unit.name.endswith(".target") and unit.all("Unit", "Description"):
+            self._screen.finished(f"target {unit.description}", "Reached")
+
+    def _service(self, unit: Unit) -> None:
+        kind = unit.last("Service", "Type", "simple")
+        if kind != "oneshot":
+            raise units.BadUnits(f"{unit.name}: Type={kind} in an initramfs; only oneshot can be run here")
+        environment = units.environment(unit, self._initramfs.tree)
+        self._screen.starting(unit.description)
+        for command in units.commands(unit, "ExecStart", environment):
+            if self._run(command.words, environment) and not command.lenient:
+                self._screen.failed(unit.description)
+                if unit.fatal:
+                    self._stop(unit)
+                return
+        self._screen.finished(unit.description)
+        self._done.append(unit)
+
+    def _mount(self, unit: Unit) -> None:
+        """A mount unit, its file system checked first (systemd-fsck(8): a code of 2 or more means not to go on)."""
+        what, where = unit.last("Mount", "What"), unit.last("Mount", "Where")
+        options, kind = unit.last("Mount", "Options"), unit.last("Mount", "Type")
+        if self._run(("fsck", "-a", what), {}) & 0x7E:
+            self._screen.failed(f"file system check on {what}")
+            self._stop(unit)
+        command = ["mount", what, where]
+        command += ["-t", kind] if kind else []
+        command += ["-o", options] if options else []
+        if self._run(tuple(command), {}):
+            self._screen.failed(where, "mount")
+            self._stop(unit)
+        self._screen.finished(where, "Mounted")
+
+    def _stop(self, unit: Unit) -> None:
+        """The image's own report of an early boot that failed; the programs that it asks say what is known here."""
+        tree = self._initramfs.tree
+        (tree / "run/node0/firmware").mkdir(parents=True, exist_ok=True)
+        (tree / "run/node0/firmware/failed").write_text(f"{unit.name} loaded failed failed {unit.description}\n")
+        self._keep_log()
+        emergency = units.load(tree, "emergency.service")
+        for name, file in (("systemctl", "failed"), ("journalctl", "early.log")):
+            program = tree / "usr/bin" / name
+            program.unlink(missing_ok=True)
+            program.write_text(f"#!/bin/bash\nexec cat /run/node0/firmware/{file}\n")
+            program.chmod(0o755)
+        if emergency is not None:
+            for command in units.commands(emergency, "ExecStart", {}):
+                self._screen.line(self._initramfs.program(command.words).output.rstrip("\n"))
+        raise BootStopped(f"{unit.name} failed")
+
+    def _keep_log(self) -> None:
+        """As the journal does, for root alone: Ignition logs its config."""
+        place = self._initramfs.run / LOG
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch(mode=0o600)
+        place.write_text("".join(self._log))

@@ -1,0 +1,37 @@
+"""What stands on the serial console until the machine's own init writes there."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import BinaryIO
+
+
+class Screen:
+    """The console while firmware, boot loader and initramfs own it. A console that cannot be written stops nothing."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._started = time.monotonic()
+
+    def line(self, text: str) -> None:
+        """One line, or several."""
+        with contextlib.suppress(OSError, ValueError):
+            self._out.write("".join(f"{part}\r\n" for part in text.splitlines() or [""]).encode(errors="replace"))
+            self._out.flush()
+
+    def kernel(self, text: str) -> None:
+        """A line as the kernel prints it, with the seconds since power-on."""
+        self.line(f"[{time.monotonic() - self._started:12.6f}] {text}")
+
+    def starting(self, description: str) -> None:
+        """systemd begins with a unit."""
+        self.line(f"         Starting {description}...")
+
+    def finished(self, description: str, verb: str = "Finished") -> None:
+        """systemd is done with a unit."""
+        self.line(f"[  OK  ] {verb} {description}.")
+
+    def failed(self, description: str, verb: str = "start") -> None:
+        """systemd's word for a unit that failed."""
+        self.line(f"[FAILED] Failed to {verb} {description}.")
