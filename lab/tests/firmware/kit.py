@@ -1,0 +1,180 @@
+"""What these tests boot: the machine OS of the cache, with a config in it as coreos-installer would embed it."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drivers.console import strip_control
+from lab.host.paths import cache_dir
+from lab.machines.container.firmware.iso9660 import Medium
+from lab.machines.container.spec import DiskSpec, MachineSpec
+from lab.release.os.build import ISO_NAME
+from lab.release.os.cpio import Member, write_archive
+
+BOOT_SECONDS = 120.0
+PROOF = "written by Ignition"
+CONFIG: dict[str, Any] = {
+    "ignition": {"version": "3.3.0"},
+    "storage": {
+        "files": [
+            {"path": "/etc/hostname", "mode": 0o644, "contents": {"source": "data:,proven"}},
+            {"path": "/etc/proof", "mode": 0o600, "contents": {"source": "data:,written%20by%20Ignition"}},
+        ]
+    },
+    "systemd": {
+        "units": [
+            {
+                "name": "proof.service",
+                "enabled": True,
+                "contents": "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"proof: $(cat /etc/proof)\" > /dev/console'\n"
+                "[Install]\nWantedBy=multi-user.target\n",
+            }
+        ]
+    },
+}
+
+
+def machine_os() -> Path:
+    """The newest ISO of the lab release's cache; without one, the test is skipped."""
+    if os.geteuid():
+        pytest.skip("mounting and loop devices need root")
+    found = sorted(cache_dir().glob(f"release/os/*/{ISO_NAME}"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        pytest.skip(f"no {ISO_NAME} in {cache_dir()}/release/os: python -m lab.release.os build makes it")
+    return found[-1]
+
+
+def embed(iso: Path, config: dict[str, Any]) -> None:
+    """Write a config into the embed area, a compressed cpio archive, as coreos-installer iso ignition embed does."""
+    archive = BytesIO()
+    write_archive(archive, [Member("config.ign", json.dumps(config).encode(), 0o600)])
+    with Medium(iso) as medium:
+        area = medium.find("images/ignition.img")
+        assert area is not None
+    packed = gzip.compress(archive.getvalue())
+    assert len(packed) <= area.length
+    with iso.open("r+b") as file:
+        file.seek(area.offset)
+        file.write(packed.ljust(area.length, b"\0"))
+
+
+def iso_with(folder: Path, config: dict[str, Any]) -> Path:
+    """A copy of the machine OS with a config; it shares its blocks where the file system can."""
+    copy = folder / "machine.iso"
+    subprocess.run(["cp", "--reflink=auto", "--sparse=always", str(machine_os()), str(copy)], check=True, timeout=120)
+    embed(copy, config)
+    return copy
+
+
+def spec(folder: Path, **changes: Any) -> MachineSpec:
+    """A machine of 4 GiB with nothing in it."""
+    settings: dict[str, Any] = {
+        **{"name": "master-0", "uuid": "11111111-2222-4333-8444-555555555555", "memory_mib": 4096, "vcpus": 2},
+        **{"console_log": str(folder / "console.log"), "console_socket": str(folder / "console.sock"), "uid_base": 0},
+    }
+    return MachineSpec(**{**settings, **changes})
+
+
+def disks(**paths: Path) -> tuple[DiskSpec, ...]:
+    """Disks of a machine by their targets."""
+    return tuple(DiskSpec(target=name, path=str(path), size=path.stat().st_size) for name, path in paths.items())
+
+
+class Machine:
+    """A machine that was switched on: what its console said, line by line."""
+
+    def __init__(self, terminal: int, process: subprocess.Popen[bytes]) -> None:
+        self._terminal, self.process = terminal, process
+        self.text = ""
+
+    def wait_for(self, words: str, seconds: float = BOOT_SECONDS) -> str:
+        """Everything that the console said until it says ``words``."""
+        deadline = time.monotonic() + seconds
+        while words not in self.text:
+            left = deadline - time.monotonic()
+            if left <= 0 or not self._read(min(left, 1.0)):
+                pytest.fail(f"the console never said {words!r}; it said:\n{self.text}")
+        return self.text
+
+    def _read(self, seconds: float) -> bool:
+        """Take what comes; False when nothing will come any more."""
+        if not select.select([self._terminal], [], [], seconds)[0]:
+            return self.process.poll() is None
+        try:
+            self.text += strip_control(os.read(self._terminal, 65536).decode(errors="replace"))
+        except OSError:
+            return self.process.poll() is None
+        return True
+
+    def type(self, line: str) -> None:
+        """A line on its keyboard."""
+        os.write(self._terminal, f"{line}\n".encode())
+
+
+@contextlib.contextmanager
+def powered(folder: Path, machine: MachineSpec, **devices: Path) -> Iterator[Machine]:
+    """Switch a machine on, in namespaces and a cgroup of its own, and off at the end."""
+    folder.mkdir(exist_ok=True)
+    machine.save(folder)
+    group = _cgroup(f"node0-test-{os.getpid()}")
+    ours, theirs = pty.openpty()
+    arguments = [str(folder), str(folder / "root"), os.ttyname(theirs), *(f"{k}={v}" for k, v in devices.items())]
+    command = ["unshare", "-mpuiCn", "--propagation", "private", "--fork", "--kill-child"]
+    command += [sys.executable, "-m", "lab.tests.firmware.up", *arguments]
+    enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
+    log = folder / "up.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", enter, "sh", *command], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+        )
+    os.close(theirs)
+    started = Machine(ours, process)
+    try:
+        yield started
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+        os.close(ours)
+        _remove(group)
+        shutil.rmtree(folder / "root.firmware", ignore_errors=True)
+        print(started.text, log.read_text(errors="replace"), sep="\n")
+
+
+def _cgroup(name: str) -> Path:
+    top = next(path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists())
+    group = top / name
+    group.mkdir(exist_ok=True)
+    return group
+
+
+def _remove(group: Path) -> None:
+    """The group with those that the machine made in it, once all its processes are gone."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            for path in sorted(group.rglob("*/"), key=lambda p: len(p.parts), reverse=True):
+                if path.is_dir():
+                    path.rmdir()
+            group.rmdir()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{group} is still in use: {error}") from error
+            time.sleep(0.05)
