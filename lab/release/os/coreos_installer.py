@@ -282,8 +282,21 @@ def configure(device: str, options: argparse.Namespace) -> None:
             for path in sorted(glob.glob(f"{options.network_dir}/*.nmconnection")):
                 shutil.copy(path, place)
         (boot / "ignition.firstboot").write_text(firstboot_stamp(options.firstboot_args))
-    with mounted(root_device):
-        run("resize2fs", root_device)
+    grow_filesystem(root_device)
+
+
+def grow_filesystem(device: str) -> None:
+    """Give the root file system all of its partition: while it is mounted, which is quickest, or else before.
+
+    ext4 grows a mounted one for CAP_SYS_RESOURCE alone, which a machine in a user namespace has not.
+    """
+    try:
+        with mounted(device):
+            run("resize2fs", device)
+    except InstallError as error:
+        print(f"Growing {device} unmounted, since: {error}", file=sys.stderr)
+        run("e2fsck", "-f", "-p", device)
+        run("resize2fs", device)
 
 
 def check(options: argparse.Namespace) -> None:

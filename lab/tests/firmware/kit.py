@@ -22,6 +22,7 @@ import pytest
 
 from drivers.console import strip_control
 from lab.host.paths import cache_dir
+from lab.machines.container.firmware import loops
 from lab.machines.container.firmware.iso9660 import Medium
 from lab.machines.container.spec import DiskSpec, MachineSpec
 from lab.release.os.build import ISO_NAME
@@ -42,7 +43,8 @@ CONFIG: dict[str, Any] = {
             {
                 "name": "proof.service",
                 "enabled": True,
-                "contents": "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo \"proof: $(cat /etc/proof)\" > /dev/console'\n"
+                "contents": "[Service]\nType=oneshot\n"
+                "ExecStart=/bin/sh -c 'echo \"proof: $(cat /etc/proof)\" > /dev/console'\n"
                 "[Install]\nWantedBy=multi-user.target\n",
             }
         ]
@@ -85,8 +87,13 @@ def iso_with(folder: Path, config: dict[str, Any]) -> Path:
 def spec(folder: Path, **changes: Any) -> MachineSpec:
     """A machine of 4 GiB with nothing in it."""
     settings: dict[str, Any] = {
-        **{"name": "master-0", "uuid": "11111111-2222-4333-8444-555555555555", "memory_mib": 4096, "vcpus": 2},
-        **{"console_log": str(folder / "console.log"), "console_socket": str(folder / "console.sock"), "uid_base": 0},
+        "name": "master-0",
+        "uuid": "11111111-2222-4333-8444-555555555555",
+        "memory_mib": 4096,
+        "vcpus": 2,
+        "console_log": str(folder / "console.log"),
+        "console_socket": str(folder / "console.sock"),
+        "uid_base": 0,
     }
     return MachineSpec(**{**settings, **changes})
 
@@ -141,7 +148,11 @@ def powered(folder: Path, machine: MachineSpec, **devices: Path) -> Iterator[Mac
     log = folder / "up.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            ["sh", "-c", enter, "sh", *command], stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            ["sh", "-c", enter, "sh", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     os.close(theirs)
     started = Machine(ours, process)
@@ -158,7 +169,9 @@ def powered(folder: Path, machine: MachineSpec, **devices: Path) -> Iterator[Mac
 
 
 def _cgroup(name: str) -> Path:
-    top = next(path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists())
+    top = next(
+        path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()
+    )
     group = top / name
     group.mkdir(exist_ok=True)
     return group
@@ -178,3 +191,23 @@ def _remove(group: Path) -> None:
             if time.monotonic() > deadline:
                 raise AssertionError(f"{group} is still in use: {error}") from error
             time.sleep(0.05)
+
+
+def installed(folder: Path, config: dict[str, Any], gib: int = 8) -> Path:
+    """A disk's image that the machine OS was installed on, to be configured by ``config`` at its first boot."""
+    disk, ignition = folder / "disk.img", folder / "config.ign"
+    with disk.open("wb") as file:
+        file.truncate(gib << 30)
+    ignition.write_text(json.dumps(config))
+    (folder / "installer").mkdir()
+    iso = machine_os()
+    with Medium(iso) as medium:
+        extent = medium.files["images/pxeboot/rootfs.img"]
+        header = medium.head("images/pxeboot/rootfs.img", 4096)
+    start = extent.offset + (110 + int(header[94:102], 16) + 3) // 4 * 4
+    with loops.attach(iso, offset=start, size=int(header[54:62], 16), read_only=True) as squashfs:
+        command = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "lab.tests.firmware.install"]
+        command += [str(folder / "installer"), str(squashfs.path), str(disk), str(ignition)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr + done.stdout
+    return disk

@@ -2,7 +2,7 @@
 
     unshare -mpuiCn --fork --kill-child python -m lab.tests.firmware.up SPEC ROOT TERMINAL TARGET=DEVICE...
 
-Fences only so far that a healthy system changes nothing of the host: the lab's machines have a runtime that builds them.
+Fences only so far that a healthy system changes nothing of the host; the lab's machines have a runtime for the rest.
 """
 
 from __future__ import annotations

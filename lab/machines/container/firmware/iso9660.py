@@ -91,6 +91,12 @@ class Medium:
         self._file.seek(extent.offset)
         return self._file.read(extent.length)
 
+    def head(self, path: str, count: int) -> bytes:
+        """The first bytes of a file that is there."""
+        extent = self.files[path]
+        self._file.seek(extent.offset)
+        return self._file.read(min(count, extent.length))
+
     def __enter__(self) -> Medium:
         return self
 
