@@ -176,7 +176,8 @@ class Initramfs:
             "SYSTEMD_PROC_CMDLINE": " ".join(self.arguments),
         }
         env |= environment or {}
-        command = [*self._network(), "chroot", str(self.tree), *words]
+        # Nothing of it outlives this process.
+        command = ["setpriv", "--pdeathsig", "KILL", *self._network(), "chroot", str(self.tree), *words]
         try:
             done = subprocess.run(
                 command,

@@ -6,6 +6,7 @@ pycdlib reads the directories; a file is where it lies in the image, which loop 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +38,7 @@ class Medium:
         """Raises NotIso or OSError."""
         self.path = path
         self._file = path.open("rb")
+        self._size = self._file.seek(0, os.SEEK_END)
         self.files: dict[str, Extent] = {}
         self.directories: list[str] = []
         self.platforms: set[int] = set()
@@ -72,8 +74,11 @@ class Medium:
 
     def _add(self, record: Any, path: str) -> None:
         if record.is_file() and not (record.rock_ridge is not None and record.rock_ridge.is_symlink()):
+            extent = Extent(record.extent_location() * BLOCK, record.get_data_length())
+            if min(extent.offset, extent.length) < 0 or extent.offset + extent.length > self._size:
+                raise NotIso(f"{self.path}: {path} lies beyond the end of the image")
             # Without Rock Ridge and Joliet, names have a version.
-            self.files[path.partition(";")[0]] = Extent(record.extent_location() * BLOCK, record.get_data_length())
+            self.files[path.partition(";")[0]] = extent
 
     def find(self, path: str) -> Extent | None:
         """A file by its path, whatever its case: boot loaders do not mind it."""

@@ -1,0 +1,140 @@
+"""Media as xorriso writes them, mounted by the kernel's erofs through our index: the same files, where they lie."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab.machines.container.firmware import erofs, iso9660, loops
+from lab.machines.container.firmware.handover import layers, mounts_below
+from lab.machines.container.firmware.iso9660 import Extent, Medium, NotIso
+
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+def medium(folder: Path, files: dict[str, bytes], *options: str) -> Path:
+    tree = folder / "tree"
+    for name, content in files.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_bytes(content)
+    (tree / "empty directory").mkdir(parents=True)
+    (tree / "link").symlink_to("/etc/passwd")
+    iso = folder / "medium.iso"
+    command = ["xorriso", "-as", "mkisofs", "-quiet", "-o", str(iso), "-V", "a label", *(options or ("-R",)), str(tree)]
+    subprocess.run(command, check=True, timeout=60)
+    return iso
+
+
+@root_only
+def test_the_kernel_sees_what_is_on_the_medium(tmp_path: Path) -> None:
+    """Directories of more than a block, whose names are sorted over all of them, too."""
+    many = {f"many/{number:03d} {'x' * (number % 90)}": b"%d" % number for number in range(300)}
+    files = {"big": os.urandom(5_000_001), "one byte": b"1", "none": b"", "a/b/c/deep": b"deep", **many}
+    iso, index, place = medium(tmp_path, files), tmp_path / "index", tmp_path / "mounted"
+    place.mkdir()
+    with Medium(iso) as found:
+        assert found.volume_id == "a label"
+        index.write_bytes(erofs.index(found.files, found.directories, iso.stat().st_size, found.volume_id))
+    script = (
+        'mount -t erofs -o "ro,device=$1" "$2" "$3" && cd "$3" && find . -type f -exec sha256sum {} + && find . -type d'
+    )
+    with loops.attach(iso, read_only=True) as image, loops.attach(index, read_only=True) as meta:
+        command = ["unshare", "--mount", "sh", "-c", script, "sh", str(image.path), str(meta.path), str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    sums = dict(reversed(line.split("  ./")) for line in done.stdout.splitlines() if "  ./" in line)
+    assert sums == {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    assert {"./empty directory", "./a/b/c", "./many"} <= set(done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("options", [("-R",), ("-J",), ("-iso-level", "1", "-R")])
+def test_files_by_their_names_in_each_form(tmp_path: Path, options: tuple[str, ...]) -> None:
+    with Medium(medium(tmp_path, {"Coreos/kargs.json": b"{}", "x": b"y"}, *options)) as found:
+        assert found.read("/Coreos/kargs.json") == b"{}"
+        assert found.read("coreos/KARGS.JSON") == b"{}"
+        assert found.read("absent") is None
+        assert found.platforms == set()
+        assert "link" not in found.files
+
+
+@pytest.mark.parametrize("content", [b"", b"no image", bytes(100_000)])
+def test_what_is_no_medium(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "medium.iso"
+    path.write_bytes(content)
+    with pytest.raises(NotIso):
+        Medium(path)
+
+
+def test_a_medium_that_is_cut_short_is_told(tmp_path: Path) -> None:
+    iso = medium(tmp_path, {"x": b"y"})
+    content = iso.read_bytes()
+    for size in range(0, len(content), 10_000):
+        iso.write_bytes(content[:size])
+        try:
+            with Medium(iso) as found:
+                assert found.read("x") is not None
+        except NotIso:
+            continue
+
+
+@pytest.mark.parametrize("extent", [Extent(1, 1), Extent(2048, 5000), Extent(1 << 30, 1)])
+def test_no_index_leads_out_of_the_image(extent: Extent) -> None:
+    with pytest.raises(erofs.CannotIndex):
+        erofs.index({"x": extent}, [], 4096)
+
+
+@root_only
+def test_a_loop_device_is_a_range_and_gone_when_nobody_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(4096) + b"x" * 4096 + bytes(4096))
+    with loops.attach(path, offset=4096, size=4096) as loop:
+        assert os.stat(loop.path).st_rdev == loop.rdev
+        assert loop.path.read_bytes() == b"x" * 4096
+        loop.path.write_bytes(b"y" * 512)
+    assert path.read_bytes()[4096:4608] == b"y" * 512
+    assert not (Path("/sys/block") / loop.path.name / "loop/backing_file").exists()
+    with (
+        loops.attach(path, read_only=True) as loop,
+        loop.path.open("r+b", buffering=0) as device,
+        pytest.raises(PermissionError),
+    ):
+        device.write(bytes(512))
+    with pytest.raises(FileNotFoundError):
+        loops.attach(tmp_path / "absent")
+
+
+MOUNTS = r"""
+1 0 8:1 / / rw - ext4 /dev/sda1 rw
+20 1 0:45 / /work/tree/sys\040root rw,relatime shared:1 - overlay overlay rw,lowerdir=/a\134:b:/c,upperdir=/u,workdir=/w
+21 20 0:44 /var /work/tree/sys\040root/var rw - tmpfs tmpfs rw,size=1k
+22 1 0:44 / /work/tree/sys\040root2 rw - tmpfs tmpfs rw
+"""
+
+
+def test_mounts_of_the_new_root() -> None:
+    found = mounts_below(Path("/work/tree/sys root"), MOUNTS)
+    assert [(str(m.place), m.kind) for m in found] == [
+        ("/work/tree/sys root", "overlay"),
+        ("/work/tree/sys root/var", "tmpfs"),
+    ]
+    assert layers("rw,lowerdir=/l,upperdir=/u,workdir=/w,uuid=on") == {
+        "lowerdir": "/l",
+        "upperdir": "/u",
+        "workdir": "/w",
+    }
+    assert layers("ro,lowerdir+=/l1,lowerdir+=/l2") == {"lowerdir": "/l1:/l2"}
+
+
+def test_whether_the_kernel_mounts_media_itself(tmp_path: Path) -> None:
+    from lab.machines.container.firmware.live import has_iso9660
+
+    listed = tmp_path / "filesystems"
+    listed.write_text("nodev\tproc\n\text4\n")
+    assert not has_iso9660(listed)
+    listed.write_text("nodev\tproc\n\tiso9660\n")
+    assert has_iso9660(listed)
+    assert iso9660.BLOCK == 2048
