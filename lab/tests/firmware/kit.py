@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -211,3 +211,39 @@ def installed(folder: Path, config: dict[str, Any], gib: int = 8) -> Path:
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
     return disk
+
+
+def set_kargs(iso: Path, change: Callable[[str], str]) -> None:
+    """Rewrite the kernel arguments in the medium's areas, as coreos-installer iso kargs modify does."""
+    with Medium(iso) as medium:
+        facts = json.loads(medium.read("coreos/kargs.json") or b"")
+        places = [(medium.files[area["path"]].offset + area["offset"], area) for area in facts["files"]]
+    with iso.open("r+b") as file:
+        for offset, area in places:
+            file.seek(offset)
+            text = file.read(facts["size"]).decode().rstrip(area["pad"]).removesuffix(area["end"])
+            file.seek(offset)
+            file.write((change(text) + area["end"]).ljust(facts["size"], area["pad"]).encode())
+
+
+def booted(
+    folder: Path, machine: MachineSpec, script: str = "true", serve: Path | None = None, **devices: Path
+) -> tuple[str, str]:
+    """The firmware alone: its console with how it ended, and what a script saw in what it made."""
+    folder.mkdir(exist_ok=True)
+    machine.save(folder)
+    command = [
+        "unshare",
+        "--mount",
+        "--net",
+        "--propagation",
+        "private",
+        sys.executable,
+        "-m",
+        "lab.tests.firmware.only",
+    ]
+    command += [str(folder), str(folder / "root"), script, str(serve or "-"), *(f"{k}={v}" for k, v in devices.items())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BOOT_SECONDS, check=False)
+    print(done.stdout, done.stderr, sep="\n")
+    assert done.returncode == 0
+    return done.stdout, done.stderr

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from lab.machines.container.spec import Nic
 from lab.tests.firmware import kit
 
 
@@ -31,3 +34,145 @@ def test_an_installed_disk_boots_and_ignition_runs_once(tmp_path: Path) -> None:
         text = machine.wait_for("proven login:")
     assert "ignition.firstboot" not in text
     assert "Ignition (" not in text
+
+
+@pytest.fixture(scope="module")
+def iso(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kit.iso_with(tmp_path_factory.mktemp("iso"), kit.CONFIG)
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return kit.installed(tmp_path_factory.mktemp("disk"), {"ignition": {"version": "3.3.0"}})
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    path = tmp_path / "empty.img"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    return path
+
+
+LOOK = """
+cd "$1" && cat etc/proof && echo && stat -c '%a %u %g %n' etc/proof
+grep -E "$1(/| )" /proc/self/mountinfo | sed 's/^.* - //'
+df --output=size,target run/node0/live/memory run
+ls run/media/iso/images/pxeboot && cat run/node0/firmware/early.log | grep -c config
+stat -c '%a %n' run/node0/firmware/early.log
+"""
+
+
+@pytest.mark.parametrize("firmware", ["bios", "uefi"])
+def test_the_live_root_is_laid_out_as_the_image_does(tmp_path: Path, iso: Path, empty: Path, firmware: str) -> None:
+    machine = kit.spec(tmp_path, firmware=firmware, cdrom=str(iso), memory_mib=1000, disks=kit.disks(vda=empty))
+    console, seen = kit.booted(tmp_path / "m", machine, LOOK, vda=empty)
+    assert "not a bootable disk" in console
+    assert ("initrd=/images/pxeboot/initrd.img,/images/ignition.img" in console) == (firmware == "bios")
+    assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz " in console
+    assert f"{kit.PROOF}\n600 0 0 etc/proof\n" in seen
+    # Memory is the machine's: nine tenths for the live root, a fifth for /run.
+    assert "921600 " in seen
+    assert "204800 " in seen
+    # The agent looks for the medium by its device.
+    assert "erofs /dev/sr0 " in seen or "iso9660 /dev/sr0 " in seen
+    upper = f"upperdir={tmp_path}/m/root.firmware/run/node0/live/memory/upper"
+    assert upper in seen
+    assert "rootfs.img" in seen
+    assert "600 run/node0/firmware/early.log" in seen
+    assert kit.PROOF not in console
+
+
+def test_the_order_of_devices(tmp_path: Path, iso: Path, disk: Path) -> None:
+    """A disk that boots wins over the CD, and once the CD over it."""
+    devices = kit.disks(vda=disk)
+    console, seen = kit.booted(tmp_path / "m", kit.spec(tmp_path, cdrom=str(iso), disks=devices), LOOK, vda=disk)
+    assert "init: /sbin/init BOOT_IMAGE=/vmlinuz root=PARTUUID=" in console
+    assert "QEMU DVD-ROM" not in console
+    assert "ext4 /dev/vda4 rw" in seen
+    assert f"{tmp_path}/m/root/boot" not in console
+    once = kit.spec(tmp_path, cdrom=str(iso), disks=devices, boot_once="cdrom")
+    console, seen = kit.booted(tmp_path / "n", once, LOOK, vda=disk)
+    assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz" in console
+    assert "Misc Device" not in console
+    # Inserted, but not bootable: on to the disk.
+    (tmp_path / "bad.iso").write_bytes(bytes(100_000))
+    bad = kit.spec(tmp_path, cdrom=str(tmp_path / "bad.iso"), disks=devices, boot=("cdrom", "hd"))
+    console, _ = kit.booted(tmp_path / "o", bad, vda=disk)
+    assert console.index("Could not read from CDROM (code 0004)") < console.index(
+        "init: /sbin/init BOOT_IMAGE=/vmlinuz"
+    )
+
+
+@pytest.mark.parametrize(
+    ("firmware", "last"), [("bios", "No bootable device."), ("uefi", "No bootable option or device")]
+)
+def test_nothing_boots(tmp_path: Path, empty: Path, firmware: str, last: str) -> None:
+    machine = kit.spec(tmp_path, firmware=firmware, disks=kit.disks(vda=empty))
+    console, _ = kit.booted(tmp_path / "m", machine, vda=empty)
+    assert last in console
+    end = console.partition("NotBootable: ")[2].splitlines()
+    assert end[0] == "hd: not a bootable disk"
+    assert end[1] == "cdrom: Could not read from CDROM (code 0003)"
+    assert end[2].startswith("network: ")
+
+
+def test_a_disk_whose_writing_was_cut_short_is_passed_over(tmp_path: Path, disk: Path) -> None:
+    """coreos-installer writes the first MiB last; and a disk without a loader for this firmware starts nothing."""
+    with disk.open("r+b") as file:
+        first = file.read(1 << 20)
+        try:
+            for broken in (bytes(1 << 20), first[:510] + bytes(2) + first[512:]):
+                file.seek(0)
+                file.write(broken)
+                file.flush()
+                console, _ = kit.booted(tmp_path / "m", kit.spec(tmp_path, disks=kit.disks(vda=disk)), vda=disk)
+                assert "NotBootable: hd: not a bootable disk" in console
+        finally:
+            file.seek(0)
+            file.write(first)
+
+
+def test_a_live_boot_without_a_config_stops_and_says_so(tmp_path: Path) -> None:
+    iso = tmp_path / "machine.iso"
+    iso.symlink_to(kit.machine_os())
+    console, _ = kit.booted(tmp_path / "m", kit.spec(tmp_path, cdrom=str(iso)))
+    assert "node0: BOOT STOPPED in the initramfs. Failed units:\nnode0-ignition-config.service" in console
+    assert "the embed area of the medium (images/ignition.img) is empty" in console
+    assert "BootStopped: node0-ignition-config.service failed" in console
+
+
+def test_a_config_that_ignition_refuses_stops_the_boot_and_is_not_told(tmp_path: Path) -> None:
+    config = {**kit.CONFIG, "passwd": {"users": [{"name": "core", "groups": ["absent"]}]}}
+    console, _ = kit.booted(tmp_path / "m", kit.spec(tmp_path, cdrom=str(kit.iso_with(tmp_path, config))))
+    assert "CRITICAL : Ignition failed: failed to create users/groups" in console
+    assert "BootStopped: ignition-files.service failed" in console
+    assert kit.PROOF not in console
+    assert kit.PROOF.replace(" ", "%20") not in console
+
+
+def test_a_minimal_image_fetches_its_root_over_the_machines_network(tmp_path: Path) -> None:
+    iso = kit.iso_with(tmp_path, kit.CONFIG)
+    address = "ip=192.168.7.2::192.168.7.1:255.255.255.0::eth0:none"
+    more = ["coreos.live.rootfs_url=http://192.168.7.1:8080/rootfs.img", address]
+
+    def minimal(kargs: str) -> str:
+        return " ".join([*(word for word in kargs.split() if not word.startswith("coreos.liveiso=")), *more])
+
+    kit.set_kargs(iso, minimal)
+    serve = kit.machine_os().parent
+    machine = kit.spec(tmp_path, cdrom=str(iso), nics=(Nic(name="eth0", mac="52:54:00:00:00:01", network="lab"),))
+    look = f"{LOOK}\nip -brief address show eth0"
+    console, seen = kit.booted(tmp_path / "m", machine, look, serve)
+    assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz" in console
+    assert console.index("Finished Network of the initramfs.") < console.index("Finished Live root on /sysroot.")
+    assert kit.PROOF in seen
+    # What the initramfs set up is taken down for the machine's own NetworkManager.
+    assert "eth0@" in seen
+    assert "192.168.7.2/24" not in seen
+    # Another root than the one that this initramfs was built with is refused.
+    (tmp_path / "www").mkdir()
+    (tmp_path / "www/rootfs.img").write_bytes(b"070701" + bytes(4096))
+    console, _ = kit.booted(tmp_path / "n", machine, serve=tmp_path / "www")
+    assert "has the SHA-256 sum" in console
+    assert "BootStopped: node0-live-root.service failed" in console

@@ -148,6 +148,7 @@ def _start(
     initramfs = Initramfs(work, netns, spec.memory_mib, entry.arguments)
     hold.callback(initramfs.close)
     initramfs.unpack(images)
+    initramfs.cards(nic.name for nic in spec.nics)
     initramfs.loop_nodes()
     for target, path in devices.items():
         status = path.stat()

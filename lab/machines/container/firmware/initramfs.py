@@ -9,7 +9,7 @@ import os
 import shlex
 import stat
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -131,6 +131,16 @@ class Initramfs:
     def node(self, name: str, rdev: int, *, kind: int = stat.S_IFBLK) -> None:
         """A device's node in the tree's /dev."""
         os.mknod(self.tree / "dev" / name, kind | 0o660, rdev)
+
+    def cards(self, names: Iterable[str]) -> None:
+        """Make the machine's network cards look like hardware to /sys: the image's scripts delete what has no device,
+        and a veth pair, unlike a card, can be deleted. Those that are not there are left out."""
+        face = self.work / "card"
+        (face / "device").mkdir(parents=True)
+        for name in names:
+            place = self.tree / "sys/devices/virtual/net" / name
+            if place.is_dir():
+                run("mount", "-t", "overlay", "-o", f"ro,lowerdir={face}:{place}", "card", str(place))
 
     def loop_nodes(self, spare: int = 64) -> None:
         """Nodes for the loop devices that this machine has and may get while programs of the tree ask for one."""
