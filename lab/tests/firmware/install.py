@@ -20,36 +20,36 @@ from lab.release.os import coreos_installer
 
 def main(folder: str, squashfs: str, disk: str, config: str) -> int:
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True, timeout=30)
-    lower, device = Path(folder) / "lower", Path(folder) / "vda"
+    lower, drive = Path(folder) / "lower", Path(folder) / "vda"
     lower.mkdir()
     subprocess.run(["mount", "-t", "squashfs", "-o", "ro", squashfs, str(lower)], check=True, timeout=30)
     whole = loops.attach(Path(disk))
-    os.mknod(device, stat.S_IFBLK | 0o600, whole.rdev)
+    os.mknod(drive, stat.S_IFBLK | 0o600, whole.rdev)
     partitions: list[loops.Loop] = []
     plain_run = coreos_installer.run
 
-    def reread(name: str) -> None:
+    def reread(device: str) -> None:
         while partitions:
             partitions.pop().close()
-        table = read_table(Path(name))
+        table = read_table(Path(device))
         assert table is not None
         for partition in table.partitions:
-            partitions.append(loops.attach(Path(name), offset=partition.start, size=partition.size))
-            node = Path(coreos_installer.partition(name, partition.number))
+            partitions.append(loops.attach(Path(device), offset=partition.start, size=partition.size))
+            node = Path(coreos_installer.partition(device, partition.number))
             node.unlink(missing_ok=True)
             os.mknod(node, stat.S_IFBLK | 0o600, partitions[-1].rdev)
 
     def run(*command: str) -> str:
         if command[:3] == ("blkid", "-p", "-s"):
-            table = read_table(device)
+            table = read_table(drive)
             assert table is not None
-            named = {coreos_installer.partition(str(device), p.number): p.uuid for p in table.partitions}
+            named = {coreos_installer.partition(str(drive), p.number): p.uuid for p in table.partitions}
             return named[command[-1]]
         return plain_run(*command)
 
     coreos_installer.reread, coreos_installer.run = reread, run
     image = str(lower / "usr/lib/node0/metal.raw")
-    return coreos_installer.main(["install", "--image-file", image, "--ignition-file", config, str(device)])
+    return coreos_installer.main(["install", "--image-file", image, "--ignition-file", config, str(drive)])
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def test_the_kernel_sees_what_is_on_the_medium(tmp_path: Path) -> None:
         command = ["unshare", "--mount", "sh", "-c", script, "sh", str(image.path), str(meta.path), str(place)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    sums = dict(reversed(line.split("  ./")) for line in done.stdout.splitlines() if "  ./" in line)
-    assert sums == {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    sums = {line.partition("  ./")[::2] for line in done.stdout.splitlines() if "  ./" in line}
+    assert sums == {(hashlib.sha256(content).hexdigest(), name) for name, content in files.items()}
     assert {"./empty directory", "./a/b/c", "./many"} <= set(done.stdout.splitlines())
 
 
