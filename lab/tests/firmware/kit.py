@@ -46,7 +46,13 @@ CONFIG: dict[str, Any] = {
                 "contents": "[Service]\nType=oneshot\n"
                 "ExecStart=/bin/sh -c 'echo \"proof: $(cat /etc/proof)\" > /dev/console'\n"
                 "[Install]\nWantedBy=multi-user.target\n",
-            }
+            },
+            {
+                "name": "instance@.service",
+                "contents": "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n",
+            },
+            # For those Ignition asks systemd.
+            {"name": "instance@of.service", "enabled": True},
         ]
     },
 }

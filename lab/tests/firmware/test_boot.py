@@ -55,7 +55,8 @@ def empty(tmp_path: Path) -> Path:
 
 
 LOOK = """
-cd "$1" && cat etc/proof && echo && stat -c '%a %u %g %n' etc/proof
+cd "$1" && ls etc/systemd/system/multi-user.target.wants
+cat etc/proof && echo && stat -c '%a %u %g %n' etc/proof
 grep -E "$1(/| )" /proc/self/mountinfo | sed 's/^.* - //'
 df --output=size,target run/node0/live/memory run
 ls run/media/iso/images/pxeboot && cat run/node0/firmware/early.log | grep -c config
@@ -71,6 +72,8 @@ def test_the_live_root_is_laid_out_as_the_image_does(tmp_path: Path, iso: Path, 
     assert ("initrd=/images/pxeboot/initrd.img,/images/ignition.img" in console) == (firmware == "bios")
     assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz " in console
     assert f"{kit.PROOF}\n600 0 0 etc/proof\n" in seen
+    assert "proof.service" in seen
+    assert "instance@of.service" in seen
     # Memory is the machine's: nine tenths for the live root, a fifth for /run.
     assert "921600 " in seen
     assert "204800 " in seen

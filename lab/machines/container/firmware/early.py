@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lab.machines.container.firmware import units
+from lab.machines.container.firmware import manager, units
 from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.initramfs import Initramfs
 from lab.machines.container.firmware.screen import Screen
@@ -50,16 +50,26 @@ class Early:
         self._generate()
         wanted = units.needed(tree, "initrd.target", without=REPLACED)
         try:
-            for unit in units.ordered(wanted):
-                if units.applies(unit, tree, self._initramfs.arguments):
-                    self._start(unit)
-            for unit in reversed(self._done):
-                for command in units.commands(unit, "ExecStop", units.environment(unit, tree)):
-                    self._run(command.words, units.environment(unit, tree))
+            with manager.listening(tree, self._version()):
+                for unit in units.ordered(wanted):
+                    if units.applies(unit, tree, self._initramfs.arguments):
+                        self._start(unit)
+                self._end()
         except units.BadUnits as error:
             raise BootStopped(str(error)) from error
         finally:
             self._keep_log()
+
+    def _version(self) -> str:
+        """systemd's version: "systemd 252 (252.39-1~deb12u2)" is what its programs say."""
+        return self._initramfs.program(("systemctl", "--version")).output.partition("(")[2].partition(")")[0]
+
+    def _end(self) -> None:
+        """The services that have something to do at the switch to the real root."""
+        for unit in reversed(self._done):
+            environment = units.environment(unit, self._initramfs.tree)
+            for command in units.commands(unit, "ExecStop", environment):
+                self._run(command.words, environment)
 
     def _generate(self) -> None:
         """Run the image's generators: units that the command line asks for."""
