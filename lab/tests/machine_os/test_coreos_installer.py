@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -132,3 +135,25 @@ def test_programs_that_are_missing_slow_or_print_what_is_no_text(monkeypatch):
     monkeypatch.setattr(program, "COMMAND_SECONDS", 0.2)
     with pytest.raises(program.InstallError, match="sleep 1000 did not end within 0 s"):
         program.run("sleep", "1000")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_root_grows_where_a_mounted_one_may_not(tmp_path: Path) -> None:
+    """As in a user namespace: without CAP_SYS_RESOURCE ext4 refuses to grow a mounted file system."""
+    image = tmp_path / "root.img"
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", str(image), "16M"], check=True, timeout=30)
+    with image.open("r+b") as file:
+        file.truncate(64 << 20)
+    own = ["unshare", "--mount", "setpriv", "--bounding-set", "-sys_resource", "--inh-caps", "-sys_resource"]
+    grow = "import sys; from lab.release.os.coreos_installer import grow_filesystem; grow_filesystem(sys.argv[1])"
+    done = subprocess.run(
+        [*own, sys.executable, "-c", grow, str(image)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Growing" in done.stderr
+    assert "Permission denied" in done.stderr
+    said = subprocess.run(["dumpe2fs", "-h", str(image)], capture_output=True, text=True, check=True, timeout=30).stdout
+    blocks, size = (
+        int(re.search(rf"^{name}: +(\d+)$", said, re.MULTILINE)[1]) for name in ("Block count", "Block size")
+    )
+    assert blocks * size == 64 << 20
