@@ -123,7 +123,7 @@ def _disk(
         try:
             with ExitStack() as own:
                 found = disk.table(devices[target], spec.firmware)
-                parts = disk.slices(target, devices[target], found, work / "disks", own)
+                parts = disk.slices(target, devices, found, work / "disks", own)
                 entry, boot_part, images = disk.entry(parts, work / "loader", screen)
                 hold.push(own.pop_all())
                 return entry, parts, boot_part, images
@@ -150,8 +150,8 @@ def _start(
     initramfs.unpack(images)
     initramfs.cards(nic.name for nic in spec.nics)
     initramfs.loop_nodes()
-    for target, path in devices.items():
-        status = path.stat()
+    for target in (drive.target for drive in spec.disks):
+        status = devices[target].stat()
         if stat.S_ISBLK(status.st_mode):
             initramfs.node(target, status.st_rdev)
     return initramfs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,21 +52,35 @@ def table(device: Path, firmware: str) -> Table:
     return found
 
 
-def slices(target: str, device: Path, found: Table, work: Path, hold: ExitStack) -> list[Slice]:
-    """The disk's partitions as block devices: the kernel's own where it has them, loop devices for the rest, which
-    ``hold`` keeps."""
+def slices(target: str, devices: Mapping[str, Path], found: Table, work: Path, hold: ExitStack) -> list[Slice]:
+    """The disk's partitions as block devices: those that the runtime or the kernel has, else loop devices, which
+    ``hold`` keeps.
+
+    One file system must not be mounted by two devices, so what the machine itself will know a partition by comes first.
+    """
     work.mkdir(parents=True, exist_ok=True)
     made = []
     infix = "p" if target[-1].isdigit() else ""
+    device = devices[target]
     for partition in found.partitions:
-        rdev = _kernels(device, partition)
+        name = f"{target}{infix}{partition.number}"
+        rdev = _runtimes(devices.get(name), partition) or _kernels(device, partition)
         if rdev is None:
             rdev = hold.enter_context(loops.attach(device, offset=partition.start, size=partition.size)).rdev
-        name = f"{target}{infix}{partition.number}"
         node = work / name
         os.mknod(node, stat.S_IFBLK | 0o600, rdev)
         made.append(Slice(partition, name, node, rdev, _facts(node)))
     return made
+
+
+def _runtimes(device: Path | None, partition: Partition) -> int | None:
+    """The number of the runtime's device for a partition; None when it has none, or one of another size."""
+    if device is None:
+        return None
+    with device.open("rb") as file:
+        if file.seek(0, os.SEEK_END) != partition.size:
+            return None
+    return device.stat().st_rdev
 
 
 def _kernels(device: Path, partition: Partition) -> int | None:

@@ -80,7 +80,9 @@ def hand_over(initramfs: Initramfs, root: Path) -> None:
         )
         run("mount", "-t", "overlay", "-o", options, "overlay", str(root))
         for place, where in aside:
-            run("mount", "--move", str(place), str(root / where))
+            # Anew, so that a list of mounts, which is by age, has it behind the root.
+            run("mount", "--bind", str(place), str(root / where))
+            run("umount", str(place))
     else:
         run("mount", "--move", str(sysroot), str(root))
         initramfs.take_run()
