@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
 
 from lab.machines.container.firmware import erofs, grub, isolinux, loops
 from lab.machines.container.firmware.entry import Entry, NoEntry
@@ -12,17 +12,20 @@ from lab.machines.container.firmware.screen import Screen
 
 DRIVE = "sr0"
 
-#: Where the kernel has no iso9660: the medium through an index of erofs. Its source keeps the drive's name, by which
-#: programs of the machine look for the medium.
+#: The medium through an index of erofs: many kernels have no iso9660, and those that have cannot map its owners for the
+#: machine. The source keeps the drive's name, by which programs of the machine look for the medium.
 _MOUNT_ISO9660 = """\
 #!/bin/bash
-set -e
 source=$1 target=$2
-cd /dev
-mv sr0 .medium
-mv .index sr0
-trap 'mv sr0 .index; mv .medium sr0' EXIT
-mount -i -t erofs -o ro,device=/dev/.medium /dev/sr0 "$target"
+if [[ -b /dev/.index ]]; then
+    cd /dev || exit
+    mv sr0 .medium && mv .index sr0
+    mount -i -t erofs -o ro,device=/dev/.medium /dev/sr0 "$target"
+    code=$?
+    mv sr0 .index && mv .medium sr0
+    ((code)) || exit 0
+fi
+exec mount -i -t iso9660 -o ro "$source" "$target"
 """
 
 
@@ -42,19 +45,15 @@ def entry(medium: Medium, firmware: str, screen: Screen) -> Entry:
     return chosen
 
 
-def has_iso9660(filesystems: Path = Path("/proc/filesystems")) -> bool:
-    """Whether this kernel mounts media by itself."""
-    return "iso9660" in filesystems.read_text().split()
-
-
 def drive(medium: Medium, initramfs: Initramfs) -> None:
     """The CD drive in the initramfs, with the links that udev makes, and a way to mount what is in it."""
     loop = initramfs.hold(loops.attach(medium.path, read_only=True))
     initramfs.node(DRIVE, loop.rdev)
     initramfs.link(f"by-label/{medium.volume_id}", DRIVE)
-    if has_iso9660():
-        return
-    index = initramfs.work / "medium.erofs"
-    index.write_bytes(erofs.index(medium.files, medium.directories, medium.path.stat().st_size, medium.volume_id))
-    initramfs.node(".index", initramfs.hold(loops.attach(index, read_only=True)).rdev)
     initramfs.helper("iso9660", _MOUNT_ISO9660)
+    index = initramfs.work / "medium.erofs"
+    # A medium that the index has no form for is left to the kernel's iso9660.
+    with contextlib.suppress(erofs.CannotIndex):
+        size = medium.path.stat().st_size
+        index.write_bytes(erofs.index(medium.files, medium.directories, size, medium.volume_id))
+        initramfs.node(".index", initramfs.hold(loops.attach(index, read_only=True)).rdev)
