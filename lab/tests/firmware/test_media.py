@@ -39,9 +39,8 @@ def test_the_kernel_sees_what_is_on_the_medium(tmp_path: Path) -> None:
     with Medium(iso) as found:
         assert found.volume_id == "a label"
         index.write_bytes(erofs.index(found.files, found.directories, iso.stat().st_size, found.volume_id))
-    script = (
-        'mount -t erofs -o "ro,device=$1" "$2" "$3" && cd "$3" && find . -type f -exec sha256sum {} + && find . -type d'
-    )
+    script = 'mount -t erofs -o "ro,device=$1" "$2" "$3" && cd "$3" && ls -a'
+    script += " && find . -type f -exec sha256sum {} + && find . -type d"
     with loops.attach(iso, read_only=True) as image, loops.attach(index, read_only=True) as meta:
         command = ["unshare", "--mount", "sh", "-c", script, "sh", str(image.path), str(meta.path), str(place)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
