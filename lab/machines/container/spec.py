@@ -6,13 +6,15 @@ field is a change of both. The firmware's side of the contract:
     boot(spec, *, devices, root, console, netns) -> Boot
 
 It runs privileged (in the user namespace of the host) in a private mount namespace of this boot. `devices` maps the
-targets of spec.disks ("vda") to block device files of the host. When it returns, the complete root file system is mounted
-read-write at `root`: an overlay, or a partition with its boot partition in it. It raises NotBootable when nothing boots.
+targets of spec.disks ("vda") to block device files of the host. When it returns, the complete root file system is
+mounted read-write at `root`: an overlay, or a partition with its boot partition in it. It raises NotBootable when
+nothing boots.
 
 Afterwards the runtime hands every mount at or below `root` to the machine with shifted owners. Owners 0 to 65535 on
 the file systems stay what they are there; the firmware need not care. An overlay cannot be handed over as a whole
-(the kernel maps no owners of overlays), so the runtime mounts its layers again, mapped: lower, upper and work directories
-must be absolute paths that can still be opened in this mount namespace after the return, without `,` and `:`.
+(the kernel maps no owners of overlays), so the runtime mounts its layers again, mapped: lower, upper and work
+directories must be absolute paths that can still be opened in this mount namespace after the return, without `,`
+and `:`.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
 
 
-class NotBootable(Exception):  # noqa: N818  # the field's own words: "No bootable device"
+class NotBootable(Exception):
     """No device of the order boots; `reason` says what was tried, a line each."""
 
     def __init__(self, reason: str) -> None:
