@@ -112,6 +112,9 @@ def test_the_order_of_devices(tmp_path: Path, iso: Path, disk: Path) -> None:
     assert "init: /sbin/init BOOT_IMAGE=/vmlinuz root=PARTUUID=" in console
     assert "QEMU DVD-ROM" not in console
     assert "ext4 /dev/vda4 rw" in seen
+    console, _ = kit.booted(tmp_path / "b", kit.spec(tmp_path, firmware="bios", disks=devices), vda=disk)
+    assert "Booting from Hard Disk..." in console
+    assert "init: /sbin/init BOOT_IMAGE=/vmlinuz root=PARTUUID=" in console
     once = kit.spec(tmp_path, cdrom=str(iso), disks=devices, boot_once="cdrom")
     console, seen = kit.booted(tmp_path / "n", once, LOOK, vda=disk)
     assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz" in console
