@@ -67,7 +67,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     names = [layout.registry_host, f"bmc.{topology.base_domain}", topology.gateway, "127.0.0.1"]
     authority.issue(names, layout.root / "server.crt", layout.root / "server.key")
     contained = topology.machine == "container"
-    reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], None)
+    reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], port=None)
     services = (
         _machined(layout, lab_id) if contained else _libvirtd(layout),
         _dnsmasq(layout),
@@ -136,7 +136,7 @@ def _libvirtd(layout: Layout) -> Service:
 
 def _machined(layout: Layout, lab_id: str) -> Service:
     arguments = [str(layout.machines), str(layout.machined), lab_id]
-    service = _python(layout, "machined", "lab.machines.container.machined", arguments, None)
+    service = _python(layout, "machined", "lab.machines.container.machined", arguments, port=None)
     return msgspec.structs.replace(service, ready=Ready("unix", str(layout.machined)))
 
 

@@ -68,14 +68,18 @@ def machine_os() -> Path:
     return found[-1]
 
 
-def embed(iso: Path, config: dict[str, Any]) -> None:
-    """Write a config into the embed area, a compressed cpio archive, as coreos-installer iso ignition embed does."""
+def embed(iso: Path, config: dict[str, Any], more: bytes = b"") -> None:
+    """Write a config into the embed area, a compressed cpio archive, as coreos-installer iso ignition embed does.
+
+    ``more`` is another archive, as tools append them to an initrd.
+    """
     archive = BytesIO()
     write_archive(archive, [Member("config.ign", json.dumps(config).encode(), 0o600)])
     with Medium(iso) as medium:
         area = medium.find("images/ignition.img")
         assert area is not None
     packed = gzip.compress(archive.getvalue())
+    packed += bytes(-len(packed) % 4) + more
     assert len(packed) <= area.length
     with iso.open("r+b") as file:
         file.seek(area.offset)

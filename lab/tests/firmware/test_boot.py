@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -40,13 +42,25 @@ def test_an_installed_disk_boots_and_ignition_runs_once(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def iso(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kit.iso_with(tmp_path_factory.mktemp("iso"), kit.CONFIG)
+def iso(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = kit.iso_with(tmp_path_factory.mktemp("iso"), kit.CONFIG)
+    yield made
+    made.unlink()
 
 
 @pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return kit.installed(tmp_path_factory.mktemp("disk"), {"ignition": {"version": "3.3.0"}})
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = kit.installed(tmp_path_factory.mktemp("disk"), {"ignition": {"version": "3.3.0"}})
+    yield made
+    made.unlink()
+
+
+@pytest.fixture(autouse=True)
+def _no_images_left(tmp_path: Path) -> Iterator[None]:
+    """They are large, and pytest keeps directories of several runs."""
+    yield
+    for path in (*tmp_path.glob("*.iso"), *tmp_path.glob("*.img")):
+        path.unlink()
 
 
 @pytest.fixture
@@ -98,6 +112,9 @@ def test_the_order_of_devices(tmp_path: Path, iso: Path, disk: Path) -> None:
     assert "init: /sbin/init BOOT_IMAGE=/vmlinuz root=PARTUUID=" in console
     assert "QEMU DVD-ROM" not in console
     assert "ext4 /dev/vda4 rw" in seen
+    console, _ = kit.booted(tmp_path / "b", kit.spec(tmp_path, firmware="bios", disks=devices), vda=disk)
+    assert "Booting from Hard Disk..." in console
+    assert "init: /sbin/init BOOT_IMAGE=/vmlinuz root=PARTUUID=" in console
     once = kit.spec(tmp_path, cdrom=str(iso), disks=devices, boot_once="cdrom")
     console, seen = kit.booted(tmp_path / "n", once, LOOK, vda=disk)
     assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz" in console
@@ -203,3 +220,18 @@ def test_a_minimal_image_fetches_its_root_over_the_machines_network(tmp_path: Pa
     console, _ = kit.booted(tmp_path / "n", machine, serve=tmp_path / "www")
     assert "has the SHA-256 sum" in console
     assert "BootStopped: node0-live-root.service failed" in console
+
+
+def test_what_was_appended_to_an_initrd_takes_part(tmp_path: Path) -> None:
+    """Keyfiles that come with the medium end in the live system, as the image's scripts have it."""
+    made = tmp_path / "etc/coreos-firstboot-network"
+    made.mkdir(parents=True)
+    (made / "card.nmconnection").write_text("[connection]\nid=card\ntype=ethernet\n")
+    listed = b"etc\netc/coreos-firstboot-network\netc/coreos-firstboot-network/card.nmconnection\n"
+    command = ["cpio", "-o", "-H", "newc", "--quiet"]
+    more = subprocess.run(command, cwd=tmp_path, input=listed, capture_output=True, check=True, timeout=30).stdout
+    iso = kit.iso_with(tmp_path, kit.CONFIG)
+    kit.embed(iso, kit.CONFIG, more)
+    look = 'cd "$1/etc/NetworkManager/system-connections" && stat -c "%a %n" * && cat *'
+    _, seen = kit.booted(tmp_path / "m", kit.spec(tmp_path, cdrom=str(iso)), look)
+    assert seen.startswith("600 card.nmconnection\n[connection]\nid=card\n")

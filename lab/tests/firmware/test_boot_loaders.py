@@ -59,7 +59,9 @@ def test_the_disk_as_the_image_comes() -> None:
 
 
 def test_the_disk_as_coreos_installer_leaves_it() -> None:
-    configured = coreos_installer.installed_cfg("1-2", "3-4", ["a b=c"], ["quiet"], "console=ttyS0 quiet")
+    configured = coreos_installer.installed_cfg(
+        "1-2", "3-4", append=["a b=c"], delete=["quiet"], default="console=ttyS0 quiet"
+    )
     stamp = coreos_installer.firstboot_stamp("ip=dhcp rd.neednet=1")
     entry = installed(grub__installed_cfg=configured, ignition_firstboot=stamp)
     kargs = ("root=PARTUUID=1-2", "rw", "boot=PARTUUID=3-4", "console=ttyS0", "a", "b=c")

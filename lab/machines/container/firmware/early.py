@@ -29,6 +29,8 @@ _GENERATOR_DIRECTORIES = ("run/systemd/generator", "run/systemd/generator.early"
 _GENERATORS = "usr/lib/systemd/system-generators"
 # Of systemd's own, those that read the command line for what an initramfs mounts.
 _WITHOUT = ("systemd-debug-generator", "systemd-gpt-auto-generator")
+# Ignition's first words where there is no journal to take its log; it goes to its output then.
+_NO_SYSLOG = "unable to open syslog"
 LOG = "node0/firmware/early.log"
 
 
@@ -83,7 +85,7 @@ class Early:
 
     def _run(self, words: tuple[str, ...], environment: Mapping[str, str]) -> int:
         done = self._initramfs.program(words, environment)
-        self._log.append(done.output)
+        self._log += [line for line in done.output.splitlines(keepends=True) if _NO_SYSLOG not in line]
         return done.code
 
     def _start(self, unit: Unit) -> None:
