@@ -73,6 +73,10 @@ def test_a_killed_supervisor_leaves_no_group(tmp_path):
     try:
         for node in lab.nodes.values():
             node.power.on()
+        deadline = time.monotonic() + 30
+        while not groups(lab.id):
+            assert time.monotonic() < deadline, "no machine has made its groups"
+            time.sleep(0.05)
         assert lab._record is not None
         os.kill(lab._record.supervisor[0], signal.SIGKILL)
         deadline = time.monotonic() + 30
