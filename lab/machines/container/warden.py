@@ -124,6 +124,8 @@ class Warden:
         """Up to the start of init. Raises NotBootable, OSError."""
         spec = self.spec
         pulled = (self._work.parent / "pulled").read_text().split() if (self._work.parent / "pulled").exists() else []
+        numbers = ["{}:{}".format(*number) for number in self.own_devices()]
+        self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
         cables.plug(spec.nics, self._outer, pulled)
         devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root, netns = self._work / "root", Path(f"/proc/{self._outer}/ns/net")
@@ -137,8 +139,8 @@ class Warden:
         self._show_devices()
         bind = syscalls.MS_BIND | syscalls.MS_REC
         syscalls.mount(str(self._work / "dev"), str(self._work / "place/dev"), flags=bind)
-        numbers = ["{}:{}".format(*number) for number in self.own_devices()]
-        self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
+        for number in self.own_devices():
+            self._group.allow("{}:{}".format(*number))
         self._group.delegate(spec.uid_base)
         self._group.take(self._outer)
         may_lower = self._permit_oom_scores()
