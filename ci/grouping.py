@@ -10,14 +10,14 @@ from __future__ import annotations
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-LABS = "lab/tests/live/test_"
+LABS = ("lab/tests/live/test_", "lab/tests/containers/test_")
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """By file, the modules of labs together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return LABS if nodeid.startswith(LABS) else str(super()._split_scope(nodeid))
+        return "labs" if nodeid.startswith(LABS) else str(super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Grouping | None:
