@@ -139,9 +139,10 @@ def test_it_powers_itself_off(world, machine):
     assert machine.state() is PowerState.OFF
 
 
-def _of_host():
-    """What machines could leave behind."""
+def _of_host(folder):
+    """What machines of that folder could leave behind; other labs may come and go meanwhile."""
     loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    loops = [line for line in loops.splitlines() if str(folder) in line]
     mounts = Path("/proc/self/mountinfo").read_text()
     cards = sorted(os.listdir("/sys/class/net"))
     return loops, mounts, cards
@@ -150,16 +151,17 @@ def _of_host():
 def test_a_kill_leaves_nothing(world, machine, tmp_path):
     # `world` first: its own machine is not to be counted.
     machine.off()
-    before = _of_host()
+    before = _of_host(tmp_path)
     other = World(tmp_path)
     other.start()
     machines = [other.define(index) for index in (1, 2)]
     for one in machines:
         one.on()
         other.console(one).wait_for(r"login: ", 60)
+    assert _of_host(tmp_path) != before
     inits = [other.init(one) for one in machines]
     assert other.lab in "".join(str(p) for p in Path("/sys/fs/cgroup").glob("*/node0/*"))
     other.kill()
     assert [pid for pid in inits if Path(f"/proc/{pid}").exists()] == []
     assert list(Path("/sys/fs/cgroup").glob(f"*/node0/{other.lab}")) == []
-    assert _of_host() == before
+    assert _of_host(tmp_path) == before
