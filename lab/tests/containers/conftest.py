@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from lab.host.preflight import container_problems
 from lab.tests.containers.kit import World, tree
 
 
@@ -14,6 +15,8 @@ def world(tmp_path_factory):
         pytest.skip("needs root: namespaces, loop devices, control groups")
     if tree() is None:
         pytest.skip("no release was built here: there is no tree to boot")
+    if problems := container_problems():
+        pytest.skip("; ".join(problems))
     made = World(tmp_path_factory.mktemp("world"))
     try:
         yield made.start()

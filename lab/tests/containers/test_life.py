@@ -141,8 +141,8 @@ def test_it_powers_itself_off(world, machine):
 
 def _of_host(folder):
     """What machines of that folder could leave behind; other labs may come and go meanwhile."""
-    loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
-    loops = [line for line in loops.splitlines() if str(folder) in line]
+    listed = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    loops = [line for line in listed.splitlines() if str(folder) in line]
     mounts = Path("/proc/self/mountinfo").read_text()
     cards = sorted(os.listdir("/sys/class/net"))
     return loops, mounts, cards

@@ -22,6 +22,7 @@ import pytest
 
 from drivers.console import strip_control
 from lab.host.paths import cache_dir
+from lab.host.preflight import container_problems
 from lab.machines.container.firmware import loops
 from lab.machines.container.firmware.iso9660 import Medium
 from lab.machines.container.spec import DiskSpec, MachineSpec
@@ -62,6 +63,8 @@ def machine_os() -> Path:
     """The newest ISO of the lab release's cache; without one, the test is skipped."""
     if os.geteuid():
         pytest.skip("mounting and loop devices need root")
+    if problems := container_problems():
+        pytest.skip("; ".join(problems))
     found = sorted(cache_dir().glob(f"release/os/*/{ISO_NAME}"), key=lambda path: path.stat().st_mtime)
     if not found:
         pytest.skip(f"no {ISO_NAME} in {cache_dir()}/release/os: python -m lab.release.os build makes it")
