@@ -35,6 +35,13 @@ WAIT_FOR = {
 }
 
 
+class _Version(argparse.Action):
+    """--version: what the command of that name prints."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        parser.exit(_version())
+
+
 def _common(parser: argparse.ArgumentParser, default: Any = argparse.SUPPRESS) -> None:
     """--dir and --log-level are understood before and behind the sub-command; only the first parser has defaults."""
     parser.add_argument(
@@ -63,6 +70,7 @@ def _command(parent: Any, name: str, text: str, **kwargs: Any) -> argparse.Argum
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(prog="node0", description=DESCRIPTION)
+    top.add_argument("--version", action=_Version, nargs=0, help="as the command version")
     _common(top, default=None)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     agent = _command(commands, "agent", "Install a cluster with one ISO and no other machine's help")
@@ -233,6 +241,8 @@ def _version() -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.command == "version":
         return _version()
+    if args.command == "swarm":  # else main has passed it on
+        parser().error("swarm takes no option in front of it: node0 swarm [OPTION]...")
     if args.command == "service":
         return _service(args.dir, args.listen)
     if args.command == "nmstate":
@@ -284,8 +294,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         from installer.agent.swarm import command as swarm
 
         return swarm.main(words[1:])
-    if words[:1] == ["--version"]:
-        argv = ["version", *words[1:]]
     args = _parsed(argv)
     directory = args.dir if args.command == "agent" else None
     if directory is not None and (problem := _unusable(directory)):

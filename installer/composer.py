@@ -57,11 +57,18 @@ def _line(event: Any) -> int:
     return int(event.start_mark.line) + 1
 
 
+_KNOWN_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in ("null", "bool", "str", "int", "float", "timestamp", "seq", "map", "binary", "merge")
+)
+
+
 class Composer:
     """The documents of one text, by a loader's parser and resolver."""
 
     def __init__(self, text: str | bytes, loader: type[Any]) -> None:
-        self._text = _decoded(text)
+        self._text = decoded(text)
+        self._other_tags = bool(getattr(loader, "other_tags", False))
         try:
             self._loader = loader(self._text)
         except yaml.YAMLError as error:
@@ -75,6 +82,8 @@ class Composer:
             while self._loader.check_event():
                 event = self._loader.get_event()
                 if isinstance(event, yaml.DocumentStartEvent):
+                    if self._other_tags and event.version not in (None, (1, 1)):
+                        raise YamlError(_line(event), "found incompatible YAML document, whose version is not 1.1")
                     yield self._document()
         except yaml.YAMLError as error:
             raise self._told(error) from error
@@ -130,9 +139,14 @@ class Composer:
             _add(stack[-1], node, extent, _line(event))
 
     def _tag(self, event: Any, kind: type[yaml.Node], value: str | None) -> str:
-        if event.tag is None or event.tag == "!":
+        """The tag; of those that only other programs know, Go passes over, as it does over a lone exclamation mark."""
+        tag = event.tag
+        known = tag is not None and (tag in _KNOWN_TAGS or not self._other_tags)
+        if tag is None or (tag == "!" and kind is not yaml.ScalarNode):
             return str(self._loader.resolve(kind, value, event.implicit))
-        return str(event.tag)
+        if tag == "!" or not known:
+            return str(self._loader.resolve(kind, value, (False, True)))
+        return str(tag)
 
     @staticmethod
     def _aliased(
@@ -146,7 +160,8 @@ class Composer:
         return known[name]
 
 
-def _decoded(text: str | bytes) -> str:
+def decoded(text: str | bytes) -> str:
+    """A text that a byte order mark may say to be UTF-16. Raises YamlError."""
     if isinstance(text, str):
         return text
     encoding = "utf-16" if text[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"

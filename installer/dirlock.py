@@ -21,7 +21,7 @@ from installer.logs import FILE as LOG_FILE
 
 log = logging.getLogger(__name__)
 
-_NO_LOCKS = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+NO_LOCKS = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 _AGAIN_S = 0.1
 _SHOWN = 120
 
@@ -70,7 +70,7 @@ def _take(fd: int, directory: Path, wait: float) -> bool:
                 ) from None
             time.sleep(min(_AGAIN_S, left))
         except OSError as error:
-            if error.errno not in _NO_LOCKS:
+            if error.errno not in NO_LOCKS:
                 raise StateError(f"{directory}: cannot be locked: {error.strerror or error}") from error
             return False
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 
-def loads(text: str | bytes) -> Any:
-    """As json.loads, but text that is nested too deeply is a ValueError too, and each ValueError has one line."""
+def loads(text: str | bytes, **hooks: Callable[[Any], Any]) -> Any:
+    """As json.loads, but text that is nested too deeply is a ValueError too, and each ValueError has one line.
+
+    `hooks` are those of json.loads; a ValueError of theirs comes out as it is.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, **hooks)  # type: ignore[arg-type]
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError as error:
@@ -17,5 +21,7 @@ def loads(text: str | bytes) -> Any:
     except json.JSONDecodeError:
         raise
     except ValueError:
+        if hooks:
+            raise
         # Python's own limit, whose text is about Python.
         raise ValueError("it has a number of too many digits") from None

@@ -2,14 +2,16 @@
 
 All YAML that the installer reads is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
 is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
-so do we. Duplicate keys, which PyYAML lets pass, are errors, and so are tags that it would make objects of.
+so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags that it would make objects of say nothing here.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
+import struct
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -18,16 +20,30 @@ import yaml
 from installer.composer import Composer, YamlError
 from installer.redact import shortened
 
-__all__ = ["CORE", "GO", "YamlError", "compose", "compose_all", "construct", "dump", "is_null", "load", "load_all"]
+__all__ = [
+    "CORE",
+    "GO",
+    "YamlError",
+    "compose",
+    "compose_all",
+    "construct",
+    "dump",
+    "go_text",
+    "is_null",
+    "load",
+    "load_all",
+]
 
 _TAG = "tag:yaml.org,2002:"
-_BOOLS = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+_BOOLS = {"y": True, "n": False, "yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
 # Longer ones are beyond 64 bits in every base.
 _LONGEST_INT = 80
 
 
 class GO(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """SafeLoader with Go's idea of which plain scalars are not strings."""
+    """SafeLoader with Go's idea of which plain scalars are not strings; tags of others' say nothing to it."""
+
+    other_tags = True
 
 
 class CORE(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -45,7 +61,7 @@ def _resolvers(loader: Any, *kinds: tuple[str, str, str]) -> None:
 
 _resolvers(
     GO,
-    ("bool", r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
     ("int", r"[-+]?(?:0b_*[01][01_]*|0|0o?[0-7_]*[0-7]_*|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)", "-+0123456789"),
     (
         "float",
@@ -64,11 +80,15 @@ _resolvers(
 
 
 def compose(text: str | bytes, schema: type[Any] = GO) -> yaml.Node | None:
-    """The node tree of a one-document text, None if it is empty. Raises YamlError."""
-    documents = list(compose_all(text, schema))
-    if len(documents) > 1:
-        raise YamlError(documents[1].start_mark.line + 1, "only one document is expected")
-    return documents[0] if documents else None
+    """The node tree of a text's first document, None if it is empty. Raises YamlError.
+
+    Go's library does not read what follows it; nmstate's, which is CORE's, refuses it.
+    """
+    documents = Composer(text, schema).documents()
+    node = next(documents, None)
+    if schema is CORE and (more := next(documents, None)) is not None:
+        raise YamlError(more.start_mark.line + 1, "only one document is expected")
+    return None if node is None or is_null(node) else node
 
 
 def compose_all(text: str | bytes, schema: type[Any] = GO) -> Iterator[yaml.Node]:
@@ -164,6 +184,34 @@ def _float(text: str) -> float | str:
         return float(plain.replace(".", "", 1))
     value = float(plain)
     return text if value in (float("inf"), float("-inf")) else value
+
+
+def go_text(data: Any) -> str:
+    """A scalar as sigs.k8s.io/yaml gives it to a field that is a string: 1.50 -> 1.5, 0x10 -> 16, yes -> true."""
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    return _go_float(data) if isinstance(data, float) else str(data)
+
+
+def _go_float(value: float) -> str:
+    """strconv.FormatFloat(value, 'g', -1, 32): the fewest digits that mean the same number of 32 bits."""
+    try:
+        single = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        single = math.copysign(math.inf, value)
+    if not math.isfinite(single):
+        return {"inf": "+Inf", "-inf": "-Inf"}.get(str(single), "NaN")
+    mantissa, exponent = "0", 0
+    for digits in range(9):
+        text = f"{single:.{digits}e}"
+        if struct.pack("f", float(text)) == struct.pack("f", single):
+            mantissa, _, power = text.partition("e")
+            exponent = int(power)
+            break
+    count = len(mantissa.strip("-").replace(".", ""))
+    if exponent < -4 or exponent >= 6:
+        return f"{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return f"{single:.{max(0, count - 1 - exponent)}f}"
 
 
 def load(text: str | bytes, schema: type[Any] = GO) -> Any:

@@ -68,20 +68,20 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     def begin(self, lab: RunningLab) -> None:
         """Put a token bucket before the machine's network card."""
-        for tap in _taps(lab, self.node):
+        for tap in taps(lab, self.node):
             shape = f"tbf rate {self.kbit}kbit burst {max(self.kbit // 8, 16)}kbit latency 400ms"
             _tc(lab, f"qdisc add dev {tap} root {shape}")
 
     def end(self, lab: RunningLab) -> None:
         """Remove it; if the machine's power was cut, the card and its limit are gone already."""
-        for tap in _taps(lab, self.node):
+        for tap in taps(lab, self.node):
             _tc(lab, f"qdisc del dev {tap} root")
 
 
 Fault = Outage | Hang | LinkDown | Throttle
 
 
-def _taps(lab: RunningLab, node: str) -> list[str]:
+def taps(lab: RunningLab, node: str) -> list[str]:
     """The lab's ends of a running machine's cables."""
     return ports(lab.hypervisor.machine(lab.nodes[node].name))
 

@@ -36,6 +36,7 @@ from lab.host.namespaces import NamespaceThreads, enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
 from lab.host.process import clean_environment, in_background, run_streaming
 from lab.layout import RELEASE_SOURCE, Layout
+from lab.machines import containers
 from lab.machines.factory import Nodes, Owner, connect, define, owner
 from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
@@ -126,7 +127,7 @@ class Lab(AbstractContextManager["Lab"]):
     def start(self) -> None:
         """Bring everything up, with the machines off. Raises PreflightError, BudgetError or LabStartError."""
         begin = time.monotonic()
-        for line in (*records.reap(), *records.unclear()):
+        for line in (*containers.reap(), *records.unclear()):
             log.warning("%s", line)
         preflight.check(self.topology, labs_dir(), self.id)
         ledger = _ledger()

@@ -18,6 +18,19 @@ from scenarios.ids import topology_of
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
 SAMPLE = whole_type(0, 1_000_000)
+BENCHMARKS = [
+    "image",
+    "builds",
+    "media",
+    "floor",
+    "install",
+    "swarm",
+    "conformity",
+    "idle",
+    "machines",
+    "mutants",
+    "oracle",
+]
 SCENARIO = "sno-ipv4-static-uefi"
 
 
@@ -43,13 +56,16 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="*",
-        choices=["image", "builds", "media", "floor", "install", "swarm", "conformity", "idle", "mutants", []],
+        choices=[*BENCHMARKS, []],
         help="image: create image against cp; builds: warm builds; media: inserts through Redfish; "
         "floor: steps of an install, alone; install: a whole install between two floors, with its ratio to their mean; "
         "swarm: hosts that one service on one core holds (about ten minutes); "
         "conformity: the service against its specification; "
         "idle: CPU and memory of a kept lab's machines, by process; "
-        "mutants: changes to the code that the tests notice (default: image builds media)",
+        "machines: the same installations in containers and VMs, side by side; "
+        "mutants: changes to the code that the tests notice; "
+        "oracle: verdicts, errors and manifests of many inputs against those of the real openshift-install, where "
+        "one was built (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
@@ -57,14 +73,22 @@ def main() -> None:
     parser.add_argument("--examples", type=COUNT, default=20, help="conformity: requests per operation (default: 20)")
     parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
     parser.add_argument("--lab", metavar="ID", help="idle: a lab kept by --lab-keep=always")
-    parser.add_argument("--seconds", type=SECONDS, default=60, help="idle: how long to measure (default: 60)")
+    parser.add_argument(
+        "--seconds", type=SECONDS, default=60, help="idle, machines: how long to look at rest (default: 60)"
+    )
+    side = parser.add_argument_group("machines")
+    side.add_argument("--kinds", nargs="+", choices=["vm", "container"], help="which (default: both)")
+    side.add_argument(
+        "--sizes", nargs="+", choices=["sno", "compact", "ha"], help="which (default: all in containers, sno in VMs)"
+    )
+    side.add_argument("--show", action="store_true", help="measure nothing, print what was measured last")
     mutation = parser.add_argument_group("mutants")
     mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
     mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
     mutation.add_argument(
         "--sample", type=SAMPLE, default=60, metavar="N", help="of each package; 0: all (default: 60)"
     )
-    mutation.add_argument("--seed", type=SAMPLE, default=1, help="of the sample (default: 1)")
+    mutation.add_argument("--seed", type=SAMPLE, default=1, help="of the sample; oracle: of the inputs (default: 1)")
     mutation.add_argument("--list-survivors", action="store_true", help="print the mutants that no test killed")
     mutation.add_argument("--root", type=Path, default=ROOT, metavar="DIR", help="another checkout (default: this one)")
     mutation.add_argument("--jobs", type=COUNT, default=os.cpu_count() or 1, help="in parallel (default: one per CPU)")
@@ -83,6 +107,13 @@ def main() -> None:
         from ci.bench import mutants
 
         mutants.run(args)
+        return
+    if "oracle" in args.what:
+        if args.what != ["oracle"]:
+            parser.error("oracle is measured alone")
+        from ci.bench.oracle import bench
+
+        bench.run(args.seed)
         return
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")
@@ -117,6 +148,13 @@ def main() -> None:
         from ci.bench import idle
 
         idle.run(args.lab, args.seconds)
+    if "machines" in what:
+        from ci.bench import machines
+
+        if args.show:
+            machines.show(machines.kept(machines.store()))
+        else:
+            machines.run(args.kinds, args.sizes, args.seconds)
     if "floor" in what or "install" in what:
         from ci.bench import floor
 

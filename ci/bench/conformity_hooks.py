@@ -3,8 +3,8 @@
 It runs in the environment that has schemathesis, and imports nothing of node0.
 
 Answers that go-swagger gives on its own account, before any of the service's code runs, are upstream's too, and stand
-in no operation of the specification: 422 and a rule's code for parameters that do not fit, 400 for bodies that cannot
-be read, as {"code", "message"}. They pass by that form alone: a 400 or 422 of any other form has to be documented.
+in no operation of the specification: 400 for parameters and bodies that do not fit or cannot be read, as
+{"code", "message"}. They pass by that form alone: a 400 of any other form has to be documented.
 Answers without a body have no content type upstream either (its generated responses delete the header).
 """
 
@@ -38,13 +38,10 @@ def before_call(ctx: Any, case: Any, kwargs: Any) -> None:
 
 
 def _by_go_swagger(response: Any) -> bool:
-    if response.status_code not in (400, 422):
+    if response.status_code != 400:
         return False
     body = response.json()
-    code = body.get("code")
-    if set(body) != {"code", "message"} or not body["message"]:
-        return False
-    return bool(code == 400 if response.status_code == 400 else 601 <= code <= 620)
+    return bool(set(body) == {"code", "message"} and body["message"] and body["code"] == 400)
 
 
 @schemathesis.check  # type: ignore[untyped-decorator]

@@ -11,15 +11,16 @@ import base64
 import json
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ci.bench.image import NODE0
-from ci.bench.measure import seconds_of, table, timed
+from ci.bench.measure import Clock, clock_of, table, timed
 from lab import topology
 from lab.lab import Lab
 from lab.release.build import Release, latest_release
-from lab.topology import Topology
+from lab.topology import MachineKind, Topology
 
 #: Images that every host pulls, live, and those that the rendezvous host pulls too; likewise from disk.
 HOST_IMAGES = ("agent-installer-node-agent", "agent-installer-orchestrator")
@@ -94,9 +95,9 @@ def _ignition(lab: Lab) -> str:
     return json.dumps(config)
 
 
-def _pull(host: Any, release: Release, tags: tuple[str, ...]) -> float:
+def _pull(host: Any, release: Release, tags: tuple[str, ...]) -> Clock:
     specs = " ".join(release.components[tag] for tag in tags)
-    return seconds_of(lambda: host.check_output(f"sudo podman pull -q {specs}"))
+    return clock_of(lambda: host.check_output(f"sudo podman pull -q {specs}"))
 
 
 def times(shape: Topology) -> dict[str, int]:
@@ -114,48 +115,87 @@ def times(shape: Topology) -> dict[str, int]:
     }
 
 
-def measure(lab: Lab, release: Release, iso: Path) -> dict[str, float]:
-    """Seconds of each step, in the order in which an installation takes them."""
+def measure(lab: Lab, release: Release, iso: Path) -> dict[str, Clock]:
+    """What each step takes, in the order in which an installation takes them."""
     node = lab.nodes[lab.topology.nodes[0].name]
-    steps: dict[str, float] = {}
+    steps: dict[str, Clock] = {}
     with timed() as clock:
         node.boot_image(iso)
         host = node.ssh(BOOT_SECONDS)
-    steps["live ISO to SSH"] = clock.seconds
+    steps["live ISO to SSH"] = clock
     steps["image pulls, live, every host"] = _pull(host, release, HOST_IMAGES)
     steps["image pulls, live, rendezvous host"] = _pull(host, release, RENDEZVOUS_IMAGES)
     start = API_START.format(
         etcd=release.components["etcd"], hyperkube=release.components["hyperkube"], limit=READY_SECONDS
     )
-    steps["etcd and API start"] = seconds_of(lambda: host.check_output("sudo sh -c %s", start))
+    steps["etcd and API start"] = clock_of(lambda: host.check_output("sudo sh -c %s", start))
     host.check_output("sudo podman rm -f etcd api")
     host.check_output("sudo podman rmi -a -f")
     steps["image pulls, from disk, ingress"] = _pull(host, release, INGRESS_IMAGES)
     steps["image pulls, from disk, control plane"] = _pull(host, release, CONTROL_PLANE_IMAGES)
     host.check_output("sudo sh -c %s", f"cat > /tmp/config.ign <<'EOF'\n{_ignition(lab)}\nEOF")
     install = "sudo coreos-installer install --offline -i /tmp/config.ign --copy-network /dev/vda"
-    steps["disk write"] = seconds_of(lambda: host.check_output(install))
+    steps["disk write"] = clock_of(lambda: host.check_output(install))
     node.power.off()
     with timed() as clock:
         node.power.on()
         node.ssh(BOOT_SECONDS)
-    steps["disk to SSH"] = clock.seconds
+    steps["disk to SSH"] = clock
     return steps
+
+
+def live_iso(release: Release, ignition: str, work: Path) -> Path:
+    """The release's machine OS with this Ignition config, made in the folder `work`."""
+    if release.machine_os_iso is None:
+        raise SystemExit("the latest lab release was built without a machine OS")
+    config, iso = work / "config.ign", work / "bench.iso"
+    config.write_text(ignition)
+    embed = [NODE0, "iso", "embed", "--ignition", str(config), "-o", str(iso), str(release.machine_os_iso)]
+    subprocess.run(embed, check=True, capture_output=True)
+    return iso
+
+
+def once_each(machine: MachineKind = "vm") -> dict[str, Clock]:
+    """Take every step once, alone, in a machine of that kind."""
+    release = latest_release()
+    shape = topology.sno().on(machine)
+    with tempfile.TemporaryDirectory() as work, Lab(shape, Path(work) / "artifacts", release) as lab:
+        return measure(lab, release, live_iso(release, _ignition(lab), Path(work)))
 
 
 def run(scenario: str, installed: Topology) -> float:
     """Print every step and the floor of an installation of that shape; returns the floor in seconds."""
-    release = latest_release()
-    if release.machine_os_iso is None:
-        raise SystemExit("the latest lab release was built without a machine OS")
-    with tempfile.TemporaryDirectory() as work, Lab(topology.sno(), Path(work) / "artifacts", release) as lab:
-        config, iso = Path(work) / "config.ign", Path(work) / "bench.iso"
-        config.write_text(_ignition(lab))
-        embed = [NODE0, "iso", "embed", "--ignition", str(config), "-o", str(iso), str(release.machine_os_iso)]
-        subprocess.run(embed, check=True, capture_output=True)
-        steps = measure(lab, release, iso)
-    often = times(installed)
-    floor = sum(often[name] * seconds for name, seconds in steps.items())
-    rows = [(name, f"{seconds:6.1f} s, {often[name]} times") for name, seconds in steps.items()]
+    steps, often = once_each(), times(installed)
+    floor = sum(often[name] * clock.seconds for name, clock in steps.items())
+    rows = [(name, f"{clock.seconds:6.1f} s, {often[name]} times") for name, clock in steps.items()]
     table(f"floor of {scenario}, each step alone", [*rows, ("floor", f"{floor:6.1f} s")])
     return floor
+
+
+def in_turn(shape: Topology) -> dict[str, int]:
+    """How often each step of `measure` comes in the longest chain of steps of which each waits for the one before.
+
+    One node: live, then from its disk. Several: the other masters install from disk first, the rendezvous host after
+    them, all else meanwhile.
+    """
+    from_disk = 1 if len(shape.nodes) == 1 else 2
+    return {
+        "live ISO to SSH": 1,
+        "image pulls, live, every host": 1,
+        "image pulls, live, rendezvous host": 1,
+        "etcd and API start": 1 + from_disk,
+        "image pulls, from disk, ingress": int(len(shape.nodes) == len(shape.masters)),
+        "image pulls, from disk, control plane": from_disk,
+        "disk write": from_disk,
+        "disk to SSH": from_disk,
+    }
+
+
+def bounds(steps: Mapping[str, Clock], shape: Topology, processors: int) -> tuple[float, float]:
+    """Two times (seconds) that no installation of that shape can undercut: its longest chain of steps, each as fast as
+    alone; and the work of all steps on all hosts, spread over these processors without a gap."""
+    chain, often = in_turn(shape), times(shape)
+    return (
+        sum(chain[name] * clock.seconds for name, clock in steps.items()),
+        sum(often[name] * clock.work for name, clock in steps.items()) / processors,
+    )

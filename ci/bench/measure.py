@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
 class Clock:
-    """How long a `with timed() as clock` block took, in seconds."""
+    """How long a `with timed() as clock` block took, and how long all processors of the machine worked meanwhile: both
+    in seconds."""
 
     seconds: float = 0.0
+    work: float = 0.0
+
+
+def busy(stat: str) -> float:
+    """Seconds that all processors have worked since the machine's start, by the text of /proc/stat (proc(5))."""
+    user, nice, system, _idle, _iowait, irq, softirq = (int(word) for word in stat.split("\n", 1)[0].split()[1:8])
+    return (user + nice + system + irq + softirq) / TICK
+
+
+def busy_now() -> float:
+    """As `busy`, of this machine."""
+    return busy(Path("/proc/stat").read_text())
 
 
 @contextmanager
 def timed() -> Iterator[Clock]:
-    """Time a block by the wall clock."""
-    clock, begin = Clock(), time.monotonic()
+    """Time a block."""
+    clock, begin, worked = Clock(), time.monotonic(), busy_now()
     try:
         yield clock
     finally:
-        clock.seconds = time.monotonic() - begin
+        clock.seconds, clock.work = time.monotonic() - begin, busy_now() - worked
+
+
+def clock_of(action: Callable[[], object]) -> Clock:
+    """What an action takes."""
+    with timed() as clock:
+        action()
+    return clock
 
 
 def seconds_of(action: Callable[[], object]) -> float:
     """How long an action takes."""
-    with timed() as clock:
-        action()
-    return clock.seconds
+    return clock_of(action).seconds
 
 
 def pairs(a: Callable[[], object], b: Callable[[], object], rounds: int) -> tuple[float, float, float]:

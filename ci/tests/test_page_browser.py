@@ -131,6 +131,7 @@ def test_an_installation_to_watch(service: Running, page: Page, tmp_path: Path) 
     assert page.js("document.querySelectorAll('#clusters article').length") == 2
     numbers = page.js("[...eventsSeen].map(key => Number(key.split(' ')[0]))")
     assert len(numbers) == len(set(numbers)) == page.js("document.querySelectorAll('#events li').length")
+    service.client().call("DELETE", f"/infra-envs/{other_env}/hosts/{bad.id}")
     service.client().call("DELETE", f"/infra-envs/{other_env}")
     page.until("document.querySelectorAll('#hosts article').length === 1")
 

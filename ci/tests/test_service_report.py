@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.system import HostSystem
 from installer.orchestrator.controller import Controller
 from installer.testing.service.fleet_kit import Machine
 from installer.testing.service.rendezvous_kit import Running, running, wait_for

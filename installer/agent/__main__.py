@@ -10,9 +10,8 @@ import threading
 from pathlib import Path
 
 from installer import logs, numbers
-from installer.agent import hostsys
 from installer.agent.containers import AgentContext
-from installer.agent.errors import AgentError, Refused
+from installer.agent.errors import Refused
 from installer.agent.host import hostid
 from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
@@ -20,11 +19,13 @@ from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
+from installer.errors import InstallerError
+from installer.hostsys import system as hostsys
 
 INTERVAL = numbers.real_type(0.1, numbers.DAY, "seconds")
 
 
-def _parse(argv: list[str] | None) -> argparse.Namespace:
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="agent", description="Discovery agent")
     parser.add_argument("--url", required=True, help="the rendezvous service, https://IP:8090/")
     parser.add_argument("--infra-env-id", required=True)
@@ -44,7 +45,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Serve for ever. Exit code 1 with one line for a wrong URL or CA."""
-    args = _parse(argv)
+    args = parse_arguments(argv)
     logs.to_journal("%(asctime)s %(levelname)s %(name)s %(message)s")
     host = hostsys.detect()
     if args.inventory:
@@ -52,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 
         try:
             print(inventory.collect_json(host))
-        except AgentError as error:
+        except InstallerError as error:
             print(f"agent: {error}", file=sys.stderr)
             return 1
         return 0

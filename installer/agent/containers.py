@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from installer.agent.errors import CommandError, StepError
-from installer.agent.hostsys import HostSystem
+from installer.agent.errors import StepError
 from installer.assisted.auth import ATTEMPT_VARIABLE
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
 
 PULL_TRIES = 3
 PULL_TIMEOUT = 600.0

@@ -12,16 +12,6 @@ class AgentError(InstallerError):
     """Base of everything that the agent raises on purpose."""
 
 
-class CommandError(AgentError):
-    """A program on the host failed: ``command``, its exit ``code`` (None: could not run) and ``detail``."""
-
-    def __init__(self, command: str, code: int | None, detail: str) -> None:
-        super().__init__(f"{command}: {detail}" if code is None else f"{command}: exit code {code}: {detail}")
-        self.command = command
-        self.code = code
-        self.detail = detail
-
-
 class StepError(AgentError):
     """A step cannot be done: the reply carries ``exit_code`` and ``reason``."""
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from installer.agent import containers, logs
+from installer.agent import containers
 from installer.agent.checks import diskspeed, netchecks, webchecks
 from installer.agent.containers import AgentContext
-from installer.agent.errors import AgentError, MediaLost, StepError
+from installer.agent.errors import MediaLost, StepError
 from installer.agent.host import inventory, media
 from installer.agent.host.media import Watch
-from installer.agent.hostsys import HostSystem
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import StepType
+from installer.assisted.errors import ClientError
+from installer.errors import InstallerError
+from installer.hostsys import logs
+from installer.hostsys.system import HostSystem
 
 log = logging.getLogger("agent")
 
@@ -36,6 +40,17 @@ class StepContext:
 Step = Callable[[StepContext, list[str]], str]
 
 
+def _disk_speed(ctx: StepContext, args: list[str]) -> str:
+    """The disk as JSON, and the seconds that measuring it may take, which services before node0's left out."""
+    try:
+        seconds = float(args[1]) if len(args) > 1 else diskspeed.BUDGET_SECONDS
+        if not math.isfinite(seconds):
+            raise ValueError
+    except ValueError:
+        raise StepError(f"the time limit {args[1]!r} is not a number of seconds") from None
+    return diskspeed.disk_speed(ctx.host, _json(args[:1] if len(args) == 2 else args, dict), seconds)
+
+
 def _json(args: list[str], kind: type) -> Any:
     """The single JSON argument of a step. Raises StepError."""
     if len(args) != 1:
@@ -49,6 +64,18 @@ def _json(args: list[str], kind: type) -> Any:
     return value
 
 
+def gather_logs(host: HostSystem, request: dict[str, Any], client: AssistedClient) -> str:
+    """The step logs-gather: collect and upload. Raises StepError."""
+    cluster_id, infra_env_id, host_id = (str(request[key]) for key in ("cluster_id", "infra_env_id", "host_id"))
+    sender = logs.Sender(client, cluster_id, infra_env_id, host_id, str(request.get("installation_attempt") or ""))
+    try:
+        sender.send(host, bool(request.get("bootstrap")))
+    except (ClientError, OSError) as error:
+        sender.give_up()
+        raise StepError(f"logs were not uploaded: {error}") from None
+    return ""
+
+
 TABLE: Mapping[str, Step] = {
     StepType.INVENTORY: lambda ctx, args: inventory.collect_json(ctx.host),
     StepType.CONNECTIVITY: lambda ctx, args: netchecks.connectivity(ctx.host, _json(args, list)),
@@ -56,12 +83,12 @@ TABLE: Mapping[str, Step] = {
     StepType.NTP: lambda ctx, args: netchecks.ntp(ctx.host, _json(args, dict)),
     StepType.DOMAINS: lambda ctx, args: netchecks.domains(ctx.host, _json(args, dict)),
     StepType.VERIFY_VIPS: lambda ctx, args: netchecks.verify_vips(ctx.host, _json(args, list)),
-    StepType.DISK_SPEED: lambda ctx, args: diskspeed.disk_speed(ctx.host, _json(args, dict)),
+    StepType.DISK_SPEED: _disk_speed,
     StepType.IMAGES: lambda ctx, args: containers.availability(ctx.host, _json(args, dict)),
     StepType.TANG: lambda ctx, args: webchecks.tang(_json(args, dict)),
     StepType.API_VIP: lambda ctx, args: webchecks.ignition(_json(args, dict)),
     StepType.INSTALL: lambda ctx, args: containers.install(ctx.host, _json(args, dict), ctx.agent),
-    StepType.LOGS: lambda ctx, args: logs.gather(ctx.host, _json(args, dict), ctx.client),
+    StepType.LOGS: lambda ctx, args: gather_logs(ctx.host, _json(args, dict), ctx.client),
     StepType.STOP: lambda ctx, args: containers.stop_installation(ctx.host),
 }
 
@@ -90,7 +117,7 @@ def _told(kind: str, error: Exception) -> tuple[int, str]:
     """(exit code, reason) for what a step raised."""
     if isinstance(error, StepError):
         return error.exit_code, error.reason
-    if isinstance(error, AgentError):
+    if isinstance(error, InstallerError):
         return -1, str(error)
     if not isinstance(error, OSError | ValueError | KeyError | TypeError):
         log.error("step %s: %s", kind, error, exc_info=error)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from installer.assisted.errors import ConfigurationError, Unauthorized
+from installer.assisted.errors import ConfigurationError, Forbidden, Unauthorized
 
 
 class Scheme(StrEnum):
@@ -81,10 +81,11 @@ class Authenticator:
         return None
 
     def check(self, headers: Mapping[str, str], allowed: frozenset[Scheme]) -> Scheme:
-        """The scheme that the caller proves. Raises Unauthorized."""
+        """The scheme that the caller proves. Raises Unauthorized, or Forbidden for a good token of another scheme."""
         if self._open:
             return min(allowed)
-        problem = f"no token: one of {', '.join(sorted(HEADERS[scheme] for scheme in allowed))} is needed"
+        problem = ""
+        missing = f"no token: one of {', '.join(sorted(HEADERS[scheme] for scheme in allowed))} is needed"
         for scheme in sorted(allowed):
             token = headers.get(HEADERS[scheme], "")
             if not token:
@@ -92,14 +93,14 @@ class Authenticator:
             proven = self._scheme_of(token)
             if proven == scheme:
                 return scheme
-            problem = f"a token of scheme {proven} was given in {HEADERS[scheme]}"
-        raise Unauthorized(problem)
+            problem = f"a token of scheme {proven} was given in {HEADERS[scheme]}: it is unauthorized to access"
+        raise Forbidden(problem) if problem else Unauthorized(missing)
 
     def _scheme_of(self, text: str) -> str:
         digest = _digest(text)
         proof = self._seen(digest)
         if proof is None:
-            proof = self._known[digest] = self._verified(text.removeprefix("Bearer "))
+            proof = self._known[digest] = self._verified(text)
             if len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]
         if time.time() >= proof[1]:
@@ -116,6 +117,8 @@ class Authenticator:
     def _verified(self, token: str) -> tuple[str, float]:
         import jwt
 
+        if token[:7].lower() == "bearer ":
+            raise Unauthorized("the token is not valid: it must not begin with 'Bearer '")
         if len(token) > LONGEST:
             raise Unauthorized(f"the token is not valid: it has more than {LONGEST} characters")
         try:

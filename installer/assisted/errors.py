@@ -34,21 +34,13 @@ class BadRequest(ServiceError):
 
 
 class Unparsable(BadRequest):
-    """A body that is no JSON, or JSON of another kind."""
+    """A parameter or body against its specification: no JSON, of another type, not one of an enumeration, missing."""
 
 
-class Invalid(BadRequest):
-    """A parameter or body against its specification (params.py); ``code`` tells the rule."""
+class Unprocessable(ServiceError):
+    """Well formed, and still of no use: a manifest whose name has a space."""
 
     status = 422
-
-    def __init__(self, reason: str, code: int) -> None:
-        super().__init__(reason)
-        self.code = code
-
-
-class DiskRefused(BadRequest):
-    """A chosen installation disk that the host does not have."""
 
 
 class Unauthorized(ServiceError):
@@ -79,6 +71,10 @@ class Conflict(ServiceError):
     """The object's state does not allow the request."""
 
     status = 409
+
+
+class DiskRefused(Conflict):
+    """A chosen installation disk that the host does not have."""
 
 
 class TooLarge(ServiceError):

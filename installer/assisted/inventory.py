@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from installer.assisted import plainjson
@@ -153,9 +155,34 @@ class Inventory(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaul
     truncation: Truncation | None = None
 
 
+# The parts that a host always has: upstream's service ends on an inventory in which one of them is null.
+_ALWAYS = frozenset({"boot", "cpu", "memory", "system_vendor"})
+
+
 def decode(text: str | bytes) -> Inventory:
-    """Inventory from JSON. Raises msgspec.ValidationError or msgspec.DecodeError."""
-    return plainjson.typed(text, Inventory)
+    """Inventory from JSON. Elsewhere than in place of a whole part of the host, null is the same as nothing.
+
+    Upstream's agent writes null for each list that is empty, as Go's encoder does.
+
+    Raises:
+        msgspec.DecodeError: the text is no JSON; its subclass msgspec.ValidationError, when it is no inventory.
+    """
+    try:
+        return plainjson.typed(text, Inventory)
+    except msgspec.ValidationError:
+        if "null" not in (text if isinstance(text, str) else text.decode("latin-1")):
+            raise
+    try:
+        value = plainjson.parsed(text)
+    except ValueError as error:
+        raise msgspec.ValidationError(str(error)) from None
+    return msgspec.convert(_without_nulls(value), Inventory)
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None or key in _ALWAYS}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 def encode(inventory: Inventory) -> str:

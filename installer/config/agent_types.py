@@ -7,7 +7,7 @@ from typing import Any
 
 from installer.config.decode import key
 from installer.config.platform_types import Bmc, RootDeviceHints
-from installer.config.types import ObjectMeta
+from installer.config.types import ObjectMeta, TypeName
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Host:
 class AgentConfig:
     """agent-config.yaml."""
 
-    api_version: str = ""
-    kind: str = ""
+    api_version: TypeName = ""
+    kind: TypeName = ""
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     rendezvous_ip: str = key("rendezvousIP", default="")
     additional_ntp_sources: tuple[str, ...] = key("additionalNTPSources", default=())

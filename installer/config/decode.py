@@ -1,7 +1,13 @@
 """From YAML nodes to frozen dataclasses, strictly: all unknown fields and all wrong types at once, each with its line.
 
-A dataclass's field is spelled in camelCase in YAML unless its metadata gives another `key`. As in Go's YAML library a
-string field takes numbers and booleans as they are written, and null leaves a field at its default.
+A dataclass's field is spelled in camelCase in YAML unless its metadata gives another `key`. The rest is as in Go, whose
+encoding/json and sigs.k8s.io/yaml these files were written for:
+
+- a field matches whatever the case of its letters, an exact spelling first;
+- `<<` merges a map, and a field that is set twice that way is an error;
+- a string takes numbers and booleans as Go prints them, but in the fields that come of Kubernetes' TypeMeta;
+- a number may be written as 3.0 and must fit the width of its type;
+- null leaves a field at its default.
 """
 
 from __future__ import annotations
@@ -11,15 +17,47 @@ import difflib
 import json
 import types
 import typing
+from collections.abc import Callable
 from functools import cache
+from importlib import resources
 from typing import Any, TypeVar
 
 import yaml
 
 from installer.redact import shortened
-from installer.yamltext import YamlError, construct, is_null
+from installer.yamltext import YamlError, construct, go_text, is_null
 
 T = TypeVar("T")
+# A text in its canonical form, or ValueError for what is wrong with it: the second part of Annotated[str, reading].
+Reading = Callable[[str], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Bits:
+    """The width of a number, the second part of Annotated[int, Bits(32)]; Go's int and int64 have 64 bits."""
+
+    count: int = 64
+    signed: bool = True
+
+    def fits(self, value: int) -> bool:
+        """Is the value one of this width?"""
+        low, high = (-(1 << self.count - 1), 1 << self.count - 1) if self.signed else (0, 1 << self.count)
+        return low <= value < high
+
+
+@dataclasses.dataclass(frozen=True)
+class Verbatim:
+    """A string that takes no number and no boolean: the second part of Annotated[str, Verbatim()]."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """Plain data of a type of clouds.json, the second part of Annotated[Any, Shape("aws.Platform")].
+
+    Those types are of openshift/installer's pkg/types: the name of another one, a list, a map as {"*": type}, or any.
+    """
+
+    name: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +88,25 @@ def camel(name: str) -> str:
 
 @cache
 def _fields(cls: Any) -> dict[str, tuple[str, Any]]:
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     return {
         str(field.metadata.get("key", camel(field.name))): (field.name, hints[field.name])
         for field in dataclasses.fields(cls)
     }
+
+
+@cache
+def _folded(cls: Any) -> dict[str, str]:
+    return {_fold(name): name for name in _fields(cls)}
+
+
+# The letters beyond ASCII that are another case of one within it: the long s and the sign of the Kelvin.
+_ODD = str.maketrans({"\u017f": "s", "\u212a": "k"})
+
+
+def _fold(name: str) -> str:
+    """A name whatever the case of its letters, as Go's encoding/json compares them."""
+    return name.translate(_ODD).lower()
 
 
 class _Decoder:
@@ -77,6 +129,8 @@ class _Decoder:
             except YamlError as error:
                 self.fail(node, path, error.text)
                 return None
+        if origin is typing.Annotated:
+            return self.annotated(node, args[0], args[1], path)
         if dataclasses.is_dataclass(hint):
             return self.struct(node, typing.cast(type, hint), path)
         if origin is tuple:
@@ -90,23 +144,116 @@ class _Decoder:
                 return {}
             if not isinstance(node, yaml.MappingNode):
                 return self.fail(node, path, f"must be a map, is {_what(node)}")
-            return {name.value: self.value(item, args[1], f"{path}.{name.value}") for name, item in node.value}
+            return {
+                name.value: self.value(item, args[1], f"{path}.{name.value}") for name, item in self.items(node, path)
+            }
+        if hint is int:
+            return self.number(node, Bits(), path)
         return self.scalar(node, hint, path)
+
+    def annotated(self, node: yaml.Node, hint: Any, what: Any, path: str) -> Any:
+        """A number of a width, a string as it stands, or a string that a function reads."""
+        if isinstance(what, Bits):
+            return self.number(node, what, path)
+        if isinstance(what, Shape):
+            before = len(self.errors)
+            self.shape(node, what.name, path)
+            return None if len(self.errors) > before else self.plain(node, path)
+        if is_null(node):
+            return ""
+        if not isinstance(node, yaml.ScalarNode) or type(self.plain(node, path)) is not str:
+            return self.fail(node, path, f"must be a {_NAMES[hint]}, is {_what(node)}")
+        if isinstance(what, Verbatim):
+            return node.value
+        try:
+            return what(node.value)
+        except ValueError as error:
+            return self.fail(node, path, str(error))
+
+    def shape(self, node: yaml.Node, kind: Any, path: str) -> None:
+        """Note what of the node is not as clouds.json has it."""
+        if is_null(node) or kind == "any":
+            return
+        if isinstance(kind, list):
+            if not isinstance(node, yaml.SequenceNode):
+                self.fail(node, path, f"must be a list, is {_what(node)}")
+                return
+            for index, item in enumerate(node.value):
+                self.shape(item, kind[0], f"{path}[{index}]")
+        elif isinstance(kind, dict):
+            if not isinstance(node, yaml.MappingNode):
+                self.fail(node, path, f"must be a map, is {_what(node)}")
+                return
+            for name, item in self.items(node, path):
+                self.shape(item, kind["*"], f"{path}.{name.value}")
+        elif kind in _PLAIN:
+            self.value(node, _PLAIN[kind], path)
+        elif not isinstance(node, yaml.MappingNode):
+            self.fail(node, path, f"must be a map, is {_what(node)}")
+        else:
+            fields = _clouds()[str(kind)]
+            folded = {_fold(name): name for name in fields}
+            for name_node, value_node in self.items(node, path):
+                known = name_node.value if name_node.value in fields else folded.get(_fold(name_node.value))
+                if known is None:
+                    self.unknown(name_node, path, fields)
+                else:
+                    self.shape(value_node, fields[known], f"{path}.{known}")
+
+    def plain(self, node: yaml.Node, path: str) -> Any:
+        try:
+            return construct(node)
+        except YamlError as error:
+            return self.fail(node, path, error.text)
+
+    def number(self, node: yaml.Node, bits: Bits, path: str) -> int | None:
+        if is_null(node):
+            return None
+        data = self.plain(node, path) if isinstance(node, yaml.ScalarNode) else None
+        if isinstance(data, bool) or not isinstance(data, int | float) or (isinstance(data, float) and data % 1):
+            self.fail(node, path, f"must be a number, is {_what(node)}")
+        elif not bits.fits(int(data)):
+            sort = "" if bits.signed else "u"
+            self.fail(node, path, f"must be a number of type {sort}int{bits.count}, is {_what(node)}")
+        else:
+            return int(data)
+        return None
 
     def scalar(self, node: yaml.Node, hint: Any, path: str) -> Any:
         if not isinstance(node, yaml.ScalarNode):
             return self.fail(node, path, f"must be a {_NAMES[hint]}, is {_what(node)}")
-        if hint is str:
-            return "" if is_null(node) else node.value
         if is_null(node):
+            return "" if hint is str else None
+        before = len(self.errors)
+        data = self.plain(node, path)
+        if len(self.errors) > before:
             return None
-        try:
-            data = construct(node)
-        except YamlError as error:
-            return self.fail(node, path, error.text)
+        if hint is str:
+            return go_text(data)
         if type(data) is not hint:
             return self.fail(node, path, f"must be a {_NAMES[hint]}, is {_what(node)}")
         return data
+
+    def items(self, node: yaml.MappingNode, path: str) -> list[tuple[yaml.Node, yaml.Node]]:
+        """Names and values of a map, those that it merges included; a name that comes twice is an error."""
+        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for name_node, value_node in node.value:
+            pairs = [(name_node, value_node)]
+            if name_node.tag == "tag:yaml.org,2002:merge":
+                pairs = []
+                sources = value_node.value if isinstance(value_node, yaml.SequenceNode) else [value_node]
+                for source in sources:
+                    if isinstance(source, yaml.MappingNode):
+                        pairs += self.items(source, path)
+                    else:
+                        self.fail(source, path, "map merge requires map or sequence of maps as the value")
+            for name, value in pairs:
+                if is_null(name):
+                    self.fail(name, path, "a name must be a string, is null")
+                if name.value in found:
+                    self.fail(name_node, path, f"key {json.dumps(name.value, ensure_ascii=False)} already set in map")
+                found[name.value] = (name, value)
+        return list(found.values())
 
     def struct(self, node: yaml.Node, cls: type[T], path: str) -> T | None:
         if is_null(node):
@@ -117,23 +264,42 @@ class _Decoder:
         struct_type: Any = cls
         fields = _fields(struct_type)
         values: dict[str, Any] = {}
-        for name_node, value_node in node.value:
-            name = name_node.value
-            here = f"{path}.{name}" if path else name
-            if name not in fields:
-                near = difflib.get_close_matches(name, fields, n=1, cutoff=0.75)
-                hint = f', did you mean "{near[0]}"?' if near else ""
-                inside = f" in {path}" if path else ""
-                self.fail(
-                    name_node, here, f"unknown field {json.dumps(name, ensure_ascii=False)}{inside}{hint}", unknown=True
-                )
+        # Of several spellings of a field the last one counts, in the order of JSON's keys.
+        for name_node, value_node in sorted(self.items(node, path), key=lambda item: str(item[0].value)):
+            name = name_node.value if name_node.value in fields else _folded(struct_type).get(_fold(name_node.value))
+            if name is None:
+                self.unknown(name_node, path, fields)
                 continue
             attribute, wanted = fields[name]
             before = len(self.errors)
-            value = self.value(value_node, wanted, here)
+            value = self.value(value_node, wanted, f"{path}.{name}" if path else name)
             if len(self.errors) == before and not (value is None and is_null(value_node)):
                 values[attribute] = value
         return cls(**values)
+
+    def unknown(self, node: yaml.Node, path: str, fields: dict[str, Any]) -> None:
+        name = node.value
+        near = difflib.get_close_matches(name, fields, n=1, cutoff=0.75)
+        hint = f', did you mean "{near[0]}"?' if near else ""
+        inside = f" in {path}" if path else ""
+        here = f"{path}.{name}" if path else name
+        self.fail(node, here, f"unknown field {json.dumps(name, ensure_ascii=False)}{inside}{hint}", unknown=True)
+
+
+_PLAIN: dict[str, Any] = {
+    "str": str,
+    "bool": bool,
+    "int": int,
+    "int64": int,
+    "int32": typing.Annotated[int, Bits(32)],
+}
+
+
+@cache
+def _clouds() -> dict[str, dict[str, Any]]:
+    text = resources.files("installer.config").joinpath("data/clouds.json").read_text()
+    types_by_name: dict[str, dict[str, Any]] = json.loads(text)
+    return types_by_name
 
 
 _NAMES = {str: "string", int: "number", bool: "boolean", float: "number"}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import replace
 
 from installer.config import check, vsphere
-from installer.config.fielderror import FieldError, invalid
-from installer.config.platform_types import BareMetalPlatform, VipPlatform
+from installer.config.fielderror import FieldError, invalid, required
+from installer.config.platform_types import BareMetalPlatform, Platform, VipPlatform
 from installer.config.types import ClusterNetworkEntry, InstallConfig, MachineNetworkEntry, MachinePool, Networking
 
 DEFAULT_ARCHITECTURE = "amd64"
 OVN = "OVNKubernetes"
-_KNOWN_NETWORK_TYPES = (OVN, "OpenShiftSDN", "Kuryr")
-_UPCONVERTED = ("v1beta3", "v1beta4")
+_KNOWN_NETWORK_TYPES = (OVN, "OpenShiftSDN")
+_CONVERTIBLE = ("v1", "v1beta3", "v1beta4")
 PROVISIONING_CIDR = "172.22.0.0/24"
 # Addresses of a provisioning network that has room for a DHCP range from the 10th on.
 _SMALLEST = 16
@@ -23,12 +22,10 @@ def _networking(networking: Networking) -> Networking:
     clusters = networking.cluster_network or networking.cluster_networks
     converted = []
     for entry in clusters:
-        if entry.host_prefix is None and entry.host_subnet_length is not None:
-            try:
-                bits = ipaddress.ip_network(entry.cidr, strict=False).max_prefixlen
-            except ValueError:
-                bits = 32
-            entry = ClusterNetworkEntry(entry.cidr, bits - entry.host_subnet_length)
+        if not entry.host_prefix and entry.host_subnet_length:
+            network = check.network(entry.cidr)
+            bits = network.max_prefixlen if network is not None else 0
+            entry = replace(entry, host_prefix=bits - entry.host_subnet_length)
         converted.append(entry)
     machines = networking.machine_network
     if not machines and networking.machine_cidr:
@@ -42,10 +39,7 @@ def _networking(networking: Networking) -> Networking:
         cluster_network=tuple(converted),
         machine_network=machines,
         service_network=services,
-        machine_cidr="",
-        service_cidr="",
-        cluster_networks=(),
-        type="",
+        cluster_networks=tuple(converted) if networking.cluster_networks else (),
     )
 
 
@@ -83,9 +77,13 @@ def _baremetal(platform: BareMetalPlatform, errors: list[FieldError]) -> BareMet
 
 def upconvert(config: InstallConfig) -> tuple[InstallConfig, list[FieldError]]:
     """`config` without deprecated spellings, and what could not be converted."""
+    if not config.api_version:
+        return config, [required("apiVersion", "no version was provided")]
+    if config.api_version not in _CONVERTIBLE:
+        text = f"cannot upconvert from version {config.api_version}"
+        return config, [invalid("apiVersion", config.api_version, text)]
     errors: list[FieldError] = []
-    if config.api_version in _UPCONVERTED:
-        config = replace(config, api_version="v1")
+    config = replace(config, api_version="v1")
     if config.networking is not None:
         config = replace(config, networking=_networking(config.networking))
     platform = config.platform
@@ -103,13 +101,19 @@ def upconvert(config: InstallConfig) -> tuple[InstallConfig, list[FieldError]]:
 
 
 def _pool(pool: MachinePool | None, name: str, replicas: int) -> MachinePool:
-    pool = pool or MachinePool(name=name)
+    pool = pool or MachinePool()
     return replace(
         pool,
+        name=name,
         replicas=replicas if pool.replicas is None else pool.replicas,
         hyperthreading=pool.hyperthreading or "Enabled",
         architecture=pool.architecture or DEFAULT_ARCHITECTURE,
     )
+
+
+def _with_workers(pools: tuple[MachinePool, ...]) -> tuple[MachinePool, ...]:
+    """The compute pools, and one of workers behind them if there is none."""
+    return pools if any(pool.name == "worker" for pool in pools) else (*pools, MachinePool(name="worker"))
 
 
 def apply(config: InstallConfig) -> InstallConfig:
@@ -122,28 +126,45 @@ def apply(config: InstallConfig) -> InstallConfig:
         service_network=net.service_network or ("172.30.0.0/16",),
         cluster_network=net.cluster_network or (ClusterNetworkEntry("10.128.0.0/14", 23),),
     )
-    net = replace(net, cluster_network=tuple(_host_prefix(entry) for entry in net.cluster_network))
     config = replace(
         config,
         networking=net,
         control_plane=_pool(config.control_plane, "master", 3),
-        compute=tuple(_pool(pool, "worker", 3) for pool in config.compute) or (_pool(None, "worker", 3),),
+        compute=tuple(_pool(pool, pool.name, 3) for pool in _with_workers(config.compute)),
         publish=config.publish or "External",
     )
     if config.arbiter is not None:
         config = replace(config, arbiter=_pool(config.arbiter, "arbiter", 0))
     if config.platform.baremetal is not None:
-        baremetal = _provisioning(config.platform.baremetal)
+        baremetal = _provisioning(config.platform.baremetal, [entry.cidr for entry in net.machine_network])
         config = replace(config, platform=replace(config.platform, baremetal=baremetal))
+    config = replace(config, platform=_with_dns(config.platform))
     if config.platform.nutanix is not None and not config.credentials_mode:
         config = replace(config, credentials_mode="Manual")
     return config
 
 
-def _provisioning(platform: BareMetalPlatform) -> BareMetalPlatform:
-    """The provisioning network's CIDR, addresses and DHCP range, where there is such a network."""
+def _with_dns(platform: Platform) -> Platform:
+    """DNS records inside the cluster, unless it was said otherwise."""
+    for name in ("baremetal", "vsphere", "nutanix"):
+        own = getattr(platform, name)
+        if own is not None and not own.dns_records_type:
+            platform = replace(platform, **{name: replace(own, dns_records_type="Internal")})
+    return platform
+
+
+def _provisioning(platform: BareMetalPlatform, machines: list[str]) -> BareMetalPlatform:
+    """The provisioning network's CIDR, addresses and DHCP range.
+
+    Where there is none, it is the machine network in which the cluster's provisioning address is, if there is one.
+    """
     platform = replace(platform, provisioning_network=platform.provisioning_network or "Managed")
     if platform.provisioning_network == "Disabled":
+        own = check.address(platform.cluster_provisioning_ip)
+        for cidr in machines:
+            inside = check.network(cidr)
+            if own is not None and inside is not None and own in inside:
+                platform = replace(platform, provisioning_network_cidr=cidr)
         return platform
     platform = replace(platform, provisioning_network_cidr=platform.provisioning_network_cidr or PROVISIONING_CIDR)
     net = check.network(platform.provisioning_network_cidr)
@@ -158,9 +179,3 @@ def _provisioning(platform: BareMetalPlatform) -> BareMetalPlatform:
         cluster_provisioning_ip=platform.cluster_provisioning_ip or str(net[3]),
         provisioning_dhcp_range=dhcp,
     )
-
-
-def _host_prefix(entry: ClusterNetworkEntry) -> ClusterNetworkEntry:
-    if entry.host_prefix is not None:
-        return entry
-    return replace(entry, host_prefix=64 if ":" in entry.cidr else 23)

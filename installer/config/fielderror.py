@@ -21,6 +21,7 @@ class Kind(Enum):
     DUPLICATE = "Duplicate value"
     TOO_MANY = "Too many"
     NOT_FOUND = "Not found"
+    INTERNAL = "Internal error"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ def forbidden(path: str, detail: str) -> FieldError:
     return FieldError(Kind.FORBIDDEN, path, None, detail)
 
 
+def internal(path: str, detail: str) -> FieldError:
+    """A field cannot be judged, since another is wrong."""
+    return FieldError(Kind.INTERNAL, path, None, detail)
+
+
 def duplicate(path: str, value: Any) -> FieldError:
     """A value was used before, and must be unique."""
     return FieldError(Kind.DUPLICATE, path, value)
@@ -68,7 +74,7 @@ def duplicate(path: str, value: Any) -> FieldError:
 
 def too_many(path: str, count: int, limit: int) -> FieldError:
     """A list is too long."""
-    return FieldError(Kind.TOO_MANY, path, count, f"must have at most {limit} items")
+    return FieldError(Kind.TOO_MANY, path, count, f"must have at most {limit} item{'s' if limit != 1 else ''}")
 
 
 def aggregate(errors: Sequence[FieldError | str]) -> str:

@@ -14,25 +14,34 @@ DISK_SETUP = "MultiDiskSetup"
 OS_STREAMS = "OSStreams"
 HOST_GROUPS = "VSphereHostVMGroupZonal"
 NETWORKS = "VSphereMultiNetworks"
+DATA_DISKS = "VSphereMultiDisk"
 
 FEATURE_SETS = ("", "CustomNoUpgrade", "DevPreviewNoUpgrade", "TechPreviewNoUpgrade")
 CUSTOM = "CustomNoUpgrade"
+OKD = "OKD"
 _PREVIEWS = ("DevPreviewNoUpgrade", "TechPreviewNoUpgrade")
-_DEFAULT = frozenset({ARBITER, NETWORKS})
+_DEFAULT = frozenset({ARBITER, DATA_DISKS, NETWORKS})
 # What Go's ParseBool takes.
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def enabled(config: InstallConfig, gate: str) -> bool:
-    """Whether a gate is on: by its own entry (the last one counts), by the feature set, or by default."""
-    on = gate in _DEFAULT or config.feature_set in _PREVIEWS
+    """Whether a gate is on: by an entry of its own (on counts more than off), by the feature set, or by default."""
+    on = (gate in _DEFAULT and config.feature_set != CUSTOM) or config.feature_set in _PREVIEWS
     if config.feature_set == CUSTOM:
-        for entry in config.feature_gates:
-            name, _, value = entry.partition("=")
-            if name == gate and value in TRUE | FALSE:
-                on = value in TRUE
+        return on or any(f"{gate}={value}" in config.feature_gates for value in TRUE)
     return on
+
+
+def known(config: InstallConfig) -> bool:
+    """Whether the feature set and the gates are such that it can be said which gates are on."""
+    entries = [entry.split("=") for entry in config.feature_gates]
+    return (
+        config.feature_set in FEATURE_SETS
+        and (not entries or config.feature_set == CUSTOM)
+        and all(len(entry) == 2 and entry[1] in TRUE | FALSE for entry in entries)
+    )
 
 
 def forbidden_text(gate: str) -> str:

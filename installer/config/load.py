@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import yaml
 
+from installer.composer import decoded
 from installer.config import defaults, notes, prerelease
 from installer.config.agent_types import AgentConfig, Host
 from installer.config.decode import decode
-from installer.config.fielderror import aggregate, invalid, raise_if_any, required
+from installer.config.fielderror import aggregate, raise_if_any
 from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
 from installer.config.types import InstallConfig
@@ -22,6 +24,9 @@ log = logging.getLogger(__name__)
 
 INSTALL_CONFIG_FILE = "install-config.yaml"
 AGENT_CONFIG_FILE = "agent-config.yaml"
+# Who writes install-configs for other versions of the installer too says so here; fields that this one does not know
+# are passed over then.
+INVOKER = "OPENSHIFT_INSTALL_INVOKER"
 
 T = TypeVar("T")
 
@@ -30,15 +35,9 @@ def parse_install_config(text: str) -> InstallConfig:
     """Decode, convert, default and validate an install-config; ConfigError names all that is wrong."""
     config = _decode(text, InstallConfig, INSTALL_CONFIG_FILE, f"{INSTALL_CONFIG_MARKER}: ")
     config, errors = defaults.upconvert(config)
-    if not config.api_version:
-        raise_if_any(
-            "invalid install-config configuration", [required("apiVersion", "install-config version required")]
-        )
-    if config.api_version != "v1":
-        problem = invalid("apiVersion", config.api_version, 'install-config version must be "v1"')
-        raise_if_any("invalid install-config configuration", [problem])
+    raise_if_any(f"{INSTALL_CONFIG_MARKER}: failed to upconvert install config", errors, INSTALL_CONFIG_FILE)
     written, config = config, defaults.apply(config)
-    errors += rules.run(config)
+    errors = rules.run(config)
     notes.log_all(written, config)
     log.info(
         "Configuration has %d master replicas, %d arbiter replicas, and %d worker replicas",
@@ -53,6 +52,9 @@ def parse_install_config(text: str) -> InstallConfig:
 def parse_agent_config(text: str) -> AgentConfig:
     """Decode and validate an agent-config, its hosts apart. Raises ConfigError."""
     config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", prerelease.current_form)
+    version = rules_agent.version(config)
+    if version is not None:
+        raise ConfigError(str(version), file=AGENT_CONFIG_FILE)
     raise_if_any("invalid Agent Config configuration", list(rules_agent.agent_config(config)), AGENT_CONFIG_FILE)
     return config
 
@@ -67,10 +69,17 @@ def _decode(
     except YamlError as error:
         raise ConfigError(f"{wrap}failed to unmarshal {file}: {error}", file=file) from error
     if node is None:
-        raise ConfigError(f"{wrap}failed to unmarshal {file}: the file is empty", file=file)
+        return cls()  # an empty file says nothing, not even its version
     value, problems = decode(node, cls)
     if problems:
-        raise ConfigError(f"{wrap}failed to unmarshal {file}: {aggregate([str(item) for item in problems])}", file=file)
+        told = f"failed to unmarshal {file}: {aggregate([str(item) for item in problems])}"
+        if file == INSTALL_CONFIG_FILE and any(problem.unknown for problem in problems):
+            told = f"failed to parse first occurrence of unknown field: {told}"
+            if os.environ.get(INVOKER) and all(problem.unknown for problem in problems):
+                log.warning(told)
+                log.info("Attempting to unmarshal while ignoring unknown keys because strict unmarshaling failed")
+                return value
+        raise ConfigError(f"{wrap}{told}", file=file)
     return value
 
 
@@ -80,7 +89,7 @@ def resolve_hosts(install: InstallConfig, agent: AgentConfig) -> tuple[Host, ...
     baremetal = install.platform.baremetal
     if baremetal is not None and baremetal.hosts:
         if hosts:
-            log.warning("hosts from install-config.yaml are ignored: agent-config.yaml has hosts")
+            log.warning("hosts from install-config.yaml are ignored")
         else:
             hosts = rules_agent.install_config_hosts(baremetal)
     check_hosts(agent, hosts, install, counted=hosts)
@@ -100,8 +109,6 @@ def check_hosts(agent: AgentConfig, hosts: Sequence[Host], install: InstallConfi
 def decoded_text(data: bytes, name: str, wrap: str = "") -> str:
     """The text of the file `name`; `wrap` begins the error. Raises ConfigError for what is not UTF-8."""
     try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{wrap}failed to unmarshal {name}: not UTF-8 text at byte {error.start}", file=name
-        ) from error
+        return decoded(data)
+    except YamlError as error:
+        raise ConfigError(f"{wrap}failed to unmarshal {name}: {error.text}", file=name) from error

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from installer import jsontext
+from installer.config import check
 from installer.config.decode import camel
-from installer.config.platform_types import BareMetalPlatform, NutanixPlatform, VSpherePlatform
-from installer.config.types import InstallConfig
+from installer.config.platform_types import BareMetalPlatform, NutanixPlatform, PoolPlatform, VSpherePlatform
+from installer.config.types import InstallConfig, Networking
 
 log = logging.getLogger(__name__)
+
+_DOCKER = "172.17.0.0/16"
 
 
 def log_all(given: InstallConfig, complete: InstallConfig) -> None:
     """Log them: `given` is the config as it was written, `complete` with its defaults."""
-    for note in ignored(given):
+    for note in (*overlaps(complete), *ignored(given, complete), *architectures(complete)):
         log.warning(note)
     for note in silently_ignored(given):
         log.debug(note)
@@ -36,14 +39,43 @@ def _shown(value: object) -> object:
     return value if isinstance(value, str | int | float | bool) else "what is given"
 
 
-def ignored(config: InstallConfig) -> Iterator[str]:
+def overlaps(config: InstallConfig) -> Iterator[str]:
+    """Networks that Docker's bridge uses on machines that have one."""
+    net = config.networking or Networking()
+    bridge = check.network(_DOCKER)
+    for path, cidr in (
+        *((f"networking.machineNetwork[{index}]", entry.cidr) for index, entry in enumerate(net.machine_network)),
+        *((f"networking.serviceNetwork[{index}]", cidr) for index, cidr in enumerate(net.service_network)),
+        # Upstream says the index twice.
+        *(
+            (f"networking.clusterNetwork[{index}][{index}]", entry.cidr)
+            for index, entry in enumerate(net.cluster_network)
+        ),
+    ):
+        own = check.network(cidr)
+        if own is not None and bridge is not None and not check.cidr(cidr) and check.overlap(own, bridge):
+            yield f"{path}: {cidr} overlaps with default Docker Bridge subnet"
+
+
+def architectures(config: InstallConfig) -> Iterator[str]:
+    """Workers of another architecture need a release with both."""
+    own = config.control_plane.architecture if config.control_plane else ""
+    if any(pool.architecture != own for pool in config.compute):
+        yield (
+            "Could not determine release architecture for multi arch cluster configuration. Make sure the release is a "
+            "multi architecture payload."
+        )
+
+
+def ignored(config: InstallConfig, complete: InstallConfig) -> Iterator[str]:
     """What is set and has no effect with the agent installer, each as `<path>: <value> is ignored`."""
     for path, pool in [("controlPlane", config.control_plane)] + [
         (f"compute[{index}]", pool) for index, pool in enumerate(config.compute)
     ]:
         if pool is not None:
             yield from _note(f"{path}.hyperthreading", pool.hyperthreading, "Enabled")
-            yield from _note(f"{path}.platform", pool.platform)
+            if pool.platform not in (None, PoolPlatform()):
+                yield f"{path}.platform is ignored"
     platform = config.platform
     if platform.baremetal is not None:
         yield from _ignored_baremetal(platform.baremetal)
@@ -52,7 +84,7 @@ def ignored(config: InstallConfig) -> Iterator[str]:
     if platform.nutanix is not None:
         yield from _ignored_nutanix(platform.nutanix)
     yield from _note("publish", config.publish, "External")
-    yield from _note("credentialsMode", config.credentials_mode)
+    yield from _note("credentialsMode", complete.credentials_mode)
     if config.bootstrap_in_place is not None:
         yield from _note("bootstrapInPlace.installationDisk", config.bootstrap_in_place.installation_disk)
 
@@ -60,16 +92,12 @@ def ignored(config: InstallConfig) -> Iterator[str]:
 def _ignored_baremetal(platform: BareMetalPlatform) -> Iterator[str]:
     path = "platform.baremetal"
     yield from _note(f"{path}.externalBridge", platform.external_bridge, "baremetal")
+    if platform.provisioning_network == "Disabled" and not platform.provisioning_bridge:
+        yield f"{path}.provisioningBridge:  is ignored"
     yield from _note(f"{path}.provisioningBridge", platform.provisioning_bridge, "provisioning")
     for index, host in enumerate(platform.hosts):
         yield from _note(f"{path}.hosts[{index}].bootMode", host.boot_mode, "UEFI")
     yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
-    for name, value in (
-        ("bootstrapOSImage", platform.bootstrap_os_image),
-        ("clusterOSImage", platform.cluster_os_image),
-    ):
-        if value:
-            yield f"{path}.{name} is no longer required"
 
 
 def _ignored_vsphere(platform: VSpherePlatform) -> Iterator[str]:
@@ -82,13 +110,13 @@ def _ignored_vsphere(platform: VSpherePlatform) -> Iterator[str]:
 
 
 def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:
-    path = "platform.nutanix"
-    yield from _note(f"{path}.clusterOSImage", platform.cluster_os_image)
-    yield from _note(f"{path}.preloadedOSImageName", platform.preloaded_os_image_name)
-    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
-    yield from _note(f"{path}.loadBalancer", platform.load_balancer and platform.load_balancer.type)
-    yield from _note(f"{path}.prismAPICallTimeout", platform.prism_api_call_timeout)
-    yield from _note(f"{path}.failureDomains", platform.failure_domains)
+    path = "Platform.Nutanix"  # upstream spells these as Go does
+    yield from _note(f"{path}.ClusterOSImage", platform.cluster_os_image)
+    yield from _note(f"{path}.PreloadedOSImageName", platform.preloaded_os_image_name)
+    yield from _note(f"{path}.DefaultMachinePlatform", platform.default_machine_platform)
+    yield from _note(f"{path}.LoadBalancer", platform.load_balancer and platform.load_balancer.type)
+    yield from _note(f"{path}.PrismAPICallTimeout", platform.prism_api_call_timeout)
+    yield from _note(f"{path}.FailureDomains", platform.failure_domains)
 
 
 def silently_ignored(config: InstallConfig) -> Iterator[str]:

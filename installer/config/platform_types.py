@@ -3,13 +3,149 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from installer.config.decode import key
+from installer.config import check
+from installer.config.decode import Bits, Shape, key
 
 # Platforms that install-config knows and the agent installer does not support (rule 21).
 OTHER_PLATFORMS = ("aws", "azure", "gcp", "ibmcloud", "openstack", "ovirt", "powervc", "powervs")
 AGENT_PLATFORMS = ("baremetal", "vsphere", "nutanix", "none", "external")
+
+
+@dataclass(frozen=True)
+class BareMetalPool:
+    """A machine pool's platform.baremetal: there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class OsDisk:
+    """A virtual machine's disk."""
+
+    disk_size_gb: Annotated[int, Bits(32)] | None = key("diskSizeGB", default=None)
+
+
+@dataclass(frozen=True)
+class DataDisk:
+    """A further disk of a virtual machine."""
+
+    name: str = ""
+    size_gib: Annotated[int, Bits(32)] | None = key("sizeGiB", default=None)
+    provisioning_mode: str = ""
+
+
+@dataclass(frozen=True)
+class VSpherePool:
+    """A machine pool's platform.vsphere."""
+
+    cpus: Annotated[int, Bits(32)] | None = None
+    cores_per_socket: Annotated[int, Bits(32)] | None = None
+    memory_mb: int | None = key("memoryMB", default=None)
+    os_disk: OsDisk | None = None
+    data_disks: tuple[DataDisk, ...] = ()
+    zones: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class NutanixIdentifier:
+    """A thing in Prism, by its UUID or its name."""
+
+    type: str = ""
+    uuid: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class NutanixGpu:
+    """A GPU, by its name or its device's number."""
+
+    type: str = ""
+    device_id: Annotated[int, Bits(32)] | None = key("deviceID", default=None)
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class NutanixCategory:
+    """A category of Prism."""
+
+    key: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True)
+class NutanixResource:
+    """A storage container or an image of a failure domain."""
+
+    reference_name: str = ""
+    uuid: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class NutanixDiskDevice:
+    """How a virtual machine sees a disk."""
+
+    device_type: str = ""
+    adapter_type: str = ""
+    device_index: Annotated[int, Bits(32)] | None = None
+
+
+@dataclass(frozen=True)
+class NutanixStorage:
+    """Where a disk is kept."""
+
+    disk_mode: str = ""
+    storage_container: NutanixResource | None = None
+
+
+@dataclass(frozen=True)
+class NutanixDataDisk:
+    """A further disk of a virtual machine."""
+
+    disk_size: str = ""
+    device_properties: NutanixDiskDevice | None = None
+    storage_config: NutanixStorage | None = None
+    data_source_image: NutanixResource | None = None
+
+
+@dataclass(frozen=True)
+class NutanixOsDisk:
+    """A virtual machine's disk."""
+
+    disk_size_gib: int | None = key("diskSizeGiB", default=None)
+
+
+@dataclass(frozen=True)
+class NutanixPool:
+    """A machine pool's platform.nutanix; nothing of it is used."""
+
+    cpus: int | None = None
+    cores_per_socket: int | None = None
+    memory_mib: int | None = key("memoryMiB", default=None)
+    os_disk: NutanixOsDisk | None = None
+    boot_type: str = ""
+    project: NutanixIdentifier | None = None
+    categories: tuple[NutanixCategory, ...] = ()
+    gpus: tuple[NutanixGpu, ...] = ()
+    data_disks: tuple[NutanixDataDisk, ...] = ()
+    failure_domains: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PoolPlatform:
+    """A machine pool's platform; what is for a cloud stays plain data."""
+
+    baremetal: BareMetalPool | None = None
+    vsphere: VSpherePool | None = None
+    nutanix: NutanixPool | None = None
+    aws: Annotated[Any, Shape("aws.MachinePool")] = None
+    azure: Annotated[Any, Shape("azure.MachinePool")] = None
+    gcp: Annotated[Any, Shape("gcp.MachinePool")] = None
+    ibmcloud: Annotated[Any, Shape("ibmcloud.MachinePool")] = None
+    openstack: Annotated[Any, Shape("openstack.MachinePool")] = None
+    ovirt: Annotated[Any, Shape("ovirt.MachinePool")] = None
+    powervc: Annotated[Any, Shape("powervc.MachinePool")] = None
+    powervs: Annotated[Any, Shape("powervs.MachinePool")] = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +207,7 @@ class BareMetalPlatform:
     load_balancer: LoadBalancer | None = None
     dns_records_type: str = ""
     provisioning_network: str = ""
-    provisioning_network_cidr: str = key("provisioningNetworkCIDR", default="")
+    provisioning_network_cidr: Annotated[str, check.cidr_text] = key("provisioningNetworkCIDR", default="")
     provisioning_network_interface: str = ""
     provisioning_dhcp_external: bool | None = key("provisioningDHCPExternal", default=None)
     provisioning_dhcp_range: str = key("provisioningDHCPRange", default="")
@@ -88,7 +224,7 @@ class BareMetalPlatform:
     libvirt_uri: str = key("libvirtURI", default="")
     bootstrap_os_image: str = key("bootstrapOSImage", default="")
     cluster_os_image: str = key("clusterOSImage", default="")
-    default_machine_platform: Any = None
+    default_machine_platform: BareMetalPool | None = None
     additional_ntp_servers: tuple[str, ...] = key("additionalNTPServers", default=())
     bmc_verify_ca: str = key("bmcVerifyCA", default="")
 
@@ -111,7 +247,7 @@ class VCenter:
     """platform.vsphere.vcenters[]."""
 
     server: str = ""
-    port: int | None = None
+    port: Annotated[int, Bits(32)] | None = None
     user: str = ""
     password: str = field(default="", repr=False)
     datacenters: tuple[str, ...] = ()
@@ -168,6 +304,24 @@ class VSphereNodeNetworking:
 
 
 @dataclass(frozen=True)
+class VSphereDevice:
+    """The addresses of one of platform.vsphere.hosts[]."""
+
+    gateway: str = ""
+    ip_addrs: tuple[str, ...] = ()
+    nameservers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class VSphereHost:
+    """platform.vsphere.hosts[]: static addresses, which the agent installer takes from agent-config."""
+
+    failure_domain: str = ""
+    network_device: VSphereDevice | None = None
+    role: str = ""
+
+
+@dataclass(frozen=True)
 class VSpherePlatform:
     """platform.vsphere; vCenter to resourcePool and network are the deprecated form without failure domains."""
 
@@ -182,8 +336,8 @@ class VSpherePlatform:
     dns_records_type: str = ""
     disk_type: str = ""
     cluster_os_image: str = key("clusterOSImage", default="")
-    default_machine_platform: Any = None
-    hosts: Any = None
+    default_machine_platform: VSpherePool | None = None
+    hosts: tuple[VSphereHost, ...] = ()
     v_center: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
@@ -200,7 +354,7 @@ class PrismEndpoint:
     """Where a Prism Central or Element answers."""
 
     address: str = ""
-    port: int | None = None
+    port: Annotated[int, Bits(32)] | None = None
 
 
 @dataclass(frozen=True)
@@ -222,16 +376,6 @@ class PrismElement:
 
 
 @dataclass(frozen=True)
-class NutanixResource:
-    """A storage container or an image of a failure domain."""
-
-    reference_name: str = ""
-    type: str = ""
-    uuid: str = ""
-    name: str = ""
-
-
-@dataclass(frozen=True)
 class NutanixFailureDomain:
     """platform.nutanix.failureDomains[]."""
 
@@ -246,19 +390,19 @@ class NutanixFailureDomain:
 class NutanixPlatform:
     """platform.nutanix."""
 
-    api_vips: tuple[str, ...] = key("apiVIPs", default=())
-    ingress_vips: tuple[str, ...] = key("ingressVIPs", default=())
-    api_vip: str = key("apiVIP", default="")
-    ingress_vip: str = key("ingressVIP", default="")
     prism_central: PrismCentral = field(default_factory=PrismCentral)
     prism_elements: tuple[PrismElement, ...] = ()
+    cluster_os_image: str = key("clusterOSImage", default="")
+    preloaded_os_image_name: str = key("preloadedOSImageName", default="")
+    api_vip: str = key("apiVIP", default="")
+    api_vips: tuple[str, ...] = key("apiVIPs", default=())
+    ingress_vip: str = key("ingressVIP", default="")
+    ingress_vips: tuple[str, ...] = key("ingressVIPs", default=())
+    default_machine_platform: NutanixPool | None = None
     subnet_uuids: tuple[str, ...] = key("subnetUUIDs", default=())
     load_balancer: LoadBalancer | None = None
     dns_records_type: str = ""
     failure_domains: tuple[NutanixFailureDomain, ...] = ()
-    cluster_os_image: str = key("clusterOSImage", default="")
-    preloaded_os_image_name: str = key("preloadedOSImageName", default="")
-    default_machine_platform: Any = None
     prism_api_call_timeout: int | None = key("prismAPICallTimeout", default=None)
 
 
@@ -274,14 +418,14 @@ class Platform:
     external: ExternalPlatform | None = None
     vsphere: VSpherePlatform | None = None
     nutanix: NutanixPlatform | None = None
-    aws: Any = None
-    azure: Any = None
-    gcp: Any = None
-    ibmcloud: Any = None
-    openstack: Any = None
-    ovirt: Any = None
-    powervc: Any = None
-    powervs: Any = None
+    aws: Annotated[Any, Shape("aws.Platform")] = None
+    azure: Annotated[Any, Shape("azure.Platform")] = None
+    gcp: Annotated[Any, Shape("gcp.Platform")] = None
+    ibmcloud: Annotated[Any, Shape("ibmcloud.Platform")] = None
+    openstack: Annotated[Any, Shape("openstack.Platform")] = None
+    ovirt: Annotated[Any, Shape("ovirt.Platform")] = None
+    powervc: Annotated[Any, Shape("powervc.Platform")] = None
+    powervs: Annotated[Any, Shape("powervs.Platform")] = None
 
     def names(self) -> tuple[str, ...]:
         """The platforms that are set."""
@@ -289,9 +433,8 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """The platform's name, empty unless exactly one is set."""
-        names = self.names()
-        return names[0] if len(names) == 1 else ""
+        """The platform's name, the first of the alphabet if several are set, empty if none is."""
+        return min(self.names(), default="")
 
     @property
     def with_vips(self) -> VipPlatform | None:

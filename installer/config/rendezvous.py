@@ -10,10 +10,10 @@ from installer.config.rules.agent import static_addresses
 from installer.errors import ConfigError
 
 
-def choose(agent: AgentConfig, hosts: Sequence[Host]) -> str:
+def choose(agent: AgentConfig, hosts: Sequence[Host], *, needed: bool = True) -> str:
     """agent-config's rendezvousIP, else the first static address of a master, else of a host without a role.
 
-    Canonical, since hosts compare it as text with their own addresses.
+    Canonical, since hosts compare it as text with their own addresses. Without one: empty, or ConfigError if `needed`.
     """
     if agent.rendezvous_ip:
         return str(ipaddress.ip_address(agent.rendezvous_ip))
@@ -22,6 +22,8 @@ def choose(agent: AgentConfig, hosts: Sequence[Host]) -> str:
             if host.role in roles:
                 for address in static_addresses(host):
                     return address
+    if not needed:
+        return ""
     raise ConfigError(
         "missing rendezvousIP in agent-config.yaml, at least one host networkConfig, or at least one NMStateConfig "
         "manifest: one of them must give the rendezvous host's static IP"

@@ -3,21 +3,62 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from installer.config.decode import key
-from installer.config.platform_types import Platform
+from installer.config import check
+from installer.config.decode import Bits, Verbatim, key
+from installer.config.platform_types import Platform, PoolPlatform
+
+Cidr = Annotated[str, check.cidr_text]
+Int32 = Annotated[int, Bits(32)]
+Time = Annotated[str, check.timestamp]
+TypeName = Annotated[str, Verbatim()]
+
+
+@dataclass(frozen=True)
+class OwnerReference:
+    """One of metadata's owners."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+@dataclass(frozen=True)
+class ManagedFields:
+    """Who has set which fields of an object."""
+
+    manager: str = ""
+    operation: str = ""
+    api_version: str = ""
+    time: Time = ""
+    fields_type: str = ""
+    fields_v1: Any = key("fieldsV1", default=None)  # noqa: RUF009
+    subresource: str = ""
 
 
 @dataclass(frozen=True)
 class ObjectMeta:
-    """metadata: only name and namespace are used, labels and annotations are let pass."""
+    """metadata, as every Kubernetes object has it: only name and namespace are used."""
 
     name: str = ""
+    generate_name: str = ""
     namespace: str = ""
+    self_link: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int | None = None
+    creation_timestamp: Time = ""
+    deletion_timestamp: Time = ""
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    creation_timestamp: Any = None
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+    managed_fields: tuple[ManagedFields, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -25,7 +66,6 @@ class FencingCredential:
     """Where one control plane host's BMC is, for fencing."""
 
     host_name: str = ""
-    mac_address: str = ""
     address: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
@@ -65,33 +105,32 @@ class MachinePool:
     replicas: int | None = None
     architecture: str = ""
     hyperthreading: str = ""
-    platform: Any = None
+    platform: PoolPlatform | None = None
     fencing: Fencing | None = None
     disk_setup: tuple[DiskSetup, ...] = ()
-    management: Any = None
 
 
 @dataclass(frozen=True)
 class MachineNetworkEntry:
     """One machine network."""
 
-    cidr: str = ""
+    cidr: Cidr = ""
 
 
 @dataclass(frozen=True)
 class ClusterNetworkEntry:
     """One pod network; every node gets a /hostPrefix of it."""
 
-    cidr: str = ""
-    host_prefix: int | None = None
-    host_subnet_length: int | None = None
+    cidr: Cidr = ""
+    host_prefix: Int32 | None = None
+    host_subnet_length: Int32 | None = None
 
 
 @dataclass(frozen=True)
 class OvnIpv4:
     """OVN-Kubernetes' IPv4 settings."""
 
-    internal_join_subnet: str = ""
+    internal_join_subnet: Cidr = ""
 
 
 @dataclass(frozen=True)
@@ -108,22 +147,38 @@ class Networking:
     network_type: str = ""
     machine_network: tuple[MachineNetworkEntry, ...] = ()
     cluster_network: tuple[ClusterNetworkEntry, ...] = ()
-    service_network: tuple[str, ...] = ()
-    cluster_network_mtu: int | None = key("clusterNetworkMTU", default=None)
+    service_network: tuple[Cidr, ...] = ()
+    cluster_network_mtu: Annotated[int, Bits(32, signed=False)] | None = key("clusterNetworkMTU", default=None)
     ovn_kubernetes_config: OvnKubernetesConfig | None = key("ovnKubernetesConfig", default=None)  # noqa: RUF009
-    machine_cidr: str = key("machineCIDR", default="")
-    service_cidr: str = key("serviceCIDR", default="")
-    cluster_networks: tuple[ClusterNetworkEntry, ...] = ()
+    machine_cidr: Cidr = key("machineCIDR", default="")  # noqa: RUF009
     type: str = ""
+    service_cidr: Cidr = key("serviceCIDR", default="")  # noqa: RUF009
+    cluster_networks: tuple[ClusterNetworkEntry, ...] = ()
 
 
 @dataclass(frozen=True)
 class ImageSource:
-    """One entry of imageDigestSources or of the deprecated imageContentSources."""
+    """One entry of the deprecated imageContentSources."""
 
     source: str = ""
     mirrors: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> str:
+        """Whether the source itself may be contacted; empty for the default."""
+        return ""
+
+
+@dataclass(frozen=True)
+class DigestSource(ImageSource):
+    """One entry of imageDigestSources."""
+
     source_policy: str = ""
+
+    @property
+    def policy(self) -> str:
+        """Whether the source itself may be contacted; empty for the default."""
+        return self.source_policy
 
 
 @dataclass(frozen=True)
@@ -162,8 +217,8 @@ class BootstrapInPlace:
 class InstallConfig:
     """install-config.yaml."""
 
-    api_version: str = ""
-    kind: str = ""
+    api_version: TypeName = ""
+    kind: TypeName = ""
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     base_domain: str = ""
     additional_trust_bundle: str = ""
@@ -177,7 +232,7 @@ class InstallConfig:
     pull_secret: str = field(default="", repr=False)
     proxy: Proxy | None = None
     image_content_sources: tuple[ImageSource, ...] = ()
-    image_digest_sources: tuple[ImageSource, ...] = ()
+    image_digest_sources: tuple[DigestSource, ...] = ()
     publish: str = ""
     operator_publishing_strategy: OperatorPublishingStrategy | None = None
     fips: bool = False

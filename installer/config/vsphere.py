@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import logging
+import posixpath
 from dataclasses import replace
 
 from installer.config.platform_types import VCenter, VSphereFailureDomain, VSpherePlatform, VSphereTopology
 
 log = logging.getLogger(__name__)
 
-# The name of the failure domain that is made from the deprecated form, as upstream calls it.
-GENERATED = "generated-failure-domain"
+# Name, region and zone of the failure domain that is made from the deprecated form, as upstream calls it.
+GENERATED, GENERATED_REGION, GENERATED_ZONE = "generated-failure-domain", "generated-region", "generated-zone"
 _PORT = 443
 
 
 def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
     """`platform` with vcenters and failureDomains, which the deprecated fields fill where they are missing."""
-    vcenters = platform.vcenters
+    vcenters, domains = platform.vcenters, platform.failure_domains
     old = (
         platform.datacenter,
         platform.folder,
@@ -27,57 +28,73 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
     )
     if vcenters and platform.v_center:
         log.warning("vcenter field is deprecated please avoid using both vcenter and vcenters fields together")
-    if not vcenters and (platform.v_center or platform.username or platform.password or platform.datacenter):
-        centers = (platform.datacenter,) if platform.datacenter else ()
+    if not vcenters:
+        if platform.v_center or platform.username or platform.password or platform.datacenter:
+            log.warning("vsphere authentication fields are now deprecated; please use vcenters")
+        named = (platform.datacenter, *(domain.topology.datacenter for domain in domains))
+        centers = tuple(dict.fromkeys(filter(None, named)))
         vcenters = (VCenter(platform.v_center, _PORT, platform.username, platform.password, centers),)
-    domains = platform.failure_domains
-    if domains:
+        domains = tuple(
+            replace(
+                domain,
+                server=domain.server or platform.v_center,
+                topology=replace(domain.topology, datacenter=domain.topology.datacenter or platform.datacenter),
+            )
+            for domain in domains
+        )
+    if not domains:
+        if any(old):
+            log.warning("vsphere topology fields are now deprecated; please use failureDomains")
+        domains = (_generated(platform, vcenters[0].server),)
+    else:
         if any(old):
             log.warning(
                 "vsphere topology fields are now deprecated; please avoid using failureDomains and the vsphere "
                 "topology fields together"
             )
-        only = vcenters[0].server if len(vcenters) == 1 else ""
-        domains = tuple(_completed(domain, only, platform.datacenter) for domain in domains)
-    elif any(old):
-        log.warning("vsphere topology fields are now deprecated; please use failureDomains")
-        domains = (_generated(platform, vcenters[0].server if vcenters else ""),)
+        domains = tuple(_completed(domain) for domain in domains)
     return replace(platform, vcenters=vcenters, failure_domains=domains)
 
 
 def _generated(platform: VSpherePlatform, server: str) -> VSphereFailureDomain:
     center = platform.datacenter
+    cluster = _inventory("computeCluster", "host", platform.cluster, center)
     topology = VSphereTopology(
         datacenter=center,
-        compute_cluster=_inventory("computeCluster", "host", platform.cluster, center),
-        networks=(platform.network,) if platform.network else (),
+        compute_cluster=cluster,
+        networks=(platform.network,),
         datastore=_inventory("datastore", "datastore", platform.default_datastore, center),
-        resource_pool=platform.resource_pool,
+        resource_pool=platform.resource_pool or _whole(cluster),
         folder=_inventory("folder", "vm", platform.folder, center),
     )
-    return VSphereFailureDomain(GENERATED, "generated-region", "generated-zone", server, topology)
+    return VSphereFailureDomain(GENERATED, GENERATED_REGION, GENERATED_ZONE, server, topology)
 
 
-def _completed(domain: VSphereFailureDomain, server: str, datacenter: str) -> VSphereFailureDomain:
+def _completed(domain: VSphereFailureDomain) -> VSphereFailureDomain:
     topology = domain.topology
-    center = topology.datacenter or datacenter
+    center = topology.datacenter
+    cluster = _inventory("computeCluster", "host", topology.compute_cluster, center)
     return replace(
         domain,
-        server=domain.server or server,
         topology=replace(
             topology,
-            datacenter=center,
-            compute_cluster=_inventory("computeCluster", "host", topology.compute_cluster, center),
+            compute_cluster=cluster,
             datastore=_inventory("datastore", "datastore", topology.datastore, center),
+            resource_pool=topology.resource_pool or _whole(cluster),
             folder=_inventory("folder", "vm", topology.folder, center),
         ),
     )
+
+
+def _whole(cluster: str) -> str:
+    """The resource pool that is all of a cluster."""
+    return f"{cluster.rstrip('/')}/Resources" if cluster else ""
 
 
 def _inventory(name: str, kind: str, value: str, datacenter: str) -> str:
     """An inventory path; a bare name, which is deprecated, is put under its datacenter."""
     if not value or value.startswith("/") or not datacenter:
         return value
-    path = f"/{datacenter}/{kind}/{value}"
+    path = posixpath.normpath(f"/{datacenter.lstrip('/')}/{kind}/{value}")
     log.warning("%s as a non-path is now deprecated; please use the joined form: %s", name, path)
     return path

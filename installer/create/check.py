@@ -7,6 +7,8 @@ import logging
 from dataclasses import dataclass, field, replace
 
 from installer.config.agent_types import AgentConfig, Host
+from installer.config.check import weak_certificates
+from installer.config.fielderror import raise_if_any
 from installer.config.load import (
     AGENT_CONFIG_FILE,
     INSTALL_CONFIG_FILE,
@@ -25,6 +27,7 @@ from installer.create.resolve import expected_release
 from installer.errors import INSTALL_CONFIG_MARKER
 from installer.ignition.live import HostFiles
 from installer.manifests import files as names
+from installer.manifests import networks
 from installer.manifests.extra import split_documents
 
 log = logging.getLogger(__name__)
@@ -55,12 +58,15 @@ class Inputs:
     discarded: tuple[str, ...] = ()
 
 
-def check(files: InputFiles, target: str) -> Inputs:
+def check(files: InputFiles, target: str, *, for_image: bool = True) -> Inputs:
     """The validated inputs, network configs too; `target` is for messages.
+
+    `for_image`: whether there must be a rendezvous IP, which manifests do without; it is empty then.
 
     Raises ConfigError, AssetError, StateError.
     """
-    inputs = _from_manifests(files, target) if files.from_manifests else _from_configs(files, target)
+    source = _from_manifests if files.from_manifests else _from_configs
+    inputs = source(files, target, for_image=for_image)
     return replace(
         inputs,
         install=with_rendezvous_in_no_proxy(inputs.install, inputs.rendezvous_ip),
@@ -70,16 +76,17 @@ def check(files: InputFiles, target: str) -> Inputs:
 
 def with_rendezvous_in_no_proxy(config: InstallConfig, address: str) -> InstallConfig:
     """The machine network that holds node0 is never reached through the proxy (reference §1.1)."""
-    if config.proxy is None or config.networking is None:
+    if config.proxy is None or config.networking is None or not address:
         return config
     ip = ipaddress.ip_address(address)
-    nets = [e.cidr for e in config.networking.machine_network if ip in ipaddress.ip_network(e.cidr, strict=False)]
+    cidrs = [entry.cidr for entry in config.networking.machine_network if entry.cidr]
+    nets = [cidr for cidr in cidrs if ip in ipaddress.ip_network(cidr, strict=False)]
     parts = [part for part in config.proxy.no_proxy.split(",") if part]
     joined = ",".join([*parts, *(net for net in nets[:1] if net not in parts)])
     return replace(config, proxy=replace(config.proxy, no_proxy=joined))
 
 
-def _from_configs(files: InputFiles, target: str) -> Inputs:
+def _from_configs(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     """install-config.yaml and agent-config.yaml; where they are kept ones, with mirror/ that was edited since."""
     fresh = INSTALL_CONFIG in files.on_disk
     discarded = _discarded(files) if fresh else ()
@@ -93,12 +100,15 @@ def _from_configs(files: InputFiles, target: str) -> Inputs:
         agent, agent_text = _agent_config(agent_files)
     with loading(target, "Agent Hosts"), files.blamed(INSTALL_CONFIG, AGENT_CONFIG):
         hosts = resolve_hosts(install, agent)
+    with loading(target), files.blamed(INSTALL_CONFIG):
+        _check_networks(install, target)
+    _note_mirrors(install)
     with loading(target, "Extra Manifests"), files.blamed(EXTRA_MANIFESTS):
         documents = split_documents(extra)
     _log_consumed(files, INSTALL_CONFIG, AGENT_CONFIG)
     with loading(target, "Agent Installer Ignition"), files.blamed(INSTALL_CONFIG, AGENT_CONFIG):
-        rendezvous = choose(agent, hosts)
-    log.info("The rendezvous host IP (node0 IP) is %s", rendezvous)
+        rendezvous = choose(agent, hosts, needed=for_image)
+    _log_rendezvous(rendezvous)
     baremetal = install.platform.baremetal
     ntp = agent.additional_ntp_sources or (baremetal.additional_ntp_servers if baremetal else ())
     inputs = Inputs(
@@ -116,6 +126,33 @@ def _from_configs(files: InputFiles, target: str) -> Inputs:
         with files.blamed(MIRROR):
             return _with_mirror(inputs, mirror_files)
     return inputs
+
+
+def _note_mirrors(install: InstallConfig) -> None:
+    """Mirrors that the release is not in, and certificates that sign no others."""
+    release = expected_release()
+    name = release.partition("@")[0] if "@" in release else release.rpartition(":")[0] or release
+    if install.sources and not any(entry.mirrors and entry.source == name for entry in install.sources):
+        log.warning(
+            "The imageDigestSources configuration in install-config.yaml should have at least one source field "
+            "matching the releaseImage value %s",
+            release,
+        )
+    for note in weak_certificates(install.additional_trust_bundle):
+        log.warning(note)
+
+
+def _check_networks(install: InstallConfig, target: str) -> None:
+    """What agent-cluster-install.yaml would be refused for. Raises ConfigError."""
+    if install.networking is not None:
+        stage = f'failed to fetch dependency of "{target}": failed to generate asset "AgentClusterInstall Config"'
+        problems = list(networks.errors(install.networking, install.masters + install.workers))
+        raise_if_any(f"{stage}: invalid NetworkType configured", problems, INSTALL_CONFIG_FILE)
+
+
+def _log_rendezvous(address: str) -> None:
+    if address:
+        log.info("The rendezvous host IP (node0 IP) is %s", address)
 
 
 def _discarded(files: InputFiles) -> tuple[str, ...]:
@@ -165,7 +202,7 @@ def _with_mirror(inputs: Inputs, files: dict[str, bytes]) -> Inputs:
     return replace(inputs, install=install, registries=files.get(names.REGISTRIES, b"").decode())
 
 
-def _from_manifests(files: InputFiles, target: str) -> Inputs:
+def _from_manifests(files: InputFiles, target: str, *, for_image: bool) -> Inputs:
     """cluster-manifests/ and mirror/; agent-config.yaml besides, if there is one."""
     from installer.manifests import mirror, read, ztp  # not needed, and not read, where there are configs
 
@@ -187,9 +224,9 @@ def _from_manifests(files: InputFiles, target: str) -> Inputs:
         check_hosts(agent, hosts, install, counted=hosts[: len(agent.hosts)])
         with files.blamed(EXTRA_MANIFESTS):
             documents = split_documents(extra)
-        rendezvous = choose(agent, hosts)
+        rendezvous = choose(agent, hosts, needed=for_image)
     _log_consumed(files, MANIFESTS, AGENT_CONFIG)
-    log.info("The rendezvous host IP (node0 IP) is %s", rendezvous)
+    _log_rendezvous(rendezvous)
     registries = mirror_files.get(names.REGISTRIES)
     return Inputs(
         install,

@@ -85,10 +85,9 @@ def fencing_yaml(config: InstallConfig) -> str:
     for entry in pool.fencing.credentials if pool and pool.fencing else ():
         values = {
             "hostname": entry.host_name,
-            "macaddress": entry.mac_address,
-            "address": entry.address,
             "username": entry.username,
             "password": entry.password,
+            "address": entry.address,
             "certificateVerification": entry.certificate_verification,
         }
         entries.append({name: value for name, value in values.items() if value})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +20,10 @@ from installer.errors import (
     ReleaseError,
     ReleaseNotByDigest,
 )
+from installer.ignition.live import PULLED_IMAGES
 from installer.release import DigestSource, RegistryAccess, Release, agent_files, base_iso
 from installer.release.access import NEVER_CONTACT
-from installer.release.cache import RELEASE_OVERRIDE, os_override, release_override
+from installer.release.cache import OS_OVERRIDE, RELEASE_OVERRIDE, os_override, release_override
 from installer.release.release_cache import ReleaseCache
 
 log = logging.getLogger(__name__)
@@ -76,9 +78,7 @@ def expected_release() -> str:
 
 def digest_sources(config: InstallConfig) -> tuple[DigestSource, ...]:
     """The mirrors, as the registry tools want them."""
-    return tuple(
-        DigestSource(entry.source, entry.mirrors, entry.source_policy == NEVER_CONTACT) for entry in config.sources
-    )
+    return tuple(DigestSource(entry.source, entry.mirrors, entry.policy == NEVER_CONTACT) for entry in config.sources)
 
 
 def resolve_release(config: InstallConfig, tags: Iterable[str], target: str) -> ResolvedRelease:
@@ -93,7 +93,9 @@ def resolve_payload(config: InstallConfig, tags: Iterable[str], *, want_rootfs: 
     `want_rootfs`: whether the URL of the root file system is needed.
     """
     pullspec = release_image()
-    os_override()  # told before anything is fetched
+    if os.environ.get(OS_OVERRIDE):
+        log.warning("Found override for OS Image. Please be warned, this is not advised")
+    _os_image()  # told before anything is fetched
     with _release(pullspec, config, TARGET) as release:
         _check_architecture(config, release)
         resolved = _resolved(release, tags)
@@ -113,6 +115,7 @@ def _release(pullspec: str, config: InstallConfig, target: str) -> Iterator[Rele
 
 def _resolved(release: Release, tags: Iterable[str]) -> ResolvedRelease:
     components = {tag: release.image_for(tag) for tag in tags}
+    components |= release.images_of(PULLED_IMAGES.values())
     return ResolvedRelease(release.pullspec, release.version, components)
 
 
@@ -156,11 +159,17 @@ def _rootfs_url(config: InstallConfig, release: Release) -> str:
 
 
 def _iso(config: InstallConfig, release: Release) -> Path:
-    override = os_override()
-    if override is None:
-        return base_iso.base_iso(release, architecture(config))
-    log.warning("Found override for OS Image (%s). Please be warned, this is not advised", override)
-    return override
+    return _os_image() or base_iso.base_iso(release, architecture(config))
+
+
+def _os_image() -> Path | None:
+    """The base ISO of the environment, None without one. Raises AssetError if it is not a file."""
+    try:
+        return os_override()
+    except ConfigError as error:
+        needs = "".join(f': failed to fetch dependency of "{name}"' for name in (TARGET, "Agent Installer Artifacts"))
+        stage = f'failed to fetch {TARGET}{needs}: failed to generate asset "Base ISO Image"'
+        raise AssetError(f"{stage}: failed to get base ISO image", error) from error
 
 
 def _check_architecture(config: InstallConfig, release: Release) -> None:

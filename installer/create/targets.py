@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
@@ -15,16 +16,17 @@ from installer.create.image import BOOT_ARTIFACTS
 from installer.create.outputs import Outputs
 from installer.create.read import InputFiles, read
 from installer.create.render import kernel_arguments, live_inputs, manifest_files
-from installer.create.resolve import architecture, resolve_payload, resolve_release
+from installer.create.resolve import ResolvedRelease, architecture, resolve_payload, resolve_release
 from installer.create.secrets import Secrets, saved_secrets, secrets_for
 from installer.create.write import save, write
 from installer.credentials import background
-from installer.errors import StateError
+from installer.errors import AssetError, RegistryUnreachable, StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 from installer.image.artifacts import LiveChanges, write_pxe
 from installer.inputs import read_input
 from installer.manifests import files as names
 from installer.manifests import mirror
+from installer.release.cache import release_override
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +64,8 @@ def cluster_manifests(directory: Path) -> None:
     """Write cluster-manifests/ and mirror/, which are inputs from then on."""
     target = "Agent Manifests"
     files = read(directory, target)
-    inputs = check(files, target)
-    if inputs.manifests is None:
-        by_name = manifest_files(inputs, resolve_release(inputs.install, (), target))
-    else:
-        by_name = inputs.manifests
+    inputs = check(files, target, for_image=False)
+    by_name = manifest_files(inputs, _release(inputs, target)) if inputs.manifests is None else inputs.manifests
     manifests = {f"{names.DIRECTORY}/{name}": data for name, data in by_name.items()}
     mirrors = mirror.mirror_files(inputs.install)
     if inputs.registries is not None:
@@ -78,6 +77,21 @@ def cluster_manifests(directory: Path) -> None:
             outputs.put(name, data)
         write(outputs, files.state, inputs, None)
     log.info("%s", created_in("cluster-manifests", directory, [*manifests, *mirrors]))
+
+
+def _release(inputs: Inputs, target: str) -> ResolvedRelease:
+    """The release; where no registry can be reached, as on a train, the one that was named, of a version unknown.
+
+    Manifests only name it. OpenShift's installer does not look at it here at all, and puts its own version.
+    """
+    try:
+        return resolve_release(inputs.install, (), target)
+    except AssetError as error:
+        image = release_override()
+        if not image or not isinstance(error.__cause__, RegistryUnreachable):
+            raise
+        log.warning("No registry with %s can be reached, so the manifests name this installer's version instead", image)
+        return ResolvedRelease(image, version("node0"), {})
 
 
 def pxe_files(directory: Path) -> None:

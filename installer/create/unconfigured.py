@@ -22,17 +22,21 @@ from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveIn
 from installer.image.config_image import belongs
 from installer.manifests import files as paths
 from installer.manifests import mirror, read, ztp
-from installer.manifests.cluster import image_set_name
+from installer.manifests.cluster import INFRA_ENV_STATUS, image_set_name
+from installer.manifests.goyaml import dump
 from installer.manifests.read import ClusterManifests
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
-from installer.yamltext import dump
+from installer.yamltext import load
 
 FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"
 # Which units a loaded config image starts.
 UNIT_LIST = "/etc/assisted/config-image-units"
-_NEEDED = ((paths.INFRA_ENV, "InfraEnv Config File"), (paths.PULL_SECRET, "Agent PullSecret"))
-_USED = (*(name for name, _ in _NEEDED), paths.IMAGE_SET, paths.NMSTATE)
+_NEEDED = (
+    (paths.INFRA_ENV, "InfraEnv Config File", f"configuration file not found: {paths.INFRA_ENV}"),
+    (paths.PULL_SECRET, "Agent PullSecret", f"missing configuration or manifest file: {paths.PULL_SECRET}"),
+)
+_USED = (*(name for name, _, _ in _NEEDED), paths.IMAGE_SET, paths.NMSTATE)
 _NOWHERE = "192.0.2.1"
 
 
@@ -46,11 +50,7 @@ def _files(directory: Path, state: State) -> tuple[dict[str, bytes], dict[str, d
         used |= kept | on_disk
         if on_disk:
             consumed[asset] = on_disk
-    missing = [
-        f'failed to generate asset "{label}": configuration file not found: {n}'
-        for n, label in _NEEDED
-        if n not in used
-    ]
+    missing = [f'failed to generate asset "{label}": {text}' for n, label, text in _NEEDED if n not in used]
     if missing:
         raise AssetError(f'failed to fetch {TARGET}: failed to fetch dependency of "{TARGET}"', ConfigError(missing[0]))
     return used, consumed
@@ -86,6 +86,7 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
             "kind": "ClusterImageSet",
             "metadata": {"name": image_set_name(release.version)},
             "spec": {"releaseImage": release.image},
+            "status": {},
         }
         files[paths.IMAGE_SET] = dump(image_set).encode()
     inputs = LiveInputs(
@@ -108,11 +109,19 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
     keep = ("/root/", "/etc/containers/", "/etc/chrony", "/etc/assisted/network/", "/etc/systemd/", "/etc/Network")
     kept = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(keep)]
     names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
+    files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV])
     kept += [File(f"/etc/assisted/manifests/{Path(name).name}", files[name], 0o600) for name in names]
     kept.append(File.text(UNIT_LIST, "".join(f"{unit}\n" for unit in UNITS)))
     static = bool(manifests.nmstate)
     users = [User("core", tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip()))]
     return render([*kept, *_own_files()], _units(static), users), consumed
+
+
+def _completed(infra_env: bytes) -> bytes:
+    """An InfraEnv with the empty fields that a Go program writes."""
+    data = load(infra_env)
+    spec = {"ipxeScriptType": "", "nmStateConfigLabelSelector": {}, **data.get("spec", {})}
+    return dump({"status": INFRA_ENV_STATUS, **data, "spec": spec}).encode()
 
 
 def _own_files() -> list[File]:

@@ -27,6 +27,8 @@ IMAGE_VARIABLES = {
     "INSTALLER_IMAGE": "agent-installer-orchestrator",
     "CONTROLLER_IMAGE": "agent-installer-csr-approver",
 }
+# What hosts pull before and while they are installed, where the payload has it (every OpenShift payload does).
+PULLED_IMAGES = {"MCO_IMAGE": "machine-config-operator", "MUST_GATHER_IMAGE": "must-gather"}
 
 UNITS = (
     "set-hostname.service",
@@ -132,6 +134,7 @@ def _environment(inputs: LiveInputs) -> list[File]:
         "OPENSHIFT_VERSION": inputs.release_version,
     }
     images = {name: inputs.images[tag] for name, tag in IMAGE_VARIABLES.items()}
+    images |= {name: inputs.images[tag] for name, tag in PULLED_IMAGES.items() if tag in inputs.images}
     start = {
         "REQUIRED_MASTER_NODES": str(inputs.masters),
         "REQUIRED_ARBITER_NODES": str(inputs.arbiters),
@@ -190,16 +193,22 @@ def proxy_files(proxy: Mapping[str, str]) -> list[File]:
     """The proxies (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) for all that systemd starts; nothing when there are none."""
     if not proxy:
         return []
-    # systemd expands %, so a literal one is doubled (reference §4.2).
-    pairs = " ".join(json.dumps(f"{k}={v}".replace("%", "%%")) for k, v in sorted(proxy.items()))
-    return [File.text("/etc/systemd/system.conf.d/10-default-env.conf", f"[Manager]\nDefaultEnvironment={pairs}\n")]
+    # systemd expands %, so a literal one is doubled (reference §4.2). The letters are upstream's, for scripts.
+    lines = (
+        f"DefaultEnvironment={k}={json.dumps(v.replace('%', '%%'))}\n"
+        for k in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+        if (v := proxy.get(k))
+    )
+    return [File.text("/etc/systemd/system.conf.d/10-default-env.conf", "[Manager]\n" + "".join(lines))]
 
 
 def _system(inputs: LiveInputs) -> list[File]:
     files = []
     if inputs.ntp_sources:
         lines = [f"server {source} iburst\n" for source in inputs.ntp_sources]
-        files.append(File.text("/etc/chrony.conf", "".join(lines) + "makestep 1.0 3\nrtcsync\n"))
+        files.append(
+            File.text("/etc/chrony.conf", "".join(lines) + "makestep 1.0 3\nrtcsync\nlogdir /var/log/chrony\n")
+        )
         # Debian's chronyd reads its own path.
         files.append(
             File.text(

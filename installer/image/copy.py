@@ -15,7 +15,7 @@ from installer.files import Partial
 _FICLONE = 0x40049409
 # So long until a copy that nobody wants any more is given up.
 _CHUNK = 1 << 26
-_NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
+NOT_HERE = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.ETXTBSY, errno.EPERM}
 
 
 def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
@@ -27,7 +27,7 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
         fcntl.ioctl(target, _FICLONE, source)
         return "reflink"
     except OSError as error:
-        if error.errno not in _NOT_HERE:
+        if error.errno not in NOT_HERE:
             raise
     size = os.fstat(source).st_size
     # Known before a gigabyte has been written, and kept in one piece; with its place known, writing is faster too.
@@ -45,7 +45,7 @@ def clone(source: int, target: int, stop: threading.Event | None = None) -> str:
                 os.lseek(target, done, os.SEEK_SET)
                 count = os.sendfile(target, source, done, min(_CHUNK, size - done))
         except OSError as error:
-            if how == "copy_file_range" and error.errno in _NOT_HERE:
+            if how == "copy_file_range" and error.errno in NOT_HERE:
                 how = "sendfile"
                 continue
             raise
@@ -71,7 +71,7 @@ def copy_range(source: int, target: int, *, at: int, to: int, length: int) -> No
             else:
                 count = os.pwrite(target, os.pread(source, min(1 << 20, end - at), at), to)
         except OSError as error:
-            if kernel and error.errno in _NOT_HERE:
+            if kernel and error.errno in NOT_HERE:
                 kernel = False
                 continue
             raise

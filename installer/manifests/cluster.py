@@ -12,8 +12,8 @@ from typing import Any
 
 from installer.config.agent_types import Host
 from installer.config.types import InstallConfig
+from installer.manifests.goyaml import dump, json_text
 from installer.manifests.overrides import ANNOTATION, NATIVE_NETWORK_TYPES, overrides
-from installer.yamltext import dump
 
 HIVE = "hive.openshift.io/v1"
 ACI_API = "extensions.hive.openshift.io/v1beta1"
@@ -26,6 +26,12 @@ PLATFORM_TYPES = {
     "vsphere": "VSphere",
     "nutanix": "Nutanix",
     "external": "External",
+}
+# What a Go program writes of an InfraEnv that nobody has seen yet.
+INFRA_ENV_STATUS = {
+    "agentLabelSelector": {},
+    "bootArtifacts": dict.fromkeys(("discoveryIgnitionURL", "initrd", "ipxeScript", "kernel", "rootfs"), ""),
+    "debugInfo": {"eventsURL": ""},
 }
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64", "": "x86_64"}
 
@@ -94,7 +100,7 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
     if config.workers:
         spec["provisionRequirements"]["workerAgents"] = config.workers
     if config.ssh_key:
-        spec["sshPublicKey"] = config.ssh_key.strip()
+        spec["sshPublicKey"] = config.ssh_key.strip("|\n\t")
     if _proxy(config):
         spec["proxy"] = _proxy(config)
     with_vips = config.platform.with_vips
@@ -103,19 +109,26 @@ def agent_cluster_install(inputs: Inputs) -> dict[str, Any]:
     baremetal = config.platform.baremetal
     if baremetal is not None:
         spec |= {"apiVIP": baremetal.api_vips[0], "ingressVIP": baremetal.ingress_vips[0]}
-        if baremetal.load_balancer and baremetal.load_balancer.type:
+        # Upstream's manifests do not say it at all, and its service then manages a balancer that the user has.
+        if baremetal.load_balancer and baremetal.load_balancer.type == "UserManaged":
             spec["loadBalancer"] = {"type": baremetal.load_balancer.type}
     external = config.platform.external
     if external is not None:
-        spec["external"] = {
-            "platformName": external.platform_name,
-            "cloudControllerManager": external.cloud_controller_manager,
-        }
+        # The cloud controller manager is among the overrides; only for oci the service knows it too.
+        oci = {"cloudControllerManager": "External"} if external.platform_name == "oci" else {}
+        spec["external"] = {"platformName": external.platform_name, **oci}
     metadata = _metadata(inputs, inputs.name)
     changed = overrides(config, inputs.hosts)
     if changed:
-        metadata["annotations"] = {ANNOTATION: json.dumps(changed, separators=(",", ":"), sort_keys=True)}
-    return {"apiVersion": ACI_API, "kind": "AgentClusterInstall", "metadata": metadata, "spec": spec}
+        metadata["annotations"] = {ANNOTATION: json_text(changed)}
+    status = {"debugInfo": {"eventsURL": "", "logsURL": ""}, "progress": {"totalPercentage": 0}}
+    return {
+        "apiVersion": ACI_API,
+        "kind": "AgentClusterInstall",
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
 
 
 def cluster_deployment(inputs: Inputs) -> dict[str, Any]:
@@ -126,7 +139,7 @@ def cluster_deployment(inputs: Inputs) -> dict[str, Any]:
         "kind": "ClusterDeployment",
         "metadata": _metadata(inputs, inputs.name),
         "spec": {
-            "baseDomain": inputs.install_config.base_domain.rstrip("."),
+            "baseDomain": inputs.install_config.base_domain,
             "clusterName": inputs.name,
             "clusterInstallRef": {
                 "group": group,
@@ -134,8 +147,12 @@ def cluster_deployment(inputs: Inputs) -> dict[str, Any]:
                 "kind": "AgentClusterInstall",
                 "name": inputs.name,
             },
+            "controlPlaneConfig": {"servingCertificates": {}},
+            "installed": False,
+            "platform": {},
             "pullSecretRef": {"name": f"{inputs.name}-pull-secret"},
         },
+        "status": {},
     }
 
 
@@ -144,8 +161,9 @@ def cluster_image_set(inputs: Inputs) -> dict[str, Any]:
     return {
         "apiVersion": HIVE,
         "kind": "ClusterImageSet",
-        "metadata": {"name": image_set_name(inputs.release_version)},
+        "metadata": _metadata(inputs, image_set_name(inputs.release_version)),
         "spec": {"releaseImage": inputs.release_image},
+        "status": {},
     }
 
 
@@ -154,21 +172,22 @@ def infra_env(inputs: Inputs) -> dict[str, Any]:
     config = inputs.install_config
     architecture = config.control_plane.architecture if config.control_plane else ""
     spec: dict[str, Any] = {
-        "clusterRef": {"name": inputs.name, "namespace": config.metadata.namespace},
+        "clusterRef": _metadata(inputs, inputs.name),
         "cpuArchitecture": ARCHITECTURES.get(architecture, architecture),
         "ipxeScriptType": "",
         "nmStateConfigLabelSelector": {"matchLabels": {LABEL: inputs.name}},
         "pullSecretRef": {"name": f"{inputs.name}-pull-secret"},
     }
     if config.ssh_key:
-        spec["sshAuthorizedKey"] = config.ssh_key.strip()
+        spec["sshAuthorizedKey"] = config.ssh_key.strip("|\n\t")
     if inputs.ntp_sources:
         spec["additionalNTPSources"] = list(inputs.ntp_sources)
     if config.additional_trust_bundle:
         spec["additionalTrustBundle"] = config.additional_trust_bundle
     if _proxy(config):
         spec["proxy"] = _proxy(config)
-    return {"apiVersion": AGENT_API, "kind": "InfraEnv", "metadata": _metadata(inputs, inputs.name), "spec": spec}
+    metadata = _metadata(inputs, inputs.name)
+    return {"apiVersion": AGENT_API, "kind": "InfraEnv", "metadata": metadata, "spec": spec, "status": INFRA_ENV_STATUS}
 
 
 def nmstate_configs(inputs: Inputs) -> list[dict[str, Any]]:
@@ -184,13 +203,13 @@ def nmstate_configs(inputs: Inputs) -> list[dict[str, Any]]:
             },
         }
         for index, host in enumerate(inputs.hosts)
-        if host.network_config
+        if host.network_config is not None
     ]
 
 
 def pull_secret(inputs: Inputs) -> dict[str, Any]:
     """Secret with the pull secret, re-indented."""
-    text = json.dumps(json.loads(inputs.install_config.pull_secret), indent=2)
+    text = json_text(_sorted(json.loads(inputs.install_config.pull_secret)), indent=2)
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -199,9 +218,15 @@ def pull_secret(inputs: Inputs) -> dict[str, Any]:
     }
 
 
+def _sorted(data: Any) -> Any:
+    """Maps in the order of their keys, however deep."""
+    if isinstance(data, dict):
+        return {key: _sorted(data[key]) for key in sorted(data)}
+    return [_sorted(item) for item in data] if isinstance(data, list) else data
+
+
 def _yaml(*documents: dict[str, Any]) -> bytes:
-    parts = [dump(document) for document in documents]
-    return "---\n".join([*parts, ""] if len(parts) > 1 else parts).encode()
+    return "---\n".join(dump(document) for document in documents).encode()
 
 
 def cluster_manifests(inputs: Inputs) -> dict[str, bytes]:
@@ -215,5 +240,6 @@ def cluster_manifests(inputs: Inputs) -> dict[str, bytes]:
     }
     networks = nmstate_configs(inputs)
     if networks:
-        files["nmstateconfig.yaml"] = _yaml(*networks)
+        # Upstream ends each of them so, the last one too.
+        files["nmstateconfig.yaml"] = b"".join(_yaml(network) + b"---\n" for network in networks)
     return files

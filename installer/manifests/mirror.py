@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from installer.config import check
-from installer.config.types import ImageSource, InstallConfig
+from installer.config.types import DigestSource as Mirrors
+from installer.config.types import InstallConfig
 from installer.errors import ConfigError
 from installer.manifests.files import CA_BUNDLE, MIRROR, REGISTRIES
 from installer.release import DigestSource, registries, registries_conf
@@ -14,14 +15,14 @@ from installer.release.access import NEVER_CONTACT
 
 def mirror_files(config: InstallConfig) -> dict[str, bytes]:
     """mirror/ as an install-config gives it; the bundle is empty where there is none."""
-    sources = [DigestSource(e.source, e.mirrors, e.source_policy == NEVER_CONTACT) for e in config.sources]
+    sources = [DigestSource(e.source, e.mirrors, e.policy == NEVER_CONTACT) for e in config.sources]
     return {
         REGISTRIES: registries_conf(sources).encode(),
-        CA_BUNDLE: config.additional_trust_bundle.encode(),
+        CA_BUNDLE: check.certificates_only(config.additional_trust_bundle).encode(),
     }
 
 
-def read_registries(text: str) -> tuple[ImageSource, ...]:
+def read_registries(text: str) -> tuple[Mirrors, ...]:
     """The mirrors in a registries.conf; ConfigError if it is not one."""
     sources = []
     try:
@@ -30,13 +31,13 @@ def read_registries(text: str) -> tuple[ImageSource, ...]:
                 raise ValueError(f"registry {index} has no location")
             if not all(entry.mirrors):
                 raise ValueError(f"a mirror of {entry.location} has no location")
-            sources.append(ImageSource(entry.location, entry.mirrors, NEVER_CONTACT if entry.blocked else ""))
+            sources.append(Mirrors(entry.location, entry.mirrors, NEVER_CONTACT if entry.blocked else ""))
     except ValueError as error:
         raise ConfigError(f"failed to load {REGISTRIES} file: {error}", file=REGISTRIES) from error
     return tuple(sources)
 
 
-def read_mirror(files: Mapping[str, bytes]) -> tuple[tuple[ImageSource, ...], str]:
+def read_mirror(files: Mapping[str, bytes]) -> tuple[tuple[Mirrors, ...], str]:
     """(mirrors, trust bundle) of mirror/, both empty where there is no such file. Raises ConfigError."""
     texts = {}
     for name in MIRROR:

@@ -11,22 +11,20 @@ from typing import Any
 
 from installer.config.agent_types import Host
 from installer.config.decode import camel
-from installer.config.platform_types import BareMetalPlatform, NutanixPlatform, VSpherePlatform
+from installer.config.platform_types import BareMetalPlatform, Bmc, NutanixPlatform, VSpherePlatform
 from installer.config.types import InstallConfig
 
 ANNOTATION = "agent-install.openshift.io/install-config-overrides"
 NATIVE_NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN")
-_PROVISIONING = (
-    "cluster_provisioning_ip",
-    "provisioning_network",
-    "provisioning_network_interface",
-    "provisioning_network_cidr",
-    "provisioning_dhcp_range",
-)
+_PROVISIONING = {
+    "cluster_provisioning_ip": "clusterProvisioningIP",
+    "provisioning_network": "provisioningNetwork",
+    "provisioning_network_interface": "provisioningNetworkInterface",
+    "provisioning_network_cidr": "provisioningNetworkCIDR",
+    "provisioning_dhcp_range": "provisioningDHCPRange",
+}
 # What the agent installer does not do with Nutanix, and says so (config.notes), and what was upconverted.
 _NOT_NUTANIX = (
-    "api_vip",
-    "ingress_vip",
     "cluster_os_image",
     "preloaded_os_image_name",
     "default_machine_platform",
@@ -45,32 +43,28 @@ def plain(value: Any, leave_out: Sequence[str] = ()) -> Any:
     fields_by_key = {}
     for field in fields(value):
         content = plain(getattr(value, field.name))
-        if field.name not in leave_out and content not in (None, "", (), [], {}):
+        empty = content in (None, "", (), [], {}) or (content == 0 and content is not False)
+        if field.name not in leave_out and not empty:
             fields_by_key[str(field.metadata.get("key", camel(field.name)))] = content
     return fields_by_key
 
 
 def overrides(config: InstallConfig, hosts: Sequence[Host] = ()) -> dict[str, Any]:
     """The overrides of an install-config with these hosts, empty where there is nothing to override."""
-    changed: dict[str, Any] = {}
-    if config.fips:
-        changed["fips"] = True
-    if config.capabilities:
-        changed["capabilities"] = plain(config.capabilities)
-    simple: dict[str, Any] = {
+    networking, policy = config.networking, config.additional_trust_bundle_policy
+    foreign = networking is not None and networking.network_type not in ("", *NATIVE_NETWORK_TYPES)
+    # In the order of upstream's struct, as all fields of types are here: the text of them is compared.
+    changed: dict[str, Any] = {
+        "fips": config.fips,
+        "platform": _platform(config, hosts),
+        "capabilities": plain(config.capabilities) if config.capabilities else None,
+        "networking": plain(networking) if foreign else None,
         "cpuPartitioningMode": config.cpu_partitioning_mode,
-        "additionalTrustBundlePolicy": config.additional_trust_bundle_policy,
+        "additionalTrustBundlePolicy": policy if policy != "Proxyonly" else "",
         "featureSet": config.feature_set,
         "featureGates": list(config.feature_gates),
     }
-    changed |= {key: value for key, value in simple.items() if value and value not in ("None", "Proxyonly")}
-    network_type = config.networking.network_type if config.networking else ""
-    if network_type and network_type not in NATIVE_NETWORK_TYPES:
-        changed["networking"] = {"networkType": network_type}
-    platform = _platform(config, hosts)
-    if platform:
-        changed["platform"] = platform
-    return {name: value for name, value in changed.items() if value not in ({}, [])}
+    return {name: value for name, value in changed.items() if value}
 
 
 def _platform(config: InstallConfig, hosts: Sequence[Host]) -> dict[str, Any]:
@@ -98,10 +92,17 @@ def _baremetal(platform: BareMetalPlatform, hosts: Sequence[Host]) -> dict[str, 
     entries = []
     for host in with_bmc:
         mac = host.interfaces[0].mac_address if host.interfaces else ""
-        entry = {"name": host.hostname, "role": host.role, "bootMACAddress": mac, "bmc": plain(host.bmc)}
-        entries.append({name: value for name, value in entry.items() if value})
-    wanted = [field.name for field in fields(platform) if field.name not in _PROVISIONING]
-    return {"hosts": entries, **plain(platform, wanted)}
+        bmc = host.bmc or Bmc()
+        named = {"name": host.hostname} if host.hostname else {}
+        keys = {
+            "username": bmc.username,
+            "password": bmc.password,
+            "address": bmc.address,
+            "disableCertificateVerification": bool(bmc.disable_certificate_verification),
+        }
+        entries.append({**named, "bmc": keys, "role": host.role, "bootMACAddress": mac, "hardwareProfile": ""})
+    provisioning = {key: getattr(platform, name) for name, key in _PROVISIONING.items()}
+    return {"hosts": entries, **{key: value for key, value in provisioning.items() if value}}
 
 
 def _vsphere(platform: VSpherePlatform) -> dict[str, Any]:

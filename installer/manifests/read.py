@@ -12,6 +12,7 @@ from installer.config import check
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
 from installer.errors import AssetError, ConfigError
+from installer.manifests import networks
 from installer.manifests.files import DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
 from installer.yamltext import YamlError, compose_all
@@ -87,38 +88,7 @@ def _one(files: Mapping[str, bytes], name: str, cls: type[M], kind: str) -> M:
 
 def _network_type(config: ClusterInstall) -> Iterator[FieldError]:
     networking, needs = config.spec.networking, config.spec.provision_requirements
-    if networking.network_type == "OpenShiftSDN":
-        for name, cidrs in (
-            ("clusterNetwork", [entry.cidr for entry in networking.cluster_network]),
-            ("serviceNetwork", list(networking.service_network)),
-        ):
-            nets = [check.network(cidr) for cidr in cidrs]
-            if None in nets:
-                yield required(f"spec.networking.{name}", f"error parsing the {name} CIDR")
-            if any(net is not None and net.version == 6 for net in nets):
-                yield required(
-                    "spec.networking.networkType",
-                    f"{name} CIDR is IPv6 and is not compatible with networkType OpenShiftSDN",
-                )
-    if networking.network_type != "OVNKubernetes":
-        return
-    hosts = needs.control_plane_agents + needs.worker_agents
-    for index, entry in enumerate(networking.cluster_network):
-        path = f"spec.networking.clusterNetwork[{index}]"
-        net = check.network(entry.cidr)
-        if net is None:
-            yield required(f"{path}.cidr", "error parsing the clusterNetwork CIDR")
-            continue
-        prefix = entry.host_prefix or 0
-        if prefix > net.max_prefixlen - 7:
-            yield invalid(f"{path}.hostPrefix", prefix, f"must be at most {net.max_prefixlen - 7}")
-        if prefix - net.prefixlen < (hosts - 1).bit_length():
-            yield invalid(
-                path,
-                entry.cidr,
-                f"prefix length {net.prefixlen} not large enough to accommodate {hosts} hosts with hostPrefix length "
-                f"{prefix}",
-            )
+    yield from networks.errors(networking, needs.control_plane_agents + needs.worker_agents)
 
 
 def _platform(config: ClusterInstall) -> Iterator[FieldError]:

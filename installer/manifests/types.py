@@ -10,7 +10,7 @@ from typing import Any
 
 from installer.config.decode import key
 from installer.config.platform_types import LoadBalancer
-from installer.config.types import ClusterNetworkEntry, MachineNetworkEntry, ObjectMeta, Proxy
+from installer.config.types import ObjectMeta, Proxy
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,26 @@ class Ref:
 
 
 @dataclass(frozen=True)
+class PodNetwork:
+    """AgentClusterInstall spec.networking.clusterNetwork[]; here the CIDR is any text until a rule looks at it."""
+
+    cidr: str = ""
+    host_prefix: int | None = None
+
+
+@dataclass(frozen=True)
+class MachineNetwork:
+    """AgentClusterInstall spec.networking.machineNetwork[]."""
+
+    cidr: str = ""
+
+
+@dataclass(frozen=True)
 class Networking:
     """AgentClusterInstall spec.networking."""
 
-    cluster_network: tuple[ClusterNetworkEntry, ...] = ()
-    machine_network: tuple[MachineNetworkEntry, ...] = ()
+    cluster_network: tuple[PodNetwork, ...] = ()
+    machine_network: tuple[MachineNetwork, ...] = ()
     service_network: tuple[str, ...] = ()
     network_type: str = ""
     user_managed_networking: bool | None = None

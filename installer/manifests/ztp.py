@@ -16,7 +16,15 @@ from installer.config.platform_types import (
     Platform,
     VSpherePlatform,
 )
-from installer.config.types import ImageSource, InstallConfig, MachinePool, Networking, ObjectMeta
+from installer.config.types import (
+    ClusterNetworkEntry,
+    DigestSource,
+    InstallConfig,
+    MachineNetworkEntry,
+    MachinePool,
+    Networking,
+    ObjectMeta,
+)
 from installer.errors import ConfigError
 from installer.manifests.files import INSTALL
 from installer.manifests.overrides import ANNOTATION
@@ -59,10 +67,10 @@ def _platform(manifests: ClusterManifests) -> Platform:
         return Platform(baremetal=BareMetalPlatform(api, ingress, load_balancer=spec.load_balancer))
     if name == "VSphere":
         return Platform(vsphere=VSpherePlatform(api, ingress))
-    return Platform(nutanix=NutanixPlatform(api, ingress))
+    return Platform(nutanix=NutanixPlatform(api_vips=api, ingress_vips=ingress))
 
 
-def install_config(manifests: ClusterManifests, sources: tuple[ImageSource, ...], bundle: str) -> InstallConfig:
+def install_config(manifests: ClusterManifests, sources: tuple[DigestSource, ...], bundle: str) -> InstallConfig:
     """What the manifests and mirror/ say, in install-config's words. Raises ConfigError."""
     install, infra_env = manifests.install.spec, manifests.infra_env.spec
     needs = install.provision_requirements
@@ -81,8 +89,10 @@ def install_config(manifests: ClusterManifests, sources: tuple[ImageSource, ...]
         ssh_key=infra_env.ssh_authorized_key or install.ssh_public_key,
         networking=Networking(
             network_type=networking.network_type,
-            machine_network=networking.machine_network,
-            cluster_network=networking.cluster_network,
+            machine_network=tuple(MachineNetworkEntry(entry.cidr) for entry in networking.machine_network),
+            cluster_network=tuple(
+                ClusterNetworkEntry(entry.cidr, entry.host_prefix) for entry in networking.cluster_network
+            ),
             service_network=networking.service_network,
         ),
         control_plane=MachinePool("master", needs.control_plane_agents, architecture),

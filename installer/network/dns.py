@@ -39,9 +39,7 @@ def read_dns(document: Fields) -> Dns | None:
     for path, value in config.items("server"):
         if (server := _server(value)) is None:
             config.problems.add(path, value, "must be an IP address, or an IPv6 link-local address and %interface")
-        elif server in servers:
-            config.problems.add(path, value, "is given twice")
-        else:
+        elif server not in servers:  # NetworkManager keeps one of them
             servers.append(server)
     search = _words(config, "search", _DOMAIN.fullmatch, "must be a domain name")
     options = _words(config, "options", _option, _OPTION_RULE)

@@ -24,7 +24,7 @@ def load(text: str | bytes) -> Any:
 def read_document(config: Any, problems: Problems) -> Document:
     """Reads the desired state; what is wrong is added to `problems`, and what was readable is returned."""
     fields = Fields(config, "", problems)
-    fields.text("description")
+    fields.remark("description")
     interfaces = [one for entry in fields.tables("interfaces") if (one := read_interface(entry)) is not None]
     made = Document(
         interfaces=tuple(interfaces),
@@ -35,10 +35,10 @@ def read_document(config: Any, problems: Problems) -> Document:
     hostname = fields.table("hostname")
     if hostname is not None:
         hostname.ignore("running")
-        if hostname.raw("config") != "":
-            hostname.refuse("config", "is not supported: a host name is no part of a connection profile")
+        if hostname.text("config") is not None:
+            hostname.without_effect("config", "a host name is no part of a profile; say it in the host's hostname")
         hostname.close()
     for name in ("ovs-db", "ovn"):
-        fields.refuse(name, "is not supported: settings of the whole switch are no part of a connection profile")
+        fields.without_effect(name, "settings of the whole switch are no part of a profile")
     fields.close()
     return made

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from installer.network.errors import InvalidNetworkConfig
@@ -13,7 +14,10 @@ from installer.network.model import Interface
 from installer.network.plan import Plan
 from installer.network.reader import Fields, Problems
 
+log = logging.getLogger(__name__)
+
 MAC_FILE = "mac_interface.ini"
+_COLONS = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
 # Names that systemd gives by a NIC's place in the machine: they are the same at every boot and need no mapping.
 _PREDICTABLE = re.compile(r"en[PsvxXbucaipod]")
 
@@ -28,10 +32,11 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
     those into the document are its own.
     """
     problems = Problems()
-    logical = _read_mapping(interfaces, problems)
+    pairs = _read_mapping(interfaces, problems)
+    names = {name for _, name in pairs}
     made: list[tuple[str, dict[str, dict[str, str]]]] = []
     try:
-        made = profiles(config, lambda plan, found: _check_mapping(plan, logical, found))
+        made = profiles(config, lambda plan, found: _note_unmapped(plan, names))
         if not made:
             problems.add("interfaces", None, "no profile comes out of this document, so the host would have no network")
     except InvalidNetworkConfig as err:
@@ -43,37 +48,43 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
         sections["connection"] |= {"autoconnect": "true", "autoconnect-priority": "1"}
         files[f"{name}{SUFFIX}"] = render(sections)
     # Upstream ends the last line without a newline, and the shell's `read` takes such a line for the end of the file.
-    files[MAC_FILE] = "".join(f"{line}\n" for line in sorted(f"{mac}={name}" for name, mac in logical.items()))
+    files[MAC_FILE] = "".join(f"{line}\n" for line in sorted(f"{mac}={name}" for mac, name in pairs))
     return files
 
 
-def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -> dict[str, str]:
-    """Logical name to MAC address, as given."""
-    logical: dict[str, str] = {}
-    seen: set[str] = set()
+def _read_mapping(interfaces: Sequence[Mapping[str, Any]], problems: Problems) -> list[tuple[str, str]]:
+    """(MAC address, logical name) of each, as given; the name may be empty or one that the document does not use."""
+    pairs: list[tuple[str, str]] = []
     host = Fields({"interfaces": interfaces}, "hosts[]", problems)
     entries = list(host.tables("interfaces"))
     if not entries:
         host.problem("interfaces", None, "at least one interface for host must be provided")
     for fields in entries:
-        fields.required("name")
         fields.required("macAddress")
-        name, mac = fields.interface("name"), fields.mac("macAddress")
-        if name is not None and name in logical:
+        name, mac = str(fields.raw("name") or ""), fields.mac("macAddress")
+        if name in [other for _, other in pairs]:
             fields.problem("name", name, "interface names must be unique within a host")
-        if mac is not None and mac in seen:
+        if mac is None:
+            continue
+        written = str(fields.raw("macAddress"))
+        if not _COLONS.fullmatch(written):
+            text = "is incorrectly formatted, use XX:XX:XX:XX:XX:XX format"
+            fields.problem("macAddress", written, text)
+        if mac in [other.upper() for other, _ in pairs]:
             fields.problem("macAddress", mac, "MAC addresses must be unique within a host")
-        if name is not None and mac is not None:
-            logical[name] = str(fields.raw("macAddress")).replace("-", ":")
-            seen.add(mac)
-    return logical
+        pairs.append((written, name))
+    return pairs
 
 
-def _check_mapping(plan: Plan, logical: Mapping[str, str], problems: Problems) -> None:
-    """A NIC that is neither mapped nor named by its place could be another machine's, or none."""
+def _note_unmapped(plan: Plan, names: Set[str]) -> None:
+    """Tell of NICs that are neither mapped nor named by their place: at boot another may have that name, or none."""
     for one in plan.interfaces:
-        if _is_nic(one, plan) and not (one.by_mac or one.name in logical or _PREDICTABLE.match(one.name)):
-            problems.add(one.path, one.name, "no mac-interface mapping for interface: add it to the host's interfaces")
+        if _is_nic(one, plan) and not (one.by_mac or one.name in names or _PREDICTABLE.match(one.name)):
+            log.warning(
+                "networkConfig has interface %s, which is not among the host's interfaces: it gets its network only "
+                "if the kernel calls it so",
+                one.name,
+            )
 
 
 def _is_nic(one: Interface, plan: Plan) -> bool:

@@ -75,7 +75,7 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
         state=state,
         shape=shape,
         profile_name=fields.text("profile-name", rule=_PROFILE_RULE, check=_is_file_name),
-        description=fields.text("description"),
+        description=fields.remark("description"),
         by_mac=by_mac,
         mac=mac,
         copy_mac_from=copy_mac_from,
@@ -89,8 +89,8 @@ def _read_present(fields: Fields, name: str, kind: str, state: str) -> Interface
         extra=extra,
     )
     fields.ignore("min-mtu", "max-mtu", "permanent-mac-address", "driver")
-    fields.refuse("mptcp", "is not supported: no profile key is made for it")
-    fields.refuse("dispatch", "is not supported: dispatch scripts are no part of a connection profile")
+    fields.without_effect("mptcp", "no profile key is made for it")
+    fields.without_effect("dispatch", "dispatch scripts are no part of a profile")
     fields.close()
     return interface
 

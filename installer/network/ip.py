@@ -91,7 +91,7 @@ def _addresses(fields: Fields, family: int) -> tuple[str, ...]:
         elif ip.is_unspecified or ip.is_multicast:
             entry.problem("ip", str(ip), "must be an address that an interface can have")
         elif f"{ip}/{length}" in kept:
-            entry.problem("ip", str(ip), "is given twice")
+            continue  # NetworkManager keeps one of them
         elif (family == 6 and ip.is_link_local) or lifetime not in (None, FOREVER):
             # What `nmstatectl show` prints: the kernel makes the one, a server lent the other (§2.2, §2.3).
             continue

@@ -33,8 +33,8 @@ def _read_vlan(fields: Fields) -> Shape:
     if section is None:
         return Shape()
     parent = section.interface("base-iface")
-    # 0 and 4095 are reserved (IEEE 802.1Q); NetworkManager refuses 4095 and above.
-    number = section.integer("id", low=1, high=4094)
+    # 0 marks frames with a priority and no VLAN; NetworkManager refuses 4095 and above.
+    number = section.integer("id", high=4094)
     protocol = section.choice("protocol", VLAN_PROTOCOLS)
     registration = section.choice("registration-protocol", ("gvrp", "mvrp", "none"))
     flags = (1 if section.boolean("reorder-headers") is not False else 0) + (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from installer.network import values
 from installer.network.errors import Problem
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -111,6 +114,18 @@ class Fields:
             return None
         return result
 
+    def remark(self, name: str) -> str | None:
+        """Text that says something to people only: what a profile cannot hold is left out, with a warning."""
+        value = self.raw(name)
+        if value is None or value == "":
+            return None
+        result = values.clean_text(value)
+        if result is None and not isinstance(value, str):
+            self.problem(name, value, "must be text (quoted)")
+        elif result is None:
+            log.warning("%s is left out: a profile has room for text on one line only", self.at(name))
+        return result
+
     def secret(self, name: str) -> str | None:
         """As `text`, but a problem never shows the value."""
         value = self.raw(name)
@@ -187,6 +202,11 @@ class Fields:
         """A field that nmstate knows and that is not supported here."""
         if self.raw(name) is not None:
             self.problem(name, self._source[name], rule)
+
+    def without_effect(self, name: str, why: str) -> None:
+        """A field that nmstate takes and that makes no part of a profile: the network comes up all the same."""
+        if self.raw(name) is not None:
+            log.warning("%s has no effect: %s", self.at(name), why)
 
     def close(self) -> None:
         """Refuses every field that was not taken."""

@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 
 from installer import logs, numbers
-from installer.agent import hostsys
 from installer.assisted.auth import ATTEMPT_VARIABLE, Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
+from installer.hostsys import system as hostsys
 from installer.orchestrator import disk, flow
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError
 from installer.orchestrator.report import Reporter
 
 
-def _parse(argv: list[str] | None) -> argparse.Namespace:
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="assisted-installer", description="Installs one host")
     for name in ("role", "infra-env-id", "cluster-id", "host-id", "boot-device", "url"):
         parser.add_argument(f"--{name}", required=True)
@@ -41,7 +41,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> int:
     """Install; exit code 1 after a failed stage was reported."""
-    args = _parse(argv)
+    args = parse_arguments(argv)
     logs.to_journal("%(asctime)s %(levelname)s %(message)s")
     token, attempt = os.environ.get("PULL_SECRET_TOKEN", ""), os.environ.get(ATTEMPT_VARIABLE, "")
     try:

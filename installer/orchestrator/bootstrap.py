@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from installer.agent.errors import CommandError
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
+from installer.ignition.merge import merge
 from installer.orchestrator import ignfs
 from installer.orchestrator.errors import StageError
 from installer.redact import redact
-from installer.rendezvous.prepare import hostignition
 
 log = logging.getLogger("assisted-installer")
 DONE = "/opt/openshift/.bootkube.done"
@@ -141,7 +141,7 @@ def merged_master(host: HostSystem, host_config: Mapping[str, Any]) -> bytes:
     except (OSError, ValueError) as error:
         raise StageError(MASTER_IGNITION, str(error)) from None
     own = {key: value for key, value in host_config.items() if key != "ignition"}
-    result = hostignition.merge(master, own)
+    result = merge(master, own)
     versions = (master["ignition"]["version"], (host_config.get("ignition") or {}).get("version", "3.0.0"))
     result["ignition"]["version"] = max(
         versions, key=lambda text: [int(part) for part in text.split("-")[0].split(".")]

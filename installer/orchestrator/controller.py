@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from installer.agent.hostsys import HostSystem
 from installer.files import write_whole
+from installer.hostsys.system import HostSystem
 
 NAMESPACE = "assisted-installer"
 CONFIG_MAP = "assisted-installer-controller-config"

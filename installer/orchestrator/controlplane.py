@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from installer.agent.hostsys import HostSystem
 from installer.assisted.enums import HostStatus, Role, Stage
 from installer.assisted.errors import ClientError
+from installer.hostsys.system import HostSystem
 from installer.orchestrator.errors import StageError
 from installer.orchestrator.kube import KubeApi, is_arbiter, is_master, is_ready
 from installer.orchestrator.report import Reporter

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from installer import jsontext
-from installer.agent import commands
-from installer.agent.errors import CommandError
-from installer.agent.hostsys import PATH, HostSystem
+from installer.hostsys import commands
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import PATH, HostSystem
 from installer.orchestrator.errors import StageError
 
 log = logging.getLogger("assisted-installer")

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from installer.agent import logs
-from installer.agent.errors import CommandError
-from installer.agent.hostsys import HostSystem
 from installer.assisted.enums import Role, Stage
 from installer.assisted.errors import ClientError
 from installer.assisted.stages import SNO
+from installer.hostsys import logs
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
 from installer.orchestrator import bootstrap, controlplane, disk
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import OrchestratorError, StageError, Unwanted

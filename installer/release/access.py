@@ -38,10 +38,18 @@ def _toml_string(text: str) -> str:
     return json.dumps(text)
 
 
+def _merged(sources: Iterable[DigestSource]) -> list[DigestSource]:
+    """Those of one source together, each mirror once; without those that have no mirror."""
+    mirrors: dict[tuple[str, bool], dict[str, None]] = {}
+    for source in sources:
+        mirrors.setdefault((source.source, source.never_contact_source), {}).update(dict.fromkeys(source.mirrors))
+    return [DigestSource(name, tuple(found), never) for (name, never), found in mirrors.items() if found]
+
+
 def registries_conf(sources: Iterable[DigestSource]) -> str:
     """Render containers-registries.conf(5) version 2, as mirror/registries.conf (reference/installer.md §2.1)."""
     blocks = []
-    for source in sources:
+    for source in _merged(sources):
         lines = [
             "[[registry]]",
             f"location = {_toml_string(source.source)}",

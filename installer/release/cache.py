@@ -122,6 +122,8 @@ def os_override() -> Path | None:
     if not override:
         return None
     path = Path(override.removeprefix("file://"))
-    if not path.is_file():
-        raise ConfigError(f"{OS_OVERRIDE}: {path} is not a file")
-    return path
+    if path.is_file():
+        return path
+    if not re.match("[a-zA-Z/][a-zA-Z0-9+.-]*:?", override):
+        raise ConfigError(f'parse "{override}": invalid URI for request')  # as upstream, which takes URLs only
+    raise ConfigError(f"{OS_OVERRIDE}: {path} is not a file")

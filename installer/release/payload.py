@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -19,6 +18,7 @@ from installer.release.proxy import ImageProxy, OpenImage
 REFERENCES = "release-manifests/image-references"
 METADATA = "release-manifests/release-metadata"
 
+_PLAIN = re.compile(r"[A-Za-z0-9\[][-A-Za-z0-9._+:/@\[\]]*")
 _DIGEST = re.compile(r"@[a-z0-9]+:[0-9a-fA-F]{32,}$")
 
 
@@ -108,21 +108,47 @@ class Release:
     @property
     def version(self) -> str:
         """The release's version, e.g. 4.18.1."""
-        return str(json.loads(self._load().files[METADATA]).get("version") or self.references["metadata"]["name"])
+        metadata = self.references.get("metadata")
+        named = metadata.get("name") if isinstance(metadata, dict) else None
+        return self._plain(str(self._metadata.get("version") or named or ""), "version")
 
     @property
     def architecture(self) -> str:
         """`multi`, or the GOARCH of the release image (reference/installer.md §1.2 rule 36)."""
-        metadata = json.loads(self._load().files[METADATA]).get("metadata") or {}
-        return str(metadata.get("release.openshift.io/architecture") or self._load().architecture)
+        metadata = self._metadata.get("metadata")
+        named = metadata.get("release.openshift.io/architecture") if isinstance(metadata, dict) else None
+        return str(named or self._load().architecture)
+
+    @property
+    def _metadata(self) -> dict[str, Any]:
+        """release-manifests/release-metadata."""
+        try:
+            metadata = jsontext.loads(self._load().files[METADATA])
+        except ValueError as error:
+            raise ReleaseError(self.pullspec, f"{METADATA} of {self.pullspec} is not JSON: {error}") from error
+        if not isinstance(metadata, dict):
+            raise ReleaseError(self.pullspec, f"{METADATA} of {self.pullspec} is not a JSON object")
+        return metadata
+
+    def _plain(self, value: str, what: str) -> str:
+        """The value, which goes into environment files and scripts of the hosts. Raises ReleaseError."""
+        if not _PLAIN.fullmatch(value):
+            text = f"the {what} of release {self.pullspec}, {value[:80]!r}, is not one plain word"
+            raise ReleaseError(self.pullspec, text)
+        return value
 
     def image_for(self, tag: str) -> str:
         """The pullspec, by digest, of component `tag`; UnknownTag if the payload has none."""
         for entry in self.references.get("spec", {}).get("tags", []):
             source = entry.get("from", {})
             if entry.get("name") == tag and source.get("kind") == "DockerImage":
-                return str(source["name"])
+                return self._plain(str(source.get("name", "")), f"image {tag}")
         raise UnknownTag(self.pullspec, tag)
+
+    def images_of(self, tags: Iterable[str]) -> dict[str, str]:
+        """The pullspecs, by digest, of those of the components that the payload has."""
+        known = set(self.tags())
+        return {tag: self.image_for(tag) for tag in tags if tag in known}
 
     def tags(self) -> list[str]:
         """All component names."""

@@ -35,6 +35,14 @@ def check(release: str, found: str, architecture: str) -> None:
         raise BadRequest(f"cpu_architecture {architecture}: release {release} is for {found} only")
 
 
+def check_offered(settings: Settings, architecture: str) -> None:
+    """Is a cluster of this architecture to be had? Always, where nothing is known of the release. Raises BadRequest."""
+    read = str(notes(settings).get("architecture", ""))
+    known = {GOARCH.get(name, name) for name in ((read,) if read else settings.release_architectures)}
+    if known and "multi" not in known and GOARCH.get(architecture, architecture) not in known and len(known) < 2:
+        raise BadRequest(f"Requested CPU architecture {architecture} is not available")
+
+
 def check_known(settings: Settings, architecture: str) -> None:
     """The same of the service's release, if it was read before. Raises BadRequest."""
     check(settings.release_image, str(notes(settings).get("architecture", "")), architecture)

@@ -72,10 +72,9 @@ CATALOGUE: Mapping[str, tuple[Severity | None, str]] = {
         "The service's clock was set {way} by {seconds} s; time-outs count on as before",
     ),
     "service_stood_still": (Severity.WARNING, "The service stood still for {seconds} s, which no time-out counts"),
-    "host_name_made": (Severity.INFO, "Host {host}: calls itself {own!r}, which cannot be used, and is named {made}"),
     "cluster_machine_network_set": (
         Severity.INFO,
-        "Machine network {cidr} was taken from the default route of host {host}",
+        "The machine network is {cidr} now, as the VIPs or the single node's addresses tell",
     ),
     "host_step_failed": (Severity.ERROR, "Host {host}: step {step} failed: {reason}"),
 }

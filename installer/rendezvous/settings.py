@@ -51,9 +51,12 @@ class Settings:
     bootstrap_mac: str = ""
     release_image: str = ""
     openshift_version: str = ""
+    release_architectures: tuple[str, ...] = ()
     agent_image: str = ""
     installer_image: str = ""
     controller_image: str = ""
+    mco_image: str = ""
+    must_gather_image: str = ""
     hw_requirements: str = ""
     tls_override_dir: Path | None = None
     registries_conf: Path = Path("/etc/containers/registries.conf")
@@ -68,6 +71,7 @@ class Settings:
     prepare_host: float = 480.0
     prepare_cluster: float = 600.0
     host_installing: float = 1200.0
+    disk_check_timeout: float = 480.0
     pending_user_action: float = 3600.0
     stage_timeouts: Mapping[str, float] = field(default_factory=dict)
     monitor_seconds: float = 5.0
@@ -93,14 +97,16 @@ def _page_access(env: Mapping[str, str]) -> str:
     return found
 
 
-def _release(env: Mapping[str, str]) -> tuple[str, str]:
-    """(pull spec, version) of the release: RELEASE_IMAGES' first entry, else the two plain variables."""
+def _release(env: Mapping[str, str]) -> tuple[str, str, tuple[str, ...]]:
+    """(pull spec, version, architectures) of the release: RELEASE_IMAGES' first entry, else the two plain variables."""
     text = env.get("RELEASE_IMAGES", "").strip()
     if not text:
-        return env.get("OPENSHIFT_INSTALL_RELEASE_IMAGE", ""), env.get("OPENSHIFT_VERSION", "")
+        return env.get("OPENSHIFT_INSTALL_RELEASE_IMAGE", ""), env.get("OPENSHIFT_VERSION", ""), ()
     try:
         first = json.loads(text)[0]
-        return str(first["url"]), str(first.get("version") or first.get("openshift_version") or "")
+        names = first.get("cpu_architectures") or [first.get("cpu_architecture") or ""]
+        version = str(first.get("version") or first.get("openshift_version") or "")
+        return str(first["url"]), version, tuple(str(name) for name in names if name)
     except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
         raise ConfigurationError("RELEASE_IMAGES", f"not a JSON list of objects with a url: {error}") from None
 
@@ -108,7 +114,7 @@ def _release(env: Mapping[str, str]) -> tuple[str, str]:
 def load(env: Mapping[str, str] | None = None) -> Settings:
     """Settings from the environment (``os.environ`` by default). Raises ConfigurationError."""
     env = os.environ if env is None else env
-    release, version = _release(env)
+    release, version, names = _release(env)
     work_dir = Path(env.get("WORK_DIR", "/data"))
 
     def seconds(name: str, default: float, least: float = 0.0) -> float:
@@ -137,9 +143,12 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
         bootstrap_mac=env.get("BOOTSTRAP_HOST_MAC", "").lower(),
         release_image=release,
         openshift_version=version,
+        release_architectures=names,
         agent_image=env.get("AGENT_DOCKER_IMAGE", ""),
         installer_image=env.get("INSTALLER_IMAGE", ""),
         controller_image=env.get("CONTROLLER_IMAGE", ""),
+        mco_image=env.get("MCO_IMAGE", ""),
+        must_gather_image=env.get("MUST_GATHER_IMAGE", ""),
         hw_requirements=env.get("HW_VALIDATOR_REQUIREMENTS", ""),
         tls_override_dir=_path(env.get("EPHEMERAL_INSTALLER_CLUSTER_TLS_CERTS_OVERRIDE_DIR")),
         registries_conf=Path(env.get("REGISTRIES_CONF", "/etc/containers/registries.conf")),
@@ -153,6 +162,7 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
         max_clock_gap=seconds("MAX_HOST_SERVICE_TIME_DRIFT", 240),
         prepare_host=seconds("HOST_PREPARE_TIMEOUT", 480),
         prepare_cluster=seconds("PREPARE_FOR_INSTALLATION_TIMEOUT", 600),
+        disk_check_timeout=seconds("DISK_CHECK_TIMEOUT", 480, 1),
         host_installing=seconds("HOST_INSTALLING_TIMEOUT", 1200),
         pending_user_action=seconds("PENDING_USER_ACTION_TIMEOUT", 3600),
         stage_timeouts=stages,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from installer.agent import hostsys
-from installer.agent.hostsys import HostSystem
 from installer.assisted.client import AssistedClient
+from installer.hostsys import system as hostsys
+from installer.hostsys.system import HostSystem
 
 
 class Host(HostSystem):

@@ -20,12 +20,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 import yaml
 
-from installer.agent import hostsys
-from installer.agent.hostsys import HostSystem
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.restclient import BASE
+from installer.hostsys import system as hostsys
+from installer.hostsys.system import HostSystem
 from installer.orchestrator import disk
 from installer.orchestrator.flow import Plan, Run
 from installer.orchestrator.report import Reporter

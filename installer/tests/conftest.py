@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,12 @@ from installer.testing.service.world_kit import World
 if TYPE_CHECKING:
     from installer.testing.orchestrator_kit import Site
     from installer.testing.waitfor_kit import Run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hangups() -> None:
+    """SIGHUP as a terminal's child has it: under nohup all that tests start would ignore it, as it should there."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

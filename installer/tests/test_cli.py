@@ -105,10 +105,33 @@ def test_without_a_release_it_says_where_to_name_one(capsys, monkeypatch, tmp_pa
         assert "say in the environment variable OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE which release" in said
 
 
-@pytest.mark.parametrize("word", ["version", "--version"])
-def test_version(capsys, word):
-    assert main([word]) == 0
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_manifests_are_made_where_no_registry_can_be_reached(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE", f"127.0.0.1:9/r@sha256:{'1' * 64}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "install-config.yaml").write_text(yaml_text(SNO))
+    assert main(["agent", "create", "cluster-manifests", "--dir", str(tmp_path)]) == 0
+    assert "No registry with 127.0.0.1:9/r@sha256:1111" in capsys.readouterr().err
+    image_set = (tmp_path / "cluster-manifests/cluster-image-set.yaml").read_text()
+    assert f"releaseImage: 127.0.0.1:9/r@sha256:{'1' * 64}" in image_set
+
+
+@pytest.mark.parametrize("words", [["version"], ["--version"], ["--dir", ".", "--version"]])
+def test_version(capsys, words):
+    code: object = None
+    try:
+        code = main(words)
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 0
     assert capsys.readouterr().out.startswith("node0 ")
+
+
+def test_swarm_has_options_of_its_own(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--dir", ".", "swarm"])
+    assert ended.value.code == 2
+    assert "swarm takes no option in front of it" in capsys.readouterr().err
 
 
 def test_starts_light():

@@ -162,7 +162,7 @@ def test_what_is_no_directory(tmp_path):
             pass
 
 
-@pytest.mark.parametrize("number", sorted(dirlock._NO_LOCKS))
+@pytest.mark.parametrize("number", sorted(dirlock.NO_LOCKS))
 def test_a_file_system_that_cannot_lock_directories(tmp_path, monkeypatch, number):
     """NFS says EBADF for a directory; the log file is locked there."""
     flock = fcntl.flock

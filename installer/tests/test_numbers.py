@@ -89,8 +89,8 @@ def test_timeouts_that_are_fine(tmp_path, capsys, text):
 SWARM = ["--url", "https://h", "--token", "t", "--infra-env-id", "i"]
 ORCHESTRATOR = [f"--{name}=x" for name in ("role", "infra-env-id", "cluster-id", "host-id", "boot-device", "url")]
 COMMANDS: dict[str, Any] = {
-    "interval": lambda bad: agent._parse(["--url=x", "--infra-env-id=i", f"--interval={bad}"]),
-    "control-plane-count": lambda bad: orchestrator._parse([*ORCHESTRATOR, f"--control-plane-count={bad}"]),
+    "interval": lambda bad: agent.parse_arguments(["--url=x", "--infra-env-id=i", f"--interval={bad}"]),
+    "control-plane-count": lambda bad: orchestrator.parse_arguments([*ORCHESTRATOR, f"--control-plane-count={bad}"]),
     "N": lambda bad: swarm._checked([*SWARM, "--", bad]),
     **{
         name: lambda bad, name=name: swarm._checked(["5", *SWARM, f"--{name}={bad}"])

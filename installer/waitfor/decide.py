@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result, Severity, Stage
+from installer.assisted.validation_ids import ClusterValidation, HostValidation
 from installer.observe.state import Expected
 from installer.waitfor.model import Check, ClusterSeen, HostSeen
 
@@ -26,37 +27,37 @@ FRIENDLY: Mapping[str, str] = {
 # These never keep a host from being installed (installer.md §5.4, below the table of transitions).
 WARNINGS = frozenset(
     {
-        "ntp-synced",
-        "container-images-available",
-        "mtu-valid",
-        "release-domain-name-resolved-correctly",
-        "inventory-not-partially-truncated",
+        HostValidation.NTP_SYNCED,
+        HostValidation.CONTAINER_IMAGES_AVAILABLE,
+        HostValidation.MTU_VALID,
+        HostValidation.RELEASE_DOMAIN_NAME_RESOLVED_CORRECTLY,
+        HostValidation.INVENTORY_NOT_PARTIALLY_TRUNCATED,
     }
 )
 # A host that is silent may come back any moment: for it waiting goes on, and the time-out tells.
-PRESENCE = frozenset({"connected", "media-connected"})
+PRESENCE = frozenset({HostValidation.CONNECTED, HostValidation.MEDIA_CONNECTED})
 # Facts about the machine: no later report of the agent changes them unless somebody changes the machine.
 LASTING = frozenset(
     {
-        "has-min-cpu-cores",
-        "has-min-memory",
-        "has-min-valid-disks",
-        "has-cpu-cores-for-role",
-        "has-memory-for-role",
-        "compatible-with-cluster-platform",
-        "disk-encryption-requirements-satisfied",
-        "vsphere-disk-uuid-enabled",
-        "sufficient-installation-disk-speed",
-        "inventory-not-fully-truncated",
-        "no-skip-installation-disk",
-        "no-skip-missing-disk",
-        "compatible-agent",
+        HostValidation.HAS_MIN_CPU_CORES,
+        HostValidation.HAS_MIN_MEMORY,
+        HostValidation.HAS_MIN_VALID_DISKS,
+        HostValidation.HAS_CPU_CORES_FOR_ROLE,
+        HostValidation.HAS_MEMORY_FOR_ROLE,
+        HostValidation.COMPATIBLE_WITH_CLUSTER_PLATFORM,
+        HostValidation.DISK_ENCRYPTION_REQUIREMENTS_SATISFIED,
+        HostValidation.VSPHERE_DISK_UUID_ENABLED,
+        HostValidation.SUFFICIENT_INSTALLATION_DISK_SPEED,
+        HostValidation.INVENTORY_NOT_FULLY_TRUNCATED,
+        HostValidation.NO_SKIP_INSTALLATION_DISK,
+        HostValidation.NO_SKIP_MISSING_DISK,
+        HostValidation.COMPATIBLE_AGENT,
     }
 )
 BEFORE_INSTALL = frozenset({ClusterStatus.INSUFFICIENT, ClusterStatus.PENDING_FOR_INPUT, ClusterStatus.READY})
-MAJORITY = "belongs-to-majority-group"
+MAJORITY = HostValidation.BELONGS_TO_MAJORITY_GROUP
 MAJORITY_LEAST = 3
-ALL_READY = "all-hosts-are-ready-to-install"
+ALL_READY = ClusterValidation.ALL_HOSTS_ARE_READY_TO_INSTALL
 REBOOTED = frozenset({Stage.REBOOTING, Stage.WAITING_IGNITION, Stage.CONFIGURING, Stage.JOINED, Stage.DONE})
 STATUS_ID = "status"
 
@@ -137,10 +138,10 @@ class Settle:
 CONSEQUENCES = frozenset(
     {
         MAJORITY,
-        "sufficient-network-latency-requirement-for-role",
-        "sufficient-packet-loss-requirement-for-role",
+        HostValidation.SUFFICIENT_NETWORK_LATENCY_REQUIREMENT_FOR_ROLE,
+        HostValidation.SUFFICIENT_PACKET_LOSS_REQUIREMENT_FOR_ROLE,
         ALL_READY,
-        "sufficient-masters-count",
+        ClusterValidation.SUFFICIENT_MASTERS_COUNT,
     }
 )
 

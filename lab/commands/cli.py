@@ -25,6 +25,7 @@ from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir
 from lab.lab import HasStorage, Lab
+from lab.machines import containers
 from lab.machines.node import Node
 from lab.numbers import WAIT
 from lab.supervisor import watch
@@ -291,7 +292,7 @@ def _down(arguments: argparse.Namespace) -> int:
 def _gc(_arguments: argparse.Namespace) -> int:
     for lab_dir in records.look():
         _tell_what_ended(lab_dir)
-    lines = records.reap()
+    lines = containers.reap()
     for line in (*lines, *records.unclear()):
         print(line)
     print(f"{len(lines)} dead lab(s) removed")

@@ -25,6 +25,8 @@ PROGRAMS = {
 ONLY_VMS = ("qemu-system-x86_64", "libvirtd")
 # mount_setattr(2) maps the owners of a file system in memory from 6.3 on, of squashfs from 6.2 on.
 CONTAINER_KERNEL = (6, 3)
+# Control groups that limit a container machine: where the host has v1, where it has cgroup2 alone.
+_V1, _V2 = {"cpu", "memory", "pids", "devices"}, {"cpu", "memory", "pids", "cpuset"}
 # Programs that fill a disk with data (lab.machines.disks).
 DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -53,7 +55,26 @@ def container_problems() -> list[str]:
         for name in ("overlay", "squashfs", "ext4")
         if name not in filesystems
     ]
+    if not {"erofs", "iso9660"} & set(filesystems):
+        reasons.append("this kernel has neither erofs nor iso9660: container machines need one of them")
+    most = Path("/proc/sys/user/max_user_namespaces")
+    if most.exists() and most.read_text().strip() == "0":
+        reasons.append(f"{most} is 0: container machines need user namespaces")
+    mounts = Path("/proc/self/mounts").read_text()
+    if missing := missing_controllers(Path("/proc/self/cgroup").read_text(), mounts):
+        reasons.append(f"no control groups for {', '.join(missing)} here: container machines need them")
     return reasons
+
+
+def missing_controllers(groups: str, mounts: str) -> list[str]:
+    """The controllers that container machines want for, by the texts of /proc/self/cgroup and /proc/self/mounts."""
+    v1 = {name for line in groups.splitlines() for name in line.split(":", 2)[1].split(",")}
+    if "memory" in v1:
+        return sorted(_V1 - v1)
+    tops = [words[1] for line in mounts.splitlines() if (words := line.split())[2] == "cgroup2"]
+    listed = Path(tops[0], "cgroup.controllers") if tops else None
+    # Where it is not mounted, the machines' own mount of it tells.
+    return sorted(_V2 - set(listed.read_text().split())) if listed and listed.exists() else []
 
 
 def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:

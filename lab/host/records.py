@@ -21,7 +21,7 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,8 +205,12 @@ def all_labs() -> list[Record]:
     return [lab_dir.record for lab_dir in look() if lab_dir.record is not None]
 
 
-def reap() -> list[str]:
-    """Remove what dead labs left behind; returns one line for each."""
+def reap(besides: Callable[[str], str] = lambda lab_id: "") -> list[str]:
+    """Remove what dead labs left behind; returns one line for each.
+
+    ``besides`` is called with each one's name, before its directory goes, for what it left elsewhere; a text that it
+    returns is why it could not, and the directory stays, so that the next one tries again.
+    """
     lines = []
     with _locked():
         # Whoever makes one of these holds this lock, so nobody is making one now; removing one twice does no harm.
@@ -216,6 +220,10 @@ def reap() -> list[str]:
             if lab_dir.state is not State.ENDED:
                 continue
             age = (time.time() - lab_dir.root.stat().st_mtime) / 60
+            problem = besides(lab_dir.id)
+            if problem:
+                lines.append(f"lab {lab_dir.id} has ended and is kept: {problem}")
+                continue
             remove(lab_dir.root)
             lines.append(f"removed the remains of lab {lab_dir.id}, which ended {age:.0f} min ago or more")
     return lines
@@ -235,7 +243,7 @@ def unclear() -> list[str]:
     return [lab_dir.line for lab_dir in look() if lab_dir.line]
 
 
-def _supervisor_of(root: Path) -> tuple[int, int] | None:
+def supervisor_of(root: Path) -> tuple[int, int] | None:
     """A running lab's supervisor (pid, start), whatever version made it; None while it is being made or has ended."""
     lab_dir = look_at(root)
     if lab_dir.state is not State.RUNS:
@@ -252,7 +260,7 @@ def end(lab_id: str, timeout: float) -> None:
     root = labs_dir() / lab_id
     if not root.is_dir():
         read(lab_id)
-    supervisor = _supervisor_of(root)
+    supervisor = supervisor_of(root)
     if supervisor is None:
         if look_at(root).state is State.RUNS:
             raise LabError(f"lab {lab_id} is still being made; end the process that makes it")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import uuid
 
+from lab.host import records
 from lab.layout import BRIDGE, Layout
 from lab.machines import disks
 from lab.machines.container.spec import DiskSpec, MachineSpec, Nic
@@ -13,12 +16,14 @@ from lab.topology import NodeSpec
 # Users of the host from here on are machines' own, 65536 to each; above what /etc/subuid hands out by default.
 _FIRST_USER = 1 << 29
 _MACHINES = 1 << 14
+# Longer than a group waits for its processes to end.
+_REAP_SECONDS = 30
 # As udev names the only card of a virtual machine (its second PCI bus).
 CARD = "enp1s0"
 
 
 def first_user(lab: str, index: int) -> int:
-    """The host's user that is root in a lab's machine: another one for each, by all that can be told without asking."""
+    """Where the search for a machine's users begins (lab.machines.container.users): seldom where another's does."""
     number = int.from_bytes(hashlib.sha256(f"{lab}/{index}".encode()).digest()[:4], "big") % _MACHINES
     return _FIRST_USER + (number << 16)
 
@@ -43,6 +48,8 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
             )
             for number, disk in enumerate(node.all_disks)
         ),
+        # As with virtual machines: from no other disk, whatever is on it.
+        boot_disks=(node.device(node.root_index),),
         console_log=str(layout.console_log(node)),
         console_socket=str(layout.console_socket(node)),
         uid_base=first_user(layout.root.name, index),
@@ -60,3 +67,22 @@ def define(layout: Layout) -> dict[str, str]:
         spec.save(folder)
         found[node.name] = spec.uuid
     return found
+
+
+def reap() -> list[str]:
+    """Remove what dead labs left behind, their machines' control groups too; returns one line for each.
+
+    A lab removes its groups itself when it ends, whatever ends it, unless the process that does so is killed too.
+    """
+    return records.reap(_remove_groups)
+
+
+def _remove_groups(lab_id: str) -> str:
+    """Remove a dead lab's groups; why not, if that fails."""
+    command = [sys.executable, "-m", "lab.machines.container.reaper", lab_id]
+    try:
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_REAP_SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"its control groups could not be removed within {_REAP_SECONDS} s"
+    last = ended.stderr.strip().rpartition("\n")[2]
+    return f"its control groups cannot be removed: {last}" if ended.returncode else ""

@@ -15,8 +15,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from installer.agent.errors import CommandError, StepError
-from installer.agent.hostsys import HostSystem
+from installer.agent.errors import StepError
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
 
 BLOCK = 2300
 # Enough samples for a 99th percentile; fio's 22 MB would be 9500 of them, minutes of a slow disk.
@@ -61,8 +62,8 @@ def measure(path: str, samples: int = SAMPLES, budget: float = BUDGET_SECONDS) -
     return max(1, round(percentile(times, 0.99)))
 
 
-def disk_speed(host: HostSystem, args: dict[str, Any]) -> str:
-    """The step: measure the disk that ``path`` names. Refuses a device that is mounted."""
+def disk_speed(host: HostSystem, args: dict[str, Any], seconds: float = BUDGET_SECONDS) -> str:
+    """The step: measure the disk that ``path`` names, in ``seconds`` at most. Refuses a device that is mounted."""
     path = str(args.get("path") or "")
     if not path.startswith("/dev/"):
         raise StepError(f"path {path!r} is not a device")
@@ -79,4 +80,4 @@ def disk_speed(host: HostSystem, args: dict[str, Any]) -> str:
         raise StepError(f"{path} cannot be looked at: {error}") from None
     if mounted:
         raise StepError(f"{path} is in use, mounted on {', '.join(mounted)}")
-    return json.dumps({"path": path, "io_sync_duration": measure(str(resolved))})
+    return json.dumps({"path": path, "io_sync_duration": measure(str(resolved), budget=min(seconds, BUDGET_SECONDS))})

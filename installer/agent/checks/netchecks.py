@@ -10,10 +10,11 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from installer.agent.checks import arp
-from installer.agent.errors import CommandError, StepError
+from installer.agent.errors import StepError
 from installer.agent.host import network
-from installer.agent.hostsys import HostSystem
 from installer.assisted.inventory import Interface
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
 
 # chronyc's marks for the state of a source.
 NTP_STATES = {"*": "synced", "+": "combined", "-": "not_combined", "?": "unreachable", "x": "error", "~": "variable"}

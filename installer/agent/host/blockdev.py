@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from installer.agent.hostsys import HostSystem
 from installer.assisted.inventory import Disk, Eligibility
+from installer.hostsys.system import HostSystem
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
 # Links under /dev/disk/by-id, the most telling first.

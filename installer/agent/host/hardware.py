@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 import re
 
-from installer.agent.errors import CommandError
-from installer.agent.hostsys import HostSystem
 from installer.assisted.inventory import Boot, Cpu, Gpu, Memory, SystemVendor
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
 
 VIRTUAL = ("qemu", "kvm", "vmware", "virtualbox", "virtual machine", "bochs", "xen", "bhyve", "standard pc")
 UNITS = {"kB": 1024, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}

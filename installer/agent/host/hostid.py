@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from uuid import UUID
 
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.system import HostSystem
 
 PLACEHOLDERS = frozenset(
     {

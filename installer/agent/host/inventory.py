@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from installer.agent.host import blockdev, hardware, network
-from installer.agent.hostsys import HostSystem
 from installer.assisted.inventory import Inventory, encode
+from installer.hostsys.system import HostSystem
 
 PLACEHOLDERS = frozenset({"", "localhost", "localhost.localdomain", "localhost4", "localhost6"})
 

@@ -7,7 +7,7 @@ import re
 import time
 
 from installer.agent.errors import MediaLost
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.system import HostSystem
 
 MEDIA = "/run/media/iso"
 # The device of a mount in /proc/<pid>/mountinfo (proc(5)): after the dash come type, source and options.

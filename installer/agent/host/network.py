@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer.agent.errors import CommandError
-from installer.agent.hostsys import HostSystem
 from installer.assisted.inventory import Interface, Route
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
 
 FLAGS = {"UP": "up", "BROADCAST": "broadcast", "MULTICAST": "multicast", "LOOPBACK": "loopback"}
 # What containers and hypervisors make for themselves is no way to reach a host.

@@ -15,7 +15,6 @@ from typing import Any
 
 from installer.agent.containers import AgentContext
 from installer.agent.errors import Refused
-from installer.agent.hostsys import HostSystem
 from installer.agent.loop import Agent
 from installer.agent.steps import StepContext
 from installer.agent.swarm.host import SimulatedHost, Site
@@ -23,6 +22,7 @@ from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError
+from installer.hostsys.system import HostSystem
 
 STACK = 256 * 1024
 LAST_WORDS = 10.0

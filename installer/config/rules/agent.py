@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
 
-from installer.config import check
+from installer.config import check, urls
 from installer.config.agent_types import AgentConfig, Host, Interface
 from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
-from installer.config.platform_types import BareMetalPlatform, RootDeviceHints
+from installer.config.platform_types import BareMetalHost, BareMetalPlatform, RootDeviceHints
 from installer.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 API_VERSION = "v1beta1"
 ROLES = ("master", "worker", "arbiter")
+# Where the hosts of an install-config stand: the control plane first, those without a role last.
+_BY_ROLE = {"master": 0, "worker": 2, "": 3}
+
+
+def version(config: AgentConfig) -> FieldError | None:
+    """What is wrong with the version of agent-config.yaml; nothing else means anything then."""
+    if not config.api_version:
+        return required("apiVersion", "no version was provided")
+    if config.api_version not in (API_VERSION, "v1alpha1"):
+        return invalid("apiVersion", config.api_version, f"cannot upconvert from version {config.api_version}")
+    return None
 
 
 def agent_config(config: AgentConfig) -> Iterator[FieldError]:
-    """What is wrong with agent-config.yaml, its hosts apart."""
-    if not config.api_version:
-        yield required("apiVersion", f"install-config version required, e.g. {API_VERSION}".replace("install", "agent"))
-    elif config.api_version not in (API_VERSION, "v1alpha1"):
-        yield invalid("apiVersion", config.api_version, f"cannot upconvert from version {config.api_version}")
+    """What is wrong with agent-config.yaml, its version and its hosts apart."""
     if config.rendezvous_ip and check.address(config.rendezvous_ip) is None:
         yield invalid("rendezvousIP", config.rendezvous_ip, f'"{config.rendezvous_ip}" is not a valid IP')
     for source in config.additional_ntp_sources:
         if check.address(source) is None and check.domain(source):
-            yield invalid("additionalNTPSources", source, "NTP source is not a valid domain name nor a valid IP")
+            yield invalid("additionalNTPSources", source, "NTP server is not a valid IP or domain name")
     url = config.boot_artifacts_base_url
-    if url and (problem := check.uri(url, ("http", "https"))):
-        yield invalid("bootArtifactsBaseURL", url, f'invalid URI "{url}" ({problem})')
+    if url and (problem := check.url(url)):
+        yield invalid("bootArtifactsBaseURL", check.without_password(url), problem)
+    elif url and not urls.parse(url).scheme:
+        yield invalid("bootArtifactsBaseURL", url, f'invalid URI "{url}" (no scheme)')
 
 
 def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError]:
@@ -45,37 +56,15 @@ def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError
             yield from _hints(f"{path}.rootDeviceHints", host.root_device_hints)
         if host.role and host.role not in ROLES:
             yield unsupported(f"{path}.role", host.role, ROLES)
-        yield from _names(path, host)
-        if host.role == "worker" and _canonical(config.rendezvous_ip) in static_addresses(host):
+        if host.role == "worker" and config.rendezvous_ip and (problem := _unreadable(host.network_config)):
+            yield invalid(path, host.network_config, f"error unmarshalling NMStateConfig: {problem}")
+        elif host.role == "worker" and _canonical(config.rendezvous_ip) in static_addresses(host):
             yield forbidden(f"{path}.role", "role worker cannot be used for the host with the rendezvousIP")
 
 
 def _canonical(value: str) -> str:
     found = check.address(value)
     return str(found) if found is not None else value
-
-
-def _names(path: str, host: Host) -> Iterator[FieldError]:
-    """A logical name that networkConfig never uses would be put nowhere, and its NIC get no network (§10 no. 1)."""
-    if not isinstance(host.network_config, dict):
-        return
-    words = set(_scalars(host.network_config))
-    for number, interface in enumerate(host.interfaces):
-        by_mac = {word.lower() for word in words}
-        if interface.name and interface.name not in words and interface.mac_address.lower() not in by_mac:
-            yield invalid(
-                f"{path}.interfaces[{number}].name", interface.name, "no interface of networkConfig has this name"
-            )
-
-
-def _scalars(data: Any) -> Iterator[str]:
-    if isinstance(data, dict):
-        data = list(data.values())
-    if isinstance(data, list):
-        for item in data:
-            yield from _scalars(item)
-    else:
-        yield str(data)
 
 
 def _interface(path: str, interface: Interface, seen: set[str]) -> Iterator[FieldError]:
@@ -85,7 +74,7 @@ def _interface(path: str, interface: Interface, seen: set[str]) -> Iterator[Fiel
         return
     if problem := check.mac(value):
         yield invalid(f"{path}.macAddress", value, problem)
-    # Without regard to case, unlike upstream: AA and aa are one NIC, and two hosts with it fail only much later.
+    # AA and aa are one NIC, and two hosts with it fail only much later; upstream compares the texts.
     if value.lower() in seen:
         yield invalid(f"{path}.macAddress", value, "duplicate MAC address found")
     seen.add(value.lower())
@@ -95,7 +84,7 @@ def _hints(path: str, hints: RootDeviceHints) -> Iterator[FieldError]:
     name = hints.device_name
     if name:
         rest = name.removeprefix("/dev/")
-        if rest == name or not rest:
+        if rest == name:
             yield invalid(
                 f"{path}.deviceName", name, 'Device Name of root device hint must be a path beginning with "/dev/"'
             )
@@ -109,6 +98,26 @@ def _hints(path: str, hints: RootDeviceHints) -> Iterator[FieldError]:
         yield forbidden(f"{path}.wwnWithExtension", "WWN extensions are not supported in root device hints")
     if hints.wwn_vendor_extension:
         yield forbidden(f"{path}.wwnVendorExtension", "WWN vendor extensions are not supported in root device hints")
+
+
+def _unreadable(document: object) -> str:
+    """Why a document's addresses cannot be read, if so."""
+    if not isinstance(document, dict | None):
+        return "networkConfig must be a map"
+    interfaces = (document or {}).get("interfaces")
+    if not isinstance(interfaces, list | None) or not all(isinstance(one, dict | None) for one in interfaces or ()):
+        return "interfaces must be a list of maps"
+    for index, one in enumerate(interfaces or ()):
+        for family in ("ipv4", "ipv6"):
+            path, settings = f"interfaces[{index}].{family}", (one or {}).get(family)
+            if not isinstance(settings, dict | None):
+                return f"{path} must be a map"
+            entries = (settings or {}).get("address")
+            if not isinstance(entries, list | None) or not all(isinstance(item, dict | None) for item in entries or ()):
+                return f"{path}.address must be a list of maps"
+            if any(isinstance((item or {}).get("ip"), list | dict) for item in entries or ()):
+                return f"{path}.address: an ip must be a string"
+    return ""
 
 
 def static_addresses(host: Host) -> list[str]:
@@ -128,25 +137,43 @@ def static_addresses(host: Host) -> list[str]:
 
 
 def install_config_hosts(platform: BareMetalPlatform) -> tuple[Host, ...]:
-    """The hosts of install-config's bare metal platform, for when agent-config has none."""
-    platform_hosts = []
-    for host in platform.hosts:
-        if not host.boot_mac_address:
-            raise ConfigError(
-                "invalid Hosts configuration: failed to create NMStateConfig: bootMACAddress is required for "
-                f"host {host.name or '(without a name)'}"
-            )
-        platform_hosts.append(
-            Host(
-                hostname=host.name,
-                role=host.role if host.role in ROLES else "",
-                interfaces=(Interface("boot", host.boot_mac_address),),
-                network_config=host.network_config,
-                root_device_hints=host.root_device_hints,
-                bmc=replace(host.bmc) if host.bmc else None,
-            )
+    """The hosts of install-config's bare metal platform by role, for when agent-config has none. Raises ConfigError."""
+    return tuple(_platform_host(host) for host in sorted(platform.hosts, key=lambda host: _BY_ROLE.get(host.role, 1)))
+
+
+def _platform_host(host: BareMetalHost) -> Host:
+    if not host.boot_mac_address:
+        raise ConfigError("invalid host definition in install-config.yaml: host bootMACAddress is required")
+    interfaces = _interfaces_of(host)
+    if host.network_config is not None and host.boot_mac_address not in [item.mac_address for item in interfaces]:
+        log.warning("For host %s, BootMACAddress %s is not in NetworkConfig", host.name, host.boot_mac_address)
+    return Host(
+        hostname=host.name,
+        role=host.role,
+        interfaces=interfaces or (Interface("boot", host.boot_mac_address),),
+        network_config=host.network_config,
+        root_device_hints=host.root_device_hints,
+        bmc=replace(host.bmc) if host.bmc else None,
+    )
+
+
+def _interfaces_of(host: BareMetalHost) -> tuple[Interface, ...]:
+    """The NICs of networkConfig that have a name and a MAC address there. Raises ConfigError."""
+    document = host.network_config
+    listed = document.get("interfaces") if isinstance(document, dict) else None
+    wrong = document is not None and not isinstance(document, dict)
+    if wrong or not isinstance(listed, list | None) or not all(isinstance(item, dict | None) for item in listed or ()):
+        raise ConfigError(
+            f"invalid host definition in install-config.yaml: error unmarshalling NMStateConfig: host {host.name}: "
+            "networkConfig must be a map, and its interfaces a list of maps"
         )
-    return tuple(platform_hosts)
+    pairs = [(item.get("name"), item.get("mac-address")) for item in listed or () if item is not None]
+    if any(isinstance(value, list | dict) for pair in pairs for value in pair):
+        raise ConfigError(
+            f"invalid host definition in install-config.yaml: error unmarshalling NMStateConfig: host {host.name}: "
+            "an interface's name and mac-address must be strings"
+        )
+    return tuple(Interface(str(name), str(mac)) for name, mac in pairs if name and mac)
 
 
 def host_counts(all_hosts: Iterable[Host], replicas: dict[str, int]) -> tuple[list[str], list[str]]:
@@ -172,5 +199,6 @@ def host_counts(all_hosts: Iterable[Host], replicas: dict[str, int]) -> tuple[li
         if counts[role] > replicas[role]:
             errors.append(f"{text} exceeds the configured {names[role]} replicas ({replicas[role]})")
         elif 0 < counts[role] < replicas[role]:
-            warnings.append(f"{text} is less than the configured {names[role]} replicas ({replicas[role]})")
+            few = f"not enough {role} hosts defined ({counts[role]}) to support all the configured"
+            warnings.append(f"{few} {names[role]} replicas ({replicas[role]})")
     return errors, warnings

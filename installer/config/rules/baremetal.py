@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from installer.config import check
+from installer.config import bmc, check
 from installer.config.fielderror import FieldError, duplicate, invalid, required, unsupported
 from installer.config.platform_types import BareMetalPlatform
 from installer.config.rules.catalogue import rule
@@ -46,8 +46,7 @@ def load_balancer(config: InstallConfig) -> Iterator[FieldError]:
     """Known types; DNS records elsewhere need a load balancer elsewhere."""
     platform = config.platform.baremetal
     if platform is not None:
-        balancer = platform.load_balancer.type if platform.load_balancer else ""
-        yield from balancer_and_dns("platform.baremetal", balancer, platform.dns_records_type)
+        yield from balancer_and_dns("platform.baremetal", platform.load_balancer, platform.dns_records_type)
 
 
 def has_bmc(platform: BareMetalPlatform) -> bool:
@@ -62,13 +61,24 @@ def provisioning(config: InstallConfig) -> Iterator[FieldError]:
     if platform is None or not has_bmc(platform):
         return
     yield from _bmcs(platform)
-    if platform.provisioning_network != "Disabled":
-        yield from _provisioning_network(platform, config)
+    if platform.provisioning_network == "Disabled":
+        yield from _without_provisioning(platform, config)
+        return
+    yield from _provisioning_network(platform, config)
     for server in platform.additional_ntp_servers:
         if check.address(server) is None and check.domain(server):
-            yield invalid(
-                "platform.baremetal.additionalNTPServers", server, "NTP server is not a valid IP or domain name"
-            )
+            yield invalid("platform.baremetal", server, "NTP server is not a valid IP or domain name")
+
+
+def _without_provisioning(platform: BareMetalPlatform, config: InstallConfig) -> Iterator[FieldError]:
+    """What provides the hosts is on a machine network then."""
+    value = platform.cluster_provisioning_ip
+    address = check.address(value)
+    cidrs = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
+    inside = address is not None and any(net is not None and address in net for net in map(check.network, cidrs))
+    if value and not inside:
+        text = f"provisioning network is disabled, IP expected to be in one of the machine networks: {','.join(cidrs)}"
+        yield invalid("platform.baremetal.clusterProvisioningIP", value, text)
 
 
 def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
@@ -79,59 +89,77 @@ def _bmcs(platform: BareMetalPlatform) -> Iterator[FieldError]:
             if not (host.bmc and getattr(host.bmc, name)):
                 yield required(f"{path}.{name}", f"missing {name}")
         if host.bmc is None or not host.bmc.address:
+            if platform.provisioning_network == "Disabled":
+                yield from _driver(path, "")
             continue
         address = host.bmc.address
         if address in seen:
             yield duplicate(f"{path}.address", address)
         seen.add(address)
-        driver = address.partition("://")[0].partition("+")[0]
-        if platform.provisioning_network == "Disabled" and driver not in _VIRTUAL_MEDIA:
-            yield invalid(
-                f"{path}.address",
-                address,
-                f"driver {driver} requires provisioning network, use one of {', '.join(_VIRTUAL_MEDIA)}",
-            )
+        if platform.provisioning_network == "Disabled":
+            yield from _driver(path, address)
+
+
+def _driver(path: str, address: str) -> Iterator[FieldError]:
+    """One that boots a host without a provisioning network."""
+    shown = check.without_password(address)
+    try:
+        found = bmc.driver(address)
+    except ValueError as error:
+        yield invalid(path, shown, str(error))
+        return
+    if found.network:
+        text = f"driver {found.name} requires provisioning network, use one of {', '.join(_VIRTUAL_MEDIA)}"
+        yield invalid(path, shown, text)
 
 
 def _provisioning_network(platform: BareMetalPlatform, config: InstallConfig) -> Iterator[FieldError]:
-    path = "platform.baremetal"
-    value = platform.provisioning_network_cidr or "172.22.0.0/24"
+    path, value = "platform.baremetal", platform.provisioning_network_cidr
     network = check.network(value)
-    if network is None or check.cidr(value):
-        yield invalid(
-            f"{path}.provisioningNetworkCIDR", value, "provisioningNetworkCIDR has host bits set or is invalid"
-        )
+    if network is None:
         return
-    if network.version == 6 and network.prefixlen != 64 and platform.provisioning_network == "Managed":
-        yield invalid(f"{path}.provisioningNetworkCIDR", value, "provisioningNetworkCIDR mask must be 64 for IPv6")
+    if network.version == 6 and network.prefixlen < 64 and platform.provisioning_network == "Managed":
+        text = "provisioningNetworkCIDR mask must be greater than or equal to 64 for IPv6 networks"
+        yield invalid(f"{path}.provisioningNetworkCIDR", value, text)
     for entry in config.networking.machine_network if config.networking else ():
         machines = check.network(entry.cidr)
         if machines is not None and check.overlap(network, machines):
             yield invalid(f"{path}.provisioningNetworkCIDR", value, f"cannot overlap with machine network: {machines}")
-    limits = _dhcp_range(platform.provisioning_dhcp_range, network)
-    if platform.provisioning_dhcp_range and limits is None:
-        yield invalid(
-            f"{path}.provisioningDHCPRange",
-            platform.provisioning_dhcp_range,
-            f"must be in format: start_ip,end_ip, both inside {value}",
-        )
+            break
     cluster = check.address(platform.cluster_provisioning_ip)
-    if cluster is not None:
-        if cluster not in network:
-            yield invalid(
-                f"{path}.clusterProvisioningIP", str(cluster), f'"{cluster}" is not in the provisioning network'
-            )
-        elif limits and int(limits[0]) <= int(cluster) <= int(limits[1]):
-            yield invalid(
-                f"{path}.clusterProvisioningIP", str(cluster), f'"{cluster}" overlaps with the allocated DHCP range'
-            )
+    if cluster is None or cluster not in network:
+        shown = platform.cluster_provisioning_ip
+        yield invalid(f"{path}.clusterProvisioningIP", shown, f'"{shown}" is not in the provisioning network')
+    if ipaddress.ip_interface(value).ip != network.network_address:
+        yield invalid(
+            f"{path}.provisioningNetworkCIDR", value, f"provisioningNetworkCIDR has host bits set, expected {network}"
+        )
+    if platform.provisioning_dhcp_range:
+        yield from _dhcp_range(platform, network)
 
 
-def _dhcp_range(
-    value: str, network: ipaddress.IPv4Network | ipaddress.IPv6Network
-) -> tuple[check.Address, check.Address] | None:
-    start, comma, end = value.partition(",")
-    first, last = check.address(start.strip()), check.address(end.strip())
-    if not comma or first is None or last is None or first not in network or last not in network:
-        return None
-    return (first, last) if int(first) < int(last) else None
+def _dhcp_range(platform: BareMetalPlatform, network: check.Network) -> Iterator[FieldError]:
+    """Two addresses of the network, and neither of the fixed ones between them."""
+    path, value = "platform.baremetal.provisioningDHCPRange", platform.provisioning_dhcp_range
+    parts = value.split(",")
+    if len(parts) != 2:
+        yield invalid(path, value, "provisioning DHCP range should be in format: start_ip,end_ip")
+        return
+    ends: list[int] = []
+    for part in parts:
+        address = check.address(part)
+        if address is None:
+            yield invalid(path, value, f'{part}: "{part}" is not a valid IP')
+            return
+        if address not in network:
+            yield invalid(path, value, f'"{part}" is not in the provisioning network')
+            return
+        ends.append(int(address))
+    for name, fixed in (
+        ("clusterProvisioningIP", platform.cluster_provisioning_ip),
+        ("bootstrapProvisioningIP", platform.bootstrap_provisioning_ip),
+    ):
+        own = check.address(fixed)
+        if own is not None and ends[0] <= int(own) <= ends[1]:
+            text = f'"{fixed}" overlaps with the allocated DHCP range'
+            yield invalid(f"platform.baremetal.{name}", fixed, text)

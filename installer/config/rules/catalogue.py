@@ -20,23 +20,26 @@ from installer.config.types import InstallConfig
 Check = Callable[[InstallConfig], Iterator[FieldError]]
 
 _MODULES = (
-    "rules_general",
-    "rules_networking",
-    "rules_vips",
-    "rules_platform",
-    "rules_baremetal",
-    "rules_vsphere",
-    "rules_nutanix",
-    "rules_pools",
-    "rules_fencing",
-    "rules_sources",
-    "rules_features",
+    "general",
+    "networking",
+    "vips",
+    "platform",
+    "baremetal",
+    "vsphere",
+    "nutanix",
+    "pools",
+    "fencing",
+    "sources",
+    "features",
 )
 ELSEWHERE = {
-    "1": "load.parse_install_config: alone, since nothing else means anything in another version",
+    "1": "defaults.upconvert: alone, since nothing else means anything in another version",
     "8": "defaults.apply: there always is a networking",
     "10": "defaults.apply: no list of networks is ever empty",
+    "14": "networking.cluster_network: where nothing speaks against the network itself",
+    "30": "vsphere.failure_domains: with the rest of the failure domain",
     "32": "defaults.apply: there always is a controlPlane",
+    "33": "defaults.apply: it is called master, whatever it was called",
     "36": "create.resolve: needs the release image",
     "57": "notes.missing_credentials: a warning only",
 }
@@ -67,7 +70,7 @@ def rule(number: str, path: str) -> Callable[[Check], Check]:
 def table() -> list[Rule]:
     """The whole table."""
     for module in _MODULES:
-        importlib.import_module(f"installer.config.rules.{module.removeprefix('rules_')}")
+        importlib.import_module(f"installer.config.rules.{module}")
     return TABLE
 
 

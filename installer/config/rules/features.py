@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from installer.config import gates
-from installer.config.fielderror import FieldError, forbidden, invalid, unsupported
+from installer.config.fielderror import FieldError, forbidden, invalid, too_many, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types import DiskSetup, InstallConfig
+from installer.yamltext import dump
 
 # Which capabilities a set has, by what each release added to the one before (openshift/api, ClusterVersion).
 _ADDED = {
@@ -30,7 +31,9 @@ _DISK_ID = 12
 
 
 def capability_set(name: str) -> set[str]:
-    """The capabilities of a set; of one that there is not, those of the current one."""
+    """The capabilities of a set; none of one that there is not."""
+    if name not in _ADDED:
+        return set()
     included: set[str] = set()
     for each, added in _ADDED.items():
         included.update(added)
@@ -45,19 +48,20 @@ def capabilities(config: InstallConfig) -> Iterator[FieldError]:
     chosen = config.capabilities
     if chosen is None:
         return
-    base, extra = chosen.baseline_capability_set or "vCurrent", chosen.additional_enabled_capabilities
+    base, extra = chosen.baseline_capability_set, chosen.additional_enabled_capabilities
     if base not in CAPABILITY_SETS:
         yield unsupported("capabilities.baselineCapabilitySet", base, CAPABILITY_SETS)
     for index, item in enumerate(extra):
         if item not in CAPABILITIES:
             yield unsupported(f"capabilities.additionalEnabledCapabilities[{index}]", item, CAPABILITIES)
-    on, name = capability_set(base) | set(extra), config.platform.name
-    path, shown = "additionalEnabledCapabilities", list(extra)
+    on, name = capability_set(base or "vCurrent") | set(extra), config.platform.name
+    path, shown = "additionalEnabledCapabilities", list(extra) or None
     if "marketplace" in on and "OperatorLifecycleManager" not in on:
         yield invalid(path, shown, "the marketplace capability requires the OperatorLifecycleManager capability")
     if name == "baremetal" and base == "None" and "baremetal" not in on:
         yield invalid(path, shown, "platform baremetal requires the baremetal capability")
-    whole = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": shown}
+    both = {"baselineCapabilitySet": base, "additionalEnabledCapabilities": shown}
+    whole = {key: value for key, value in both.items() if value}
     if "CloudCredential" not in on and name and name not in _NO_CLOUD:
         text = "disabling CloudCredential capability available only for baremetal platforms"
         yield invalid("capabilities", whole, text)
@@ -78,19 +82,20 @@ def capabilities(config: InstallConfig) -> Iterator[FieldError]:
 @rule("55", "featureSet")
 def features(config: InstallConfig) -> Iterator[FieldError]:
     """Known sets; gates only with CustomNoUpgrade, as Name=bool; gated fields only with their gates."""
-    wrong = False
-    if config.feature_set not in gates.FEATURE_SETS:
-        wrong = True
-        yield unsupported("featureSet", config.feature_set, [item for item in gates.FEATURE_SETS if item])
+    if config.feature_set == gates.OKD:
+        yield forbidden("featureSet", "OKD featureset is not supported on OpenShift clusters")
+    elif config.feature_set not in gates.FEATURE_SETS:
+        yield unsupported("featureSet", config.feature_set, sorted([*gates.FEATURE_SETS, gates.OKD]))
     if config.feature_gates and config.feature_set != gates.CUSTOM:
-        wrong = True
         yield forbidden("featureGates", "featureGates can only be used with the CustomNoUpgrade feature set")
     for index, gate in enumerate(config.feature_gates):
-        name, equals, value = gate.partition("=")
-        if not name or not equals or value not in gates.TRUE | gates.FALSE:
-            wrong = True
-            yield invalid(f"featureGates[{index}]", gate, "must match the format <feature-name>=<bool>")
-    if not wrong:  # with them wrong, nobody knows which gates are on
+        parts = gate.split("=")
+        text = "must match the format <feature-name>=<bool>"
+        if len(parts) != 2:
+            yield invalid(f"featureGates[{index}]", gate, text)
+        elif parts[1] not in gates.TRUE | gates.FALSE:
+            yield invalid(f"featureGates[{index}]", gate, f"{text}, could not parse boolean value")
+    if gates.known(config):
         yield from _gated(config)
 
 
@@ -130,23 +135,37 @@ def disk_setup(config: InstallConfig) -> Iterator[FieldError]:
     pools = [("controlPlane", config.control_plane)] + [(f"compute[{i}]", p) for i, p in enumerate(config.compute)]
     for path, pool in pools:
         seen: set[str] = set()
-        for index, entry in enumerate(pool.disk_setup if pool else ()):
-            yield from _disk(f"{path}.diskSetup[{index}]", entry, seen, path == "controlPlane")
+        for entry in pool.disk_setup if pool else ():
+            yield from _disk(f"{path}.diskSetup", entry, seen, path == "controlPlane")
 
 
 def _disk(path: str, entry: DiskSetup, seen: set[str], control_plane: bool) -> Iterator[FieldError]:
+    """The first thing that is wrong; paths and values are upstream's, which shows the entry and not its number.
+
+    An entry of no known type is passed over, as there.
+    """
     place = {"etcd": entry.etcd, "swap": entry.swap, "user-defined": entry.user_defined}
     if entry.type not in place:
-        yield unsupported(f"{path}.type", entry.type, tuple(place))
         return
-    setup = place[entry.type]
-    if setup is None:
-        yield invalid(path, entry.type, f"{entry.type} configuration must be created")
+    setup, name = place[entry.type], "userDefined" if entry.type == "user-defined" else entry.type
+    if entry.type in seen:
+        yield too_many(f"{path}.{name}", 2, 1)
+    elif setup is None:
+        yield invalid(f"{path}.{name}", _shown(entry), f"{name} configuration must be created")
     elif entry.type == "user-defined" and len(setup.platform_disk_id) > _DISK_ID:
         text = f"cannot be longer than {_DISK_ID} characters"
-        yield invalid(f"{path}.userDefined.platformDiskID", setup.platform_disk_id, text)
-    if entry.type == "etcd" and not control_plane:
-        yield invalid(path, entry.type, "cannot specify etcd on worker machine pools")
-    if entry.type in seen and entry.type != "user-defined":
-        yield invalid(path, entry.type, f"only one {entry.type} disk is possible")
-    seen.add(entry.type)
+        yield invalid(f"{path}.userDefined.platformDiskId", _shown(entry), text)
+    elif entry.type == "etcd" and not control_plane:
+        yield invalid(f"{path}.etcd", _shown(entry), "cannot specify etcd on worker machine pools")
+    elif entry.type != "user-defined":
+        seen.add(entry.type)
+
+
+def _shown(entry: DiskSetup) -> str:
+    places = {"etcd": entry.etcd, "swap": entry.swap, "userDefined": entry.user_defined}
+    data: dict[str, object] = {"type": entry.type}
+    for name, place in places.items():
+        if place is not None:
+            pairs = {"mountPath": place.mount_path, "platformDiskID": place.platform_disk_id}
+            data[name] = {key: value for key, value in pairs.items() if value}
+    return dump(dict(sorted(data.items())))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
-from installer.config import check, gates
+from installer.config import check, gates, urls
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required
 from installer.config.rules.catalogue import rule
 from installer.config.types import FencingCredential, InstallConfig
@@ -24,7 +23,7 @@ def fencing(config: InstallConfig) -> Iterator[FieldError]:
     if pool is None:
         return
     credentials = pool.fencing.credentials if pool.fencing else ()
-    if config.arbiter is None:
+    if config.arbiters <= 0:
         if config.masters == _NODES and len(credentials) != _NODES:
             text = "there should be exactly two fencing credentials to support the two node cluster"
             yield forbidden(_LIST, f"{text}, instead {len(credentials)} credentials were found")
@@ -33,11 +32,17 @@ def fencing(config: InstallConfig) -> Iterator[FieldError]:
             yield forbidden(_LIST, f"{text} (Two Nodes Fencing) cluster, instead {len(credentials)} were found")
     if pool.fencing is None:
         return
-    if not gates.enabled(config, gates.FENCING):
-        text = "fencing configuration requires FeatureGateDualReplica to be enabled"
-        yield invalid(_PATH, "configured", text)
+    if gates.known(config) and not gates.enabled(config, gates.FENCING):
+        yield forbidden("platform.none.fencingCredentials", gates.forbidden_text(gates.FENCING))
+    if config.masters == _NODES and credentials:
+        if not gates.enabled(config, gates.FENCING):
+            text = "fencing configuration requires FeatureGateDualReplica to be enabled"
+            yield invalid(_PATH, "configured", text)
+        if len(credentials) != _NODES:
+            text = "must provide exactly 2 fencing credentials for 2 control plane replicas"
+            yield invalid(_LIST, len(credentials), text)
     name = config.platform.name
-    if name not in ("", "none", "external", "baremetal"):
+    if name not in ("none", "external", "baremetal"):
         text = "fencing is only supported on baremetal, external or none platforms"
         yield forbidden(_PATH, f"{text}, instead {name} platform was found")
     seen: set[tuple[str, str]] = set()
@@ -46,13 +51,10 @@ def fencing(config: InstallConfig) -> Iterator[FieldError]:
 
 
 def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]]) -> Iterator[FieldError]:
-    by_mac = bool(entry.mac_address)
-    who = ("macAddress", entry.mac_address.lower()) if by_mac else ("hostName", entry.host_name)
+    who = ("hostName", entry.host_name)
     for name, value in (who, ("username", entry.username), ("password", entry.password), ("address", entry.address)):
         if not value:
             yield required(f"{path}.{name}", f"missing {name}")
-    if by_mac and (problem := check.mac(entry.mac_address)):
-        yield invalid(f"{path}.macAddress", entry.mac_address, problem)
     for name, value in (who, ("address", entry.address)):
         if value and (name, value) in seen:
             yield duplicate(f"{path}.{name}", check.without_password(value))
@@ -60,7 +62,7 @@ def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]])
     verification = entry.certificate_verification
     if verification not in ("", "Enabled", "Disabled"):
         text = f"invalid certificate verification; \"{verification}\" should be one of 'Enabled' (default), 'Disabled'"
-        yield invalid(f"{path}.certificateVerification", verification, text)
+        yield invalid(f"{path}[CertificateVerification]", verification, text)
     if entry.address:
         yield from _address(f"{path}.address", entry.address)
 
@@ -68,13 +70,12 @@ def _credential(path: str, entry: FencingCredential, seen: set[tuple[str, str]])
 def _address(path: str, address: str) -> Iterator[FieldError]:
     shown = check.without_password(address)
     try:
-        parts = urlsplit(address)
-        port = parts.port
+        url = urls.parse(address)
     except ValueError as error:
-        yield invalid(path, shown, f"invalid URL format: {error}")
+        yield invalid(path, shown, f'invalid URL format: parse "{shown}": {error}')
         return
     if "redfish" not in address:
         text = "fencing only supports redfish-compatible BMC addresses, IPMI is not supported"
         yield invalid(path, shown, text)
-    if port is None and not any(word in parts.scheme for word in _WITH_PORT):
+    if not url.port and not any(word in url.scheme for word in _WITH_PORT):
         yield invalid(path, shown, "failed to parse redfish address, no port number found")

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from installer.config import check
-from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
+from installer.config.fielderror import FieldError, forbidden, invalid, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig
 
 log = logging.getLogger(__name__)
 
-_FIPS_KEYS = ("ssh-rsa", "ecdsa-sha2-nistp")
+_FIPS_KEYS = r"ecdsa-sha2-nistp\d{3}|ssh-rsa"
 FIPS_STATE = Path("/proc/sys/crypto/fips_enabled")
 SKIP_FIPS_CHECK = "OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION"
 # Credentials modes of the platforms that have any (of those that the agent installer supports).
@@ -23,13 +24,25 @@ _CREDENTIALS_MODES = {"nutanix": ("Manual",)}
 
 @rule("2", "sshKey")
 def ssh_key(config: InstallConfig) -> Iterator[FieldError]:
-    """Each line must be a key; with FIPS only RSA and ECDSA."""
-    for line in filter(None, (line.strip() for line in config.ssh_key.splitlines())):
+    """Each line must be a key; with FIPS the first one must be one of RSA or ECDSA."""
+    shown = check.without_private_key(config.ssh_key)
+    if config.fips:
+        yield from _fips_key(config.ssh_key, shown)
+        return
+    for line in filter(None, config.ssh_key.split("\n")):
         if problem := check.ssh_key(line):
-            shown = check.without_private_key(config.ssh_key)
             yield invalid("sshKey", line if shown == config.ssh_key else shown, problem)
-        elif config.fips and not any(kind in line for kind in _FIPS_KEYS):
-            yield invalid("sshKey", line, "only rsa and ecdsa keys may be used with fips")
+
+
+def _fips_key(text: str, shown: str) -> Iterator[FieldError]:
+    if not text:
+        return
+    kinds = [check.ssh_key_type(line) for line in text.split("\n") if not check.ssh_key(line)]
+    if not kinds:
+        yield invalid("sshKey", shown, "Fatal error trying to parse configured public key: ssh: no key found")
+    elif not re.fullmatch(_FIPS_KEYS, kinds[0]):
+        problem = f"SSH key type {kinds[0]} unavailable when FIPS is enabled. Please use rsa or ecdsa."
+        yield invalid("sshKey", shown, problem)
 
 
 @rule("3", "fips")
@@ -71,13 +84,11 @@ def trust_bundle_policy(config: InstallConfig) -> Iterator[FieldError]:
 @rule("6", "metadata.name")
 def name(config: InstallConfig) -> Iterator[FieldError]:
     """At most 54 characters of a DNS name; no dot where the platform makes a label of it."""
-    value = config.metadata.name
-    if not value:
-        yield required("metadata.name", "cluster name required")
+    value, platform = config.metadata.name, config.platform
+    if "." in value and (platform.with_vips is not None or platform.openstack is not None):
+        yield invalid("metadata.name", value, "cluster name must not contain '.'")
     elif problem := check.subdomain(value, 54):
         yield invalid("metadata.name", value, problem)
-    elif "." in value and config.platform.name in ("baremetal", "vsphere", "nutanix"):
-        yield invalid("metadata.name", value, "cluster name must not contain '.'")
 
 
 @rule("7", "baseDomain")
@@ -108,6 +119,12 @@ def publish(config: InstallConfig) -> Iterator[FieldError]:
     if config.operator_publishing_strategy is not None and config.publish != "Mixed":
         text = "operator publishing strategy is only allowed with mixed publishing strategy installs"
         yield invalid("operatorPublishingStrategy", config.publish, text)
+        for name, value in (
+            ("apiserver", config.operator_publishing_strategy.apiserver),
+            ("ingress", config.operator_publishing_strategy.ingress),
+        ):
+            if value not in ("", "Internal", "External"):
+                yield unsupported(name, value, ("External", "Internal"))
 
 
 @rule("53", "credentialsMode")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from installer.config import check
-from installer.config.check import Network
-from installer.config.fielderror import FieldError, invalid
+from installer.config.fielderror import FieldError, internal, invalid
 from installer.config.rules.catalogue import rule
-from installer.config.types import InstallConfig, Networking
+from installer.config.types import ClusterNetworkEntry, InstallConfig, Networking
 
 # What OVN-Kubernetes uses inside the cluster unless told otherwise (rule 11).
 OVN_DEFAULTS = (
@@ -34,7 +33,7 @@ def _join_subnet(net: Networking) -> str:
 
 def _ovn_overlap(net: Networking, path: str, value: str) -> Iterator[FieldError]:
     network = check.network(value)
-    if network is None or net.network_type != "OVNKubernetes":
+    if network is None or net.network_type.lower() != "ovnkubernetes":
         return
     for name, default in OVN_DEFAULTS:
         if name == "join" and "." in default and _join_subnet(net):
@@ -44,19 +43,20 @@ def _ovn_overlap(net: Networking, path: str, value: str) -> Iterator[FieldError]
             yield invalid(path, value, f"must not overlap with OVNKubernetes default {name} subnet {default}")
 
 
-def _earlier(path: str, value: str, others: list[tuple[str, str]]) -> Iterator[FieldError]:
+def _overlaps(path: str, value: str, others: list[tuple[str, str]]) -> Iterator[FieldError]:
+    """(what must not be overlapped, its CIDR) for each of the others."""
     network = check.network(value)
-    for label, text in others:
-        other = check.network(text)
+    for text, cidr in others:
+        other = check.network(cidr)
         if network is not None and other is not None and check.overlap(network, other):
-            yield invalid(path, value, f"{label} overlap with {text}")
+            yield invalid(path, value, text)
 
 
 @rule("9", "networking.networkType")
 def network_type(config: InstallConfig) -> Iterator[FieldError]:
     """OVNKubernetes or a third party's; the retired ones are named."""
     kind = _net(config).network_type
-    if kind == "Kuryr":
+    if kind.lower() == "kuryr":
         yield invalid("networking.networkType", kind, "networkType Kuryr is not supported on OpenShift later than 4.14")
     elif kind == "OpenShiftSDN":
         yield invalid(
@@ -73,142 +73,167 @@ def machine_network(config: InstallConfig) -> Iterator[FieldError]:
         path = f"networking.machineNetwork[{index}]"
         if problem := check.cidr(entry.cidr):
             yield invalid(path, entry.cidr, problem)
-        yield from _earlier(path, entry.cidr, before)
-        yield from _ovn_overlap(net, path, entry.cidr)
-        before.append((f"machine network must not overlap with machine network {index}:", entry.cidr))
+        else:
+            yield from _ovn_overlap(net, path, entry.cidr)
+            yield from _overlaps(path, entry.cidr, before)
+        before.append((f"machine network must not overlap with machine network {index}", entry.cidr))
 
 
 @rule("12", "networking.serviceNetwork")
 def service_network(config: InstallConfig) -> Iterator[FieldError]:
     """Real networks, small enough, apart from machine networks, each other and OVN's."""
     net = _net(config)
-    before = [
-        (f"service network must not overlap with machine network {index}:", entry.cidr)
-        for index, entry in enumerate(net.machine_network)
-    ]
+    text = "service network must not overlap with any of the machine networks"
+    before = [(text, entry.cidr) for entry in net.machine_network]
     for index, value in enumerate(net.service_network):
         path = f"networking.serviceNetwork[{index}]"
-        if problem := check.cidr(value):
+        if problem := check.cidr(value) or _too_large(value):
             yield invalid(path, value, problem)
-        yield from _earlier(path, value, before)
-        yield from _ovn_overlap(net, path, value)
-        found = check.network(value)
-        if found is not None and found.prefixlen < (12 if found.version == 4 else 108):
-            yield invalid(
-                path, value, f"subnet size for service network must be /{12 if found.version == 4 else 108} or longer"
-            )
-        before.append((f"service network must not overlap with service network {index}:", value))
+        else:
+            yield from _ovn_overlap(net, path, value)
+            yield from _overlaps(path, value, before)
+        before.append((f"service network must not overlap with service network {index}", value))
+
+
+def _too_large(value: str) -> str | None:
+    network = check.network(value)
+    if network is not None and network.version == 4 and network.prefixlen < 12:
+        return "subnet size for IPv4 service network must be /12 or greater (/16 is recommended)"
+    if network is not None and network.version == 6 and network.prefixlen < 108:
+        return "subnet size for IPv6 service network should be /112"
+    return None
 
 
 @rule("13", "networking.clusterNetwork")
 def cluster_network(config: InstallConfig) -> Iterator[FieldError]:
-    """Real networks apart from all others."""
+    """Real networks apart from all others; a node's part of them has one size for all of IPv4, and is a /64 of IPv6.
+
+    What speaks against the network itself comes alone. A plugin other than OVN-Kubernetes may do without a hostPrefix.
+    """
     net = _net(config)
-    before = [
-        (f"cluster network must not overlap with machine network {index}:", entry.cidr)
-        for index, entry in enumerate(net.machine_network)
-    ]
+    text = "cluster network must not overlap with any of the machine networks"
+    before = [(text, entry.cidr) for entry in net.machine_network]
     before += [
-        (f"cluster network must not overlap with service network {index}:", value)
+        (f"cluster network must not overlap with service network {index}", value)
         for index, value in enumerate(net.service_network)
     ]
     for index, entry in enumerate(net.cluster_network):
-        path = f"networking.clusterNetwork[{index}].cidr"
+        path = f"networking.clusterNetwork[{index}]"
         if problem := check.cidr(entry.cidr):
-            yield invalid(path, entry.cidr, problem)
-        yield from _earlier(path, entry.cidr, before)
-        yield from _ovn_overlap(net, path, entry.cidr)
-        before.append((f"cluster network must not overlap with cluster network {index}:", entry.cidr))
+            yield invalid(f"{path}.cidr", entry.cidr, problem)
+        else:
+            yield from _ovn_overlap(net, f"{path}.cidr", entry.cidr)
+            yield from _overlaps(f"{path}.cidr", entry.cidr, before)
+            if entry.host_prefix or net.network_type == "OVNKubernetes":
+                yield from _host_prefix(f"{path}.hostPrefix", entry, net.cluster_network[:index])
+        before.append((f"cluster network must not overlap with cluster network {index}", entry.cidr))
 
 
-@rule("14", "networking.clusterNetwork[].hostPrefix")
-def host_prefixes(config: InstallConfig) -> Iterator[FieldError]:
-    """Such that a node's network fits into the cluster's; one value for all of IPv4, 64 for IPv6."""
-    prefixes: set[int] = set()
-    for index, entry in enumerate(_net(config).cluster_network):
-        path, prefix = f"networking.clusterNetwork[{index}].hostPrefix", entry.host_prefix or 0
-        found = check.network(entry.cidr)
-        if prefix < 0:
-            yield invalid(path, prefix, "hostPrefix must be positive")
-        elif found is not None and prefix < found.prefixlen:
-            text = "cluster network host subnetwork prefix must not be larger size than CIDR"
-            yield invalid(path, prefix, f"{text} {entry.cidr}")
-        elif found is not None and found.version == 6 and prefix != 64:
-            yield invalid(path, prefix, "cluster network host subnetwork prefix must be 64 for IPv6 networks")
-        elif found is not None and prefix > found.max_prefixlen:
-            yield invalid(path, prefix, f"must not be longer than {found.max_prefixlen}")
-        if found is not None and found.version == 4:
-            prefixes.add(prefix)
-            if len(prefixes) > 1:
-                text = "cluster network host subnetwork prefix must be the same value for IPv4 networks"
-                yield invalid(path, prefix, text)
+def _host_prefix(
+    path: str, entry: ClusterNetworkEntry, before: tuple[ClusterNetworkEntry, ...]
+) -> Iterator[FieldError]:
+    network, prefix = check.network(entry.cidr), entry.host_prefix or 0
+    text = "cluster network host subnetwork prefix must"
+    if prefix < 0:
+        yield invalid(path, prefix, "hostPrefix must be positive")
+    elif network is None:
+        return
+    elif prefix < network.prefixlen:
+        yield invalid(path, prefix, f"{text} not be larger size than CIDR {entry.cidr}")
+    elif network.version == 6 and prefix != 64:
+        yield invalid(path, prefix, f"{text} be 64 for IPv6 networks")
+    elif network.version == 4:
+        others = [other for other in before if (net := check.network(other.cidr)) is not None and net.version == 4]
+        if any((other.host_prefix or 0) != prefix for other in others):
+            yield invalid(path, prefix, f"{text} be the same value for IPv4 networks")
 
 
-def _families(values: list[str]) -> list[int]:
-    nets: list[Network | None] = [check.network(value) for value in values]
-    return [net.version for net in nets if net is not None]
+def _cidrs(net: Networking) -> dict[str, list[str]]:
+    return {
+        "machineNetwork": [entry.cidr for entry in net.machine_network],
+        "serviceNetwork": list(net.service_network),
+        "clusterNetwork": [entry.cidr for entry in net.cluster_network],
+    }
+
+
+def families(net: Networking) -> dict[str, list[int]]:
+    """The address families, 4 or 6, of the CIDRs of each list of networks, by the list's name."""
+    return {
+        name: [parsed.version for parsed in map(check.network, cidrs) if parsed is not None]
+        for name, cidrs in _cidrs(net).items()
+    }
 
 
 @rule("15", "networking")
 def dual_stack(config: InstallConfig) -> Iterator[FieldError]:
-    """All lists speak of the same address families, in an order that the platform can do."""
+    """The service networks say which families there are; with both, every list has both, in a possible order."""
     net, platform = _net(config), config.platform.name
-    lists = {
-        "machineNetwork": _families([entry.cidr for entry in net.machine_network]),
-        "serviceNetwork": _families(list(net.service_network)),
-        "clusterNetwork": _families([entry.cidr for entry in net.cluster_network]),
-    }
-    have4 = any(4 in found for found in lists.values())
-    have6 = any(6 in found for found in lists.values())
+    lists = families(net)
     services = list(net.service_network)
-    if have4 and have6:
-        if len(services) != 2:
-            yield invalid(
-                "networking.serviceNetwork",
-                ", ".join(services),
-                "when installing dual-stack IPv4/IPv6 you must provide two service networks, one for each IP family",
-            )
-        for name, found in lists.items():
-            for family in (4, 6):
-                if found and family not in found:
-                    yield invalid(
-                        f"networking.{name}",
-                        f"IPv{10 - family}",
-                        f"dual-stack IPv4/IPv6 requires an IPv{family} network in this list",
-                    )
-            if found and found[0] == 6 and platform not in _IPV6_FIRST_PLATFORMS:
-                yield invalid(f"networking.{name}", "IPv6", "IPv4 addresses must be listed before IPv6 addresses")
+    services_have = lists["serviceNetwork"]
+    shown = ", ".join(services)
+    if {4, 6} > set(services_have):
+        if services_have[:1] == [6] and platform and platform not in _IPV6_PLATFORMS:
+            yield invalid("networking", "IPv6", "single-stack IPv6 is not supported for this platform")
+        if services_have[:1] == [4] and len(services) > 1:
+            yield invalid("networking.serviceNetwork", shown, "only one service network can be specified")
         return
-    if have6 and platform and platform not in _IPV6_PLATFORMS:
-        yield invalid("networking", "IPv6", f"single-stack IPv6 is not supported for platform {platform}")
-    if len(services) > 1:
-        yield invalid("networking.serviceNetwork", ", ".join(services), "only one service network can be specified")
+    if len(services) != 2:
+        yield invalid(
+            "networking.serviceNetwork",
+            shown,
+            "when installing dual-stack IPv4/IPv6 you must provide two service networks, one for each IP address type",
+        )
+    if platform not in _IPV6_PLATFORMS:
+        text = "dual-stack IPv4/IPv6 is not supported for this platform, specify only one type of address"
+        yield invalid("networking", "DualStack", text)
+    for name, found in sorted(lists.items()):
+        cidrs = ", ".join(_cidrs(net)[name])
+        for family in {4, 6} - set(found) if found else ():
+            text = f"dual-stack IPv4/IPv6 requires an IPv{family} network in this list"
+            yield invalid(f"networking.{name}", cidrs, text)
+        if {4, 6} <= set(found) and found[0] == 6 and platform not in _IPV6_FIRST_PLATFORMS:
+            text = "IPv4 addresses must be listed before IPv6 addresses"
+            yield invalid(f"networking.{name}", cidrs, text)
 
 
 @rule("16", "networking.clusterNetworkMTU")
 def cluster_network_mtu(config: InstallConfig) -> Iterator[FieldError]:
-    """Only clouds have it."""
+    """Only clouds have it; 0 is as good as none."""
     mtu = _net(config).cluster_network_mtu
-    if mtu is not None:
+    if mtu:
         yield invalid("networking.clusterNetworkMTU", mtu, "cluster network MTU is not valid with this platform")
 
 
 @rule("17", "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet")
 def join_subnet(config: InstallConfig) -> Iterator[FieldError]:
-    """A network of its own with an address for every node."""
+    """A network of its own with an address for every node that the cluster networks have room for."""
     net = _net(config)
     value = _join_subnet(net)
     path = "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet"
+    if net.ovn_kubernetes_config is not None and net.network_type.lower() != "ovnkubernetes":
+        text = "ovnKubernetesConfig may only be specified with the OVNKubernetes networkType"
+        yield invalid("networking.networkType", net.network_type, text)
     if not value:
         return
     if problem := check.cidr(value):
         yield invalid(path, value, problem)
         return
-    others = [("must not overlap with clusterNetwork:", entry.cidr) for entry in net.cluster_network]
-    others += [("must not overlap with machineNetwork:", entry.cidr) for entry in net.machine_network]
-    others += [("must not overlap with serviceNetwork:", item) for item in net.service_network]
-    yield from _earlier(path, value, others)
-    found = check.network(value)
-    nodes = config.masters + config.arbiters + config.workers
-    if found is not None and found.num_addresses < nodes + 2:
-        yield invalid(path, value, f"ipv4InternalJoinSubnet is not large enough for {nodes} nodes")
+    others = [(f"must not overlap with clusterNetwork {entry.cidr}", entry.cidr) for entry in net.cluster_network]
+    others += [(f"must not overlap with machineNetwork {entry.cidr}", entry.cidr) for entry in net.machine_network]
+    others += [(f"must not overlap with serviceNetwork {item}", item) for item in net.service_network]
+    yield from _overlaps(path, value, others)
+    nodes = 0
+    for index, entry in enumerate(net.cluster_network):
+        network, prefix = check.network(entry.cidr), entry.host_prefix or 0
+        if network is None or network.version == 6:
+            continue
+        if prefix < network.prefixlen:
+            text = f"cannot determine the number of nodes supported by cluster network {index}"
+            yield internal(path, f"{text} due to invalid hostPrefix")
+            return
+        nodes += 1 << prefix - network.prefixlen
+    # The gateway, the network itself and the broadcast address take one each.
+    if nodes >= (1 << max(0, 32 - int(value.partition("/")[2]))) - 3:
+        text = "is not large enough for the maximum number of nodes which can be supported by ClusterNetwork"
+        yield invalid(path, value, f"ipv4InternalJoinSubnet {text}")

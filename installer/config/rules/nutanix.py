@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, too_many
-from installer.config.platform_types import NutanixFailureDomain, PrismEndpoint
+from installer.config.platform_types import NutanixFailureDomain, PrismElement, PrismEndpoint
 from installer.config.rules.catalogue import rule
 from installer.config.rules.platform import balancer_and_dns
 from installer.config.types import InstallConfig
 
 _PATH = "platform.nutanix"
 _SUBNETS = 32
+_NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 
 @rule("31", _PATH)
@@ -30,24 +32,42 @@ def nutanix(config: InstallConfig) -> Iterator[FieldError]:
     if len(platform.prism_elements) != 1:
         yield required(f"{_PATH}.prismElements", "must specify one Prism Element")
     for index, element in enumerate(platform.prism_elements):
-        path = f"{_PATH}.prismElements[{index}]"
-        if not element.uuid:
-            yield required(f"{path}.uuid", "must specify the Prism Element UUID")
-        yield from _endpoint(f"{path}.endpoint", element.endpoint, "Prism Element")
+        for error in _element(element):
+            yield _told(error, "prismElements", index, len(platform.prism_elements))
     yield from _subnets(f"{_PATH}.subnetUUIDs", platform.subnet_uuids)
-    balancer = platform.load_balancer.type if platform.load_balancer else ""
-    yield from balancer_and_dns(_PATH, balancer, platform.dns_records_type)
+    yield from balancer_and_dns(_PATH, platform.load_balancer, platform.dns_records_type)
     timeout = platform.prism_api_call_timeout
     if timeout is not None and timeout <= 0:
         yield invalid(f"{_PATH}.prismAPICallTimeout", timeout, "must be a positive integer value")
     for index, domain in enumerate(platform.failure_domains):
-        yield from _failure_domain(f"{_PATH}.failureDomains[{index}]", domain)
+        for error in _failure_domain(f"{_PATH}.failureDomain", domain):
+            yield _told(error, "failureDomains", index, len(platform.failure_domains))
+
+
+def _told(error: FieldError, name: str, index: int, count: int) -> FieldError:
+    """Upstream names the list and not its entry; where there are several, the detail says which one it is."""
+    return replace(error, detail=f"{error.detail} ({_PATH}.{name}[{index}])") if count > 1 else error
+
+
+def _element(element: PrismElement) -> Iterator[FieldError]:
+    path, what = f"{_PATH}.prismElements", "Prism Element"
+    if not element.uuid:
+        yield required(f"{path}.uuid", "must specify the Prism Element UUID")
+    address, port = element.endpoint.address, element.endpoint.port or 0
+    if not address:
+        yield required(f"{path}.endpoint.address", f"must specify the {what} endpoint address")
+    elif check.address(address) is None and check.subdomain(address):
+        text = f"must be the domain name or IP address of the {what} (cluster)"
+        yield invalid(f"{path}.endpoint.address", address, text)
+    if not 1 <= port <= 65535:
+        text = f"The {what} endpoint port is invalid, must be in the range of 1 to 65535"
+        yield required(f"{path}.endpoint.port", text)
 
 
 def _endpoint(path: str, endpoint: PrismEndpoint, what: str) -> Iterator[FieldError]:
     if not endpoint.address:
         yield required(f"{path}.address", f"must specify the {what} endpoint address")
-    elif check.address(endpoint.address) is None and check.domain(endpoint.address.lower()):
+    elif check.address(endpoint.address) is None and check.subdomain(endpoint.address):
         yield invalid(f"{path}.address", endpoint.address, f"must be the domain name or IP address of the {what}")
     if not 1 <= (endpoint.port or 0) <= 65535:
         text = f"The {what} endpoint port is invalid, must be in the range of 1 to 65535"
@@ -55,26 +75,28 @@ def _endpoint(path: str, endpoint: PrismEndpoint, what: str) -> Iterator[FieldEr
 
 
 def _subnets(path: str, subnets: tuple[str, ...]) -> Iterator[FieldError]:
-    if not subnets or not all(subnets):
+    if not subnets or not subnets[0]:
         yield required(path, "must specify at least one subnet")
     elif len(subnets) > _SUBNETS:
         yield too_many(path, len(subnets), _SUBNETS)
-    for value in sorted({value for value in subnets if subnets.count(value) > 1}):
-        yield invalid(path, value, "should not configure duplicate value")
+    else:
+        for value in sorted({value for value in subnets if subnets.count(value) > 1}):
+            yield invalid(path, value, "should not configure duplicate value")
 
 
 def _failure_domain(path: str, domain: NutanixFailureDomain) -> Iterator[FieldError]:
-    if not re.fullmatch(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", domain.name):
-        yield invalid(f"{path}.name", domain.name, "must consist of lower case letters, digits and dashes")
+    # Anywhere in it: upstream's pattern is not anchored.
+    if not re.search(_NAME, domain.name):
+        yield invalid(f"{path}.name", domain.name, f'failureDomain name should match the pattern "{_NAME}".')
     if not domain.prism_element.uuid:
         yield required(f"{path}.prismElement.uuid", "failureDomain prismElement uuid cannot be empty")
     yield from _subnets(f"{path}.subnetUUIDs", domain.subnet_uuids)
-    for number, container in enumerate(domain.storage_containers):
+    for container in domain.storage_containers:
         for name, value in (("referenceName", container.reference_name), ("uuid", container.uuid)):
             if not value:
-                yield required(f"{path}.storageContainers[{number}].{name}", f"missing storageContainer {name}")
-    for number, image in enumerate(domain.data_source_images):
+                yield required(f"{path}.storageContainers.{name}", f"missing storageContainer {name}")
+    for image in domain.data_source_images:
         if not image.reference_name:
-            yield required(f"{path}.dataSourceImages[{number}].referenceName", "missing dataSourceImage referenceName")
+            yield required(f"{path}.dataSourceImages.referenceName", "missing dataSourceImage referenceName")
         if not image.uuid and not image.name:
-            yield required(f"{path}.dataSourceImages[{number}]", "one of uuid and name is needed")
+            yield required(f"{path}.dataSourceImages", "one of uuid and name is needed")

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from installer.config.fielderror import FieldError, invalid, unsupported
-from installer.config.platform_types import AGENT_PLATFORMS
+from installer.config.platform_types import AGENT_PLATFORMS, OTHER_PLATFORMS, LoadBalancer
 from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig
 
-BALANCERS = ("", "OpenShiftManagedDefault", "UserManaged")
-DNS_RECORDS = ("", "Internal", "External")
+BALANCERS = ("OpenShiftManagedDefault", "UserManaged")
 
 
-def balancer_and_dns(path: str, balancer: str, dns: str) -> Iterator[FieldError]:
+def balancer_and_dns(path: str, balancer: LoadBalancer | None, dns: str) -> Iterator[FieldError]:
     """loadBalancer.type and dnsRecordsType of any platform that has them (rule 26)."""
-    if balancer not in BALANCERS:
-        yield invalid(f"{path}.loadBalancer.type", balancer, "invalid load balancer type")
-    if dns not in DNS_RECORDS:
-        yield invalid(f"{path}.dnsRecordsType", dns, "invalid DNS records type")
-    elif dns == "External" and balancer != "UserManaged":
+    if balancer is not None and balancer.type not in BALANCERS:
+        yield invalid(f"{path}.loadBalancer.type", balancer.type, "invalid load balancer type")
+    if dns == "External" and (balancer is None or balancer.type != "UserManaged"):
         yield invalid(
             f"{path}.dnsRecordsType", dns, "external DNS records can only be configured with user-managed loadbalancers"
         )
@@ -27,16 +24,15 @@ def balancer_and_dns(path: str, balancer: str, dns: str) -> Iterator[FieldError]
 
 @rule("20", "platform")
 def one_platform(config: InstallConfig) -> Iterator[FieldError]:
-    """Exactly one."""
-    names = config.platform.names()
+    """Exactly one; none and external beside another are passed over, since they say nothing."""
+    active, names = config.platform.name, config.platform.names()
     if not names:
-        yield invalid("platform", "", f"must specify one of the platforms ({', '.join(AGENT_PLATFORMS)})")
-    elif len(names) > 1:
-        yield invalid(
-            "platform",
-            list(names),
-            f"must only specify a single type of platform; cannot use {names[1]} and {names[0]} together",
-        )
+        every = ", ".join(sorted(AGENT_PLATFORMS + OTHER_PLATFORMS))
+        yield invalid("platform", "", f"must specify one of the platforms ({every})")
+    for name in names:
+        if name not in (active, "none", "external"):
+            text = f'must only specify a single type of platform; cannot use both "{active}" and "{name}"'
+            yield invalid("platform", active, text)
 
 
 @rule("21", "platform")
@@ -63,8 +59,6 @@ def external(config: InstallConfig) -> Iterator[FieldError]:
     path = "platform.external.cloudControllerManager"
     if platform is None:
         return
-    if platform.cloud_controller_manager not in ("", "External", "None"):
-        yield unsupported(path, platform.cloud_controller_manager, ("", "External"))
     if platform.platform_name == "oci" and platform.cloud_controller_manager != "External":
         yield invalid(
             path, platform.cloud_controller_manager, f"When using external oci platform, {path} must be set to External"

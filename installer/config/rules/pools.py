@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import fields
 
-from installer.config import gates
-from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, unsupported
+from installer.config import check, gates
+from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, unsupported
+from installer.config.platform_types import DataDisk, PoolPlatform, VSpherePool
 from installer.config.rules.catalogue import rule
-from installer.config.types import InstallConfig, MachinePool
+from installer.config.types import Fencing, InstallConfig, MachinePool
 
+# Of vSphere: processors and cores of a socket unless told otherwise, and the limits of further disks.
+_CPUS, _DATA_DISKS, _DISK_NAME, _DISK_GIB = 4, 29, 80, 16384
+_MODES = ("EagerlyZeroed", "Thick", "Thin")
+_WITH_ARBITER = ("baremetal", "external", "none")
 ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
-
-
-@rule("33", "controlPlane")
-def control_plane(config: InstallConfig) -> Iterator[FieldError]:
-    """Its name."""
-    pool = config.control_plane
-    if pool is not None and pool.name != "master":
-        yield unsupported("controlPlane.name", pool.name, ("master",))
 
 
 @rule("34", "controlPlane.replicas")
 def control_plane_replicas(config: InstallConfig) -> Iterator[FieldError]:
     """Positive, and as many as there are topologies for; what two of them need is the business of rules 43 and 44."""
     replicas = config.masters
-    if replicas < 1:
+    if replicas == 0:
         yield invalid("controlPlane.replicas", replicas, "number of control plane replicas must be positive")
     supported = ["3", "1", "4", "5"]
     if gates.enabled(config, gates.ARBITER):
@@ -58,14 +57,15 @@ def mixed_architectures(config: InstallConfig) -> Iterator[FieldError]:
     first = config.control_plane.architecture if config.control_plane else ""
     for index, pool in enumerate(config.compute):
         path, mine = f"compute[{index}].architecture", pool.architecture
-        if mine == first or mine not in ARCHITECTURES:
+        if mine == first:
             continue
-        if config.platform.name != "baremetal":
+        if config.platform.baremetal is None:
             text = "heteregeneous multi-arch is not supported; compute pool architecture must match control plane"
             yield invalid(path, mine, text)
-        elif first != "amd64":
+            continue
+        if first != "amd64":
             yield invalid(path, first, "on multi-arch baremetal, the control plane must be amd64")
-        elif mine != "arm64":
+        if mine != "arm64":
             yield invalid(path, mine, "on baremetal with amd64 control plane, compute must be amd64 or arm64")
 
 
@@ -75,8 +75,10 @@ def compute_names(config: InstallConfig) -> Iterator[FieldError]:
     seen: set[str] = set()
     for index, pool in enumerate(config.compute):
         path = f"compute[{index}].name"
-        if pool.name != "worker":
+        if pool.name == "edge":
             yield unsupported(path, pool.name, ("worker",))
+        elif pool.name != "worker":
+            yield unsupported(path, pool.name, ("worker", "edge"))
         if pool.name in seen:
             yield duplicate(path, pool.name)
         seen.add(pool.name)
@@ -87,17 +89,119 @@ def compute_fencing(config: InstallConfig) -> Iterator[FieldError]:
     """Only the control plane is fenced."""
     for path, pool in _pools(config):
         if pool.fencing is not None and path != "controlPlane":
-            yield invalid(f"{path}.fencing", pool.name, "fencing is only valid for control plane")
+            yield invalid(f"{path}.fencing", _fencing(pool.fencing), "fencing is only valid for control plane")
+
+
+def _fencing(fencing: Fencing) -> dict[str, object]:
+    """As an error may show it."""
+    return {
+        "credentials": [
+            {
+                **({"hostName": entry.host_name} if entry.host_name else {}),
+                "username": entry.username,
+                "password": "***" if entry.password else "",
+                "address": check.without_password(entry.address),
+            }
+            for entry in fencing.credentials
+        ]
+    }
 
 
 @rule("pools", "replicas, hyperthreading")
 def pools(config: InstallConfig) -> Iterator[FieldError]:
     """What every pool must be, whatever its kind."""
     for path, pool in _pools(config):
-        if (pool.replicas or 0) < 0 and path != "controlPlane":
+        if (pool.replicas or 0) < 0:
             yield invalid(f"{path}.replicas", pool.replicas, "number of replicas must not be negative")
         if pool.hyperthreading not in ("", "Enabled", "Disabled"):
             yield unsupported(f"{path}.hyperthreading", pool.hyperthreading, ("Disabled", "Enabled"))
+        if pool.platform is not None:
+            yield from _platform(config, f"{path}.platform", pool.platform)
+
+
+def _platform(config: InstallConfig, path: str, chosen: PoolPlatform) -> Iterator[FieldError]:
+    """Of the cluster's own platform; nutanix' is not held against it, nor powervc's."""
+    cluster = config.platform.name
+    for field in fields(chosen):
+        settings = getattr(chosen, field.name)
+        if settings is not None and field.name not in (cluster, "nutanix", "powervc"):
+            text = f'cannot specify "{field.name}" for machine pool when cluster is using "{cluster}"'
+            yield invalid(f"{path}.{field.name}", _shown(settings), text)
+    if chosen.vsphere is not None and config.platform.vsphere is not None and cluster == "vsphere":
+        zones = [domain.name for domain in config.platform.vsphere.failure_domains]
+        yield from _vsphere(f"{path}.vsphere", chosen.vsphere, zones)
+
+
+def _shown(settings: object) -> object:
+    if not isinstance(settings, VSpherePool):
+        return settings if isinstance(settings, dict) else {}
+    return {
+        "cpus": settings.cpus or 0,
+        "coresPerSocket": settings.cores_per_socket or 0,
+        "memoryMB": settings.memory_mb or 0,
+        "osDisk": {"diskSizeGB": (settings.os_disk.disk_size_gb if settings.os_disk else None) or 0},
+        "dataDisks": [_shown_disk(disk) for disk in settings.data_disks] or None,
+        **({"zones": list(settings.zones)} if settings.zones else {}),
+    }
+
+
+def _shown_disk(disk: DataDisk) -> dict[str, object]:
+    mode = {"provisioningMode": disk.provisioning_mode} if disk.provisioning_mode else {}
+    return {"name": disk.name, "sizeGiB": disk.size_gib or 0, **mode}
+
+
+def _vsphere(path: str, pool: VSpherePool, zones: list[str]) -> Iterator[FieldError]:
+    """Whole sockets, disks of a possible size, and zones that are failure domains."""
+    disk = (pool.os_disk.disk_size_gb if pool.os_disk else None) or 0
+    for name, value, what in (
+        ("diskSizeGB", disk, "storage disk size"),
+        ("memoryMB", pool.memory_mb or 0, "memory size"),
+        ("cpus", pool.cpus or 0, "number of CPUs"),
+        ("coresPerSocket", pool.cores_per_socket or 0, "cores per socket"),
+    ):
+        if value < 0:
+            yield invalid(f"{path}.{name}", value, f"{what} must be positive")
+    cpus = pool.cpus if pool.cpus and pool.cpus > 0 else _CPUS
+    cores = pool.cores_per_socket if pool.cores_per_socket and pool.cores_per_socket > 0 else _CPUS
+    if cores > cpus:
+        text = f"cores per socket must be less than the number of CPUs (which is by default {_CPUS})"
+        yield invalid(f"{path}.coresPerSocket", cores, text)
+    elif cpus % cores:
+        text = f"numCPUs specified should be a multiple of cores per socket (which is by default {_CPUS})"
+        yield invalid(f"{path}.cpus", cpus, text)
+    if len(pool.data_disks) > _DATA_DISKS:
+        text = f"data disk count must not exceed {_DATA_DISKS}"
+        yield invalid(f"{path}.dataDisks", len(pool.data_disks), text)
+    for index, item in enumerate(pool.data_disks):
+        yield from _data_disk(f"{path}.disks[{index}]", item)
+    if pool.zones and not zones:
+        yield required(f"{path}.zones", "failureDomains must be defined if zones are defined")
+        return
+    for index, zone in enumerate(pool.zones):
+        if not re.match("[a-z]", zone) or check.subdomain(zone, 54):
+            yield invalid(f"{path}.zones", list(pool.zones), "cluster name must begin with a lower-case letter")
+        if zone in pool.zones[:index]:
+            yield duplicate(f"{path}.zones[{index}]", zone)
+        if zone not in zones:
+            yield invalid(f"{path}.zones", zone, "zone not defined in failureDomains")
+
+
+def _data_disk(path: str, disk: DataDisk) -> Iterator[FieldError]:
+    if not disk.name:
+        yield required(f"{path}.name", "data disk name must be set")
+    elif len(disk.name) > _DISK_NAME:
+        yield invalid(f"{path}.name", len(disk.name), f"data disk name must not exceed {_DISK_NAME}")
+    elif not re.fullmatch("[a-zA-Z0-9](?:[-_a-zA-Z0-9]*[a-zA-Z0-9])?", disk.name):
+        text = "must consist only of alphanumeric characters, hyphens and underscores"
+        yield invalid(
+            f"{path}.name", disk.name, f"data disk name {text}, and must start and end with an alphanumeric one"
+        )
+    if not disk.size_gib:
+        yield required(f"{path}.sizeGiB", "data disk size must be set")
+    elif disk.size_gib > _DISK_GIB:
+        yield invalid(f"{path}.sizeGiB", disk.size_gib, f"data disk size (GiB) must not exceed {_DISK_GIB}")
+    if disk.provisioning_mode and disk.provisioning_mode not in _MODES:
+        yield unsupported(path, disk.provisioning_mode, _MODES)
 
 
 @rule("40", "compute.replicas")
@@ -142,24 +246,24 @@ def arbiter(config: InstallConfig) -> Iterator[FieldError]:
             "Total number of arbiter replicas must be 0 when controlPlane.replicas is 1 for Single Node Openshift (SNO)"
         )
         yield forbidden("arbiter.replicas", f"{text} cluster. Found {config.arbiters}")
-    if not gates.enabled(config, gates.ARBITER):
-        text = f"{gates.ARBITER} feature must be enabled in order to use arbiter cluster deployment"
-        yield forbidden("arbiter", text)
-    if config.platform.name and config.platform.name not in ("baremetal", "external", "none"):
-        yield unsupported("platform", config.platform.name, ("baremetal", "external", "none"))
-    if pool.name != "arbiter":
-        yield unsupported("arbiter.name", pool.name, ("arbiter",))
-    if config.arbiters < 1:
+    on = gates.enabled(config, gates.ARBITER)
+    if config.masters == 2:
+        if config.arbiters != 1:
+            text = "TNA (Two Node with Arbiter) configuration requires exactly 1 arbiter replica"
+            yield invalid("arbiter.replicas", config.arbiters, text)
+        if not on:
+            yield invalid(
+                "arbiter", "configured", f"arbiter configuration requires FeatureGate{gates.ARBITER} to be enabled"
+            )
+    if not on:
+        yield forbidden(
+            "arbiter", f"{gates.ARBITER} feature must be enabled in order to use arbiter cluster deployment"
+        )
+        return
+    if config.platform.name not in _WITH_ARBITER:
+        yield unsupported("arbiter.platform", config.platform.name, _WITH_ARBITER)
+    if not config.arbiters:
         yield invalid("arbiter.replicas", config.arbiters, "number of arbiter replicas must be positive")
-    if config.masters == 2 and config.arbiters > 1:
-        yield invalid(
-            "arbiter.replicas",
-            config.arbiters,
-            "TNA (Two Node with Arbiter) configuration requires exactly 1 arbiter replica",
-        )
     if config.masters < 2:
-        yield invalid(
-            "controlPlane.replicas",
-            config.masters,
-            "number of controlPlane replicas must be at least 2 for arbiter deployments",
-        )
+        text = "number of controlPlane replicas must be at least 2 for arbiter deployments"
+        yield invalid("arbiter.replicas", config.masters, text)

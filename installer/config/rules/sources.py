@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
-from installer.config import check
+from installer.config import check, urls
 from installer.config.fielderror import FieldError, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types import ImageSource, InstallConfig
@@ -32,16 +31,16 @@ def proxy_urls(config: InstallConfig) -> Iterator[FieldError]:
         if not value:
             continue
         path = f"proxy.{name}"
-        if problem := check.uri(value, schemes):
+        if problem := check.url(value, request=True):
             yield invalid(path, check.without_password(value), problem)
             continue
-        if urlsplit(value).scheme not in schemes:
-            yield unsupported(path, urlsplit(value).scheme, schemes)
+        if (scheme := urls.parse(value).scheme) not in schemes:
+            yield unsupported(path, scheme, schemes)
         yield from _inside(config, path, value)
 
 
 def _inside(config: InstallConfig, path: str, value: str) -> Iterator[FieldError]:
-    host = check.address(urlsplit(value).hostname or "")
+    host = check.address(urls.parse(value).host)
     if host is None or config.networking is None:
         return
     lists = [("cluster networks", entry.cidr) for entry in config.networking.cluster_network]
@@ -65,15 +64,11 @@ def no_proxy(config: InstallConfig) -> Iterator[FieldError]:
         yield invalid("proxy.noProxy", value, "noProxy must not have spaces")
     for index, item in enumerate(value.split(",")):
         plain = item.strip()
-        if (
-            check.address(plain) is None
-            and check.network(plain) is None
-            and check.domain(plain.removeprefix(".").lower())
-        ):
+        if check.address(plain) is None and check.network(plain) is None and check.domain(plain.removeprefix(".")):
             text = (
                 "each element of noProxy must be a IP, CIDR or domain without wildcard characters, which is violated by"
             )
-            yield invalid("proxy.noProxy", value, f'{text} element {index} "{item}"')
+            yield invalid("proxy.noProxy", value, f'{text} element {index} "{plain}"')
 
 
 def _lists(config: InstallConfig) -> Iterator[tuple[str, ImageSource]]:
@@ -100,17 +95,19 @@ def mirrors(config: InstallConfig) -> Iterator[FieldError]:
 def source_policies(config: InstallConfig) -> Iterator[FieldError]:
     """One of two, and only where there are mirrors."""
     for path, source in _lists(config):
-        policy = source.source_policy
+        policy = source.policy
         if policy and policy not in POLICIES:
-            yield invalid(f"{path}.sourcePolicy", policy, f"supported values: {', '.join(POLICIES)}")
-        elif policy and not source.mirrors:
-            yield invalid(f"{path}.sourcePolicy", policy, "sourcePolicy cannot be set without mirrors")
+            yield invalid(
+                f"{path}.sourcePolicy", policy, 'supported values are "NeverContactSource" and "AllowContactingSource"'
+            )
+        if policy and not source.mirrors:
+            yield invalid(f"{path}.sourcePolicy", policy, "sourcePolicy cannot be configured without a mirror")
 
 
 @rule("51", "imageContentSources")
 def one_spelling(config: InstallConfig) -> Iterator[FieldError]:
     """Only one of the two kinds."""
     if config.image_content_sources and config.image_digest_sources:
-        shown = [source.source for source in config.image_content_sources]
         text = "cannot set imageContentSources and imageDigestSources at the same time"
-        yield invalid("imageContentSources", shown, text)
+        # Upstream shows the value of publish.
+        yield invalid("imageContentSources", config.publish, text)

@@ -8,6 +8,7 @@ from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, too_many
 from installer.config.platform_types import VipPlatform
 from installer.config.rules.catalogue import rule
+from installer.config.rules.networking import families
 from installer.config.types import InstallConfig
 
 
@@ -29,6 +30,21 @@ def ingress_vips(config: InstallConfig) -> Iterator[FieldError]:
         )
 
 
+@rule("vips", "platform.nutanix")
+def nutanix_families(config: InstallConfig) -> Iterator[FieldError]:
+    """On Nutanix each list is of addresses, and two where it has both families."""
+    platform = config.platform.nutanix
+    if platform is None:
+        return
+    for name, values in (("apiVIPs", platform.api_vips), ("ingressVIPs", platform.ingress_vips)):
+        path, addresses = f"platform.nutanix.{name}", [check.address(value) for value in values]
+        if None in addresses:
+            index = addresses.index(None)
+            yield invalid(path, list(values), f"invalid IP[{index}]: {values[index]}")
+        elif len({address.version for address in addresses if address}) == 2 and len(values) != 2:
+            yield invalid(path, list(values), "wrong number of VIPs given. Expecting 2 VIPs for dual stack")
+
+
 def _vips(
     config: InstallConfig,
     platform: VipPlatform,
@@ -39,64 +55,56 @@ def _vips(
     others: tuple[str, ...],
 ) -> Iterator[FieldError]:
     path = f"platform.{config.platform.name}.{name}"
-    user_managed = platform.load_balancer is not None and platform.load_balancer.type == "UserManaged"
     if not mine:
         yield required(path, f"must specify at least one VIP for the {kind}")
         if others:
-            other = "Ingress" if kind == "API" else "API"
+            other = "ingress" if kind == "API" else "API"
             yield required(path, f"must specify VIP for {kind}, when VIP for {other} is set")
         return
     if len(mine) > 2:
         yield too_many(path, len(mine), 2)
-    yield from _each(config, path, kind, mine, others=() if user_managed else others, user_managed=user_managed)
-    families = [address.version for value in mine if (address := check.address(value)) is not None]
-    if len(mine) == 2 and sorted(families) != [4, 6]:
+        return
+    user_managed = platform.load_balancer is not None and platform.load_balancer.type == "UserManaged"
+    for value in mine:
+        if check.address(value) is None:
+            yield invalid(path, value, f'"{value}" is not a valid IP')
+        if not user_managed:
+            # The ingress' are held against the API's there, so that each pair is told once.
+            yield from _apart(path, value, others if kind == "API" else ())
+            yield from _in_machine_networks(config, path, value)
+    families = [address.version if (address := check.address(value)) is not None else 4 for value in mine]
+    yield from _primary(config, path, kind, mine[0], families[0])
+    wrong = next((number for number, value in enumerate(mine) if check.address(value) is None), None)
+    if len(mine) == 2 and wrong is not None:
+        # Told once more there, for both lists at once.
+        api, ingress = (mine, others) if kind == "API" else (others, mine)
+        shown = {"API": list(api), "Ingress": list(ingress)}
+        yield invalid(f"platform.{config.platform.name}", shown, f"invalid IP[{wrong}]: {mine[wrong]}")
+    if len(mine) == 2 and (wrong is not None or sorted(families) != [4, 6]):
         text = f"If two {kind} VIPs are given, one must be an IPv4 address, the other an IPv6"
         yield invalid(path, list(mine), text)
-    if families:
-        yield from _primary(config, path, mine[0], families[0])
 
 
-def _each(
-    config: InstallConfig,
-    path: str,
-    kind: str,
-    mine: tuple[str, ...],
-    *,
-    others: tuple[str, ...],
-    user_managed: bool,
-) -> Iterator[FieldError]:
-    networks = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
-    for value in mine:
-        address = check.address(value)
-        if address is None:
-            yield invalid(path, value, f'"{value}" is not a valid IP')
-            continue
-        if any(address == check.address(other) for other in others):
-            other = "Ingress" if kind == "API" else "API"
-            yield invalid(path, value, f"VIP for {kind} must not be one of the {other} VIPs")
-        machine_networks = [net for net in map(check.network, networks) if net is not None]
-        if not user_managed and machine_networks and not any(address in net for net in machine_networks):
-            yield invalid(
-                path, value, f"IP expected to be in one of the machine networks: {','.join(map(str, machine_networks))}"
-            )
+def _apart(path: str, value: str, ingress: tuple[str, ...]) -> Iterator[FieldError]:
+    address = check.address(value)
+    for other in ingress:
+        if address is not None and address == check.address(other):
+            yield invalid(path, value, "VIP for API must not be one of the Ingress VIPs")
 
 
-def _primary(config: InstallConfig, path: str, value: str, family: int) -> Iterator[FieldError]:
-    net = config.networking
-    if net is None:
+def _in_machine_networks(config: InstallConfig, path: str, value: str) -> Iterator[FieldError]:
+    cidrs = [entry.cidr for entry in config.networking.machine_network] if config.networking else []
+    address, networks = check.address(value), [net for net in map(check.network, cidrs) if net is not None]
+    if address is None or not any(address in net for net in networks):
+        yield invalid(path, value, f"IP expected to be in one of the machine networks: {','.join(map(str, networks))}")
+
+
+def _primary(config: InstallConfig, path: str, kind: str, value: str, family: int) -> Iterator[FieldError]:
+    """In a dual-stack cluster, which the service networks make one, all lists begin with the first VIP's family."""
+    lists = families(config.networking) if config.networking else {}
+    if not {4, 6} <= set(lists.get("serviceNetwork", ())):
         return
-    lists = {
-        "machineNetwork": [entry.cidr for entry in net.machine_network],
-        "serviceNetwork": list(net.service_network),
-        "clusterNetwork": [entry.cidr for entry in net.cluster_network],
-    }
-    for name, values in lists.items():
-        families = [cidr.version for item in values if (cidr := check.network(item)) is not None]
-        if len(set(families)) == 2 and families[0] != family:
-            yield invalid(
-                path,
-                value,
-                f"clusters with dual-stack networking require the first VIP to be of the primary "
-                f"IP family, which {name} gives as IPv{families[0]}",
-            )
+    for name, found in sorted(lists.items()):
+        if found and found[0] != family:
+            text = f"{name} primary IP Family and primary IP family for the {kind} VIP should match"
+            yield invalid(path, value, text)

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from installer.config import check, gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, too_many
-from installer.config.platform_types import VSphereFailureDomain, VSphereNetworking, VSpherePlatform
+from installer.config.platform_types import VSphereFailureDomain, VSphereNetworking, VSpherePlatform, VSphereTopology
 from installer.config.rules.catalogue import rule
 from installer.config.rules.platform import balancer_and_dns
-from installer.config.types import InstallConfig
-from installer.config.vsphere import GENERATED
+from installer.config.types import InstallConfig, MachinePool
+from installer.config.vsphere import GENERATED, GENERATED_REGION, GENERATED_ZONE
 
 _PATH = "platform.vsphere"
 _DOMAINS = f"{_PATH}.failureDomains"
 DISK_TYPES = ("eagerZeroedThick", "thick", "thin")
-_TYPES = ("", "HostGroup", "ComputeCluster", "Datacenter")
 _TAG = re.compile(r"urn:vmomi:InventoryServiceTag:[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}:[^:]+")
 _MANY = 10
 
@@ -30,98 +30,126 @@ def credentials(config: InstallConfig) -> Iterator[FieldError]:
     legacy = platform.v_center or platform.password or platform.datacenter
     for index, vcenter in enumerate(platform.vcenters):
         path = f"{_PATH}.vcenters[{index}]"
-        for name, value, where in (
-            ("server", vcenter.server, f"{path}.server"),
-            ("user", vcenter.user, f"{_PATH}.username" if legacy else f"{path}.user"),
-            ("password", vcenter.password, f"{path}.password"),
-            ("datacenter", vcenter.datacenters, f"{path}.datacenter"),
+        for value, where in (
+            (vcenter.server, f"{path}.server"),
+            (vcenter.user, f"{_PATH}.username" if legacy else f"{path}.user"),
+            (vcenter.password, f"{path}.password"),
+            (vcenter.datacenters, f"{path}.datacenter"),
         ):
             if vcenter.given and not value:
                 yield required(where, "All credential fields are required if any one is specified")
-            elif name == "server" and vcenter.server and check.address(vcenter.server) is None:
-                problem = check.domain(vcenter.server)
-                if problem:
-                    yield invalid(where, vcenter.server, "must be the domain name or IP address of the vCenter")
+    first = platform.vcenters[0] if platform.vcenters else None
+    if first is None or not (first.user and first.password and first.server and first.datacenters):
+        return
+    for index, vcenter in enumerate(platform.vcenters):
+        path = f"{_PATH}.vcenters[{index}]"
+        text = "must be the domain name or IP address of the vCenter"
+        if not vcenter.server:
+            yield required(f"{path}.server", text)
+        elif check.address(vcenter.server) is None and check.subdomain(vcenter.server):
+            yield invalid(f"{path}.server", vcenter.server, text)
+        for name, value, text in (
+            ("username", vcenter.user, "must specify the username"),
+            ("password", vcenter.password, "must specify the password"),
+            ("datacenters", vcenter.datacenters, "must specify at least one datacenter"),
+        ):
+            if not value:
+                yield required(f"{path}.{name}", text)
+
+
+def _generated(domain: VSphereFailureDomain) -> bool:
+    """Is it made from the deprecated form, which may lack anything?"""
+    return domain.name == GENERATED or domain.zone == GENERATED_ZONE or domain.region == GENERATED_REGION
 
 
 @rule("29", f"{_DOMAINS}[].topology")
 def failure_domains(config: InstallConfig) -> Iterator[FieldError]:
-    """Their names, tags and inventory paths; a folder, where there are credentials to reach it with."""
+    """Their names, tags and inventory paths; a folder, where there are credentials to reach it with.
+
+    Upstream names the list and not its entry; here the detail says which one it is.
+    """
     platform = config.platform.vsphere
     if platform is None:
         return
     with_credentials = any(vcenter.given for vcenter in platform.vcenters)
-    names: set[str] = set()
-    zones: set[tuple[str, str]] = set()
     for index, domain in enumerate(platform.failure_domains):
         if with_credentials and not domain.topology.folder:
             yield required(f"{_DOMAINS}[{index}].topology.folder", "must specify a folder for agent-based installs")
-        if domain.name == GENERATED:
-            continue  # made from the deprecated form, which may lack anything
-        for name, text in (("name", "the name"), ("zone", "zone tag value"), ("region", "region tag value")):
-            if not getattr(domain, name):
-                yield required(f"{_DOMAINS}[{index}].{name}", f"must specify {text}")
+    if not platform.failure_domains or _generated(platform.failure_domains[0]):
+        return
+    names: set[str] = set()
+    zones: set[tuple[str, str]] = set()
+    several = len(platform.failure_domains) > 1
+    for index, domain in enumerate(platform.failure_domains):
+        which = f" ({_DOMAINS}[{index}])" if several else ""
+        for error in _domain(domain, platform, names, zones):
+            yield replace(error, detail=error.detail + which)
         if domain.name and domain.name in names:
-            yield duplicate(f"{_DOMAINS}[{index}].name", domain.name)
-        if domain.zone and (domain.zone, domain.region) in zones:
-            text = f'cannot be used more than once for the failure domain region "{domain.region}"'
-            yield invalid(f"{_DOMAINS}[{index}].zone", domain.zone, text)
+            yield duplicate(f"{_DOMAINS}.name[{index}]", domain.name)
         names.add(domain.name)
-        zones.add((domain.zone, domain.region))
-        yield from _types(f"{_DOMAINS}[{index}]", domain)
-        yield from _topology(f"{_DOMAINS}[{index}].topology", domain, platform)
 
 
-def _types(path: str, domain: VSphereFailureDomain) -> Iterator[FieldError]:
+def _domain(
+    domain: VSphereFailureDomain, platform: VSpherePlatform, names: set[str], zones: set[tuple[str, str]]
+) -> Iterator[FieldError]:
+    if (domain.zone, domain.region) in zones:
+        text = f'cannot be used more than once for the failure domain region "{domain.region}"'
+        yield invalid(f"{_DOMAINS}.zone", domain.zone, text)
+    zones.add((domain.zone, domain.region))
+    for name, text in (("name", "the name"), ("zone", "zone tag value"), ("region", "region tag value")):
+        if not getattr(domain, name):
+            yield required(f"{_DOMAINS}.{name}", f"must specify {text}")
+    yield from _types(domain)
+    if not domain.server:
+        yield required(f"{_DOMAINS}.server", "must specify a vCenter server")
+    elif domain.server not in {vcenter.server for vcenter in platform.vcenters}:
+        yield invalid(f"{_DOMAINS}.server", domain.server, "server does not exist in vcenters")
+    yield from _topology(domain, platform)
+
+
+def _types(domain: VSphereFailureDomain) -> Iterator[FieldError]:
     region, zone = domain.region_type, domain.zone_type
-    for name, value in (("regionType", region), ("zoneType", zone)):
-        if value not in _TYPES:
-            yield invalid(f"{path}.{name}", value, f"must be one of {', '.join(filter(None, _TYPES))}")
     if zone and not region:
-        yield required(f"{path}.regionType", "must specify regionType if zoneType is defined")
+        yield required(f"{_DOMAINS}.regionType", "must specify regionType if zoneType is defined")
     if region and not zone:
-        yield required(f"{path}.zoneType", "must specify zoneType if regionType is defined")
+        yield required(f"{_DOMAINS}.zoneType", "must specify zoneType if regionType is defined")
     if region == "HostGroup":
-        yield required(f"{path}.regionType", "region type cannot be used for host group failure domains")
-    if region == "ComputeCluster" and zone != "HostGroup":
-        yield required(f"{path}.zoneType", "must be HostGroup if regionType is ComputeCluster")
+        yield required(f"{_DOMAINS}.regionType", "region type cannot be used for host group failure domains")
     if zone == "HostGroup" and not domain.topology.host_group:
-        yield required(f"{path}.topology.hostGroup", "must not be empty if zoneType is HostGroup")
+        yield required(f"{_DOMAINS}.hostGroup", "must not be empty if zoneType is HostGroup")
+    if region == "ComputeCluster" and zone != "HostGroup":
+        yield required(f"{_DOMAINS}.regionType", "zoneType must be HostGroup")
+        yield required(f"{_DOMAINS}.zoneType", "must be HostGroup if regionType is ComputeCluster")
 
 
-def _topology(path: str, domain: VSphereFailureDomain, platform: VSpherePlatform) -> Iterator[FieldError]:
-    topology, center = domain.topology, domain.topology.datacenter
+# What an inventory path must look like: (field, pattern, form, what it is called).
+_INVENTORY = (
+    ("datastore", "/(.*?)/datastore/(.*?)", "/<datacenter>/datastore/<datastore>", "datastore"),
+    ("folder", "/(.*?)/vm/(.*?)", "/<datacenter>/vm/<folder>", "folder"),
+    ("computeCluster", "/(.*?)/host/(.*?)", "/<datacenter>/host/<cluster>", "compute cluster"),
+    ("resourcePool", "/(.*?)/host/(.*?)/(.*?)", "/<datacenter>/host/<cluster>/...", "resource pool"),
+)
+
+
+def _topology(domain: VSphereFailureDomain, platform: VSpherePlatform) -> Iterator[FieldError]:
+    path, topology, center = f"{_DOMAINS}.topology", domain.topology, domain.topology.datacenter
     known = next((vcenter for vcenter in platform.vcenters if vcenter.server == domain.server), None)
+    # UPI without zones, which needed neither network nor cluster.
+    legacy = bool(platform.v_center) and not platform.network and not platform.cluster
     if not center:
         yield required(f"{path}.datacenter", "must specify a datacenter")
     elif known is not None and known.datacenters and center not in known.datacenters:
         text = f"datacenter must be defined in vCenter {domain.server} datacenters list"
         yield invalid(f"{path}.datacenter", center, text)
-    for name, value, kind, needed in (
-        ("datastore", topology.datastore, "datastore", True),
-        ("computeCluster", topology.compute_cluster, "host", True),
-        ("folder", topology.folder, "vm", False),
-        ("resourcePool", topology.resource_pool, "host", False),
+    for name, value, text in (
+        ("datastore", topology.datastore, "must specify a datastore"),
+        ("computeCluster", "legacy" if legacy else topology.compute_cluster, "must specify a computeCluster"),
+        ("networks", "legacy" if legacy else topology.networks, "must specify a network"),
     ):
         if not value:
-            if needed:
-                yield required(f"{path}.{name}", f"must specify a {name}")
-            continue
-        form = f"/<datacenter>/{kind}/" + {"resourcePool": "<cluster>/...", "computeCluster": "<cluster>"}.get(
-            name, f"<{name}>"
-        )
-        match = re.fullmatch(rf"/(.+?)/{kind}/(.+)", value)
-        if match is None or (name == "resourcePool" and "/" not in match[2]):
-            yield invalid(f"{path}.{name}", value, f"full path of {name} must be provided in format {form}")
-        elif center and match[1] != center:
-            yield invalid(f"{path}.{name}", value, f"must be in datacenter {center}")
-        elif name == "resourcePool" and topology.compute_cluster:
-            cluster = topology.compute_cluster.rstrip("/")
-            if not value.startswith(cluster + "/"):
-                yield invalid(f"{path}.{name}", value, f"resource pool must be in compute cluster {cluster}")
-    if not topology.networks:
-        yield required(f"{path}.networks", "must specify a network")
-    elif len(topology.networks) > _MANY:
+            yield required(f"{path}.{name}", text)
+    yield from _inventory_paths(path, topology)
+    if len(topology.networks) > _MANY:
         yield too_many(f"{path}.networks", len(topology.networks), _MANY)
     if len(topology.tag_ids) > _MANY:
         yield invalid(f"{path}.tagIDs", list(topology.tag_ids), f"a maximum of {_MANY} tags are allowed")
@@ -129,23 +157,32 @@ def _topology(path: str, domain: VSphereFailureDomain, platform: VSpherePlatform
         text = "tag ID must be in the format of urn:vmomi:InventoryServiceTag:<UUID>:GLOBAL"
         yield invalid(f"{path}.tagIDs", list(topology.tag_ids), text)
     if topology.template and platform.cluster_os_image:
+        text = "cannot be specified when failuredomain.topology.template is set"
         yield invalid(f"{path}.template", topology.template, "cannot be specified when clusterOSImage is set")
+        yield invalid(f"{_PATH}.clusterOSImage", platform.cluster_os_image, text)
 
 
-@rule("30", f"{_DOMAINS}.server")
-def servers(config: InstallConfig) -> Iterator[FieldError]:
-    """Each failure domain is in one of the vCenters."""
-    platform = config.platform.vsphere
-    if platform is None:
-        return
-    known = {vcenter.server for vcenter in platform.vcenters}
-    for domain in platform.failure_domains:
-        if domain.name == GENERATED:
+def _inventory_paths(path: str, topology: VSphereTopology) -> Iterator[FieldError]:
+    center, cluster = topology.datacenter, topology.compute_cluster
+    values = {
+        "datastore": topology.datastore,
+        "folder": topology.folder,
+        "computeCluster": cluster,
+        "resourcePool": topology.resource_pool,
+    }
+    for name, pattern, form, what in _INVENTORY:
+        value = values[name]
+        match = re.fullmatch(pattern, value)
+        if not value:
             continue
-        if not domain.server:
-            yield required(f"{_DOMAINS}.server", "must specify a vCenter server")
-        elif domain.server not in known:
-            yield invalid(f"{_DOMAINS}.server", domain.server, "server does not exist in vcenters")
+        if match is None:
+            yield invalid(f"{path}.{name}", value, f"full path of {what} must be provided in format {form}")
+        elif name in ("datastore", "folder") and center not in value:
+            yield invalid(f"{path}.{name}", value, f"the {what} defined does not exist in the correct datacenter")
+        elif name in ("computeCluster", "resourcePool") and center and match[1] not in center:
+            yield invalid(f"{path}.{name}", value, f"{what} must be in datacenter {center}")
+        elif name == "resourcePool" and cluster and match[2] not in cluster:
+            yield invalid(f"{path}.{name}", value, f"resource pool must be in compute cluster {cluster}")
 
 
 @rule("vsphere", _PATH)
@@ -156,8 +193,7 @@ def others(config: InstallConfig) -> Iterator[FieldError]:
         return
     if platform.disk_type and platform.disk_type not in DISK_TYPES:
         yield invalid(f"{_PATH}.diskType", platform.disk_type, f"diskType must be one of {', '.join(DISK_TYPES)}")
-    balancer = platform.load_balancer.type if platform.load_balancer else ""
-    yield from balancer_and_dns(_PATH, balancer, platform.dns_records_type)
+    yield from balancer_and_dns(_PATH, platform.load_balancer, platform.dns_records_type)
     if platform.node_networking is not None:
         known = {network for domain in platform.failure_domains for network in domain.topology.networks}
         yield from _node_networking(f"{_PATH}.nodeNetworking.internal", platform.node_networking.internal, known)
@@ -166,9 +202,16 @@ def others(config: InstallConfig) -> Iterator[FieldError]:
         (f"{_DOMAINS}.topology.networks", _several_networks(platform), gates.NETWORKS),
         (f"{_PATH}.nodeNetworking", platform.node_networking is not None, gates.NETWORKS),
         (f"{_DOMAINS}.zoneType", _host_groups(platform), gates.HOST_GROUPS),
+        ("controlPlane.platform.vsphere.dataDisks", _data_disks([config.control_plane]), gates.DATA_DISKS),
+        ("compute.platform.vsphere.dataDisks", _data_disks(config.compute), gates.DATA_DISKS),
     ):
-        if used and not gates.enabled(config, gate):
+        if used and gates.known(config) and not gates.enabled(config, gate):
             yield forbidden(path, gates.forbidden_text(gate))
+
+
+def _data_disks(pools: Sequence[MachinePool | None]) -> bool:
+    chosen = [pool.platform.vsphere for pool in pools if pool is not None and pool.platform is not None]
+    return any(vsphere is not None and vsphere.data_disks for vsphere in chosen)
 
 
 def _several_networks(platform: VSpherePlatform) -> bool:
@@ -185,7 +228,9 @@ def _node_networking(path: str, spec: VSphereNetworking, known: set[str]) -> Ite
         ("excludeNetworkSubnetCidr", spec.exclude_network_subnet_cidr),
     ):
         for value in values:
-            if check.network(value) is None:
+            if not value:
+                yield required(f"{path}.{name}", "must specify a IP address with CIDR")
+            elif check.network(value) is None:
                 yield invalid(f"{path}.{name}", value, f"invalid CIDR address: {value}")
     if spec.network and spec.network not in known:
         yield invalid(f"{path}.network", spec.network, "network must be defined in topology")

@@ -14,7 +14,7 @@ from aiohttp import web
 from installer.assisted.auth import Scheme
 from installer.assisted.errors import (
     BadRequest,
-    Invalid,
+    Forbidden,
     RendezvousError,
     ServiceError,
     TooLarge,
@@ -27,16 +27,16 @@ from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import Handler, Service, of_attempt
 from installer.rendezvous.api.views import reply
+from installer.rendezvous.resources.params import uuid
 
 log = logging.getLogger("assisted-service")
 # Lists that the specification has as one parameter a value.
 REPEATED = frozenset({"feature_ids"})
+IDENTITIES = ("cluster_id", "infra_env_id", "host_id", "openshift_cluster_id")
 
 
 def error_body(error: ServiceError, path: str) -> dict[str, Any]:
     """Error for most statuses, InfraError for 401, 403 (installer.md §5.1) and all that go-swagger itself refuses."""
-    if isinstance(error, Invalid):
-        return {"code": error.code, "message": error.reason}
     if error.status in (401, 403) or isinstance(error, Unparsable):
         return {"code": error.status, "message": error.reason}
     return {"kind": "Error", "id": error.status, "href": path, "code": str(error.status), "reason": error.reason}
@@ -73,6 +73,14 @@ def _once(request: web.Request) -> None:
         seen.add(name.casefold())
 
 
+def _identities(request: web.Request) -> None:
+    """Raise Unparsable for what is named by an id and is no UUID, as go-swagger does before any handler."""
+    named = [(name, text, "path") for name, text in request.match_info.items() if name in IDENTITIES]
+    named += [(name, text, "query") for name in IDENTITIES for text in request.query.getall(name, ()) if text]
+    for name, text, place in named:
+        uuid(text, name, place)
+
+
 def answering(
     service: Service, handler: Handler, schemes: frozenset[Scheme], *, signed: bool = False, binary: bool = False
 ) -> Callable[[web.Request], Any]:
@@ -86,11 +94,12 @@ def answering(
         try:
             _authorize(service, request, schemes, signed)
             _once(request)
+            _identities(request)
             of_attempt(service, request)
             return await handler(service, request)
         except ServiceError as error:
             # Whoever proves nothing does not fill the log either.
-            if schemes and not isinstance(error, Unauthorized | TooMany):
+            if schemes and not isinstance(error, Unauthorized | Forbidden | TooMany):
                 level = logging.ERROR if error.status >= 500 else logging.INFO
                 log.log(level, "%s %s: %d %s", request.method, request.rel_url.raw_path, error.status, error.reason)
             body = error_body(error, request.path)

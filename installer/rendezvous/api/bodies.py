@@ -12,6 +12,7 @@ from aiohttp import web
 
 from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Unparsable
+from installer.redact import shortened
 from installer.rendezvous.resources.params import decoded
 
 # The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
@@ -61,6 +62,9 @@ async def steady(request: web.Request, window: float = WINDOW, least: int = LEAS
 
 async def json_of(request: web.Request) -> Any:
     """The request's JSON value. Raises Unparsable, TooSlow."""
+    if request.content_type != "application/json":
+        kind = shortened(request.content_type, 80)
+        raise Unparsable(f'unsupported media type "{kind}", only [application/json] are allowed')
     async with steady(request):
         text = await request.read()
     try:

@@ -25,7 +25,7 @@ from installer.rendezvous.eventloop.lag import Lag
 from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.reconcile.slices import Slices
-from installer.rendezvous.resources import clusters
+from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store import checkpoint
 from installer.rendezvous.store.logs import LogStore
@@ -169,8 +169,7 @@ class Service:
         self.engine.keep_time()
         for cluster in self.engine.store.clusters():
             if not self.engine.is_calm(cluster.id):
-                with self.engine.store.change():
-                    self.engine.reconcile_in_time(cluster.id)
+                clusters.reconcile_in_time(self.engine, cluster.id)
                 # There may be many, and all of them after a start: requests that have come in go first.
                 await asyncio.sleep(0)
         for number, known in enumerate(self.engine.store.unbound_hosts()):
@@ -181,8 +180,7 @@ class Service:
             if host is None or host.cluster_id is not None:
                 continue
             if self.engine.view(host).connected is (host.status is HostStatus.DISCONNECTED_UNBOUND):
-                with self.engine.store.change():
-                    self.engine.reconcile_host(host)
+                hosts.reconcile_unbound(self.engine, host)
         self.start_preparations()
 
     async def fresh(self, cluster_id: str | None) -> None:

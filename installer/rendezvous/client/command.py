@@ -116,7 +116,7 @@ class Client:
         configs = cm.host_configs(self.root / "hostconfig")
         pause = FIRST_PAUSE
         while True:
-            failures = self._configure_once(configs) if configs else {}
+            failures = self.configure_once(configs) if configs else {}
             self._write_failures(failures)
             if not failures:
                 log.info("all %d host configs are applied", len(configs))
@@ -125,7 +125,7 @@ class Client:
             self.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _configure_once(self, configs: list[cm.HostConfig]) -> dict[str, str]:
+    def configure_once(self, configs: list[cm.HostConfig]) -> dict[str, str]:
         infra_envs = self.service.infra_envs()
         if len(infra_envs) != 1:
             raise ClientError("configure", None, f"the service has {len(infra_envs)} infra-envs, expected one")

@@ -17,11 +17,12 @@ from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.early import network_archive
 from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
+from installer.ignition.merge import merge
 from installer.image import kargs
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
 from installer.network import host_network_files
 from installer.rendezvous.discovery import payload
-from installer.rendezvous.prepare.hostignition import merge, parse
+from installer.rendezvous.prepare.hostignition import parse
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.store.model import InfraEnv
 

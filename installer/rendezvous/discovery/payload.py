@@ -9,7 +9,7 @@ from pathlib import Path
 
 from installer.assisted.errors import BadRequest, PrepareError
 from installer.errors import FileNotInImage, InstallerError, NotPublished
-from installer.ignition.live import IMAGE_VARIABLES
+from installer.ignition.live import IMAGE_VARIABLES, PULLED_IMAGES
 from installer.release import base_iso
 from installer.release.access import RegistryAccess
 from installer.release.cache import os_override
@@ -68,6 +68,8 @@ def fetch(settings: Settings, infra_env: InfraEnv) -> Payload:
             release = Release(settings.release_image, access)
             architectures.check(settings.release_image, release.architecture, wanted)
             images = {name: release.image_for(tag) for name, tag in IMAGE_VARIABLES.items()}
+            pulled = release.images_of(PULLED_IMAGES.values())
+            images |= {name: pulled[tag] for name, tag in PULLED_IMAGES.items() if tag in pulled}
             iso = override or base_iso.base_iso(release, wanted)
             found = Payload(release.version, images, iso)
             architecture = release.architecture
@@ -103,4 +105,6 @@ def adopted(settings: Settings, payload: Payload) -> Settings:
         agent_image=settings.agent_image or images.get("AGENT_DOCKER_IMAGE", ""),
         installer_image=settings.installer_image or images.get("INSTALLER_IMAGE", ""),
         controller_image=settings.controller_image or images.get("CONTROLLER_IMAGE", ""),
+        mco_image=settings.mco_image or images.get("MCO_IMAGE", ""),
+        must_gather_image=settings.must_gather_image or images.get("MUST_GATHER_IMAGE", ""),
     )

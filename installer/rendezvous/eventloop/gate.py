@@ -105,10 +105,10 @@ class Gate:
         self.protocol, self._context, self.limits = protocol, context, limits
         self.heads, self.stalls = Deadline(self.limits.head), Deadline(self.limits.stalled)
         self.count = 0
-        self._strangers = Strangers()
-        self._addresses: dict[str, _Address] = {}
+        self.strangers = Strangers()
+        self.addresses: dict[str, _Address] = {}
         # Of those who wait; whose turn it is comes first.
-        self._turns: dict[str, None] = {}
+        self.turns: dict[str, None] = {}
         self._next_turn: asyncio.Handle | None = None
         self._soon = False
         # Somebody has gone, or has proven something.
@@ -144,7 +144,7 @@ class Gate:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         self._close()
-        for some in (self._strangers.silent, self._strangers.waiting, self._strangers.greeted):
+        for some in (self.strangers.silent, self.strangers.waiting, self.strangers.greeted):
             for door in [door for door in some if door.transport is None]:
                 door.end()
         if self._next_turn is not None:
@@ -166,7 +166,7 @@ class Gate:
             except OSError as error:
                 # No file is left: an idle one's will be.
                 log.error("a connection cannot be accepted: %s", error)
-                self._end(self._idle(self._strangers))
+                self._end(self._idle(self.strangers))
                 await asyncio.sleep(0.1)
                 continue
             await self._admit_or_refuse(connection, str(peer[0]))
@@ -179,8 +179,8 @@ class Gate:
             if not self._has_share(address):
                 return
             # Until somebody goes; it is refused where nobody is going to.
-            while self._is_full() and not self._end(self._idle(self._strangers)):
-                if not len(self._strangers):
+            while self._is_full() and not self._end(self._idle(self.strangers)):
+                if not len(self.strangers):
                     return
                 self._changed.clear()
                 with suppress(TimeoutError):
@@ -189,7 +189,7 @@ class Gate:
             self._admit(connection, address)
 
     def _is_full(self) -> bool:
-        return self.count >= self.limits.in_all or len(self._strangers) >= self.limits.strangers
+        return self.count >= self.limits.in_all or len(self.strangers) >= self.limits.strangers
 
     def _idle(self, strangers: Strangers) -> Door | None:
         """Who has a place and does not use it."""
@@ -208,7 +208,7 @@ class Gate:
 
     def _has_share(self, address: str) -> bool:
         """May this address have one more? Idle ones of it are asked to leave for it."""
-        known = self._addresses.get(address)
+        known = self.addresses.get(address)
         if known is None:
             return True
         crowded = len(known.strangers) >= self.limits.strangers_of_address
@@ -216,10 +216,10 @@ class Gate:
 
     def _admit(self, connection: socket.socket, address: str) -> None:
         door = Door(self, address, connection)
-        known = self._addresses.setdefault(address, _Address())
+        known = self.addresses.setdefault(address, _Address())
         known.count += 1
         self.count += 1
-        known.strangers.silent[door] = self._strangers.silent[door] = None
+        known.strangers.silent[door] = self.strangers.silent[door] = None
         self.heads.begin(door)
         asyncio.get_running_loop().add_reader(connection, self._speaks, door)
 
@@ -231,10 +231,10 @@ class Gate:
         asyncio.get_running_loop().remove_reader(door.connection)
         # From here on it is we who are slow.
         self.heads.end(door)
-        for strangers in (self._strangers, self._addresses[door.address].strangers):
+        for strangers in (self.strangers, self.addresses[door.address].strangers):
             del strangers.silent[door]
             strangers.waiting[door] = None
-        self._turns.setdefault(door.address)
+        self.turns.setdefault(door.address)
         self._take_turns()
 
     # greeting
@@ -244,18 +244,18 @@ class Gate:
         if self._next_turn is not None:
             self._next_turn.cancel()
         self._next_turn, self._soon = None, False
-        left = len(self._turns)
-        while left and self._turns and self._can_greet(self._strangers, self.limits.greeted):
+        left = len(self.turns)
+        while left and self.turns and self._can_greet(self.strangers, self.limits.greeted):
             left -= 1
-            address = next(iter(self._turns))
-            del self._turns[address]
-            strangers = self._addresses[address].strangers
+            address = next(iter(self.turns))
+            del self.turns[address]
+            strangers = self.addresses[address].strangers
             if self._can_greet(strangers, self.limits.greeted_of_address) and self._free(strangers):
                 self._greet(next(iter(strangers.waiting)))
-                left = len(self._turns) + 1
+                left = len(self.turns) + 1
             if strangers.waiting:
-                self._turns[address] = None
-        if self._turns:
+                self.turns[address] = None
+        if self.turns:
             self._next_turn = asyncio.get_running_loop().call_later(LOOK, self._take_turns)
 
     def _can_greet(self, strangers: Strangers, most: int) -> bool:
@@ -265,11 +265,11 @@ class Gate:
         """End whoever must go for one more of these to be greeted."""
         if len(strangers.greeted) >= self.limits.greeted_of_address:
             return self._end(self._over(strangers))
-        return len(self._strangers.greeted) < self.limits.greeted or self._end(self._over(self._strangers))
+        return len(self.strangers.greeted) < self.limits.greeted or self._end(self._over(self.strangers))
 
     def _greet(self, door: Door) -> None:
         door.since = asyncio.get_running_loop().time()
-        for strangers in (self._strangers, self._addresses[door.address].strangers):
+        for strangers in (self.strangers, self.addresses[door.address].strangers):
             del strangers.waiting[door]
             strangers.greeted[door] = None
         self.heads.begin(door)
@@ -297,20 +297,20 @@ class Gate:
     def _moved(self) -> None:
         """A place may be free."""
         self._changed.set()
-        if self._turns and not self._soon:
+        if self.turns and not self._soon:
             if self._next_turn is not None:
                 self._next_turn.cancel()
             self._next_turn, self._soon = asyncio.get_running_loop().call_soon(self._take_turns), True
 
     def left(self, door: Door) -> None:
         """The connection's place is free; more than once is once."""
-        known = self._addresses.get(door.address)
+        known = self.addresses.get(door.address)
         if door.address and known is not None:
             self._forget_stranger(door)
             known.count -= 1
             self.count -= 1
             if not known.count:
-                del self._addresses[door.address]
+                del self.addresses[door.address]
             door.address = ""
             if door.unread:
                 asyncio.get_running_loop().remove_reader(door.connection)
@@ -320,11 +320,11 @@ class Gate:
         self._moved()
 
     def _forget_stranger(self, door: Door) -> None:
-        strangers = self._addresses[door.address].strangers
+        strangers = self.addresses[door.address].strangers
         strangers.forget(door)
-        self._strangers.forget(door)
+        self.strangers.forget(door)
         if not strangers.waiting:
-            self._turns.pop(door.address, None)
+            self.turns.pop(door.address, None)
 
     def _door(self, transport: asyncio.Transport | None) -> Door | None:
         try:

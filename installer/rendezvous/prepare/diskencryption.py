@@ -35,7 +35,9 @@ def roles(enable_on: str) -> list[str]:
 def servers(text: str) -> list[dict[str, str]]:
     """Tang servers, url and thumbprint of each. Raises BadRequest."""
     try:
-        found = plainjson.parsed(text or "[]")
+        if not text:
+            raise BadRequest("Setting Tang mode but tang_servers isn't set")
+        found = plainjson.parsed(text)
     except ValueError as error:
         raise BadRequest(f"disk_encryption.tang_servers is not JSON: {error}") from None
     if not isinstance(found, list) or not found:
@@ -56,7 +58,8 @@ def check(wanted: Any) -> None:
     mode = str(wanted.get("mode") or "tpmv2")
     if mode not in MODES:
         raise BadRequest(f"disk_encryption.mode {mode!r} is not one of {', '.join(MODES)}")
-    if roles(str(wanted.get("enable_on") or "none")) and mode == "tang":
+    roles(str(wanted.get("enable_on") or "none"))
+    if mode == "tang":
         servers(str(wanted.get("tang_servers") or ""))
 
 

@@ -33,7 +33,9 @@ from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Cluster, Host, HostProgress, Preparation
 from installer.rendezvous.validations import cluster as cluster_validations
 from installer.rendezvous.validations import host as host_validations
+from installer.rendezvous.validations import machinenetworks
 from installer.rendezvous.validations.hostview import HostView, Members, inventory_of
+from installer.rendezvous.validations.networks import machine_cidrs
 from installer.rendezvous.validations.requirements import Requirements
 from installer.rendezvous.validations.verdict import Verdicts
 
@@ -43,8 +45,6 @@ MAX_ROUNDS = 8
 STALL = 30.0
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
-# Stands in where a host belongs to no cluster; only validations that ask nothing of it are run (UNBOUND).
-NO_CLUSTER = Cluster(id="", name="", control_plane_count=0, platform={"type": "none"})
 
 
 class Engine:
@@ -105,13 +105,13 @@ class Engine:
 
     def view(self, host: Host, peers: Members | None = None) -> HostView:
         """The host among its peers, as of now; ``peers`` when the caller has them at hand."""
-        cluster = self.store.cluster(host.cluster_id) if host.cluster_id else NO_CLUSTER
+        cluster = self.store.cluster(host.cluster_id) if host.cluster_id else None
         return HostView(
             host=host,
             inventory=inventory_of(host),
-            cluster=cluster,
+            joined=cluster,
             infra_env=self.store.infra_env(host.infra_env_id),
-            peers=peers or (self.ledger.members(cluster.id) if host.cluster_id else Members([host])),
+            peers=peers or (self.ledger.members(cluster.id) if cluster else Members([host])),
             requirements=self.requirements,
             settings=self.settings,
             at=self.clock(),
@@ -308,13 +308,27 @@ class Engine:
         return rest is not None and rest.version == self.store.version(cluster_id) and self.clock() < rest.until
 
     def refresh_groups(self, cluster_id: str) -> Cluster:
-        """Bring in line what all hosts are judged by: their roles and the majority groups."""
-        cluster = self.store.cluster(cluster_id)
+        """Bring in line what all hosts are judged by: networks, their roles and the majority groups."""
+        cluster = self._with_machine_networks(self.store.cluster(cluster_id))
         self.assign_roles(cluster)
         groups = self.ledger.groups(cluster, self.store.hosts(cluster_id=cluster_id))
         if groups != cluster.connectivity_majority_groups:
             cluster = replace(cluster, connectivity_majority_groups=groups)
             self.store.put_cluster(cluster)
+        return cluster
+
+    def _with_machine_networks(self, cluster: Cluster) -> Cluster:
+        """The cluster with the machine networks that its VIPs or its single node tell, stored."""
+        hosts = self.store.hosts(cluster_id=cluster.id)
+        inventories = [inventory for host in hosts if (inventory := inventory_of(host)) is not None]
+        cidrs = machinenetworks.computed(cluster, inventories)
+        if cidrs == machine_cidrs(cluster):
+            return cluster
+        items = [{"cidr": cidr, "cluster_id": cluster.id} for cidr in cidrs]
+        cluster = replace(cluster, machine_networks=items)
+        self.store.put_cluster(cluster)
+        told = ", ".join(cidrs) or "none"
+        self.store.add_event(events.make("cluster_machine_network_set", cluster=cluster, cidr=told))
         return cluster
 
     def reconcile(self, cluster_id: str) -> Cluster:

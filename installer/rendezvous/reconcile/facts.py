@@ -9,6 +9,7 @@ import msgspec
 
 from installer.assisted import stages as stage_rules
 from installer.assisted.enums import ClusterStatus, HostStatus, MediaStatus, Result, Role
+from installer.assisted.validation_ids import HostValidation as V
 from installer.rendezvous.clock import age
 from installer.rendezvous.settings import Settings
 from installer.rendezvous.states import cluster as cluster_states
@@ -29,7 +30,7 @@ NEEDS_ATTENTION = frozenset(
         HostStatus.DISCONNECTED,
     }
 )
-WATCHED = (*host_states.MIN_HARDWARE, "machine-cidr-defined", *host_states.SUFFICIENT)
+WATCHED = (*host_states.MIN_HARDWARE, V.MACHINE_CIDR_DEFINED, *host_states.SUFFICIENT)
 
 
 def role_of(host: Host) -> Role:
@@ -51,7 +52,7 @@ def _message(verdicts: Verdicts, name: str) -> str:
 def _preparation(view: HostView, verdicts: Verdicts) -> tuple[Result, Result]:
     """Results of (images, disk speed): what cannot be asked for is no obstacle."""
     found = []
-    for kind, name in ((T.IMAGES, "container-images-available"), (T.DISK_SPEED, "sufficient-installation-disk-speed")):
+    for kind, name in ((T.IMAGES, V.CONTAINER_IMAGES_AVAILABLE), (T.DISK_SPEED, V.SUFFICIENT_INSTALLATION_DISK_SPEED)):
         result = verdicts[name].result if name in verdicts else Result.PENDING
         if kind.value in view.settings.disabled_steps or (result is Result.PENDING and MAKERS[kind](view) is None):
             result = Result.SUCCESS
@@ -63,7 +64,8 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
     """What the host's table needs to know."""
     host, at, settings = view.host, view.at, view.settings
     stage = host.progress.current_stage
-    limit = stage_rules.timeout_of(stage, view.cluster.is_sno, settings.stage_timeouts) if stage else 0.0
+    is_sno = view.joined is not None and view.joined.is_sno
+    limit = stage_rules.timeout_of(stage, is_sno, settings.stage_timeouts) if stage else 0.0
     images, disk_speed = _preparation(view, verdicts)
     disk = view.inventory and disks.installation(host, view.inventory)
     disk_text = f"{disk.path} {disk.model} serial {disk.serial or 'unknown'} ({disk.id})" if disk else "unknown"
@@ -73,7 +75,7 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
         media_connected=host.media_status is not MediaStatus.DISCONNECTED,
         has_inventory=view.inventory is not None,
         validations={name: verdict.result for name, verdict in verdicts.items()},
-        cluster_status=view.cluster.status,
+        cluster_status=view.joined.status if view.joined else ClusterStatus.INSUFFICIENT,
         role=view.role,
         stage=stage,
         stage_timed_out=bool(stage) and age(host.progress.stage_started_at, at) > limit,
@@ -86,8 +88,8 @@ def host_facts(view: HostView, verdicts: Verdicts) -> HostFacts:
         expendable=view.role is Role.WORKER,
         texts={
             "failing": _failing(verdicts),
-            "disk_speed": _message(verdicts, "sufficient-installation-disk-speed"),
-            "images": _message(verdicts, "container-images-available"),
+            "disk_speed": _message(verdicts, V.SUFFICIENT_INSTALLATION_DISK_SPEED),
+            "images": _message(verdicts, V.CONTAINER_IMAGES_AVAILABLE),
             "prepare_timeout": f"{settings.prepare_host:.0f}",
             "stage_timeout": f"{limit:.0f}",
             "stage_info": f"; the last that was heard: {said}" if (said := host.progress.progress_info) else "",
@@ -113,7 +115,7 @@ def cluster_facts(
     ]
     return cluster_states.ClusterFacts(
         validations=results,
-        hosts=[(host.status, role_of(host)) for host in hosts],
+        hosts=[cluster_states.HostInCluster(host.status, role_of(host)) for host in hosts],
         control_plane_count=cluster.control_plane_count,
         preparation=cluster.last_preparation.status,
         status_age=age(cluster.status_updated_at, at),

@@ -1,145 +1,130 @@
-"""What users do to clusters and infra-envs: register, change, manifests, install, cancel (installer.md §5.1, §5.3)."""
+"""What users do to clusters: register, change, install, cancel (installer.md §5.1, §5.3)."""
 
 from __future__ import annotations
 
-import base64
 import logging
 import re
 import uuid
+from collections.abc import Sequence, Set
 from ipaddress import ip_network
 from typing import Any
 
 import msgspec
 
 from installer.assisted import plainjson
-from installer.assisted.enums import ClusterStatus, PreparationStatus, Role
-from installer.assisted.errors import BadRequest, Conflict, NotFound
+from installer.assisted.enums import ClusterStatus, HostStatus, PreparationStatus, Role
+from installer.assisted.errors import BadRequest, Conflict
 from installer.redact import redact, shortened
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import hosts, values
-from installer.rendezvous.resources.params import told
-from installer.rendezvous.resources.requests import ClusterParams, IgnoredValidations, ManifestParams, NetworkParams
+from installer.rendezvous.resources import hosts, networking, platforms, releases, requests, values
+from installer.rendezvous.resources.params import decoded, required
+from installer.rendezvous.resources.requests import (
+    ClusterNetworkParams,
+    ClusterParams,
+    ClusterSettings,
+    ClusterUpdate,
+    IgnoredValidations,
+    LoadBalancerParams,
+    NetworkParams,
+    PlatformParams,
+)
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
-from installer.rendezvous.store.model import Cluster, JsonMap, Manifest, Preparation, built, plain
+from installer.rendezvous.store.model import Cluster, Host, JsonMap, Preparation, built, plain
 from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
+from installer.rendezvous.validations.hostview import inventory_of
 
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 T = cluster_states.Trigger
 PLAIN = (
     *("openshift_version", "ocp_release_image", "base_dns_domain", "platform", "user_managed_networking"),
-    *("vip_dhcp_allocation", "network_type", "api_vips", "ingress_vips", "ssh_public_key", "pull_secret"),
+    *("network_type", "api_vips", "ingress_vips", "ssh_public_key", "pull_secret"),
     *("http_proxy", "https_proxy", "no_proxy", "additional_ntp_source", "cpu_architecture", "hyperthreading"),
     *("schedulable_masters", "disk_encryption", "load_balancer", "tags", "olm_operators", "control_plane_count"),
     *("high_availability_mode", "name"),
 )
-PLATFORMS = ("baremetal", "none", "nutanix", "vsphere", "external")
-ENUMS = {
-    "network_type": ("OpenShiftSDN", "OVNKubernetes", "CiscoACI", "Cilium", "Calico", "None"),
-    "high_availability_mode": ("Full", "None"),
-    "cpu_architecture": ("x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi"),
-    "hyperthreading": (
-        *("none", "all", "masters", "arbiters", "workers"),
-        *("masters,arbiters", "masters,workers", "arbiters,workers", "masters,arbiters,workers"),
-    ),
-}
 NETWORKS = ("cluster_networks", "service_networks", "machine_networks")
-MANIFEST_NAME = re.compile(r"^[^/]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")
 CLUSTER_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-FOLDERS = ("manifests", "openshift")
 # Whoever asks for one of them is told by its validation that it cannot be installed; others do not exist.
 OPERATORS = frozenset(name.removesuffix("-requirements-satisfied") for name in host_states.OPERATORS)
 
 
-def _networks(body: ClusterParams) -> dict[str, list[NetworkParams]]:
-    """The three lists of networks, also from the older single fields. Raises BadRequest."""
-    single = {
-        "cluster_networks": body.cluster_network_cidr,
-        "service_networks": body.service_network_cidr,
-        "machine_networks": body.machine_network_cidr,
-    }
-    found: dict[str, list[NetworkParams]] = {}
+# What the specification has and this service has not: taken when it is empty, refused when it asks for something.
+NOT_OFFERED = ("ntp_sources", "ignition_endpoint", "operator_bundles", "vip_dhcp_allocation", "api_vip_dns_name")
+
+
+def _networks(body: ClusterSettings) -> dict[str, list[JsonMap]]:
+    """The three lists of networks; the older single fields count for nothing, as upstream. Raises BadRequest."""
+    networks: dict[str, list[JsonMap]] = {}
     for key in NETWORKS:
         items: list[NetworkParams] | None = getattr(body, key)
-        if items is None and single[key]:
-            items = [{"cidr": single[key]}]
-        if items is None:
-            continue
-        for item in items:
-            try:
-                ip_network(str(item.get("cidr")))
-            except ValueError as error:
-                raise BadRequest(f"{key}: {error}") from None
-            if key == "cluster_networks" and not item.get("host_prefix"):
-                default = 64 if ":" in str(item.get("cidr")) else 23
-                item["host_prefix"] = body.cluster_network_host_prefix or default
-        found[key] = items
-    return found
+        if items is not None:
+            networks[key] = [_network(key, item, is_new=isinstance(body, ClusterParams)) for item in items]
+    return networks
 
 
-def _changes(params: ClusterParams) -> dict[str, Any]:
+def _network(key: str, item: NetworkParams, *, is_new: bool) -> JsonMap:
+    """One network as the store has it: without host bits. Raises BadRequest."""
+    try:
+        cidr = str(ip_network(item.cidr or "", strict=False))
+    except ValueError as error:
+        raise BadRequest(f"{key}: {error}") from None
+    if not isinstance(item, ClusterNetworkParams):
+        return {"cidr": cidr}
+    default = (64 if ":" in cidr else 23) if is_new else 0
+    return {"cidr": cidr, "host_prefix": item.host_prefix or default}
+
+
+def _changes(params: ClusterSettings) -> dict[str, Any]:
     """Fields of a cluster from a body, each checked for its value. Raises BadRequest."""
     body = params.given()
+    values.check_offered(body, NOT_OFFERED)
     changes: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
+    if not changes.get("cpu_architecture", "x86_64"):
+        del changes["cpu_architecture"]
+    for key in ("api_vips", "ingress_vips"):
+        if key in changes:
+            changes[key] = [{"ip": item.get("ip", "")} for item in changes[key]]
     networks = _networks(params)
     values.check_cluster(changes, networks, OPERATORS)
     changes.update(networks)
-    if "name" in changes and (not CLUSTER_NAME.fullmatch(changes["name"]) or len(changes["name"]) > 54):
+    if "name" in changes and not CLUSTER_NAME.fullmatch(changes["name"]):
         raise BadRequest(f"name {changes['name']!r} must match {CLUSTER_NAME.pattern} and have at most 54 characters")
-    if changes.get("vip_dhcp_allocation"):
-        raise BadRequest("vip_dhcp_allocation is not supported: give api_vips and ingress_vips")
-    kind = (changes.get("platform") or {}).get("type")
-    if kind is not None and kind not in PLATFORMS:
-        raise BadRequest(f"platform.type {kind!r} is not one of {', '.join(PLATFORMS)}")
-    for key, allowed in ENUMS.items():
-        if key in changes and changes[key] not in allowed:
-            raise BadRequest(f"{key} {changes[key]!r} is not one of {', '.join(allowed)}")
     if "disk_encryption" in changes:
         diskencryption.check(changes["disk_encryption"])
-    count = changes.get("control_plane_count")
-    if count is not None and not 1 <= count <= 5:
-        raise BadRequest(f"control_plane_count must be 1 to 5, not {count!r}")
-    mode = changes.get("high_availability_mode")
-    if count is not None and mode is not None and (mode == "None") is not (count == 1):
-        raise BadRequest(f"high_availability_mode {mode} and control_plane_count {count} contradict each other")
-    if "control_plane_count" in changes:
-        changes["high_availability_mode"] = "None" if changes["control_plane_count"] == 1 else "Full"
-    elif changes.get("high_availability_mode") == "None":
-        changes["control_plane_count"] = 1
     return changes
-
-
-def _built(base: JsonMap, changes: JsonMap) -> Cluster:
-    try:
-        return built({**base, **changes}, Cluster)
-    except msgspec.ValidationError as error:
-        raise BadRequest(told(error, "cluster")) from None
 
 
 def register(engine: Engine, body: ClusterParams) -> Cluster:
     """RegisterCluster. Raises BadRequest."""
     for key in ("name", "openshift_version", "pull_secret"):
-        if not getattr(body, key):
-            raise BadRequest(f"{key} is required")
+        required(getattr(body, key) or None, key)
     stamp = to_text(engine.clock())
     identity = str(uuid.uuid4())
     changes = _changes(body)
+    given = networking.Networks.of(None, changes)
     changes.setdefault("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 23}])
     changes.setdefault("service_networks", [{"cidr": "172.30.0.0/16"}])
-    kind = str((changes.get("platform") or {}).get("type", ""))
-    if changes.get("control_plane_count") == 1 and not kind:
-        changes["platform"] = {"type": "none"}
-        kind = "none"
-    if kind in ("none", "external"):
-        changes.setdefault("user_managed_networking", True)
-    cluster = _built({"id": identity, "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}, changes)
+    count, mode = platforms.availability(body.control_plane_count, body.high_availability_mode)
+    platform, umn = platforms.created(
+        body.platform, body.user_managed_networking, count=count, architecture=body.cpu_architecture or ""
+    )
+    platforms.compatible(platform, umn, count=count, balancer=body.load_balancer)
+    changes |= {"control_plane_count": count, "high_availability_mode": mode}
+    changes |= {"platform": platform.given(), "user_managed_networking": umn}
+    releases.check(engine.settings, changes)
+    base = {"id": identity, "created_at": stamp, "updated_at": stamp, "status_updated_at": stamp}
+    cluster = built({**base, **changes}, Cluster)
+    networking.registered(
+        given, networking.Networks.of(cluster, {}), user_managed=body.user_managed_networking or False
+    )
     with engine.store.change():
         engine.store.put_cluster(cluster)
         engine.store.add_event(events.make("cluster_registration_succeeded", cluster=cluster, name=cluster.name))
@@ -147,26 +132,59 @@ def register(engine: Engine, body: ClusterParams) -> Cluster:
     return engine.store.cluster(identity)
 
 
-def _editable(cluster: Cluster) -> None:
+#: Credentials may also be looked at when they are made anew, or were before.
+WITH_CREDENTIALS = cluster_states.WITH_FILES | {ClusterStatus.READY, ClusterStatus.PREPARING}
+
+
+def files_made(cluster: Cluster, allowed: frozenset[ClusterStatus] = cluster_states.WITH_FILES) -> None:
+    """Have the cluster's files been made? Raises Conflict."""
+    if cluster.status not in allowed:
+        states = ", ".join(sorted(allowed))
+        raise Conflict(
+            f"cluster {cluster.id} is in {cluster.status} state, files can be downloaded only when status is one of: "
+            f"{states}"
+        )
+
+
+def editable(cluster: Cluster) -> None:
+    """May users still change it? Raises Conflict."""
     if cluster.status not in cluster_states.PRE:
         raise Conflict(f"cluster is in status {cluster.status}: it can no longer be changed")
 
 
-def update(engine: Engine, cluster_id: str, body: ClusterParams) -> Cluster:
+def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
     """PATCH of a cluster. Raises BadRequest or Conflict."""
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
-        _editable(cluster)
-        changes, mode = _changes(body), body.high_availability_mode
-        if body.control_plane_count is None and mode is not None and (mode == "None") is not cluster.is_sno:
-            count = cluster.control_plane_count
-            raise BadRequest(f"high_availability_mode {mode} and control_plane_count {count} contradict each other")
+        changes = _changes(body)
+        if body.control_plane_count is not None:
+            platforms.availability(body.control_plane_count, cluster.high_availability_mode)
+        editable(cluster)
+        platform, umn = platforms.updated(body.platform, body.user_managed_networking, cluster)
+        changes = {key: value for key, value in changes.items() if key not in ("platform", "user_managed_networking")}
+        platforms.compatible(
+            platform or PlatformParams(type=cluster.platform["type"]),
+            cluster.user_managed_networking if umn is None else umn,
+            count=cluster.control_plane_count,
+            balancer=body.load_balancer or LoadBalancerParams(type=(cluster.load_balancer or {}).get("type")),
+        )
+        if platform is not None:
+            changes["platform"] = platforms.merged(platform, cluster)
+        if umn is not None:
+            changes["user_managed_networking"] = umn
+        releases.check(engine.settings, {"openshift_version": cluster.openshift_version, **changes}, is_new=False)
+        members = engine.store.hosts(cluster_id=cluster_id)
+        changes |= networking.changed(
+            cluster,
+            changes,
+            [inventory for host in members if (inventory := inventory_of(host)) is not None],
+            user_managed=cluster.user_managed_networking if umn is None else umn,
+        )
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
-            for host in engine.store.hosts(cluster_id=cluster_id):
+            for host in members:
                 # What other servers than these have answered says nothing.
                 engine.store.put_host(replace(host, tang_connectivity=TangConnectivity()))
-        base = plain(cluster)
-        engine.store.put_cluster(_built(base, {**changes, "updated_at": now_text()}))
+        engine.store.put_cluster(built({**plain(cluster), **changes, "updated_at": now_text()}, Cluster))
         engine.reconcile(cluster_id)
     return engine.store.cluster(cluster_id)
 
@@ -177,18 +195,21 @@ def set_overrides(engine: Engine, cluster_id: str, text: str) -> Cluster:
         value = plainjson.parsed(text) if text else {}
     except ValueError as error:
         raise BadRequest(f"install-config overrides are not JSON: {error}") from None
+    if value is None:
+        value, text = {}, ""
     if not isinstance(value, dict):
         raise BadRequest("install-config overrides must be a JSON object")
+    decoded(value, requests.InstallConfigOverrides)
     with engine.store.change():
         cluster = engine.store.cluster(cluster_id)
-        _editable(cluster)
+        editable(cluster)
         cluster = replace(cluster, install_config_overrides=text, updated_at=now_text())
         engine.store.put_cluster(cluster)
         engine.store.add_event(events.make("install_config_applied", cluster=cluster))
     return cluster
 
 
-def _ids(text: str | None, known: set[str], never: frozenset[str], what: str) -> ValidationIds:
+def _ids(text: str | None, known: Set[str], never: Set[str], what: str) -> ValidationIds:
     if not text:
         return ValidationIds()
     try:
@@ -236,75 +257,24 @@ def delete(engine: Engine, cluster_id: str) -> None:
         engine.store.delete_cluster(cluster_id)
 
 
-def check_manifest(body: ManifestParams, replacing: bool) -> None:
-    """Parse the content of a body for ``put_manifest``: a large one takes seconds. Raises BadRequest."""
-    encoded = body.updated_content if replacing else body.content
-    try:
-        content = base64.b64decode(encoded or "", validate=True)
-    except ValueError:
+def _hosts_known(members: Sequence[Host]) -> None:
+    """Is every host ready? Asked only where roles are still to be given out, as upstream has it. Raises BadRequest."""
+    if any(inventory_of(host) is None for host in members) or all(host.role is not Role.AUTO for host in members):
         return
-    _check_content(body.updated_file_name or body.file_name or "", content)
-
-
-def put_manifest(
-    engine: Engine, cluster_id: str, body: ManifestParams, replacing: bool = False, *, checked: bool = False
-) -> Manifest:
-    """Create (or with ``replacing`` change) a manifest. Raises BadRequest, NotFound or Conflict.
-
-    ``checked``: by ``check_manifest``.
-    """
-    folder = body.folder or "manifests"
-    name = body.file_name or ""
-    if folder not in FOLDERS:
-        raise BadRequest(f"folder {folder!r} is not one of {', '.join(FOLDERS)}")
-    if not MANIFEST_NAME.fullmatch(name):
-        raise BadRequest(f"file_name {name!r} must match {MANIFEST_NAME.pattern}")
-    new_folder = body.updated_folder or folder
-    new_name = body.updated_file_name or name
-    if new_folder not in FOLDERS or not MANIFEST_NAME.fullmatch(new_name):
-        raise BadRequest(f"{new_folder}/{new_name} is not a manifest's name")
-    encoded = body.updated_content if replacing else body.content
-    with engine.store.change():
-        cluster = engine.store.cluster(cluster_id)
-        _editable(cluster)
-        known = next((m for m in engine.store.manifests(cluster_id) if (m.folder, m.file_name) == (folder, name)), None)
-        if replacing and known is None:
-            raise NotFound(f"manifest {folder}/{name} does not exist")
-        try:
-            content = base64.b64decode(encoded, validate=True) if encoded else known.content if known else b""
-        except ValueError:
-            raise BadRequest(f"content of {name} is not base64") from None
-        if not content.strip():
-            raise BadRequest(f"manifest {name} is empty")
-        if not (checked and encoded):
-            _check_content(new_name, content)
-        if replacing and (new_folder, new_name) != (folder, name):
-            if any((m.folder, m.file_name) == (new_folder, new_name) for m in engine.store.manifests(cluster_id)):
-                raise Conflict(f"manifest {new_folder}/{new_name} exists already")
-            engine.store.delete_manifest(cluster_id, folder, name)
-        manifest = Manifest(folder=new_folder, file_name=new_name, content=content)
-        engine.store.put_manifest(cluster_id, manifest)
-        engine.reconcile(cluster_id)
-    return manifest
-
-
-def _check_content(name: str, content: bytes) -> None:
-    from installer.yamltext import YamlError, load_all
-
-    if ".patch" in name:
-        return
-    try:
-        load_all(content)
-    except YamlError as error:
-        raise BadRequest(f"manifest {name} is not valid YAML or JSON: {error}") from None
+    for host in members:
+        if host.status is not HostStatus.KNOWN:
+            name = host.requested_hostname or host.id
+            raise BadRequest(f"Host {name} is in status {host.status} and not ready for install")
 
 
 def install(engine: Engine, cluster_id: str) -> Cluster:
-    """actions/install. Raises Conflict unless the cluster is ready."""
+    """actions/install. Raises Conflict unless the cluster is ready, BadRequest for a host that is not."""
     with engine.store.change():
         engine.reconcile(cluster_id)
         cluster = engine.store.cluster(cluster_id)
         if cluster.status is not ClusterStatus.READY:
+            if cluster.status in cluster_states.PRE:
+                _hosts_known(engine.store.hosts(cluster_id=cluster_id))
             raise Conflict(f"cluster is in status {cluster.status} and cannot be installed: {cluster.status_info}")
         marked = engine.store.hosts(cluster_id=cluster_id)
         for host in marked:
@@ -389,3 +359,15 @@ def complete(engine: Engine, cluster_id: str, success: bool, reason: str) -> Clu
         name = "cluster_installation_completed" if success else "cluster_installation_failed"
         engine.store.add_event(events.make(name, cluster=cluster, reason=reason))
         return engine.reconcile(cluster_id)
+
+
+def set_ui_settings(engine: Engine, cluster_id: str, text: str) -> None:
+    """Keep a text that only the user interface understands."""
+    with engine.store.change():
+        engine.store.put_cluster(replace(engine.store.cluster(cluster_id), ui_settings=text))
+
+
+def reconcile_in_time(engine: Engine, cluster_id: str) -> None:
+    """The monitor's look at a cluster: time alone may change a state."""
+    with engine.store.change():
+        engine.reconcile_in_time(cluster_id)

@@ -1,4 +1,4 @@
-"""What agents and users do to hosts: register, poll, report progress, change (installer.md §5.1, §5.2, §5.6)."""
+"""What agents do to hosts, and what becomes of them: register, poll, progress, bind, remove (installer.md §5)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ from typing import Any
 import msgspec
 
 from installer.assisted import stages
-from installer.assisted.enums import ClusterStatus, HostStatus, LogsState, MediaStatus, Role, Stage, StepType
-from installer.assisted.errors import BadRequest, Conflict, DiskRefused, Forbidden, ServiceError
+from installer.assisted.enums import ClusterStatus, HostStatus, MediaStatus, Role, Stage, StepType
+from installer.assisted.errors import BadRequest, Conflict, Forbidden, NotFound, ServiceError
+from installer.assisted.validation_ids import HostValidation
 from installer.rendezvous import events
-from installer.rendezvous.clock import now_text, to_text
+from installer.rendezvous.clock import to_text
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources.params import one_of
-from installer.rendezvous.resources.requests import ChosenDisk, HostUpdate
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps
-from installer.rendezvous.store.documents import DisksInfo, FencingCredentials, ImagesStatus, NodeLabels
-from installer.rendezvous.store.model import Host, HostProgress, JsonMap
-from installer.rendezvous.validations import disks, hints
-from installer.rendezvous.validations.hardware import HOSTNAME
-from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
+from installer.rendezvous.store.documents import DisksInfo, ImagesStatus
+from installer.rendezvous.store.model import Host, HostProgress
+from installer.rendezvous.validations import disks
 
 replace = msgspec.structs.replace
-# In the order in which they are told to whoever sends another.
-LOGS_STATES = (LogsState.REQUESTED, LogsState.COLLECTING, LogsState.COMPLETED, LogsState.TIMEOUT, LogsState.NONE)
 T = host_states.Trigger
 EDITABLE = host_states.PRE_INSTALL | host_states.UNBOUND
 IN_INSTALLATION = host_states.INSTALLING
@@ -133,7 +129,7 @@ def next_steps(
             store.note_steps(
                 replace(host, sent_steps={**host.sent_steps, **sent}, sent_args={**host.sent_args, **args})
             )
-    return steps.encode(plan, host, view.cluster.attempt)
+    return steps.encode(plan, host, view.joined.attempt if view.joined else "")
 
 
 def _matters(engine: Engine, before: Host, after: Host) -> bool:
@@ -158,7 +154,7 @@ def _gap(known: float | None, found: float, limit: float) -> float:
 def progress(
     engine: Engine, infra_env_id: str, host_id: str, stage_name: str, *, info: str, named: bool = False
 ) -> None:
-    """PUT progress. Raises Invalid for an unknown stage, Conflict for one that is out of place.
+    """PUT progress. Raises Unparsable for an unknown stage, Conflict for one that is out of place.
 
     ``named``: who tells it has named the attempt that is under way; of others it must at least have begun here.
     """
@@ -205,124 +201,30 @@ def progress(
         engine.heard(engine.trigger(host, T.PROGRESS)[0])
 
 
-def _select_disk(engine: Engine, host: Host, wanted: list[ChosenDisk]) -> Host:
-    inventory = inventory_of(host)
-    chosen = [item.id or "" for item in wanted if (item.role or "install") == "install"]
-    if len(chosen) > 1:
-        raise BadRequest(f"only one installation disk can be chosen, not {len(chosen)}")
-    if not chosen:
-        return host
-    if inventory is None:
-        raise Conflict(f"host {host.id} has no inventory yet: its disks are unknown")
-    disk = disks.find(inventory, chosen[0])
-    if disk is None:
-        found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
-        if chosen[0] == hints.NOT_FOUND:
-            raise DiskRefused(f"no disk that can be installed on matches the root device hints: {found or 'no disks'}")
-        raise DiskRefused(f"requested installation disk {chosen[0]} is not part of the host's disks: {found or 'none'}")
-    if not disk.installation_eligibility.eligible:
-        reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
-        raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")
-    return replace(disks.select(host, disk, inventory), user_disk=True)
-
-
-def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
-    """One disk on or off the list of those that stay as they are, by whichever of its names it is called."""
-    known = {item.id: item for item in host.skipped_disks}
-    inventory = inventory_of(host)
-    disk = disks.find(inventory, name) if inventory is not None else None
-    same = {name} | {item.id for item in known.values() if item.called(name)}
-    if inventory is not None and disk is not None:
-        same |= {item for item, found in disks.skipped(host, inventory) if found == disk}
-    names = [item for item in host.skip_formatting_disks.split(",") if item and item not in same]
-    return disks.skip(host, [*names, name] if wanted else names, inventory)
-
-
-def update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
-    """PATCH of a host: role, name, disks, labels. Raises BadRequest or Conflict."""
-    try:
-        return _update(engine, infra_env_id, host_id, body)
-    except DiskRefused as error:
-        # Asked for again and again by the script that applies host configs: told once, where all can read it.
-        with engine.store.change():
-            host = engine.store.host(infra_env_id, host_id)
-            if host.step_errors.get("disk") != error.reason:
-                engine.store.add_event(events.make("host_disk_not_found", host=host, reason=error.reason))
-                engine.store.put_host(replace(host, step_errors={**host.step_errors, "disk": error.reason}))
-        raise
-
-
-def _fencing(given: JsonMap) -> FencingCredentials:
-    """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
-    for key in ("address", "username", "password"):
-        if not isinstance(given.get(key), str) or not given[key]:
-            raise BadRequest(f"fencing_credentials.{key} is required")
-    if given.get("certificate_verification", "Enabled") not in ("Enabled", "Disabled"):
-        raise BadRequest("fencing_credentials.certificate_verification must be Enabled or Disabled")
-    return FencingCredentials.of(given)
-
-
-def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
-    store = engine.store
-    with store.change():
-        host = store.host(infra_env_id, host_id)
-        if host.status not in EDITABLE:
-            raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
-        role = body.host_role
-        if role is not None:
-            if role not in (Role.AUTO, Role.MASTER, Role.ARBITER, Role.WORKER):
-                raise BadRequest(f"host_role {role!r} is not one of auto-assign, master, arbiter, worker")
-            if role != host.role:
-                suggested = Role(role) if role != Role.AUTO else host.suggested_role
-                host = replace(host, role=Role(role), suggested_role=suggested)
-                store.add_event(events.make("host_role_updated", host=host, role=role))
-        name = body.host_name
-        if name is not None:
-            if name in FORBIDDEN_HOSTNAMES or not HOSTNAME.fullmatch(name):
-                raise BadRequest(f"host_name {name!r} is not allowed: it must match {HOSTNAME.pattern}")
-            host = replace(host, user_hostname=name, requested_hostname=name)
-        if body.disks_selected_config is not None:
-            host = _select_disk(engine, host, body.disks_selected_config)
-        for item in body.disks_skip_formatting or []:
-            host = _skip_formatting(host, item.disk_id, item.skip_formatting)
-        if body.node_labels is not None:
-            labels = {item.key: item.value for item in body.node_labels}
-            host = replace(host, node_labels=NodeLabels.of(labels))
-        if body.fencing_credentials is not None:
-            host = replace(host, fencing_credentials=_fencing(body.fencing_credentials))
-        if body.machine_config_pool_name is not None:
-            host = replace(host, machine_config_pool_name=body.machine_config_pool_name)
-        store.put_host(replace(host, updated_at=now_text()))
-        engine.reconcile_host(store.host(infra_env_id, host_id))
-    return store.host(infra_env_id, host_id)
-
-
-def logs_state(state: str | None) -> LogsState:
-    """The state if it is one. Raises Invalid."""
-    one_of(state, "logs_state", "body", LOGS_STATES)
-    return LogsState(state or "")
-
-
-def set_logs_state(engine: Engine, infra_env_id: str, host_id: str, state: str) -> None:
-    """PUT logs-progress of a host. Raises Invalid for an unknown state."""
-    known = logs_state(state)
+def delete(engine: Engine, infra_env_id: str, host_id: str) -> None:
+    """Remove a host that is not being installed. Raises Conflict, NotFound."""
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
-        stamp = now_text()
-        started = stamp if known in (LogsState.REQUESTED, LogsState.COLLECTING) else host.logs_started_at
-        collected = stamp if known is LogsState.COMPLETED else host.logs_collected_at
-        engine.store.put_host(
-            replace(host, logs_info=known, logs_started_at=started, logs_collected_at=collected, updated_at=stamp)
-        )
+        if host.status not in EDITABLE:
+            raise Conflict(f"host is in status {host.status} and cannot be removed")
+        engine.store.delete_host(infra_env_id, host_id)
+        if host.cluster_id:
+            engine.reconcile(host.cluster_id)
+
+
+def reconcile_unbound(engine: Engine, host: Host) -> None:
+    """The monitor's look at a host without a cluster."""
+    with engine.store.change():
+        engine.reconcile_host(host)
 
 
 RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
-    "sufficient-installation-disk-speed": lambda host: replace(
+    HostValidation.SUFFICIENT_INSTALLATION_DISK_SPEED: lambda host: replace(
         host,
         disks_info=DisksInfo(),
         sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.DISK_SPEED},
     ),
-    "container-images-available": lambda host: replace(
+    HostValidation.CONTAINER_IMAGES_AVAILABLE: lambda host: replace(
         host,
         images_status=ImagesStatus(),
         sent_steps={key: value for key, value in host.sent_steps.items() if key != StepType.IMAGES},
@@ -347,7 +249,10 @@ def bind(engine: Engine, infra_env_id: str, host_id: str, cluster_id: str) -> Ho
     """Give a host that belongs to no cluster to one; its agent registers anew. Raises BadRequest, Conflict."""
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
-        cluster = engine.store.cluster(cluster_id)
+        try:
+            cluster = engine.store.cluster(cluster_id)
+        except NotFound:
+            raise BadRequest(f"Failed to find cluster {cluster_id}") from None
         if engine.store.infra_env(infra_env_id).cluster_id:
             raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot be bound to another")
         if host.cluster_id:
@@ -367,10 +272,32 @@ def unbind(engine: Engine, infra_env_id: str, host_id: str) -> Host:
         if not host.cluster_id:
             raise BadRequest(f"host {host_id} belongs to no cluster")
         if engine.store.infra_env(infra_env_id).cluster_id:
-            raise BadRequest(f"infra-env {infra_env_id} is its cluster's: its hosts cannot leave it")
+            raise Conflict(f"infra-env {infra_env_id} is its cluster's: its hosts cannot leave it")
         engine.trigger(host, T.UNBIND)
         engine.reconcile(host.cluster_id)
     return engine.store.host(infra_env_id, host_id)
+
+
+def ignition_name(host: Host) -> str:
+    """The name of the file that a host's Ignition config is kept under."""
+    role = host.suggested_role if host.role is Role.AUTO else host.role
+    prefix = role.value if role in (Role.WORKER, Role.ARBITER) else "master"
+    return f"{prefix}-{host.id}.ign"
+
+
+def ignition(engine: Engine, infra_env_id: str, host_id: str) -> bytes:
+    """A host's Ignition config. Raises NotFound, or Conflict before it has been made."""
+    host = engine.store.host(infra_env_id, host_id)
+    if not host.cluster_id:
+        raise Conflict(f"host {host_id} belongs to no cluster: it has no Ignition config")
+    status = engine.store.cluster(host.cluster_id).status
+    if status not in cluster_states.WITH_FILES:
+        states = ", ".join(sorted(cluster_states.WITH_FILES))
+        raise Conflict(
+            f"cluster {host.cluster_id} is in {status} state, files can be downloaded only when status is one of: "
+            f"{states}"
+        )
+    return engine.store.file(host.cluster_id, ignition_name(host))
 
 
 def reset(engine: Engine, host: Host) -> Host:
@@ -381,8 +308,3 @@ def reset(engine: Engine, host: Host) -> Host:
 def cancel(engine: Engine, host: Host) -> Host:
     """CancelInstallation within a change."""
     return engine.trigger(host, T.CANCEL)[0]
-
-
-def is_preinstall(status: HostStatus) -> bool:
-    """May this host still be changed?"""
-    return status in EDITABLE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import uuid
 from typing import Any
@@ -11,36 +10,35 @@ from typing import Any
 import msgspec
 
 from installer.assisted import plainjson
-from installer.assisted.errors import BadRequest, Conflict
+from installer.assisted.errors import BadRequest, PrepareError
 from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
+from installer.rendezvous.prepare import hostignition
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import values
-from installer.rendezvous.resources.params import told
-from installer.rendezvous.resources.requests import InfraEnvParams
-from installer.rendezvous.states.host import ACTIVE_HOST
+from installer.rendezvous.resources.params import required
+from installer.rendezvous.resources.requests import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
 from installer.rendezvous.store.model import InfraEnv
-from installer.rendezvous.store.shapes import StaticNetwork
 
 replace = msgspec.structs.replace
 PLAIN = (
     *("openshift_version", "cpu_architecture", "ssh_authorized_key", "pull_secret", "additional_ntp_sources"),
     *("additional_trust_bundle", "proxy", "ignition_config_override"),
 )
-# As the specification has it.
-KERNEL_ARGUMENT = re.compile(r'(?:[^ \t\n\r"]+|"[^"]*")+')
+# What the specification has and this service has not.
+NOT_OFFERED = ("ntp_sources", "rendezvous_ip", "network_discovery_delay_seconds")
 IMAGE_TYPES = ("full-iso", "minimal-iso")
 
 
-def _fields(params: InfraEnvParams) -> dict[str, Any]:
+def _fields(params: InfraEnvUpdate) -> dict[str, Any]:
     """Fields of an infra-env from a body. Raises BadRequest."""
     body = params.given()
+    values.check_offered(body, NOT_OFFERED)
     fields: dict[str, Any] = {key: body[key] for key in PLAIN if key in body}
+    if not fields.get("cpu_architecture", "x86_64"):
+        del fields["cpu_architecture"]
     if "cpu_architecture" in fields:
-        given = fields["cpu_architecture"]
-        if given not in architectures.NAMES:
-            raise BadRequest(f"cpu_architecture {given!r} is not one of {', '.join(architectures.NAMES)}")
-        fields["cpu_architecture"] = architectures.NAMES[given]
+        fields["cpu_architecture"] = architectures.NAMES[fields["cpu_architecture"]]
     kind = params.image_type
     if kind is not None:
         if kind not in IMAGE_TYPES:
@@ -51,17 +49,13 @@ def _fields(params: InfraEnvParams) -> dict[str, Any]:
     arguments = params.kernel_arguments
     if arguments is not None:
         for item in arguments:
-            if item.get("operation") not in ("append", "replace", "delete"):
+            # Upstream's service appends only; this one edits the image's arguments as coreos-installer does.
+            if item.operation is None or item.value is None:
                 raise BadRequest("kernel_arguments: each needs an operation (append, replace, delete) and a value")
-            if not KERNEL_ARGUMENT.fullmatch(item.get("value") or ""):
-                raise BadRequest(f"kernel_arguments: {item.get('value')!r} is not one argument; quote its blanks")
-        fields["kernel_arguments"] = json.dumps(arguments) if arguments else ""
-    values.check_infra_env(fields, params.static_network_config or [])
+        fields["kernel_arguments"] = json.dumps(body["kernel_arguments"]) if arguments else ""
+    values.check_infra_env(fields, body.get("static_network_config", []))
     override = params.ignition_config_override
     if override:
-        from installer.assisted.errors import PrepareError
-        from installer.rendezvous.prepare import hostignition
-
         try:
             hostignition.parse(override, "ignition_config_override", plainjson.parsed)
         except PrepareError as error:
@@ -69,23 +63,28 @@ def _fields(params: InfraEnvParams) -> dict[str, Any]:
     return fields
 
 
-def _static(items: list[StaticNetwork]) -> str:
+def _static(items: list[StaticNetworkParams]) -> str:
     """The static networks as text; each must have its document and the NICs that it is for. Raises BadRequest."""
+    problems: list[str] = []
+    owners: set[str] = set()
     for index, item in enumerate(items):
-        where = f"static_network_config[{index}]"
-        if item.get("network_yaml") is None:
-            raise BadRequest(f"{where}.network_yaml: a text is needed")
-        for nic in item.get("mac_interface_map") or []:
-            if not nic.get("mac_address") or not nic.get("logical_nic_name"):
-                raise BadRequest(f"{where}.mac_interface_map: mac_address and logical_nic_name are needed")
-    return json.dumps(items) if items else ""
-
-
-def _built(fields: dict[str, Any]) -> InfraEnv:
-    try:
-        return msgspec.convert(fields, InfraEnv)
-    except msgspec.ValidationError as error:
-        raise BadRequest(told(error, "infra-env")) from None
+        nics = item.mac_interface_map or []
+        macs = [nic.mac_address.lower() for nic in nics]
+        names = [nic.logical_nic_name or "" for nic in nics]
+        if item.network_yaml is None:
+            problems.append(f"static_network_config[{index}].network_yaml: a text is needed")
+        if not nics:
+            problems.append(f"at least one interface for host {index} must be provided")
+        if len(set(macs)) < len(macs) or len(set(names)) < len(names):
+            problems.append(f"MACs and Interfaces for host {index} must be unique")
+        if "" in names:
+            problems.append(f"static_network_config[{index}].mac_interface_map: each needs a logical_nic_name")
+        if owners & set(macs):
+            problems.append(f"MAC addresses of host {index} are another host's too: {', '.join(owners & set(macs))}")
+        owners |= set(macs)
+    if problems:
+        raise BadRequest("; ".join(problems))
+    return json.dumps(msgspec.to_builtins(items)) if items else ""
 
 
 def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
@@ -102,13 +101,12 @@ def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
 
 def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
     """RegisterInfraEnv. Raises BadRequest or NotFound."""
-    for key in ("name", "pull_secret"):
-        if not getattr(body, key):
-            raise BadRequest(f"{key} is required")
+    required(body.name, "name")
+    required(body.pull_secret or None, "pull_secret")
     if body.cluster_id:
         engine.store.cluster(body.cluster_id)
     stamp = now_text()
-    infra_env = _built(
+    infra_env = msgspec.convert(
         {
             **_fields(body),
             "id": str(uuid.uuid4()),
@@ -116,7 +114,8 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
             "cluster_id": body.cluster_id,
             "created_at": stamp,
             "updated_at": stamp,
-        }
+        },
+        InfraEnv,
     )
     _check_architecture(engine, infra_env)
     with engine.store.change():
@@ -125,11 +124,12 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
     return infra_env
 
 
-def update(engine: Engine, infra_env_id: str, body: InfraEnvParams) -> InfraEnv:
+def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
     """UpdateInfraEnv: hosts that have booted keep what their image had. Raises BadRequest or NotFound."""
     with engine.store.change():
         known = engine.store.infra_env(infra_env_id)
-        infra_env = _built({**msgspec.to_builtins(known), **_fields(body), "updated_at": now_text()})
+        changes = {**msgspec.to_builtins(known), **_fields(body), "updated_at": now_text()}
+        infra_env = msgspec.convert(changes, InfraEnv)
         _check_architecture(engine, infra_env)
         engine.store.put_infra_env(infra_env)
     return infra_env
@@ -143,12 +143,15 @@ def new_image_key(engine: Engine, infra_env_id: str) -> None:
 
 
 def delete(engine: Engine, infra_env_id: str) -> None:
-    """Remove an infra-env and its hosts. Raises NotFound, or Conflict while one of them is being installed."""
+    """Remove an infra-env that has no hosts. Raises NotFound, or BadRequest while there are some."""
     with engine.store.change():
         infra_env = engine.store.infra_env(infra_env_id)
-        busy = [host.id for host in engine.store.hosts(infra_env_id=infra_env_id) if host.status in ACTIVE_HOST]
-        if busy:
-            raise Conflict(f"infra-env {infra_env_id} has hosts that are being installed: {', '.join(busy)}")
+        hosts = engine.store.hosts(infra_env_id=infra_env_id)
+        if hosts:
+            names = ", ".join(host.id for host in hosts)
+            raise BadRequest(
+                f"failed to deregister infraEnv {infra_env_id}, {len(hosts)} hosts are still associated: {names}"
+            )
         engine.store.delete_infra_env(infra_env.id)
         if infra_env.cluster_id:
             engine.reconcile(infra_env.cluster_id)

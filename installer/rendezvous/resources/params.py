@@ -1,27 +1,32 @@
 """Parameters and bodies that do not fit the specification are refused as upstream's service refuses them.
 
-Upstream's is made by go-swagger, which judges them before any of its own code does: 422 for what does not fit, whether
-or not an operation documents it, with a body of its own, whose code tells the rule (go-openapi/errors, schema.go).
+Upstream's is made by go-swagger, which judges them before any of its own code does. Of its 422 and 415 the service
+makes 400 (pkg/app/middleware.go), whether or not an operation documents it, with a body of its own: code, message.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
-from installer.assisted.errors import Invalid, Unparsable
+from installer.assisted.errors import Unparsable
 from installer.redact import shortened
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-WRONG_TYPE, REQUIRED, NOT_ALLOWED, TOO_SMALL = 601, 602, 606, 609
+# As go-openapi has it: dashes may be left out.
+UUID = re.compile("-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)))
 _INT64 = 1 << 63
 T = TypeVar("T")
 _EXPECTED = re.compile(r"Expected `(.+)`, got `(.+)`")
+_ENUM = re.compile(r"(.+): Invalid enum value (.*)")
+_PATTERN = re.compile(r"Expected `str` matching regex '(.+)'")
+_UNKNOWN = re.compile(r"Object contains unknown field `(.+)`")
 _MISSING = re.compile(r"Object missing required field `(.+)`")
 _WORDS = {
     "str": "a text",
@@ -34,7 +39,7 @@ _WORDS = {
 
 
 def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None:
-    """A number of the query, None without it. Raises Invalid."""
+    """A number of the query, None without it. Raises Unparsable."""
     text = request.query.get(name)
     if text is None:
         return None
@@ -43,9 +48,9 @@ def integer(request: web.Request, name: str, least: int = -_INT64) -> int | None
     except ValueError:
         number = _INT64
     if not -_INT64 <= number < _INT64:
-        raise Invalid(f"{name} in query must be of type int64: {shortened(text, 80)!r}", WRONG_TYPE)
+        raise Unparsable(f"{name} in query must be of type int64: {shortened(text, 80)!r}")
     if number < least:
-        raise Invalid(f"{name} in query should be greater than or equal to {least}", TOO_SMALL)
+        raise Unparsable(f"{name} in query should be greater than or equal to {least}")
     return number
 
 
@@ -58,9 +63,13 @@ def told(error: msgspec.ValidationError, whole: str) -> str:
     path = path.removesuffix("`").removeprefix(".")
     if missing := _MISSING.fullmatch(rule):
         return f"{path}{'.' if path else ''}{missing[1]} is required"
+    if unknown := _UNKNOWN.fullmatch(rule):
+        return f'{path or whole}: unknown field "{shortened(unknown[1], 80)}"'
     if wrong := _EXPECTED.fullmatch(rule):
         wanted = [_WORDS.get(name, name) for name in wrong[1].split(" | ") if name != "null"]
         rule = f"must be {' or '.join(wanted)}, not {_WORDS.get(wrong[2], wrong[2])}"
+    if pattern := _PATTERN.fullmatch(rule):
+        rule = f"must match {pattern[1]}"
     # An enumeration's, or a range's.
     return f"{path or whole}: {rule}" if wrong is None else f"{path or whole} {rule}"
 
@@ -70,19 +79,38 @@ def decoded(value: object, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise Unparsable(told(error, "body")) from None
+        words = told(error, "body")
+        if match := _ENUM.fullmatch(words):
+            allowed = ", ".join(name or "''" for name in _allowed(kind, match[1]))
+            words = f"{match[1]} {match[2]} is not one of {allowed}"
+        raise Unparsable(words) from None
 
 
-def required(value: T | None, name: str) -> T:
-    """The value of a field in a body. Raises Invalid when it is not there."""
+def _allowed(kind: type, path: str) -> list[str]:
+    """The values of an enumeration within a struct, by its path (``platform.type``, ``disks[...].role``)."""
+    at: Any = inspect.type_info(kind)
+    for name in re.findall(r"[A-Za-z_-]+", path):
+        at = next(field.type for field in at.fields if field.encode_name == name)
+        while isinstance(at, inspect.UnionType | inspect.ListType):
+            inner = at.types if isinstance(at, inspect.UnionType) else (at.item_type,)
+            at = next(item for item in inner if not isinstance(item, inspect.NoneType))
+    return [str(item) for item in at.values]
+
+
+def required(value: T | None, name: str, place: str = "body") -> T:
+    """The value of `name`, in `place` (query, body). Raises Unparsable when it is not there."""
     if value is None:
-        raise Invalid(f"{name} in body is required", REQUIRED)
+        raise Unparsable(f"{name} in {place} is required")
     return value
 
 
+def uuid(text: str, name: str, place: str) -> None:
+    """Raise Unparsable unless the text of `name`, in `place` (path, query), is a UUID."""
+    if not UUID.fullmatch(text):
+        raise Unparsable(f"{name} in {place} must be of type uuid: {shortened(text, 80)!r}")
+
+
 def one_of(value: object, name: str, place: str, allowed: Collection[str]) -> None:
-    """Raise Invalid unless the value of `name`, in `place` (query, body), is one of those that are allowed."""
+    """Raise Unparsable unless the value of `name`, in `place` (query, body), is one of those that are allowed."""
     if value not in allowed:
-        raise Invalid(
-            f"{name} in {place} should be one of {', '.join(allowed)}, not {shortened(str(value), 80)!r}", NOT_ALLOWED
-        )
+        raise Unparsable(f"{name} in {place} should be one of {', '.join(allowed)}, not {shortened(str(value), 80)!r}")

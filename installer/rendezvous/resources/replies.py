@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address
 
 import msgspec
 
@@ -42,14 +41,21 @@ from installer.rendezvous.store.documents import (
 from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import disks
-from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
-from installer.rendezvous.validations.networks import default_routes, interfaces_of, machine_cidrs
 
 log = logging.getLogger("assisted-service")
 replace = msgspec.structs.replace
 T = StepType
 MEDIA_DISCONNECTED = 256
 IMAGE_PULL_FAILED = 2
+# An agent that is asked for one of these again while it runs ends the second at once, without a word.
+SILENT_WHILE_RUNNING = frozenset({T.DISK_SPEED, T.IMAGES})
+# Steps whose answers are read before anything else.
+SHAPES: Mapping[StepType, type[object]] = {
+    T.DISK_SPEED: outputs.DiskSpeed,
+    T.IMAGES: outputs.Images,
+    T.DHCP: dict,
+    T.UPGRADE: dict,
+}
 # Not while preparing: what is installed, and where to, was settled when the installation was asked for.
 ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
@@ -59,43 +65,20 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
         inventory = inv.decode(output)
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the inventory cannot be read: {error}") from None
-    _check_addresses(inventory)
     if host.status not in ACCEPTS_INVENTORY:
         # Not silently: an agent does not send again what was taken.
         raise Conflict(f"host is in status {host.status}: its inventory is not taken")
-    own = inventory.hostname
-    if own in FORBIDDEN_HOSTNAMES or not own:
-        inventory = replace(inventory, hostname=_made_name(host, inventory))
     view = engine.view(replace(host, inventory=HostInventory.of(inventory)))
     need = view.needs(None).disk_size_gb
-    inventory = disks.judge(inventory, need, view.machine_cidrs)
-    known = host
+    inventory = disks.judge(inventory, need)
     host = replace(
         host,
         inventory=HostInventory.of(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
         disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
     )
-    if own != host.requested_hostname == inventory.hostname != known.requested_hostname:
-        engine.store.add_event(events.make("host_name_made", host=host, own=own, made=inventory.hostname))
     names = [name for name in host.skip_formatting_disks.split(",") if name]
     return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
-
-
-def _check_addresses(inventory: inv.Inventory) -> None:
-    """Raise BadRequest for what is read as an address and is none."""
-    for index, disk in enumerate(inventory.disks):
-        try:
-            if disk.iscsi is not None and disk.iscsi.host_ip_address:
-                ip_address(disk.iscsi.host_ip_address)
-        except ValueError as error:
-            raise BadRequest(f"the inventory cannot be read: disks[{index}].iscsi.host_ip_address: {error}") from None
-
-
-def _made_name(host: Host, inventory: inv.Inventory) -> str:
-    """A name for a host that calls itself as all do before they have one."""
-    mac = next((nic.mac_address for nic in inventory.interfaces if nic.mac_address), host.id)
-    return mac.lower().replace(":", "-")
 
 
 def _usable(disk: inv.Disk) -> bool:
@@ -132,6 +115,8 @@ def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> 
 
 def _connectivity(engine: Engine, host: Host, output: str) -> Host:
     try:
+        if not output:
+            raise msgspec.DecodeError("it is empty")
         return replace(host, connectivity=Connectivity.received(output))
     except msgspec.MsgspecError as error:
         raise BadRequest(f"the connectivity report cannot be read: {error}") from None
@@ -206,6 +191,15 @@ def _images(engine: Engine, host: Host, output: str) -> Host:
     return replace(host, images_status=ImagesStatus(json.dumps(sent.get("images") or []), answer.images or []))
 
 
+def _images_told(engine: Engine, host: Host, output: str) -> Host | None:
+    """What a check that failed says of each image, as upstream's does with exit code 2; None when it says nothing."""
+    try:
+        judged = _images(engine, host, output)
+    except BadRequest:
+        return None
+    return judged if judged.images_status.value else None
+
+
 def _ignore(engine: Engine, host: Host, output: str) -> Host:
     return host
 
@@ -245,6 +239,9 @@ def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: st
         path = host.installation_disk_path
         return _set_speed(engine, host, path, DiskSpeed(tested=True, exit_code=code, error=shortened(reason, 300)))
     if kind is T.IMAGES:
+        told = _images_told(engine, host, output)
+        if told is not None:
+            return told
         images = [
             Image(name=name, result=ImageResult.FAILURE, error=shortened(reason, 300))
             for name in steps.images_needed(engine.view(host))
@@ -253,28 +250,17 @@ def _failed(engine: Engine, host: Host, kind: StepType, *, code: int, output: st
     return host
 
 
-def _fill_machine_network(engine: Engine, host: Host) -> None:
-    """SNO without machine networks: take the network of the host's default route."""
-    view = engine.view(host)
-    if machine_cidrs(view.cluster) or not view.cluster.is_sno or view.inventory is None:
-        return
-    for route in default_routes(view.inventory):
-        gateway = ip_address(route.gateway)
-        for item in interfaces_of(view.inventory):
-            # IPv6 gateways are link-local, which says nothing of the network.
-            if gateway.version == 4 and gateway in item.network:
-                network = {"cidr": str(item.network), "cluster_id": view.cluster.id}
-                engine.store.put_cluster(replace(view.cluster, machine_networks=[network]))
-                engine.store.add_event(events.make("cluster_machine_network_set", host=host, cidr=network["cidr"]))
-                return
-
-
 def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -> None:
     """POST instructions: take one step's answer. Raises BadRequest when it cannot be understood."""
+    if not reply.step_type:
+        return  # as upstream does: an answer to nothing
     try:
-        kind = StepType(reply.step_type or "")
+        kind = StepType(reply.step_type)
     except ValueError:
-        raise BadRequest(f"{reply.step_type!r} is not a step type") from None
+        raise BadRequest(f"{shortened(reply.step_type, 80)!r} is not a step type") from None
+    if not reply.exit_code and (reply.output or kind not in SILENT_WHILE_RUNNING) and kind in SHAPES:
+        # A late answer's too: what is no answer is an error of its sender.
+        outputs.read(reply.output or "", kind, SHAPES[kind])
     if not _is_late(engine, infra_env_id, host_id, kind, step_id=reply.step_id or ""):
         _apply(
             engine,
@@ -311,6 +297,8 @@ def _apply(
     store = engine.store
     with store.change():
         host = store.host(infra_env_id, host_id)
+        if kind in SILENT_WHILE_RUNNING and not code and not output:
+            return
         if code:
             host = _failed(engine, host, kind, code=code, output=output, error=error)
         else:
@@ -318,6 +306,4 @@ def _apply(
                 host = replace(host, media_status=MediaStatus.CONNECTED)
             host = HANDLERS.get(kind, _ignore)(engine, host, output)
         store.put_host(host)
-        if kind is T.INVENTORY and not code and host.cluster_id:
-            _fill_machine_network(engine, host)
         engine.heard(store.host(infra_env_id, host_id))

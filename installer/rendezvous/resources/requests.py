@@ -1,61 +1,137 @@
 """Bodies of requests as the specification has them: decoded where they come in, types and required fields checked.
 
-What is null is as if it were not there. Values are judged by the resources; fields that nobody knows are passed over.
+What is null is as if it were not there. Values are judged by the resources; a field that the specification does not
+have is refused, at any depth, as upstream's strict decoder does.
 """
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Annotated, Literal
 
 import msgspec
 
 from installer.rendezvous.store.model import JsonMap
-from installer.rendezvous.store.shapes import KernelArgument, Proxy, StaticNetwork
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=54)]
+# As go-openapi has it: dashes may be left out.
+Uuid = Annotated[
+    str, msgspec.Meta(pattern="^" + "-?".join(f"[0-9a-fA-F]{{{length}}}" for length in (8, 4, 4, 4, 12)) + "$")
+]
+Cidr = Annotated[str, msgspec.Meta(pattern=r"^([0-9.]+|[0-9a-fA-F:.]*)/[0-9]{1,3}\Z")]
+HostPrefix = Annotated[int, msgspec.Meta(ge=1, le=128)]
+Hosts = Literal[
+    "none", "masters", "arbiters", "workers", "masters,arbiters", "masters,workers", "arbiters,workers",
+    "masters,arbiters,workers", "all",
+]  # fmt: skip
+NetworkType = Literal["OpenShiftSDN", "OVNKubernetes", "CiscoACI", "Cilium", "Calico", "None"]
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True):
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A JSON object; its text names no values, as they may be secret."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self.given())})"
 
     def given(self) -> JsonMap:
-        """What was sent, without nulls, by the names of this struct."""
-        return {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
+        """What was sent, without nulls, by the specification's names."""
+        sent: JsonMap = msgspec.to_builtins(self)
+        return sent
 
 
-class NetworkParams(TypedDict, total=False):
-    """cluster-network, service-network and machine-network."""
+class NetworkParams(Body, frozen=True, kw_only=True):
+    """service-network and machine-network."""
 
-    cidr: str | None
-    host_prefix: int | None
+    cidr: Cidr | None = None
+    cluster_id: str | None = None
 
 
-class VipParams(TypedDict, total=False):
+class ClusterNetworkParams(NetworkParams, frozen=True, kw_only=True):
+    """cluster-network."""
+
+    # 0 is refused where it counts: it is how upstream's clients write none.
+    host_prefix: Annotated[int, msgspec.Meta(ge=0, le=128)] | None = None
+
+
+class VipParams(Body, frozen=True, kw_only=True):
     """api-vip and ingress-vip."""
 
-    ip: str | None
-    verification: str | None
+    ip: str | None = None
+    verification: Literal["unverified", "failed", "succeeded"] | None = None
+    cluster_id: str | None = None
 
 
-class ClusterParams(Body, frozen=True, kw_only=True):
-    """cluster-create-params and v2-cluster-update-params."""
+class ExternalParams(Body, frozen=True, kw_only=True):
+    """platform-external."""
+
+    platform_name: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    cloud_controller_manager: Literal["", "External"] | None = None
+
+
+class PlatformParams(Body, frozen=True, kw_only=True):
+    """platform."""
+
+    type: Literal["baremetal", "none", "nutanix", "vsphere", "external"]
+    external: ExternalParams | None = None
+
+
+class LoadBalancerParams(Body, frozen=True, kw_only=True):
+    """load-balancer."""
+
+    type: Literal["cluster-managed", "user-managed"] | None = None
+
+
+class DiskEncryptionParams(Body, frozen=True, kw_only=True):
+    """disk-encryption; tang_servers is JSON in a text."""
+
+    enable_on: Hosts | None = None
+    mode: Literal["tpmv2", "tang"] | None = None
+    tang_servers: str | None = None
+
+
+class OperatorParams(Body, frozen=True, kw_only=True):
+    """operator-create-params; properties are JSON in a text."""
 
     name: str | None = None
-    openshift_version: str | None = None
-    ocp_release_image: str | None = None
+    properties: str | None = None
+
+
+class BundleParams(Body, frozen=True, kw_only=True):
+    """bundle-create-params."""
+
+    id: str
+    optional_operators: list[str] | None = None
+
+
+class HttpHeader(Body, frozen=True, kw_only=True):
+    """ignition-endpoint-http-headers-params."""
+
+    key: str
+    value: str
+
+
+class IgnitionEndpoint(Body, frozen=True, kw_only=True):
+    """ignition-endpoint: where hosts that are added later get their config."""
+
+    url: str | None = None
+    ca_certificate: str | None = None
+
+
+class ClusterSettings(Body, frozen=True, kw_only=True):
+    """What both cluster-create-params and v2-cluster-update-params have."""
+
+    name: Name | None = None
     base_dns_domain: str | None = None
-    platform: JsonMap | None = None
+    platform: PlatformParams | None = None
     user_managed_networking: bool | None = None
     vip_dhcp_allocation: bool | None = None
-    network_type: str | None = None
-    cluster_networks: list[NetworkParams] | None = None
+    network_type: NetworkType | None = None
+    cluster_networks: list[ClusterNetworkParams] | None = None
     service_networks: list[NetworkParams] | None = None
     machine_networks: list[NetworkParams] | None = None
-    cluster_network_cidr: str | None = None
-    cluster_network_host_prefix: int | None = None
-    service_network_cidr: str | None = None
-    machine_network_cidr: str | None = None
+    cluster_network_cidr: Cidr | None = None
+    # 0 as well: it is how upstream's clients write none.
+    cluster_network_host_prefix: Annotated[int, msgspec.Meta(ge=0, le=128)] | None = None
+    service_network_cidr: Cidr | None = None
     api_vips: list[VipParams] | None = None
     ingress_vips: list[VipParams] | None = None
     ssh_public_key: str | None = None
@@ -64,15 +140,33 @@ class ClusterParams(Body, frozen=True, kw_only=True):
     https_proxy: str | None = None
     no_proxy: str | None = None
     additional_ntp_source: str | None = None
-    cpu_architecture: str | None = None
-    hyperthreading: str | None = None
+    ntp_sources: str | None = None
+    hyperthreading: Hosts | None = None
     schedulable_masters: bool | None = None
-    disk_encryption: JsonMap | None = None
-    load_balancer: JsonMap | None = None
+    disk_encryption: DiskEncryptionParams | None = None
+    load_balancer: LoadBalancerParams | None = None
+    ignition_endpoint: IgnitionEndpoint | None = None
     tags: str | None = None
-    olm_operators: list[JsonMap] | None = None
+    olm_operators: list[OperatorParams] | None = None
+    operator_bundles: list[BundleParams] | None = None
     control_plane_count: int | None = None
-    high_availability_mode: str | None = None
+
+
+class ClusterParams(ClusterSettings, frozen=True, kw_only=True):
+    """cluster-create-params."""
+
+    openshift_version: str | None = None
+    ocp_release_image: str | None = None
+    cpu_architecture: Literal["x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi", ""] | None = None
+    high_availability_mode: Literal["Full", "None"] | None = None
+
+
+class ClusterUpdate(ClusterSettings, frozen=True, kw_only=True):
+    """v2-cluster-update-params."""
+
+    machine_network_cidr: Cidr | None = None
+    cluster_network_host_prefix: HostPrefix | None = None
+    api_vip_dns_name: str | None = None
 
 
 class IgnoredValidations(Body, frozen=True, kw_only=True, rename=lambda name: name.replace("_", "-")):
@@ -80,6 +174,38 @@ class IgnoredValidations(Body, frozen=True, kw_only=True, rename=lambda name: na
 
     host_validation_ids: str | None = None
     cluster_validation_ids: str | None = None
+
+
+class InstallConfigOverrides(Body, frozen=True, kw_only=True, rename="camel"):
+    """What overrides of an install-config may hold, at its top (upstream's InstallerConfigBaremetal).
+
+    Cases count here, since the payload's installer reads what is merged.
+    """
+
+    api_version: str | None = None
+    base_domain: str | None = None
+    proxy: JsonMap | None = None
+    networking: JsonMap | None = None
+    metadata: JsonMap | None = None
+    compute: list[JsonMap] | None = None
+    control_plane: JsonMap | None = None
+    arbiter: JsonMap | None = None
+    platform: JsonMap | None = None
+    bootstrap_in_place: JsonMap | None = None
+    fips: bool | None = None
+    cpu_partitioning_mode: str | None = msgspec.field(default=None, name="cpuPartitioningMode")
+    pull_secret: str | None = None
+    ssh_key: str | None = msgspec.field(default=None, name="sshKey")
+    additional_trust_bundle: str | None = None
+    additional_trust_bundle_policy: str | None = None
+    image_content_sources: list[JsonMap] | None = None
+    image_digest_sources: list[JsonMap] | None = None
+    capabilities: JsonMap | None = None
+    feature_set: str | None = None
+    feature_gates: list[str] | None = None
+    os_image_stream: str | None = msgspec.field(default=None, name="osImageStream")
+    # Beyond upstream's: what this installer's own annotation has.
+    publish: str | None = None
 
 
 class ManifestParams(Body, frozen=True, kw_only=True):
@@ -104,6 +230,7 @@ class Completion(Body, frozen=True, kw_only=True):
 
     is_success: bool | None = None
     error_info: str | None = None
+    data: JsonMap | None = None
 
 
 class OperatorReport(Body, frozen=True, kw_only=True):
@@ -132,25 +259,63 @@ class EventParams(Body, frozen=True, kw_only=True):
     category: str | None = None
     host_id: str | None = None
     infra_env_id: str | None = None
+    request_id: str | None = None
     props: str | None = None
 
 
-class InfraEnvParams(Body, frozen=True, kw_only=True):
-    """infra-env-create-params and infra-env-update-params."""
+class ProxyParams(Body, frozen=True, kw_only=True):
+    """proxy."""
 
-    name: str | None = None
-    cluster_id: str | None = None
+    http_proxy: str | None = None
+    https_proxy: str | None = None
+    no_proxy: str | None = None
+
+
+class NicParams(Body, frozen=True, kw_only=True):
+    """A row of mac-interface-map."""
+
+    mac_address: Annotated[str, msgspec.Meta(pattern="^([0-9A-Fa-f]{2}[:]){5}([0-9A-Fa-f]{2})$")]
+    logical_nic_name: str | None = None
+
+
+class StaticNetworkParams(Body, frozen=True, kw_only=True):
+    """host-static-network-config: an nmstate document, and the NICs that tell whose it is."""
+
+    network_yaml: str | None = None
+    mac_interface_map: list[NicParams] | None = None
+
+
+class KernelArgumentParams(Body, frozen=True, kw_only=True):
+    """kernel-argument."""
+
+    operation: Literal["append", "replace", "delete"] | None = None
+    value: Annotated[str, msgspec.Meta(pattern='^(?:(?:[^ \\t\\n\\r"]+)|(?:"[^"]*"))*\\Z')] | None = None
+
+
+class InfraEnvUpdate(Body, frozen=True, kw_only=True):
+    """infra-env-update-params."""
+
     openshift_version: str | None = None
-    cpu_architecture: str | None = None
     ssh_authorized_key: str | None = None
     pull_secret: str | None = None
     additional_ntp_sources: str | None = None
-    additional_trust_bundle: str | None = None
-    proxy: Proxy | None = None
+    ntp_sources: str | None = None
+    additional_trust_bundle: Annotated[str, msgspec.Meta(max_length=65535)] | None = None
+    proxy: ProxyParams | None = None
     ignition_config_override: str | None = None
-    image_type: str | None = None
-    static_network_config: list[StaticNetwork] | None = None
-    kernel_arguments: list[KernelArgument] | None = None
+    image_type: Literal["full-iso", "minimal-iso", "disconnected-iso"] | None = None
+    static_network_config: list[StaticNetworkParams] | None = None
+    kernel_arguments: list[KernelArgumentParams] | None = None
+    rendezvous_ip: str | None = None
+    network_discovery_delay_seconds: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class InfraEnvParams(InfraEnvUpdate, frozen=True, kw_only=True):
+    """infra-env-create-params."""
+
+    name: str | None = None
+    cluster_id: Uuid | None = None
+    cpu_architecture: Literal["x86_64", "aarch64", "arm64", "ppc64le", "s390x", ""] | None = None
 
 
 class HostCreate(Body, frozen=True, kw_only=True):
@@ -163,8 +328,8 @@ class HostCreate(Body, frozen=True, kw_only=True):
 class ChosenDisk(Body, frozen=True, kw_only=True):
     """disk-config-params."""
 
-    id: str | None = None
-    role: str | None = None
+    id: str
+    role: Literal["none", "install"] | None = None
 
 
 class SkippedDisk(Body, frozen=True, kw_only=True):
@@ -181,16 +346,28 @@ class NodeLabel(Body, frozen=True, kw_only=True):
     value: str
 
 
+class FencingParams(Body, frozen=True, kw_only=True):
+    """fencing-credentials-params."""
+
+    address: str
+    username: str
+    password: str
+    certificate_verification: Literal["Enabled", "Disabled"] | None = None
+    mac_address: str | None = None
+
+
 class HostUpdate(Body, frozen=True, kw_only=True):
     """host-update-params."""
 
-    host_role: str | None = None
+    host_role: Literal["auto-assign", "master", "arbiter", "worker"] | None = None
     host_name: str | None = None
     disks_selected_config: list[ChosenDisk] | None = None
     disks_skip_formatting: list[SkippedDisk] | None = None
     node_labels: list[NodeLabel] | None = None
-    fencing_credentials: JsonMap | None = None
+    fencing_credentials: FencingParams | None = None
     machine_config_pool_name: str | None = None
+    ignition_endpoint_token: str | None = None
+    ignition_endpoint_http_headers: list[HttpHeader] | None = None
 
 
 class StepReply(Body, frozen=True, kw_only=True):
@@ -213,7 +390,7 @@ class HostProgressParams(Body, frozen=True, kw_only=True):
 class Binding(Body, frozen=True, kw_only=True):
     """bind-host-params."""
 
-    cluster_id: str | None = None
+    cluster_id: Uuid
 
 
 class InstallerArgs(Body, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,35 +23,85 @@ Check = Callable[[str], str | None]
 
 _LABEL = r"[A-Za-z0-9](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?"
 _NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?")
+# Upstream's expressions, without repetitions within repetitions, which take for ever here.
+_LAST = r"[a-z\d](?:[-a-z\d]*[a-z\d])"
+_SINGLE = re.compile(_LAST)
+_DOMAIN = re.compile(rf"(?:{_LAST}?\.)+{_LAST}")
+_DOTTED_DECIMAL = re.compile(r"([\d]+\.){3}[\d]+")
+_DNS_NAME = re.compile(r"(?=.{1,255}\Z)[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62}(\.[a-zA-Z0-9_][a-zA-Z0-9_-]{0,62})*[._]?")
+_TAG = re.compile(r"\w+( \w+)*", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._+]{0,127}")
 _IMAGE = re.compile(r"[^\s'\"\\]{1,1024}")
 _KEY = re.compile(r"(?:^|\s)((?:ssh|ecdsa|sk-ssh|sk-ecdsa)-\S+)\s+([A-Za-z0-9+/=]+)")
 VIPS_OF_A_KIND = 2
+INSTALLER_FLAGS = (
+    *("--append-karg", "--delete-karg", "-n", "--copy-network", "--network-dir", "--save-partlabel"),
+    *("--save-partindex", "--image-url", "--image-file"),
+)
+_INSTALLER_VALUE = re.compile(r"""[A-Za-z0-9@!#$%*()_+-=//.,";':{}\[\]]+""")
 
 
 def pull_secret(value: str) -> str | None:
     """JSON with entries in ``auths``; an ``auth`` is base64 of user:password. Never repeats what it was given."""
     try:
-        auths = plainjson.parsed(value.strip())["auths"]
-    except (ValueError, TypeError, KeyError):
-        return "must be a JSON object with auths"
+        whole = plainjson.parsed(value.strip())
+    except ValueError:
+        return "must be a well-formed JSON"
+    if not isinstance(whole, dict):
+        return "must be a well-formed JSON object"
+    # As Go decodes it, whatever the case of the key.
+    auths = next((entries for key, entries in whole.items() if key.casefold() == "auths"), None)
     if not isinstance(auths, dict) or not auths:
-        return "auths must have an entry"
+        return "must contain 'auths' JSON-object field with an entry"
     for registry, entry in auths.items():
+        if entry is None:
+            continue
         if not isinstance(entry, dict):
-            return f"auths: the entry of {registry!r} must be an object"
-        auth = entry.get("auth") or ""
+            return f"must have an object as the entry of {registry!r}"
+        auth = entry.get("auth", "")
+        if not isinstance(auth, str):
+            return f"must be valid: 'auth' field of {registry!r} should be a string"
         try:
-            user, colon, _ = base64.b64decode(auth, validate=True).partition(b":")
-        except (ValueError, TypeError, binascii.Error):
-            return f"auths: auth of {registry!r} is not base64"
-        if auth and not (user and colon):
-            return f"auths: auth of {registry!r} is not base64 of user:password"
+            login = base64.b64decode(auth.replace("\r", "").replace("\n", ""), validate=True)
+        except (ValueError, binascii.Error):
+            return f"must be valid: 'auth' field of {registry!r} is not base64-encoded"
+        if auth and b":" not in login:
+            return f"must be valid: 'auth' for {registry!r} is not in 'user:password' format"
     return None
 
 
 def _name(value: str) -> str | None:
     return None if _NAME.fullmatch(value) else f"{value[:80]!r} is no DNS name"
+
+
+def domain(value: str) -> str | None:
+    """A base domain as upstream takes it: lower case, no dot at its end, no address."""
+    if any(len(label) > 63 for label in value.split(".")):
+        return f"{value[:80]!r} has a DNS label that is longer than 63 bytes"
+    single = _SINGLE.fullmatch(value) and 1 < len(value) < 63
+    if single or (_DOMAIN.fullmatch(value) and len(value) <= 255 and not _DOTTED_DECIMAL.search(value)):
+        return None
+    return f"DNS format mismatch: {value[:80]!r} domain name is not valid"
+
+
+def tags(value: str) -> str | None:
+    """Words, and spaces within, divided by commas."""
+    if all(_TAG.fullmatch(part) for part in value.split(",")):
+        return None
+    return f"Invalid format for Tags: {value[:80]!r}: a comma-separated list of words of letters, digits and _"
+
+
+def installer_args(args: Iterable[str]) -> None:
+    """Arguments of coreos-installer that a user may give (upstream's ValidateInstallerArgs). Raises BadRequest."""
+    problems = []
+    for argument in args:
+        if argument.startswith("-"):
+            if argument not in INSTALLER_FLAGS:
+                known = " ".join(INSTALLER_FLAGS)
+                problems.append(f"found unexpected flag {argument[:80]} for installer - allowed flags are [{known}]")
+        elif not _INSTALLER_VALUE.fullmatch(argument):
+            problems.append(f"found unexpected chars in value {argument[:80]} for installer")
+    _refuse(problems)
 
 
 def _version(value: str) -> str | None:
@@ -95,9 +145,9 @@ def certificates(value: str) -> str | None:
 
 
 def ntp_sources(value: str) -> str | None:
-    """Names and addresses, divided by commas."""
+    """Names and addresses, divided by commas alone."""
     for source in value.split(","):
-        if _address(source.strip()) is not None and _name(source.strip()) is not None:
+        if _address(source) is not None and (len(source) < 2 or _name(source) is not None):
             return f"{source[:80]!r} is neither a name nor an address"
     return None
 
@@ -126,7 +176,10 @@ def _proxy(*schemes: str) -> Check:
         # Never repeated: it may hold a password.
         try:
             url = urlsplit(value)
-            good = url.scheme in schemes and bool(url.hostname) and url.port != 0
+            # Lower case, as upstream has it.
+            good = (
+                value.startswith(tuple(f"{scheme}://" for scheme in schemes)) and bool(url.hostname) and url.port != 0
+            )
         except ValueError:
             good = False
         if not good or re.search(r"[\s\x00-\x1f]", value):
@@ -139,14 +192,14 @@ def _proxy(*schemes: str) -> Check:
 
 
 def no_proxy(value: str) -> str | None:
-    """Addresses, networks and domains, divided by commas; a single ``*`` for all."""
-    if value.strip() == "*":
+    """Addresses, networks and domains, divided by commas; with a ``*`` anything, as upstream has it."""
+    if "*" in value:
         return None
     for entry in (part.strip() for part in value.split(",")):
         try:
             ip_network(entry, strict=False)
         except ValueError:
-            if _name(entry.removeprefix("*").removeprefix(".")) is not None:
+            if not _DNS_NAME.fullmatch(entry.removeprefix(".")):
                 return f"{entry[:80]!r} is neither an address, a network nor a domain"
     return None
 
@@ -173,10 +226,11 @@ PROXY: Mapping[str, Check] = {
 CLUSTER: Mapping[str, Check] = {
     "openshift_version": _version,
     "ocp_release_image": _image,
-    "base_dns_domain": _name,
+    "base_dns_domain": domain,
     "ssh_public_key": ssh_keys,
     "pull_secret": pull_secret,
     "additional_ntp_source": ntp_sources,
+    "tags": tags,
     **PROXY,
 }
 INFRA_ENV: Mapping[str, Check] = {
@@ -197,6 +251,11 @@ def _judged(checks: Mapping[str, Check], fields: Mapping[str, Any], prefix: str 
 def _refuse(problems: list[str]) -> None:
     if problems:
         raise BadRequest("; ".join(problems))
+
+
+def check_offered(fields: Mapping[str, Any], not_offered: Iterable[str]) -> None:
+    """Refuse what the specification has and this service has not, unless it is empty. Raises BadRequest."""
+    _refuse([f"{key} is not supported by this service" for key in not_offered if fields.get(key)])
 
 
 def check_cluster(fields: Mapping[str, Any], networks: Mapping[str, Any], operators: frozenset[str]) -> None:

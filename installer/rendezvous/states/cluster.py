@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, PreparationStatus, Result, Role
 from installer.assisted.errors import Conflict
+from installer.assisted.validation_ids import ClusterValidation as V
 from installer.rendezvous.states.table import Guard, filled
 
 C = ClusterStatus
@@ -25,12 +27,19 @@ class Trigger(StrEnum):
     FAIL = "FailInstallation"
 
 
+class HostInCluster(NamedTuple):
+    """A host as its cluster's table sees it; the role is the chosen one, else the suggested."""
+
+    status: HostStatus
+    role: Role
+
+
 @dataclass(frozen=True)
 class ClusterFacts:
-    """All that the guards look at. ``hosts``: (status, role, bootstrap) of each; ages in seconds."""
+    """All that the guards look at. Ages in seconds."""
 
     validations: Mapping[str, Result] = field(default_factory=dict)
-    hosts: Sequence[tuple[HostStatus, Role]] = ()
+    hosts: Sequence[HostInCluster] = ()
     control_plane_count: int = 3
     preparation: PreparationStatus = PreparationStatus.NOT_STARTED
     status_age: float = 0.0
@@ -41,31 +50,36 @@ class ClusterFacts:
 
     def count(self, role: Role, *statuses: HostStatus) -> int:
         """Hosts of a role in any of these statuses."""
-        return sum(1 for status, has in self.hosts if has is role and status in statuses)
+        return sum(1 for host in self.hosts if host.role is role and host.status in statuses)
 
 
 REQUIRED_INPUT = (
-    "machine-cidr-defined",
-    "cluster-cidr-defined",
-    "service-cidr-defined",
-    "dns-domain-defined",
-    "pull-secret-set",
-    "api-vips-defined",
-    "ingress-vips-defined",
+    V.MACHINE_CIDR_DEFINED,
+    V.CLUSTER_CIDR_DEFINED,
+    V.SERVICE_CIDR_DEFINED,
+    V.DNS_DOMAIN_DEFINED,
+    V.PULL_SECRET_SET,
+    V.API_VIPS_DEFINED,
+    V.INGRESS_VIPS_DEFINED,
 )
 REQUIRED_INSTALL = (
-    "machine-cidr-equals-to-calculated-cidr",
-    "api-vips-valid",
-    "ingress-vips-valid",
-    "all-hosts-are-ready-to-install",
-    "sufficient-masters-count",
-    "no-cidrs-overlapping",
-    "networks-same-address-families",
-    "network-prefix-valid",
-    "network-type-valid",
-    "ntp-server-configured",
-    "custom-manifests-requirements-satisfied",
-    "platform-requirements-satisfied",
+    V.MACHINE_CIDR_EQUALS_TO_CALCULATED_CIDR,
+    V.API_VIPS_VALID,
+    V.INGRESS_VIPS_VALID,
+    V.ALL_HOSTS_ARE_READY_TO_INSTALL,
+    V.SUFFICIENT_MASTERS_COUNT,
+    V.NO_CIDRS_OVERLAPPING,
+    V.NETWORKS_SAME_ADDRESS_FAMILIES,
+    V.NETWORK_PREFIX_VALID,
+    V.NETWORK_TYPE_VALID,
+    V.NTP_SERVER_CONFIGURED,
+    V.CUSTOM_MANIFESTS_REQUIREMENTS_SATISFIED,
+    V.PLATFORM_REQUIREMENTS_SATISFIED,
+)
+
+#: Ignition and credentials have been made, or were before it ended (upstream's getDownloadFilesAllowedStatuses).
+WITH_FILES = frozenset(
+    {C.INSTALLING, C.FINALIZING, C.INSTALLED, C.ERROR, C.ADDING_HOSTS, C.CANCELLED, C.INSTALLING_PENDING_USER_ACTION}
 )
 
 PREPARED_HOST = (H.PREPARING_SUCCESSFUL, H.INSTALLING, H.INSTALLING_IN_PROGRESS)
@@ -79,12 +93,12 @@ PROMISING_HOST = (
 )
 
 
-def _good(names: tuple[str, ...]) -> Callable[[ClusterFacts], bool]:
+def _good(names: tuple[V, ...]) -> Callable[[ClusterFacts], bool]:
     return lambda facts: all(facts.validations.get(name, Result.PENDING) in GOOD for name in names)
 
 
 def _enough_workers(facts: ClusterFacts, *statuses: HostStatus) -> bool:
-    workers = sum(1 for _, role in facts.hosts if role is Role.WORKER)
+    workers = sum(1 for host in facts.hosts if host.role is Role.WORKER)
     # Two workers carry the ingress; with fewer, all that were asked for must make it.
     return facts.count(Role.WORKER, *statuses) >= min(workers, 2)
 
@@ -95,12 +109,12 @@ INSTALL_OK = ClusterGuard(_good(REQUIRED_INSTALL))
 PREPARED = ClusterGuard(
     lambda f: (
         bool(f.hosts)
-        and all(status in PREPARED_HOST for status, _ in f.hosts)
+        and all(host.status in PREPARED_HOST for host in f.hosts)
         and f.preparation is PreparationStatus.SUCCESS
     )
 )
-HOST_LEFT = ClusterGuard(lambda f: not f.hosts or any(status not in PREPARING_HOST for status, _ in f.hosts))
-HOST_FAILED = ClusterGuard(lambda f: any(status is H.PREPARING_FAILED for status, _ in f.hosts))
+HOST_LEFT = ClusterGuard(lambda f: not f.hosts or any(host.status not in PREPARING_HOST for host in f.hosts))
+HOST_FAILED = ClusterGuard(lambda f: any(host.status is H.PREPARING_FAILED for host in f.hosts))
 GENERATION_FAILED = ClusterGuard(lambda f: f.preparation is PreparationStatus.FAILED)
 PREPARE_TIMEOUT = ClusterGuard(lambda f: f.status_age > f.prepare_timeout)
 INSTALLED = ClusterGuard(
@@ -109,7 +123,7 @@ INSTALLED = ClusterGuard(
 CAN_SUCCEED = ClusterGuard(
     lambda f: f.count(Role.MASTER, *PROMISING_HOST) >= f.control_plane_count and _enough_workers(f, *PROMISING_HOST)
 )
-USER_ACTION = ClusterGuard(lambda f: any(status is H.INSTALLING_PENDING_USER_ACTION for status, _ in f.hosts))
+USER_ACTION = ClusterGuard(lambda f: any(host.status is H.INSTALLING_PENDING_USER_ACTION for host in f.hosts))
 INSTALLING_TIMEOUT = ClusterGuard(lambda f: f.status_age > f.installing_timeout)
 FINALIZING_TIMEOUT = ClusterGuard(lambda f: f.status_age > f.finalizing_timeout)
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from installer.assisted.enums import GOOD, ClusterStatus, HostStatus, Result, Role, Stage
 from installer.assisted.errors import Conflict, Forbidden
+from installer.assisted.validation_ids import HostValidation as V
 from installer.rendezvous.states.table import Guard, filled
 
 H = HostStatus
@@ -55,25 +56,25 @@ class HostFacts:
 
 
 MIN_HARDWARE = (
-    "has-inventory",
-    "has-min-cpu-cores",
-    "has-min-memory",
-    "has-min-valid-disks",
-    "compatible-with-cluster-platform",
-    "disk-encryption-requirements-satisfied",
-    "vsphere-disk-uuid-enabled",
-    "inventory-not-fully-truncated",
+    V.HAS_INVENTORY,
+    V.HAS_MIN_CPU_CORES,
+    V.HAS_MIN_MEMORY,
+    V.HAS_MIN_VALID_DISKS,
+    V.COMPATIBLE_WITH_CLUSTER_PLATFORM,
+    V.DISK_ENCRYPTION_REQUIREMENTS_SATISFIED,
+    V.VSPHERE_DISK_UUID_ENABLED,
+    V.INVENTORY_NOT_FULLY_TRUNCATED,
 )
 # What can be said of a host before it belongs to a cluster.
 MIN_UNBOUND = (
-    "has-inventory",
-    "has-min-cpu-cores",
-    "has-min-memory",
-    "has-min-valid-disks",
-    "inventory-not-fully-truncated",
+    V.HAS_INVENTORY,
+    V.HAS_MIN_CPU_CORES,
+    V.HAS_MIN_MEMORY,
+    V.HAS_MIN_VALID_DISKS,
+    V.INVENTORY_NOT_FULLY_TRUNCATED,
 )
 OPERATORS = tuple(
-    f"{name}-requirements-satisfied"
+    V(f"{name}-requirements-satisfied")
     for name in (
         *("lso", "ocs", "odf", "lvm", "mce", "mtv", "osc", "cnv", "node-feature-discovery", "nvidia-gpu"),
         *("pipelines", "servicemesh", "serverless", "openshift-ai", "authorino", "nmstate", "amd-gpu", "kmm"),
@@ -83,34 +84,34 @@ OPERATORS = tuple(
     )
 )
 SUFFICIENT = (
-    "has-memory-for-role",
-    "has-cpu-cores-for-role",
-    "belongs-to-machine-cidr",
-    "hostname-unique",
-    "hostname-valid",
-    "ignition-downloadable",
-    "belongs-to-majority-group",
+    V.HAS_MEMORY_FOR_ROLE,
+    V.HAS_CPU_CORES_FOR_ROLE,
+    V.BELONGS_TO_MACHINE_CIDR,
+    V.HOSTNAME_UNIQUE,
+    V.HOSTNAME_VALID,
+    V.IGNITION_DOWNLOADABLE,
+    V.BELONGS_TO_MAJORITY_GROUP,
     *OPERATORS,
-    "sufficient-network-latency-requirement-for-role",
-    "sufficient-packet-loss-requirement-for-role",
-    "has-default-route",
-    "api-domain-name-resolved-correctly",
-    "api-int-domain-name-resolved-correctly",
-    "apps-domain-name-resolved-correctly",
-    "dns-wildcard-not-configured",
-    "valid-platform-network-settings",
-    "sufficient-installation-disk-speed",
-    "non-overlapping-subnets",
-    "compatible-agent",
-    "time-synced-between-host-and-service",
-    "no-skip-installation-disk",
-    "no-skip-missing-disk",
-    "no-ip-collisions-in-network",
-    "no-iscsi-nic-belongs-to-machine-cidr",
+    V.SUFFICIENT_NETWORK_LATENCY_REQUIREMENT_FOR_ROLE,
+    V.SUFFICIENT_PACKET_LOSS_REQUIREMENT_FOR_ROLE,
+    V.HAS_DEFAULT_ROUTE,
+    V.API_DOMAIN_NAME_RESOLVED_CORRECTLY,
+    V.API_INT_DOMAIN_NAME_RESOLVED_CORRECTLY,
+    V.APPS_DOMAIN_NAME_RESOLVED_CORRECTLY,
+    V.DNS_WILDCARD_NOT_CONFIGURED,
+    V.VALID_PLATFORM_NETWORK_SETTINGS,
+    V.SUFFICIENT_INSTALLATION_DISK_SPEED,
+    V.NON_OVERLAPPING_SUBNETS,
+    V.COMPATIBLE_AGENT,
+    V.TIME_SYNCED_BETWEEN_HOST_AND_SERVICE,
+    V.NO_SKIP_INSTALLATION_DISK,
+    V.NO_SKIP_MISSING_DISK,
+    V.NO_IP_COLLISIONS_IN_NETWORK,
+    V.NO_ISCSI_NIC_BELONGS_TO_MACHINE_CIDR,
 )
 
 
-def _all_good(names: tuple[str, ...]) -> Callable[[HostFacts], bool]:
+def _all_good(names: tuple[V, ...]) -> Callable[[HostFacts], bool]:
     return lambda facts: all(facts.validations.get(name, Result.PENDING) in GOOD for name in names)
 
 
@@ -122,8 +123,9 @@ HostGuard = Guard[HostFacts]
 CONNECTED = HostGuard(lambda f: f.connected and f.media_connected)
 MEDIA_LOST = HostGuard(lambda f: not f.media_connected)
 INVENTORY = HostGuard(lambda f: f.has_inventory)
+INVENTORY_WHOLE = HostGuard(_all_good((V.INVENTORY_NOT_FULLY_TRUNCATED,)))
 HARDWARE_OK = HostGuard(_all_good(MIN_HARDWARE))
-INPUT_OK = HostGuard(_all_good(("machine-cidr-defined",)))
+INPUT_OK = HostGuard(_all_good((V.MACHINE_CIDR_DEFINED,)))
 SUFFICIENT_OK = HostGuard(_all_good(SUFFICIENT))
 UNBOUND_OK = HostGuard(_all_good(MIN_UNBOUND))
 ROLE_VALID = HostGuard(lambda f: f.role is not Role.AUTO)
@@ -205,10 +207,11 @@ TABLE: tuple[Row, ...] = (
     Row(_F, UNBOUND, H.DISCOVERING_UNBOUND, INFO_DISCOVERING, (~INVENTORY,)),
     Row(_F, UNBOUND, H.INSUFFICIENT_UNBOUND, INFO_INSUFFICIENT, (~UNBOUND_OK,)),
     Row(_F, UNBOUND, H.KNOWN_UNBOUND, "Host is ready to be bound to a cluster"),
-    # RefreshHost before the installation
+    # RefreshHost before the installation. Of an inventory that was dropped as too long nothing is known either.
     Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_MEDIA, (~CONNECTED, MEDIA_LOST)),
     Row(_F, PRE_INSTALL, H.DISCONNECTED, INFO_DISCONNECTED, (~CONNECTED,)),
     Row(_F, PRE_INSTALL, H.DISCOVERING, INFO_DISCOVERING, (~INVENTORY,)),
+    Row(_F, _set(H.DISCOVERING, H.DISCONNECTED), H.DISCOVERING, INFO_DISCOVERING, (~INVENTORY_WHOLE,)),
     Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, (~HARDWARE_OK,)),
     Row(_F, PRE_INSTALL, H.PENDING_FOR_INPUT, "Waiting for user input: {failing}", (~INPUT_OK,)),
     Row(_F, PRE_INSTALL, H.INSUFFICIENT, INFO_INSUFFICIENT, (~SUFFICIENT_OK,)),

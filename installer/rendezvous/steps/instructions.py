@@ -15,6 +15,7 @@ import msgspec
 
 from installer.assisted.enums import HostStatus, LogsState, Role, StepType
 from installer.rendezvous.clock import age
+from installer.rendezvous.steps import installerargs
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks, networks
 from installer.rendezvous.validations.hostview import HostView, same_image
@@ -109,7 +110,10 @@ def _free_addresses(view: HostView) -> Args | None:
 
 
 def _ntp(view: HostView) -> Args | None:
-    given = [view.cluster.additional_ntp_source, view.infra_env.additional_ntp_sources if view.infra_env else ""]
+    given = [
+        view.joined.additional_ntp_source if view.joined else "",
+        view.infra_env.additional_ntp_sources if view.infra_env else "",
+    ]
     sources = dict.fromkeys(name.strip() for text in given for name in text.split(",") if name.strip())
     return [_dump({"ntp_source": ",".join(sources)})]
 
@@ -138,17 +142,22 @@ def _tang(view: HostView) -> Args | None:
 def _disk_speed(view: HostView) -> Args | None:
     measured = view.host.disks_info.speed(view.host.installation_disk_path)
     persistent = view.inventory is not None and view.inventory.boot.device_type == "persistent"
-    if measured.tested or persistent or not view.host.installation_disk_path:
+    if (
+        measured.tested
+        or persistent
+        or not view.host.installation_disk_path
+        or installerargs.keeps_partitions(view.host)
+    ):
         return None
-    return [_dump({"path": view.host.installation_disk_path})]
+    return [_dump({"path": view.host.installation_disk_path}), f"{view.settings.disk_check_timeout:.2f}"]
 
 
 def images_needed(view: HostView) -> list[str]:
-    """Images that a host pulls before the installation: the orchestrator, and on the bootstrap host the release."""
-    images = [view.settings.installer_image]
-    if view.host.bootstrap:
-        images.append(view.cluster.ocp_release_image or view.settings.release_image)
-    return list(dict.fromkeys(filter(None, images)))
+    """Images that a host must be able to pull, in upstream's order (container_image_availability_cmd.go)."""
+    known = view.settings
+    release = (view.joined.ocp_release_image if view.joined else "") or known.release_image
+    images = (release, known.mco_image, known.must_gather_image)
+    return list(dict.fromkeys(filter(None, (*images, known.installer_image))))
 
 
 def _images(view: HostView) -> Args | None:
@@ -156,14 +165,6 @@ def _images(view: HostView) -> Args | None:
     if not images or view.host.images_status.value is not None:
         return None
     return [_dump({"timeout": 16 * 60, "images": images})]
-
-
-def installer_args(view: HostView) -> list[str]:
-    """Extra arguments for coreos-installer: the user's own, and the network's files when it is static."""
-    args: list[str] = list(view.host.installer_args.value or [])
-    if view.infra_env is not None and view.infra_env.static_network_config and "--copy-network" not in args:
-        args.append("--copy-network")
-    return args
 
 
 def _still_named(view: HostView, path: str) -> bool:
@@ -191,11 +192,10 @@ def _to_format(view: HostView) -> list[str]:
 
 def _install(view: HostView) -> Args | None:
     host, cluster = view.host, view.cluster
-    known = view.inventory is not None and disks.installation(host, view.inventory) is not None
-    if not known or not _still_named(view, host.installation_disk_path):
+    disk = disks.installation(host, view.inventory) if view.inventory is not None else None
+    if disk is None or not _still_named(view, host.installation_disk_path):
         return None  # rather no installation than one on another disk
     role = Role.BOOTSTRAP if host.bootstrap else view.role
-    proxy = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy, "no_proxy": cluster.no_proxy}
     request: dict[str, Any] = {
         "cluster_id": cluster.id,
         "infra_env_id": host.infra_env_id,
@@ -208,13 +208,34 @@ def _install(view: HostView) -> Args | None:
         "check_cvo": True,
         "disks_to_format": _to_format(view),
         "openshift_version": cluster.openshift_version,
-        "installer_args": _dump(installer_args(view)),
-        "skip_installation_disk_cleanup": False,
+        "skip_installation_disk_cleanup": installerargs.keeps_partitions(host),
+        # A disk of the device mapper cannot be found again by the name that the machine-config-daemon is given.
+        "enable_skip_mco_reboot": not disk.path.startswith("/dev/dm-"),
+        "notify_num_reboots": True,
         "installation_attempt": cluster.attempt,
     }
-    if any(proxy.values()):
+    for name in ("mco_image", "must_gather_image"):
+        if image := getattr(view.settings, name):
+            request[name] = image
+    args = installerargs.arguments(view)
+    if args:
+        request["installer_args"] = _dump(args)
+    if proxy := _proxy(cluster):
         request["proxy"] = proxy
     return [_dump(request)]
+
+
+def _proxy(cluster: Cluster) -> dict[str, str]:
+    """The cluster's proxy, past which the installer reaches the cluster itself; empty when it has none."""
+    known = {"http_proxy": cluster.http_proxy, "https_proxy": cluster.https_proxy}
+    proxy = {name: value for name, value in known.items() if value}
+    if not proxy:
+        return {}
+    direct = cluster.no_proxy.strip()
+    if direct != "*":
+        own = ("127.0.0.1", "localhost", ".svc", ".cluster.local", f"api-int.{cluster.name}.{cluster.base_dns_domain}")
+        direct = ",".join(dict.fromkeys([*(direct.split(",") if direct else []), *own]))
+    return {**proxy, "no_proxy": direct}
 
 
 def _logs(view: HostView) -> Args | None:
@@ -291,7 +312,8 @@ def _outdated(view: HostView) -> bool:
     wanted, found = view.settings.agent_image, view.host.discovery_agent_version
     if view.host.status not in UPGRADABLE or T.UPGRADE.value in view.settings.disabled_steps:
         return False
-    return bool(wanted and found) and not same_image(found, wanted)
+    # An agent that does not tell its image is replaced, too.
+    return bool(wanted) and not same_image(found, wanted)
 
 
 def plan(view: HostView, up_to_date: bool = False) -> Plan:

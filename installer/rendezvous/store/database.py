@@ -95,7 +95,7 @@ class Store(Records):
             self._changing = True
             yield
             self._flush()
-            self._db.execute("COMMIT")
+            self.db.execute("COMMIT")
             kept = True
         except sqlite3.Error as error:
             raise StoreError(self._path, "written", str(error)) from error

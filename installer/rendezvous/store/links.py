@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,6 +17,8 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     """One address of a peer as it was tried; round trip in ms, loss in percent."""
 
     remote_ip_address: str = ""
+    outgoing_nic: str = ""
+    remote_mac: str = ""
     successful: bool = False
     average_rtt_ms: float | None = None
     packet_loss_percentage: float | None = None
@@ -25,7 +28,8 @@ class MtuReport(msgspec.Struct, frozen=True, gc=False):
     """Did packets of full size get to an address?"""
 
     remote_ip_address: str = ""
-    mtu_successful: bool = True
+    outgoing_nic: str = ""
+    mtu_successful: bool = False
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
@@ -43,6 +47,13 @@ class PeersReport(msgspec.Struct, frozen=True, gc=False):
     remote_hosts: list[Peer] | None = None
 
 
+class BrokenMtu(NamedTuple):
+    """Packets of full size do not get from an interface to an address."""
+
+    interface: str
+    address: str
+
+
 class Findings:
     """What counts of a report: kept instead of it, as each of n hosts reports on n - 1 others."""
 
@@ -54,7 +65,10 @@ class Findings:
         # By peer: the worst round trip (ms) and loss (%) of the links that work, where there is any at all.
         self.rtt: dict[str, float] = {}
         self.loss: dict[str, float] = {}
-        self.broken_mtu: list[str] = []
+        self.broken_mtu: list[BrokenMtu] = []
+        # MACs by address that more than one machine answered for.
+        self.collisions: dict[str, tuple[str, str]] = {}
+        answered: dict[tuple[str, str], str] = {}
         for peer in peers:
             host_id = sys.intern(peer.host_id)
             for layer, links in (("l2_connectivity", peer.l2_connectivity), ("l3_connectivity", peer.l3_connectivity)):
@@ -64,10 +78,21 @@ class Findings:
             good = [link for link in peer.l3_connectivity or () if link.successful]
             self.rtt[host_id] = max((link.average_rtt_ms or 0.0 for link in good), default=0.0)
             self.loss[host_id] = max((link.packet_loss_percentage or 0.0 for link in good), default=0.0)
-            self.broken_mtu += [item.remote_ip_address for item in peer.mtu_report or () if not item.mtu_successful]
+            self.broken_mtu += [
+                BrokenMtu(item.outgoing_nic, item.remote_ip_address)
+                for item in peer.mtu_report or ()
+                if not item.mtu_successful
+            ]
+            for link in peer.l2_connectivity or ():
+                before = answered.get((link.outgoing_nic, link.remote_ip_address), "")
+                if before and before != link.remote_mac:
+                    low, high = sorted((before, link.remote_mac))
+                    self.collisions[link.remote_ip_address] = (low, high)
+                answered[(link.outgoing_nic, link.remote_ip_address)] = link.remote_mac
         self.worst_rtt = max(self.rtt.values(), default=0.0)
         self.worst_loss = max(self.loss.values(), default=0.0)
         self._in: dict[tuple[str, str], frozenset[str]] = {}
+        self._pairs: dict[str, list[tuple[str, str]]] = {}
 
     def reached(self, layer: str, network: str) -> frozenset[str]:
         """Ids of the peers of which an address in ``network`` (a CIDR, IPv4 or IPv6) was reached on a layer."""
@@ -77,6 +102,19 @@ class Findings:
                 host_id for text, ids in self._reached[layer].items() if _fits(text, network) for host_id in ids
             )
             self._in[(layer, network)] = known
+        return known
+
+    def addresses(self, family: str) -> list[tuple[str, str]]:
+        """(peer's id, address) of all that was reached by routing, of one family (IPv4 or IPv6), each once."""
+        known = self._pairs.get(family)
+        if known is None:
+            known = [
+                (host_id, text)
+                for text, ids in self._reached["l3_connectivity"].items()
+                if _fits(text, family)
+                for host_id in dict.fromkeys(ids)
+            ]
+            self._pairs[family] = known
         return known
 
 

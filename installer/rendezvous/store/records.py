@@ -45,8 +45,8 @@ class Records(ABC):
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._db = self._connect()
-            self._db.executescript(_SCHEMA)
+            self.db = self._connect()
+            self.db.executescript(_SCHEMA)
         except (sqlite3.Error, OSError) as error:
             raise StoreError(path, "opened", str(error)) from error
         # Is a change under way?
@@ -71,29 +71,29 @@ class Records(ABC):
 
     def close(self) -> None:
         """Close the database; the WAL is folded in."""
-        self._db.close()
+        self.db.close()
 
     def _roll_back(self) -> None:
         """End the transaction, which SQLite itself has ended already after some errors."""
-        if not self._db.in_transaction:
+        if not self.db.in_transaction:
             return
         try:
-            self._db.execute("ROLLBACK")
+            self.db.execute("ROLLBACK")
         except sqlite3.Error as error:
             # To close a connection ends its transaction; whoever reads or writes next opens another.
             log.error("%s: a change cannot be rolled back, the database is opened anew: %s", self._path, error)
-            self._db.close()
+            self.db.close()
             self._lost = True
 
     def _begin(self) -> None:
         self._reopen()
-        self._db.execute("BEGIN IMMEDIATE")
+        self.db.execute("BEGIN IMMEDIATE")
 
     def _reopen(self) -> None:
         if not self._lost:
             return
         try:
-            self._db = self._connect()
+            self.db = self._connect()
         except (sqlite3.Error, OSError) as error:
             raise StoreError(self._path, "opened", str(error)) from error
         self._lost = False
@@ -102,7 +102,7 @@ class Records(ABC):
         """Raises StoreError."""
         self._reopen()
         try:
-            return self._db.execute(sql, values).fetchall()
+            return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(self._path, "read", str(error)) from error
 
@@ -112,7 +112,7 @@ class Records(ABC):
 
     def _write(self, sql: str, *values: object) -> None:
         self._check()
-        self._db.execute(sql, values)
+        self.db.execute(sql, values)
 
     @abstractmethod
     def _touch(self, cluster_id: str | None) -> None:
@@ -171,7 +171,7 @@ class Records(ABC):
         rows = self._rows(query, name)
         if not rows:
             try:
-                self._db.execute("INSERT OR IGNORE INTO secrets VALUES (?, randomblob(32))", (name,))
+                self.db.execute("INSERT OR IGNORE INTO secrets VALUES (?, randomblob(32))", (name,))
             except sqlite3.Error as error:
                 raise StoreError(self._path, "written", str(error)) from error
             rows = self._rows(query, name)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
+from installer.assisted.enums import Role
 from installer.rendezvous.store.model import Cluster, Host
-from installer.rendezvous.validations.networks import machine_cidrs
+from installer.rendezvous.validations.networks import families, machine_cidrs, own_load_balancer, user_managed
 
 MINIMUM = 3
+FENCED = 2
 # Steps of the search for the largest group. Meshes with few broken links take a handful; a hostile one is cut short,
 # and the largest group found so far counts.
 SEARCH_STEPS = 20_000
 
 
-def largest_mesh(reach: Mapping[str, Set[str]]) -> list[str]:
-    """Largest set of at least MINIMUM ids in which all reach all both ways, sorted; empty when there is none."""
+def largest_mesh(reach: Mapping[str, Set[str]], least: int = MINIMUM) -> list[str]:
+    """Largest set of at least ``least`` ids in which all reach all both ways, sorted; empty when there is none."""
     links = {name: {other for other in reach[name] if name in reach.get(other, ())} - {name} for name in reach}
     names = sorted(reach, key=lambda name: (-len(links[name]), name))
     number = {name: index for index, name in enumerate(names)}
@@ -31,7 +34,7 @@ def largest_mesh(reach: Mapping[str, Set[str]]) -> list[str]:
             break
         left = rest
     best = group | _largest(masks, left)
-    return sorted(names[at] for at in _bits(best)) if best.bit_count() >= MINIMUM else []
+    return sorted(names[at] for at in _bits(best)) if best.bit_count() >= least else []
 
 
 def _bits(mask: int) -> list[int]:
@@ -78,16 +81,53 @@ def _largest(masks: Sequence[int], candidates: int) -> int:
     return best
 
 
+def with_fencing(cluster: Cluster, hosts: Sequence[Host]) -> bool:
+    """Two control-plane nodes that fence each other: a group of two is all there is."""
+    masters = [host for host in hosts if Role.MASTER in (host.role, host.suggested_role)]
+    arbiters = any(Role.ARBITER in (host.role, host.suggested_role) for host in hosts)
+    return (
+        cluster.control_plane_count == FENCED == len(masters)
+        and not arbiters
+        and all(host.fencing_credentials for host in masters)
+    )
+
+
+def least(cluster: Cluster, hosts: Sequence[Host]) -> int:
+    """With how many hosts a group can be told of."""
+    return FENCED if with_fencing(cluster, hosts) else MINIMUM
+
+
+def _reached_by_all(hosts: Sequence[Host], network: str) -> list[str]:
+    """Ids of the hosts of which all others reach one and the same address of a family (``IPv4``, ``IPv6``)."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for host in hosts:
+        counts.update(pair for pair in host.connectivity.findings.addresses(network) if pair[0] != host.id)
+    return sorted({host_id for (host_id, _), count in counts.items() if count == len(hosts) - 1})
+
+
+def by_layer3(cluster: Cluster) -> bool:
+    """Nothing but routing ties the hosts together where the user manages networking or the load balancer."""
+    return user_managed(cluster) or own_load_balancer(cluster)
+
+
 def majority_groups(cluster: Cluster, hosts: Sequence[Host]) -> dict[str, list[str]]:
-    """Groups by machine network (L2), or by address family (L3) where the user manages the network."""
-    cidrs = machine_cidrs(cluster)
-    if cluster.user_managed_networking or not cidrs:
-        layer, networks = "l3_connectivity", ["IPv4", "IPv6"]
-    else:
-        layer, networks = "l2_connectivity", cidrs
+    """Groups by machine network (L2); by address family, who is reached by all (L3), see `by_layer3`."""
+    if by_layer3(cluster):
+        networks = [f"IPv{version}" for version in families(_all_cidrs(cluster))]
+        return {network: _reached_by_all(hosts, network) for network in networks}
     groups = {}
-    for network in networks:
-        reach = {host.id: host.connectivity.findings.reached(layer, network) for host in hosts}
-        if network != "IPv6" or any(reach.values()):
-            groups[network] = largest_mesh(reach)
+    for network in machine_cidrs(cluster):
+        reach = {host.id: host.connectivity.findings.reached("l2_connectivity", network) for host in hosts}
+        if ":" in network:
+            # Nobody answers ARP there.
+            reach = {
+                host.id: reach[host.id] | host.connectivity.findings.reached("l3_connectivity", network)
+                for host in hosts
+            }
+        groups[network] = largest_mesh(reach, least(cluster, hosts))
     return groups
+
+
+def _all_cidrs(cluster: Cluster) -> list[str]:
+    items = [*cluster.cluster_networks, *cluster.service_networks, *cluster.machine_networks]
+    return sorted((str(item["cidr"]) for item in items if item.get("cidr")), key=lambda cidr: ":" in cidr)

@@ -9,62 +9,138 @@ import msgspec
 from installer.assisted.inventory import Disk, Eligibility, Inventory
 from installer.rendezvous.store import diskidentity
 from installer.rendezvous.store.model import Host
-from installer.rendezvous.validations.networks import in_any
+from installer.rendezvous.validations.networks import addresses, best_default_route
 
 GB = 1000**3
 ALWAYS = ("HDD", "SSD", "Multipath")
-BY_ARCHITECTURE = {"RAID": None, "iSCSI": None, "FC": ("x86_64", "s390x")}
-ONLY_S390X = ("ECKD", "ECKD (ESE)", "FBA")
+# From OpenShift 4.15 on.
+LATER = ("RAID", "iSCSI")
+ONLY_S390X = ("FC", "ECKD (ESE)", "ECKD", "FBA")
+PATHS = ("FC", "iSCSI")
+# How what the service itself holds against a disk begins: said anew with each inventory.
+TOO_SMALL, WRONG_TYPE = "Disk is too small", "Drive type is"
+WRONG_PATHS, MIXED_PATHS = (
+    "Multipath device has path of unsupported type",
+    "Multipath device has paths of different types",
+)
+MEMBER, SAME_ADDRESS = "Disk is a member of multipath device", "iSCSI host IP"
+BAD_PATHS = "Installation on multipath device is not possible due to errors on at least one iSCSI disk"
+NO_ADDRESS, NO_INTERFACE = (
+    "Host IP address is not available",
+    "Cannot find the network interface behind the default route",
+)
+BAD_ADDRESS = "Cannot parse iSCSI host IP"
+OWN = (
+    *(TOO_SMALL, WRONG_TYPE, WRONG_PATHS, MIXED_PATHS, MEMBER, SAME_ADDRESS, BAD_PATHS, NO_ADDRESS, NO_INTERFACE),
+    BAD_ADDRESS,
+)
 
 
 def size_text(size_bytes: int) -> str:
     """Bytes in decimal gigabytes, as disks are sold."""
-    return f"{size_bytes / GB:.1f} GB" if size_bytes % GB else f"{size_bytes // GB} GB"
+    return f"{size_bytes / GB:.1f}".removesuffix(".0") + " GB"
 
 
-def _type_allowed(disk: Disk, architecture: str) -> bool:
-    if disk.drive_type in ALWAYS:
-        return True
-    if disk.drive_type in BY_ARCHITECTURE:
-        only = BY_ARCHITECTURE[disk.drive_type]
-        return only is None or architecture in only
-    return disk.drive_type in ONLY_S390X and architecture == "s390x"
+def _types(architecture: str, basic: bool = False) -> list[str]:
+    """Drive types that can be installed on; ``basic``: in every release."""
+    types = [*ALWAYS, *(() if basic else LATER)]
+    if architecture == "s390x":
+        types += ONLY_S390X
+    return [*types, "FC"] if architecture == "x86_64" else types
 
 
-def _in_multipath(disk: Disk, inventory: Inventory) -> bool:
-    holders = {name.strip() for name in disk.holders.split(",") if name.strip()}
-    return any(other.drive_type == "Multipath" and other.name in holders for other in inventory.disks)
+def is_plain(disk: Disk, architecture: str) -> bool:
+    """Is the disk of a type that every release can be installed on?"""
+    return disk.drive_type in _types(architecture, basic=True)
 
 
-def service_reasons(disk: Disk, inventory: Inventory, min_gb: int, machine_cidrs: list[str]) -> list[str]:
-    """The service's own objections to a disk; each names what was found and what is needed."""
-    reasons = []
-    if disk.size_bytes < min_gb * GB:
-        reasons.append(f"disk is too small: found {size_text(disk.size_bytes)}, at least {min_gb} GB needed")
-    architecture = inventory.cpu.architecture or "x86_64"
-    if not _type_allowed(disk, architecture):
-        reasons.append(f"drive type is {disk.drive_type}, which cannot be installed on ({architecture})")
-    if disk.drive_type in ("FC", "iSCSI") and _in_multipath(disk, inventory):
-        reasons.append(f"{disk.drive_type} disk is a path of a multipath device: use the multipath device")
-    if disk.drive_type == "iSCSI" and disk.iscsi is not None and disk.iscsi.host_ip_address:
+def paths_of(multipath: Disk, inventory: Inventory, drive_type: str = "") -> list[Disk]:
+    """The disks that a multipath device is made of, all or those of one type."""
+    return [
+        disk
+        for disk in inventory.disks
+        if multipath.name and multipath.name in disk.holders and drive_type in ("", disk.drive_type)
+    ]
+
+
+def _held_by_multipath(disk: Disk, inventory: Inventory) -> str:
+    holders = [name.strip() for name in disk.holders.split(",")]
+    return next((o.name for o in inventory.disks if o.drive_type == "Multipath" and o.name in holders), "")
+
+
+def _iscsi_reason(disk: Disk, inventory: Inventory) -> str:
+    """What is wrong with the address by which an iSCSI disk is reached; empty when nothing is.
+
+    The interface of the default route is set up anew while the host boots, which would cut off its disk.
+    """
+    if disk.iscsi is None or not disk.iscsi.host_ip_address:
+        return NO_ADDRESS
+    try:
         address = ip_address(disk.iscsi.host_ip_address)
-        if in_any(address, machine_cidrs):
-            reasons.append(f"iSCSI address {address} is in the machine network")
+    except ValueError as error:
+        return f"{BAD_ADDRESS} {disk.iscsi.host_ip_address}: {error}"
+    route = best_default_route(inventory, address.version)
+    if route is None:
+        return ""
+    nic = next((nic for nic in inventory.interfaces if nic.name == route.interface), None)
+    if nic is None:
+        return NO_INTERFACE
+    own = [item.ip for item in addresses(nic.ipv4_addresses if address.version == 4 else nic.ipv6_addresses)]
+    if address in own:
+        return f"{SAME_ADDRESS} {address} is the same as host IP (of {nic.name}), they must be different"
+    return ""
+
+
+def _multipath_reasons(disk: Disk, inventory: Inventory) -> list[str]:
+    every = paths_of(disk, inventory)
+    by_type = {kind: [path for path in every if path.drive_type == kind] for kind in PATHS}
+    if not any(by_type.values()):
+        return [f"{WRONG_PATHS}. It must be {', '.join(PATHS)}"]
+    reasons = []
+    if any(paths and len(paths) != len(every) for paths in by_type.values()):
+        reasons.append(f"{MIXED_PATHS}, but they must all be the same type")
+    if any(_iscsi_reason(path, inventory) for path in by_type["iSCSI"]):
+        reasons.append(BAD_PATHS)
     return reasons
 
 
-def judge(inventory: Inventory, min_gb: int, machine_cidrs: list[str]) -> Inventory:
+def service_reasons(disk: Disk, inventory: Inventory, min_gb: int) -> list[str]:
+    """The service's own objections to a disk; each names what was found and what is needed.
+
+    Upstream's DiskIsEligible (internal/hardware/validator.go).
+    """
+    reasons = []
+    if disk.size_bytes < min_gb * GB:
+        shown, needed = size_text(disk.size_bytes), size_text(min_gb * GB)
+        if shown == needed:
+            shown += f" (short by {min_gb * GB - disk.size_bytes} B)"
+        reasons.append(f"{TOO_SMALL} (disk only has {shown}, but {needed} are required)")
+    types = _types(inventory.cpu.architecture)
+    if disk.drive_type not in types:
+        reasons.append(f"{WRONG_TYPE} {disk.drive_type}, it must be one of {', '.join(types)}.")
+    holder = _held_by_multipath(disk, inventory) if disk.drive_type in PATHS else ""
+    if holder:
+        reasons.append(f"{MEMBER} {holder} and is not eligible for installation. Use the multipath device instead.")
+    if disk.drive_type == "Multipath":
+        reasons += _multipath_reasons(disk, inventory)
+    if disk.drive_type == "iSCSI" and (wrong := _iscsi_reason(disk, inventory)):
+        reasons.append(wrong)
+    return reasons
+
+
+def _named(disk: Disk) -> Disk:
+    """The disk with an id: an agent that has none for it means its kernel name (upstream's populateDisksId)."""
+    return disk if disk.id else msgspec.structs.replace(disk, id=f"/dev/{disk.name}")
+
+
+def judge(inventory: Inventory, min_gb: int) -> Inventory:
     """The inventory with every disk's eligibility: the agent's reasons and the service's together."""
     disks = []
     for disk in inventory.disks:
-        known = [
-            reason
-            for reason in disk.installation_eligibility.not_eligible_reasons
-            if not reason.startswith(("disk is too small: ", "drive type is "))
-        ]
-        reasons = list(dict.fromkeys(known + service_reasons(disk, inventory, min_gb, machine_cidrs)))
+        known = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not reason.startswith(OWN)]
+        reasons = list(dict.fromkeys(known + service_reasons(disk, inventory, min_gb)))
         eligibility = Eligibility(eligible=not reasons, not_eligible_reasons=reasons)
-        disks.append(msgspec.structs.replace(disk, installation_eligibility=eligibility))
+        disks.append(msgspec.structs.replace(_named(disk), installation_eligibility=eligibility))
     return msgspec.structs.replace(inventory, disks=disks)
 
 

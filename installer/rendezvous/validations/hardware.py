@@ -4,64 +4,85 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
-from installer.assisted.enums import HostStatus, MediaStatus, Result, Role
+from installer.assisted.enums import HostStatus, MediaStatus, Role, StepType
 from installer.assisted.inventory import Inventory
 from installer.rendezvous.validations import disks
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, HostView, load_json, same_image
-from installer.rendezvous.validations.verdict import Verdict, failure, pending, success
+from installer.rendezvous.validations.networks import user_managed
+from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error, failure, pending, success
 
 HOSTNAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,62}(?:[.][a-z0-9-]{1,63})*$")
 RAM_TOLERANCE_MIB = 100
 MIB = 1024**2
+MAX_HOSTNAME = 63
+OPENSTACK = "OpenStack Compute"
+# The maker that SMBIOS names on the machines of a platform.
+MAKERS = {"vsphere": "VMware, Inc.", "nutanix": "Nutanix"}
 
 
-def _memory_ok(inventory: Inventory, need_mib: int) -> bool:
-    return inventory.memory.physical_bytes + RAM_TOLERANCE_MIB * MIB >= need_mib * MIB
+def _bytes_text(count: int) -> str:
+    """Memory in binary units: two digits from 1 GiB on."""
+    for unit, size in (("TiB", 1024**4), ("GiB", 1024**3)):
+        if count >= size:
+            return f"{count / size:.2f} {unit}"
+    return f"{count // MIB} MiB"
 
 
 def media_connected(view: HostView) -> Verdict:
     """Could the agent still read what it booted from?"""
     if view.host.media_status is MediaStatus.DISCONNECTED:
-        return failure("Media is disconnected: the discovery media cannot be read")
-    return success("Media is connected")
+        return failure("Unable to read from the discovery media. It was either disconnected or poor network conditions")
+    return success("Media device is connected")
 
 
 def has_inventory(view: HostView) -> Verdict:
     """Has the agent sent an inventory?"""
     if view.inventory is None:
-        return pending("Inventory has not been received from the host")
+        return failure("Inventory has not been received for the host")
     return success("Valid inventory exists for the host")
 
 
+def _truncated(kind: str, reasons: Sequence[str]) -> Verdict:
+    return failure(f"Inventory is truncated ({kind})" + (f": {'; '.join(reasons)}" if reasons else ""))
+
+
 def not_partially_truncated(view: HostView, inventory: Inventory) -> Verdict:
-    """Is the inventory complete? (warning)"""
-    if inventory.truncation is not None:
-        return failure(f"Inventory was cut: {', '.join(inventory.truncation.reasons) or inventory.truncation.type}")
-    return success("Inventory is complete")
+    """Is the inventory complete, or not there at all, which the next one tells? (warning)"""
+    cut = inventory.truncation
+    if cut is None:
+        return success("Inventory is not truncated")
+    if cut.type == "full":
+        return success("Inventory is not partially truncated (inventory fully truncated)")
+    return _truncated(cut.type, cut.reasons)
 
 
 def not_fully_truncated(view: HostView, inventory: Inventory) -> Verdict:
     """Is anything of the inventory left?"""
-    if inventory.truncation is not None and inventory.truncation.type == "full":
-        return failure(f"Inventory was dropped: {', '.join(inventory.truncation.reasons)}")
-    return success("Inventory is usable")
+    cut = inventory.truncation
+    if cut is None:
+        return success("Inventory is not truncated")
+    return _truncated(cut.type, cut.reasons) if cut.type == "full" else success("Inventory is partially truncated")
 
 
 def min_cpu(view: HostView, inventory: Inventory) -> Verdict:
     """Enough CPU cores for any role at all?"""
-    need = view.needs(Role.AUTO).cpu_cores
+    need = view.least.cpu_cores
     if inventory.cpu.count < need:
-        return failure(f"Too few CPU cores for any role: found {inventory.cpu.count}, at least {need} needed")
-    return success(f"Sufficient CPU cores: found {inventory.cpu.count}, {need} needed")
+        return failure(f"The minimum required CPU cores for any role is {need}, found only {inventory.cpu.count}")
+    return success("Sufficient CPU cores")
 
 
 def min_memory(view: HostView, inventory: Inventory) -> Verdict:
-    """Enough memory for any role at all?"""
-    need, found = view.needs(Role.AUTO).ram_mib, inventory.memory.physical_bytes // MIB
-    if not _memory_ok(inventory, need):
-        return failure(f"Too little memory for any role: found {found} MiB, at least {need} MiB needed")
-    return success(f"Sufficient memory: found {found} MiB, {need} MiB needed")
+    """Enough memory for any role at all? What the kernel counts is some 2 % less than what is built in."""
+    need, found = view.least.ram_mib, inventory.memory.physical_bytes
+    tolerance = RAM_TOLERANCE_MIB + (need // 50 if inventory.memory.physical_bytes_method == "meminfo" else 0)
+    if found < (need - tolerance) * MIB:
+        return failure(
+            f"The minimum required RAM for any role is {_bytes_text(need * MIB)}, found only {_bytes_text(found)}"
+        )
+    return success("Sufficient minimum RAM")
 
 
 def _seen(inventory: Inventory) -> str:
@@ -91,12 +112,14 @@ def min_disks(view: HostView, inventory: Inventory) -> Verdict:
     wrong = _chosen_disk(view, inventory)
     if wrong is not None:
         return wrong
+    if not inventory.disks:
+        return error("Failed to detect disks: the host shows none")
     if disks.eligible(inventory):
         return success("Sufficient disk capacity")
     need = view.needs(Role.AUTO).disk_size_gb
     return failure(
-        f"No eligible disks were found, a disk of at least {need} GB is needed: "
-        f"{_seen(inventory) or 'the host has no disks'}"
+        f"No eligible disks were found, please check specific disks to see why they are not eligible: "
+        f"{_seen(inventory)}; at least {need} GB are needed"
     )
 
 
@@ -104,16 +127,18 @@ def role_cpu(view: HostView, inventory: Inventory) -> Verdict:
     """Enough CPU cores for the host's role?"""
     need = view.needs().cpu_cores
     if inventory.cpu.count < need:
-        return failure(f"Role {view.role} needs at least {need} CPU cores, found {inventory.cpu.count}")
+        return failure(f"Require at least {need} CPU cores for {view.role} role, found only {inventory.cpu.count}")
     return success(f"Sufficient CPU cores for role {view.role}")
 
 
 def role_memory(view: HostView, inventory: Inventory) -> Verdict:
     """Enough memory for the host's role?"""
-    need, found = view.needs().ram_mib, inventory.memory.physical_bytes // MIB
-    if not _memory_ok(inventory, need):
-        return failure(f"Role {view.role} needs at least {need} MiB of memory, found {found} MiB")
-    return success(f"Sufficient memory for role {view.role}")
+    need, found = view.needs().ram_mib, inventory.memory.physical_bytes
+    if found < (need - RAM_TOLERANCE_MIB) * MIB:
+        return failure(
+            f"Require at least {_bytes_text(need * MIB)} RAM for role {view.role}, found only {_bytes_text(found)}"
+        )
+    return success(f"Sufficient RAM for role {view.role}")
 
 
 def hostname_unique(view: HostView, inventory: Inventory) -> Verdict:
@@ -128,93 +153,127 @@ def hostname_unique(view: HostView, inventory: Inventory) -> Verdict:
 def hostname_valid(view: HostView, inventory: Inventory) -> Verdict:
     """Is the name allowed?"""
     if view.hostname in FORBIDDEN_HOSTNAMES:
-        return failure(f"Hostname {view.hostname} is forbidden")
-    if not HOSTNAME.fullmatch(view.hostname):
-        return failure(f"Hostname {view.hostname!r} does not match the required pattern {HOSTNAME.pattern}")
+        return failure(f"The host name {view.hostname} is forbidden")
+    if len(view.hostname) > MAX_HOSTNAME or not HOSTNAME.fullmatch(view.hostname):
+        shown = view.hostname or "(empty)"
+        long = f" and have at most {MAX_HOSTNAME} characters" if len(view.hostname) > MAX_HOSTNAME else ""
+        return failure(f"Hostname {shown} is forbidden, hostname should match pattern {HOSTNAME.pattern}{long}")
     return success(f"Hostname {view.hostname} is allowed")
 
 
 def platform_network(view: HostView, inventory: Inventory) -> Verdict:
-    """Do the platform and the kind of networking go together?"""
-    kind = str(view.cluster.platform.get("type", "none"))
-    if "OpenStack" in inventory.system_vendor.product_name and not view.cluster.user_managed_networking:
-        return failure("Platform OpenStack Compute needs user managed networking")
-    return success(f"Platform {kind} is allowed")
+    """Can a host of this product be in a cluster with this kind of networking?"""
+    product = inventory.system_vendor.product_name
+    if product == OPENSTACK and not user_managed(view.cluster):
+        return failure(f"Platform {product} is allowed only for Single Node OpenShift or user-managed networking")
+    return success(f"Platform {product} is allowed")
 
 
-def disk_speed(view: HostView, inventory: Inventory) -> Verdict:
-    """Is the installation disk quick enough? Measured while preparing."""
+def disk_speed(view: HostView) -> Verdict:
+    """Could the installation disk's speed be measured? A slow one is an event, no obstacle.
+
+    Upstream's ``sufficientOrUnknownInstallationDiskSpeed`` (internal/host/validator.go).
+    """
+    if not view.host.installation_disk_path:
+        return error("Validation error: the host has no installation disk")
     speed = view.host.disks_info.speed(view.host.installation_disk_path)
-    need = view.needs().disk_speed_ms
     if not speed.tested:
         if view.host.status is HostStatus.PREPARING:
             return pending("Speed of installation disk is being measured")
         return success("Speed of installation disk has not yet been measured")
     if speed.exit_code:
-        # A measurement that could not run says nothing about the disk.
-        return success(f"Speed of installation disk could not be measured: {speed.error or ''}")
-    found = speed.speed_ms or 0
-    if need and found > need:
-        path = view.host.installation_disk_path
-        return failure(f"Disk {path} is too slow: a synced write took {found} ms, at most {need} ms allowed")
-    return success(f"Speed of installation disk is sufficient: {found} ms")
+        return failure(
+            "While preparing the previous installation the installation disk speed measurement failed or was found to "
+            f"be insufficient: {speed.error or f'exit code {speed.exit_code}'}"
+        )
+    return success("Speed of installation disk is sufficient")
 
 
 def platform(view: HostView, inventory: Inventory) -> Verdict:
     """Can a host of this maker be in a cluster of this platform?"""
     kind = str(view.cluster.platform.get("type", "none"))
-    maker = inventory.system_vendor.manufacturer.lower()
-    if kind == "vsphere" and "vmware" not in maker:
-        return failure(f"Host is not compatible with cluster platform vsphere: maker is {maker or 'unknown'}")
-    if kind == "nutanix" and "nutanix" not in maker:
-        return failure(f"Host is not compatible with cluster platform nutanix: maker is {maker or 'unknown'}")
+    maker = inventory.system_vendor.manufacturer
+    if kind in MAKERS and maker != MAKERS[kind]:
+        return failure(
+            f"Host is not compatible with cluster platform {kind}; either disable this host or discover a new "
+            f"compatible host (its maker is {maker or 'unknown'}, not {MAKERS[kind]})."
+        )
     return success(f"Host is compatible with cluster platform {kind}")
 
 
-def disk_encryption(view: HostView, inventory: Inventory) -> Verdict:
-    """With TPM encryption for this role: is there a TPM 2.0?"""
-    wanted = str(view.cluster.disk_encryption.get("enable_on"))
+def disk_encryption(view: HostView) -> Verdict:
+    """With TPM encryption for this role: is there a TPM 2.0? With Tang: do the servers answer?"""
+    wanted = str(view.cluster.disk_encryption.get("enable_on") or "none")
+    if wanted == "none":
+        return SUPPRESSED
+    if view.inventory is None:
+        return pending("Missing host inventory")
+    if view.role is Role.AUTO:
+        return pending("Missing role assignment")
     if wanted != "all" and f"{view.role}s" not in wanted.split(","):
-        return Verdict(Result.DISABLED, "Disk encryption is not requested for this host")
-    if view.cluster.disk_encryption.get("mode", "tpmv2") == "tpmv2":
-        if inventory.tpm_version != "2.0":
-            return failure(f"Disk encryption needs a TPM 2.0, found {inventory.tpm_version}")
-        return success("Disk encryption requirements are satisfied: TPM 2.0 found")
+        return SUPPRESSED
+    mode = view.cluster.disk_encryption.get("mode", "tpmv2")
+    if mode == "tpmv2":
+        found = view.inventory.tpm_version
+        if found == "none":
+            return failure("TPM version could not be found, make sure TPM is enabled in host's BIOS")
+        if found != "2.0":
+            return failure(
+                f"The host's TPM version is not supported, expected-version: 2.0, actual-version: {found or 'unknown'}"
+            )
+        return success(f"Installation disk can be encrypted using {mode}")
     answers = view.host.tang_connectivity.value
     if answers is None:
-        return pending("Tang servers have not been checked yet")
+        return pending("Disk encryption check was not performed yet")
     asked = {answer.tang_url for answer in answers.tang_server_response or []}
     servers = load_json(str(view.cluster.disk_encryption.get("tang_servers") or "")) or []
     if asked and asked != {server.get("url") for server in servers}:
-        return pending("Tang servers have changed and have not been checked yet")
+        return pending("Disk encryption check was not performed yet: Tang servers have changed")
     if not answers.is_success:
         return failure("Could not validate that all Tang servers are reachable and working")
-    return success("All Tang servers answered")
+    return success(f"Installation disk can be encrypted using {mode}")
 
 
-def vsphere_uuid(view: HostView, inventory: Inventory) -> Verdict:
-    """On vSphere every disk must show its UUID."""
-    if view.cluster.platform.get("type") != "vsphere":
-        return success("VSphere disk.EnableUUID is not needed on this platform")
-    hidden = [disk.path for disk in disks.eligible(inventory) if not disk.has_uuid]
+def vsphere_uuid(view: HostView) -> Verdict:
+    """On VMware's machines every disk that could be used must show its UUID."""
+    inventory = view.inventory
+    if inventory is None or inventory.system_vendor.manufacturer != MAKERS["vsphere"]:
+        return SUPPRESSED
+    if not inventory.disks:
+        return pending("no disks")
+    architecture = inventory.cpu.architecture
+    hidden = [
+        disk.path for disk in disks.eligible(inventory) if not disk.has_uuid and disks.is_plain(disk, architecture)
+    ]
     if hidden:
-        return failure(f"VSphere disk.EnableUUID is not enabled: {', '.join(hidden)} without UUID")
-    return success("VSphere disk.EnableUUID is enabled")
+        return failure(
+            "VSphere disk.EnableUUID isn't enabled for this virtual machine, it's necessary for disks to be mounted "
+            f"properly: {', '.join(hidden)}"
+        )
+    return success("VSphere disk.EnableUUID is enabled for this virtual machine")
 
 
 def compatible_agent(view: HostView) -> Verdict:
-    """Is the agent the one that this service came with?"""
+    """Is the agent the one that this service came with? One that does not say which it is, is not."""
     want, found = view.settings.agent_image, view.host.discovery_agent_version
-    if want and found and not same_image(want, found):
-        return failure(f"Agent is {found}, the service needs {want}")
-    return success("Host agent compatibility checking is satisfied")
+    if not want or StepType.UPGRADE in view.settings.disabled_steps:
+        return success("Host agent compatibility checking is disabled")
+    if not same_image(want, found):
+        return failure(
+            "This host's agent is in the process of being upgraded to a compatible version: it is "
+            f"{found or 'of unknown version'}, the service needs {want}"
+        )
+    return success("Host agent is compatible with the service")
 
 
-def no_skip_installation_disk(view: HostView, inventory: Inventory) -> Verdict:
+def no_skip_installation_disk(view: HostView) -> Verdict:
     """The installation disk must not be on the list of disks to leave alone."""
-    disk = disks.installation(view.host, inventory)
-    if disk is not None and any(found == disk for _, found in disks.skipped(view.host, inventory)):
-        return failure(f"Disk {disk.path} is both the installation disk and to be skipped in formatting")
+    disk = disks.installation(view.host, view.inventory) if view.inventory else None
+    if disk and view.inventory and any(found == disk for _, found in disks.skipped(view.host, view.inventory)):
+        return failure(
+            f"Requesting to skip the formatting of the installation disk is not allowed: {disk.path or disk.id}. "
+            "Please either change this host's installation disk or do not skip the formatting of the installation disk"
+        )
     return success("No request to skip formatting of the installation disk")
 
 
@@ -222,5 +281,8 @@ def no_skip_missing_disk(view: HostView, inventory: Inventory) -> Verdict:
     """Disks to leave alone must exist."""
     missing = [name for name, found in disks.skipped(view.host, inventory) if found is None]
     if missing:
-        return failure(f"Disks to be skipped in formatting do not exist: {json.dumps(missing)}")
+        return failure(
+            "One or more of the disks that you have requested to skip the formatting of are no longer present on this "
+            f"host: {json.dumps(missing)}. Please remove the request, and give it again with the new ID if needed"
+        )
     return success("All disks that have skipped formatting are present in the host inventory")

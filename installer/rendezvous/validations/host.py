@@ -10,12 +10,14 @@ from typing import NamedTuple
 
 from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.inventory import Inventory
+from installer.assisted.validation_ids import HostValidation as V
 from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info, ValidationIds
 from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.hostview import HostView
 from installer.rendezvous.validations.verdict import (
+    SUPPRESSED,
     Verdict,
     Verdicts,
     as_info,
@@ -26,30 +28,40 @@ from installer.rendezvous.validations.verdict import (
 )
 
 # What is said of all that needs an inventory while there is none.
-MISSING = pending("Missing inventory")
+MISSING, MISSING_ROLE = pending("Missing inventory"), pending("Missing inventory or role")
+NO_ROUTES = pending("Missing default routing information.")
+NO_PLATFORM = pending("Missing inventory or platform isn't set")
+NO_DISKS = pending("Host inventory not available yet")
 # Without these nothing can be installed at all, whatever the user says. node0 is stricter than OpenShift by the last
 # three: what cannot be read cannot be installed, and a disk that the user wants left alone must be told from those to
 # be formatted, and not be the one to be installed on.
 NOT_IGNORABLE = frozenset(
     {
-        *("connected", "has-inventory", "machine-cidr-defined", "hostname-unique", "hostname-valid"),
-        *("media-connected", "no-skip-missing-disk", "no-skip-installation-disk"),
+        *(V.CONNECTED, V.HAS_INVENTORY, V.MACHINE_CIDR_DEFINED, V.HOSTNAME_UNIQUE, V.HOSTNAME_VALID),
+        *(V.MEDIA_CONNECTED, V.NO_SKIP_MISSING_DISK, V.NO_SKIP_INSTALLATION_DISK),
     }
 )
 
 
 class Validation(NamedTuple):
-    """One line of the table; ``needs_inventory``: pending while there is no inventory."""
+    """One line of the table; ``missing``: the verdict while there is no inventory, None when the check knows itself."""
 
-    id: str
+    id: V
     category: Category
     check: Callable[[HostView, Inventory], Verdict] | Callable[[HostView], Verdict]
-    needs_inventory: bool = True
+    missing: Verdict | None = MISSING
+
+
+def operator_of(name: str) -> str:
+    """The operator that a validation's id is about, as a cluster's ``olm_operators`` name it."""
+    plain = name.removesuffix("-requirements-satisfied")
+    return {"numa-resources": "numaresources"}.get(plain, plain)
 
 
 def _operator(name: str) -> Callable[[HostView], Verdict]:
-    plain = name.removesuffix("-requirements-satisfied")
-    absent = success(f"{plain} is not requested")
+    plain = operator_of(name)
+    # Upstream knows the first name of odf, and says nothing of it.
+    absent = SUPPRESSED if plain == "ocs" else success(f"{plain} is disabled")
 
     def check(view: HostView) -> Verdict:
         if any(item.get("name") == plain for item in view.cluster.olm_operators):
@@ -60,46 +72,55 @@ def _operator(name: str) -> Callable[[HostView], Verdict]:
 
 
 TABLE: tuple[Validation, ...] = (
-    Validation("connected", Category.NETWORK, net.connected, False),
-    Validation("media-connected", Category.HARDWARE, hw.media_connected, False),
-    Validation("has-inventory", Category.HARDWARE, hw.has_inventory, False),
-    Validation("inventory-not-partially-truncated", Category.HARDWARE, hw.not_partially_truncated),
-    Validation("inventory-not-fully-truncated", Category.HARDWARE, hw.not_fully_truncated),
-    Validation("has-min-cpu-cores", Category.HARDWARE, hw.min_cpu),
-    Validation("has-min-valid-disks", Category.HARDWARE, hw.min_disks),
-    Validation("has-min-memory", Category.HARDWARE, hw.min_memory),
-    Validation("machine-cidr-defined", Category.NETWORK, net.machine_cidr_defined, False),
-    Validation("has-cpu-cores-for-role", Category.HARDWARE, hw.role_cpu),
-    Validation("has-memory-for-role", Category.HARDWARE, hw.role_memory),
-    Validation("hostname-unique", Category.HARDWARE, hw.hostname_unique),
-    Validation("hostname-valid", Category.HARDWARE, hw.hostname_valid),
-    Validation("belongs-to-machine-cidr", Category.NETWORK, net.belongs_to_machine_cidr),
-    Validation("ignition-downloadable", Category.NETWORK, net.ignition_downloadable, False),
-    Validation("belongs-to-majority-group", Category.NETWORK, net.majority_group, False),
-    Validation("valid-platform-network-settings", Category.HARDWARE, hw.platform_network),
-    Validation("ntp-synced", Category.NETWORK, net.ntp_synced, False),
-    Validation("time-synced-between-host-and-service", Category.NETWORK, net.time_synced),
-    Validation("container-images-available", Category.NETWORK, net.images_available, False),
-    Validation("sufficient-installation-disk-speed", Category.HARDWARE, hw.disk_speed),
-    Validation("sufficient-network-latency-requirement-for-role", Category.NETWORK, net.latency, False),
-    Validation("sufficient-packet-loss-requirement-for-role", Category.NETWORK, net.packet_loss, False),
-    Validation("has-default-route", Category.NETWORK, net.default_route),
-    Validation("api-domain-name-resolved-correctly", Category.NETWORK, net.domain("api"), False),
-    Validation("api-int-domain-name-resolved-correctly", Category.NETWORK, net.domain("api-int"), False),
-    Validation("apps-domain-name-resolved-correctly", Category.NETWORK, net.domain("apps"), False),
-    Validation("release-domain-name-resolved-correctly", Category.NETWORK, net.release_domain, False),
-    Validation("compatible-with-cluster-platform", Category.HARDWARE, hw.platform),
-    Validation("dns-wildcard-not-configured", Category.NETWORK, net.no_wildcard, False),
-    Validation("disk-encryption-requirements-satisfied", Category.HARDWARE, hw.disk_encryption),
-    Validation("non-overlapping-subnets", Category.NETWORK, net.no_overlap),
-    Validation("vsphere-disk-uuid-enabled", Category.HARDWARE, hw.vsphere_uuid),
-    Validation("compatible-agent", Category.HARDWARE, hw.compatible_agent, False),
-    Validation("no-skip-installation-disk", Category.HARDWARE, hw.no_skip_installation_disk),
-    Validation("no-skip-missing-disk", Category.HARDWARE, hw.no_skip_missing_disk),
-    Validation("no-ip-collisions-in-network", Category.NETWORK, net.no_ip_collisions),
-    Validation("no-iscsi-nic-belongs-to-machine-cidr", Category.NETWORK, net.no_iscsi_nic),
-    Validation("mtu-valid", Category.NETWORK, net.mtu_valid, False),
-    *(Validation(name, Category.OPERATORS, _operator(name), False) for name in OPERATORS),
+    Validation(V.CONNECTED, Category.NETWORK, net.connected, None),
+    Validation(V.MEDIA_CONNECTED, Category.HARDWARE, hw.media_connected, None),
+    Validation(V.HAS_INVENTORY, Category.HARDWARE, hw.has_inventory, None),
+    Validation(V.INVENTORY_NOT_PARTIALLY_TRUNCATED, Category.HARDWARE, hw.not_partially_truncated),
+    Validation(V.INVENTORY_NOT_FULLY_TRUNCATED, Category.HARDWARE, hw.not_fully_truncated),
+    Validation(V.HAS_MIN_CPU_CORES, Category.HARDWARE, hw.min_cpu),
+    Validation(V.HAS_MIN_VALID_DISKS, Category.HARDWARE, hw.min_disks),
+    Validation(V.HAS_MIN_MEMORY, Category.HARDWARE, hw.min_memory),
+    Validation(V.MACHINE_CIDR_DEFINED, Category.NETWORK, net.machine_cidr_defined, None),
+    Validation(V.HAS_CPU_CORES_FOR_ROLE, Category.HARDWARE, hw.role_cpu, MISSING_ROLE),
+    Validation(V.HAS_MEMORY_FOR_ROLE, Category.HARDWARE, hw.role_memory, MISSING_ROLE),
+    Validation(V.HOSTNAME_UNIQUE, Category.HARDWARE, hw.hostname_unique),
+    Validation(V.HOSTNAME_VALID, Category.HARDWARE, hw.hostname_valid, failure("Missing inventory")),
+    Validation(V.BELONGS_TO_MACHINE_CIDR, Category.NETWORK, net.belongs_to_machine_cidr, None),
+    Validation(V.IGNITION_DOWNLOADABLE, Category.NETWORK, net.ignition_downloadable, None),
+    Validation(V.BELONGS_TO_MAJORITY_GROUP, Category.NETWORK, net.majority_group, None),
+    Validation(V.VALID_PLATFORM_NETWORK_SETTINGS, Category.HARDWARE, hw.platform_network),
+    Validation(V.NTP_SYNCED, Category.NETWORK, net.ntp_synced, None),
+    Validation(V.TIME_SYNCED_BETWEEN_HOST_AND_SERVICE, Category.NETWORK, net.time_synced, None),
+    Validation(V.CONTAINER_IMAGES_AVAILABLE, Category.NETWORK, net.images_available, None),
+    Validation(V.SUFFICIENT_INSTALLATION_DISK_SPEED, Category.HARDWARE, hw.disk_speed, None),
+    Validation(V.SUFFICIENT_NETWORK_LATENCY_REQUIREMENT_FOR_ROLE, Category.NETWORK, net.latency, None),
+    Validation(V.SUFFICIENT_PACKET_LOSS_REQUIREMENT_FOR_ROLE, Category.NETWORK, net.packet_loss, None),
+    Validation(
+        V.HAS_DEFAULT_ROUTE, Category.NETWORK, net.default_route, pending("Missing default routing information.")
+    ),
+    Validation(V.API_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.domain("api"), None),
+    Validation(V.API_INT_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.domain("api-int"), None),
+    Validation(V.APPS_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.domain("apps"), None),
+    Validation(V.RELEASE_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.release_domain, None),
+    Validation(
+        V.COMPATIBLE_WITH_CLUSTER_PLATFORM,
+        Category.HARDWARE,
+        hw.platform,
+        pending("Missing inventory or platform isn't set"),
+    ),
+    Validation(V.DNS_WILDCARD_NOT_CONFIGURED, Category.NETWORK, net.no_wildcard, None),
+    Validation(V.DISK_ENCRYPTION_REQUIREMENTS_SATISFIED, Category.HARDWARE, hw.disk_encryption, None),
+    Validation(V.NON_OVERLAPPING_SUBNETS, Category.NETWORK, net.no_overlap),
+    Validation(V.VSPHERE_DISK_UUID_ENABLED, Category.HARDWARE, hw.vsphere_uuid, None),
+    Validation(V.COMPATIBLE_AGENT, Category.HARDWARE, hw.compatible_agent, None),
+    Validation(V.NO_SKIP_INSTALLATION_DISK, Category.HARDWARE, hw.no_skip_installation_disk, None),
+    Validation(
+        V.NO_SKIP_MISSING_DISK, Category.HARDWARE, hw.no_skip_missing_disk, pending("Host inventory not available yet")
+    ),
+    Validation(V.NO_IP_COLLISIONS_IN_NETWORK, Category.NETWORK, net.no_ip_collisions, None),
+    Validation(V.NO_ISCSI_NIC_BELONGS_TO_MACHINE_CIDR, Category.NETWORK, net.no_iscsi_nic, None),
+    Validation(V.MTU_VALID, Category.NETWORK, net.mtu_valid, None),
+    *(Validation(name, Category.OPERATORS, _operator(name), None) for name in OPERATORS),
 )
 
 
@@ -109,9 +130,9 @@ UNBOUND = tuple(
     for line in TABLE
     if line.id
     in {
-        *("connected", "media-connected", "has-inventory", "has-min-cpu-cores", "has-min-valid-disks"),
-        *("has-min-memory", "inventory-not-partially-truncated", "inventory-not-fully-truncated", "compatible-agent"),
-        *("hostname-valid", "has-default-route", "ntp-synced", "time-synced-between-host-and-service"),
+        *(V.CONNECTED, V.MEDIA_CONNECTED, V.HAS_INVENTORY, V.HAS_MIN_CPU_CORES, V.HAS_MIN_VALID_DISKS),
+        *(V.HAS_MIN_MEMORY, V.INVENTORY_NOT_PARTIALLY_TRUNCATED, V.INVENTORY_NOT_FULLY_TRUNCATED, V.COMPATIBLE_AGENT),
+        *(V.HOSTNAME_VALID, V.HAS_DEFAULT_ROUTE, V.NTP_SYNCED, V.TIME_SYNCED_BETWEEN_HOST_AND_SERVICE),
     }
 )
 
@@ -119,12 +140,12 @@ UNBOUND = tuple(
 def evaluate(view: HostView) -> Verdicts:
     """Verdicts by id, in the table's order. Ignored validations turn a failure into ``disabled``."""
     verdicts: dict[str, Verdict] = {}
-    skipped = ignored(view.cluster.ignored_host_validations)
-    for line in TABLE if view.cluster.id else UNBOUND:
-        if not line.needs_inventory:
+    skipped = ignored(view.joined.ignored_host_validations) if view.joined else frozenset[str]()
+    for line in TABLE if view.joined else UNBOUND:
+        if line.missing is None:
             verdict = line.check(view)  # type: ignore[call-arg]
         elif view.inventory is None:
-            verdict = MISSING
+            verdict = line.missing
         else:
             verdict = line.check(view, view.inventory)  # type: ignore[call-arg]
         verdicts[line.id] = overridden(line.id, verdict, skipped, NOT_IGNORABLE)

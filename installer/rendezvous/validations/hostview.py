@@ -91,10 +91,16 @@ class Members:
         return found
 
     @cached_property
+    def collisions(self) -> Mapping[str, tuple[str, str]]:
+        """MACs by address that two machines answered for, as any host saw it."""
+        return {ip: macs for host, _ in self._pairs for ip, macs in host.connectivity.findings.collisions.items()}
+
+    @cached_property
     def clashing(self) -> frozenset[str]:
-        """Ids of the hosts that share a name or an address with another."""
+        """Ids of the hosts that share a name or an address with another host or machine."""
         shared = [*self.names.values(), *self.addresses.values()]
-        return frozenset(host_id for owners in shared if len(owners) > 1 for host_id in owners)
+        clashing = {host_id for owners in shared if len(owners) > 1 for host_id in owners}
+        return frozenset(clashing.union(*(self.addresses.get(ip, ()) for ip in self.collisions)))
 
     @cached_property
     def _reachable(self) -> dict[str, str]:
@@ -130,7 +136,8 @@ class HostView:
 
     host: Host
     inventory: inv.Inventory | None
-    cluster: Cluster
+    # The cluster that the host belongs to, if any.
+    joined: Cluster | None
     infra_env: InfraEnv | None
     peers: Members
     requirements: Mapping[str, Requirements]
@@ -138,6 +145,13 @@ class HostView:
     at: datetime
     # When this service started: before that nobody could have called in.
     service_since: datetime
+
+    @property
+    def cluster(self) -> Cluster:
+        """The host's cluster. Raises LookupError when it belongs to none, of which only `UNBOUND` may be asked."""
+        if self.joined is None:
+            raise LookupError(f"host {self.host.id} belongs to no cluster")
+        return self.joined
 
     @property
     def role(self) -> Role:
@@ -165,13 +179,18 @@ class HostView:
         limit = self.settings.host_disconnect + (self.settings.bootstrap_grace if self.host.bootstrap else 0)
         return min(age(self.host.checked_in_at, self.at), (self.at - self.service_since).total_seconds()) <= limit
 
+    @property
+    def least(self) -> Requirements:
+        """What a host needs to be of any use: the lowest of each threshold."""
+        return minimum(dict(self.requirements), ("master", "worker"))
+
     def needs(self, role: Role | None = None) -> Requirements:
         """Thresholds of a role (the view's own by default); the lowest of all while none is known."""
         role = self.role if role is None else role
-        if self.cluster.is_sno:
+        if self.joined is not None and self.joined.is_sno:
             return self.requirements["sno"]
         if role in (Role.MASTER, Role.BOOTSTRAP):
             return self.requirements["master"]
         if role in (Role.ARBITER, Role.WORKER):
             return self.requirements[role.value]
-        return minimum(dict(self.requirements), ("master", "worker"))
+        return self.least

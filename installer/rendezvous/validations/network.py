@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
-import msgspec
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from typing import NamedTuple
 
 from installer.assisted.enums import ClusterStatus, HostStatus, ImageResult, Role, SourceState
-from installer.assisted.inventory import Inventory
+from installer.assisted.inventory import Disk, Inventory
 from installer.rendezvous import registries
 from installer.rendezvous.store.documents import Resolution
+from installer.rendezvous.store.links import BrokenMtu
 from installer.rendezvous.validations import connectivity, disks, networks
 from installer.rendezvous.validations.hostview import HostView
-from installer.rendezvous.validations.verdict import Verdict, failure, pending, success
+from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error, failure, pending, success
 
 RECORDS = {"api": "api.{}", "api-int": "api-int.{}", "apps": "console-openshift-console.apps.{}"}
+# What each record must lead to, in words.
+TARGETS = {"api": "API load balancer", "api-int": "internal API load balancer", "apps": "application ingress"}
 WILDCARD_PROBE = "validateNoWildcardDNS.{}"
+# How far a host's clock may be from the service's, s (upstream's internal/host/validator.go).
+MOST_BEHIND, MOST_AHEAD = 20 * 60, 60 * 60
+# Of many links that are bad or commands to try, so many are told.
+EXAMPLES = 5
+PULLED = "All required container images were either pulled successfully or no attempt was made to pull them"
+NOT_NEEDED = "No machine network CIDR validation needed"
+NO_MACHINE_NETWORK = "Missing inventory or machine network CIDR"
 
 
 def domain_of(view: HostView) -> str:
@@ -23,84 +33,124 @@ def domain_of(view: HostView) -> str:
     return f"{view.cluster.name}.{view.cluster.base_dns_domain}"
 
 
+def _is_day2(view: HostView) -> bool:
+    return view.cluster.status is ClusterStatus.ADDING_HOSTS
+
+
 def connected(view: HostView) -> Verdict:
     """Has the agent called in lately?"""
     if not view.connected:
-        return failure(
-            f"Host is disconnected: the agent has not called in since {view.host.checked_in_at or 'it was made'}"
-        )
+        since = view.host.checked_in_at or "it was made"
+        return failure(f"Host is disconnected: the agent has not called in since {since}")
     return success("Host is connected")
 
 
 def machine_cidr_defined(view: HostView) -> Verdict:
     """Are machine networks known?"""
+    if networks.user_managed(view.cluster):
+        return success("No Machine Network CIDR needed: User Managed Networking")
+    if _is_day2(view):
+        return success("No Machine Network CIDR needed: Day2 cluster")
     if view.machine_cidrs:
         return success("Machine Network CIDR is defined")
-    if view.cluster.user_managed_networking and not view.cluster.is_sno:
-        return success("No Machine Network CIDR needed: user managed networking")
-    return pending("Machine Network CIDR is undefined")
+    if view.cluster.vip_dhcp_allocation:
+        return failure("Machine Network CIDR is undefined")
+    return failure(
+        "Machine Network CIDR is undefined; the Machine Network CIDR can be defined by setting either the API or "
+        "Ingress virtual IPs"
+    )
 
 
-def belongs_to_machine_cidr(view: HostView, inventory: Inventory) -> Verdict:
-    """Has the host an address in every machine network?"""
-    if not view.machine_cidrs:
-        if view.cluster.user_managed_networking and not view.cluster.is_sno:
-            return success("No machine network CIDR validation needed: user managed networking")
-        return pending("Missing machine network CIDR")
-    missing = [cidr for cidr in view.machine_cidrs if not networks.belongs(inventory, cidr)]
+def belongs_to_machine_cidr(view: HostView) -> Verdict:
+    """Has the host an address in every machine network, or in one where the load balancer is the user's own?
+
+    Where the user manages the networking of many nodes, they may be in any networks, but for the bootstrap host's.
+    """
+    cluster, cidrs = view.cluster, view.machine_cidrs
+    if cluster.user_managed_networking and not cluster.is_sno and not (view.host.bootstrap and cidrs):
+        return success(f"{NOT_NEEDED}: User Managed Networking")
+    if _is_day2(view):
+        return success(f"{NOT_NEEDED}: Day2 cluster")
+    if view.inventory is None or not cidrs:
+        return pending(NO_MACHINE_NETWORK)
+    missing = [cidr for cidr in cidrs if not networks.belongs(view.inventory, cidr)]
+    items = networks.interfaces_of(view.inventory)
+    addresses = ", ".join(str(item) for item in items if not item.ip.is_link_local) or "none"
+    if networks.own_load_balancer(cluster):
+        if len(missing) < len(cidrs):
+            return success("Host belongs to at least one machine network CIDR")
+        return failure(
+            f"Host does not belong to any machine network CIDR ({', '.join(cidrs)}): its addresses are {addresses}. "
+            "Verify that the host belongs to at least one CIDR listed under machine networks"
+        )
     if missing:
-        found = ", ".join(str(item) for item in networks.interfaces_of(inventory) if not item.ip.is_link_local)
-        return failure(f"Host has no address in machine network {', '.join(missing)}: found {found or 'none'}")
+        return failure(
+            f"Host does not belong to machine network CIDRs: it has no address in {', '.join(missing)}, its addresses "
+            f"are {addresses}. Verify that the host belongs to every CIDR listed under machine networks"
+        )
     return success("Host belongs to all machine network CIDRs")
 
 
 def ignition_downloadable(view: HostView) -> Verdict:
     """Day-2 hosts must have fetched their ignition; on day 1 there is none to fetch yet."""
-    if view.cluster.status is not ClusterStatus.ADDING_HOSTS:
-        return success("Ignition is downloadable: it is made when the installation starts")
+    if not _is_day2(view):
+        return SUPPRESSED
     answer = view.host.api_vip_connectivity.value
     if answer is None:
-        return pending("Ignition has not been asked for yet")
+        return pending("Ignition is not yet available, pending API connectivity")
     if not answer.is_success:
         reason = answer.download_error or "no answer"
-        return failure(f"Ignition is not downloadable from {answer.url or 'the cluster'}: {reason}")
+        return failure(
+            f"This host has failed to download the ignition file from {answer.url or 'the cluster'}: {reason}. "
+            "Please ensure the host can reach this URL"
+        )
     return success("Ignition is downloadable")
 
 
 def majority_group(view: HostView) -> Verdict:
     """Is the host part of the largest group in which everybody reaches everybody?"""
+    if _is_day2(view):
+        return success("Day2 host is not required to be connected to other hosts in the cluster")
     if view.cluster.is_sno:
-        return success("Day2 or single node host is not required to be connected to other hosts in the cluster")
+        return success("Host has connectivity to the majority of hosts in the cluster")
     groups = view.cluster.connectivity_majority_groups.value
-    if groups is None or len(view.peers) < connectivity.MINIMUM:
-        return pending(f"Not enough hosts in cluster to calculate connectivity groups: {len(view.peers)}")
+    if groups is None:
+        return pending("Machine Network CIDR or Connectivity Majority Groups missing")
+    if not groups:
+        return pending("Not enough information to calculate host majority groups")
     missing = [name for name, members in groups.items() if view.host.id not in members]
-    if missing:
-        return failure(f"No connectivity to the majority of hosts in the cluster ({', '.join(missing)})")
-    return success("Host has connectivity to the majority of hosts in the cluster")
+    if not missing:
+        return success("Host has connectivity to the majority of hosts in the cluster")
+    if len(view.peers) < connectivity.least(view.cluster, [host for host, _ in view.peers]):
+        return pending("Not enough hosts in cluster to calculate connectivity groups")
+    return failure(f"No connectivity to the majority of hosts in the cluster ({', '.join(missing)})")
 
 
 def ntp_synced(view: HostView) -> Verdict:
     """Is one time source in use? (warning)"""
-    sources = view.host.ntp_sources.value
-    if sources is None:
-        return pending("NTP sources have not been checked yet")
+    sources = view.host.ntp_sources.value or []
     if any(source.source_state == SourceState.SYNCED for source in sources):
         return success("Host NTP is synced")
+    if view.host.cluster_id is None and view.infra_env and not view.infra_env.additional_ntp_sources:
+        return SUPPRESSED
     seen = ", ".join(f"{item.source_name} is {item.source_state}" for item in sources)
-    return failure(f"Host couldn't synchronize with any NTP server: {seen or 'no sources are configured'}")
+    return failure("Host couldn't synchronize with any NTP server" + (f": {seen}" if seen else ""))
 
 
-def time_synced(view: HostView, inventory: Inventory) -> Verdict:
+def time_synced(view: HostView) -> Verdict:
     """Do the clocks of host and service agree?"""
     gap = view.host.clock_gap
     if gap is None:
-        return pending("The host has not told its time yet")
-    if abs(gap) > view.settings.max_clock_gap:
-        way = "ahead of" if gap > 0 else "behind"
-        limit = view.settings.max_clock_gap / 60
-        return failure(f"Host clock is {abs(gap) / 60:.1f} minutes {way} the service's, at most {limit:.0f} allowed")
-    return success("Host clock is synchronized with service")
+        return pending("Missing host time, can't determine synchronization between host and service")
+    if -MOST_BEHIND <= gap <= MOST_AHEAD:
+        return success("Host clock is synchronized with service")
+    if gap < 0:
+        how, limit = f"service time is ahead of host's by {-gap / 60:.1f} minutes", MOST_BEHIND
+    else:
+        how, limit = f"host time is ahead of service by {gap / 60:.1f} minutes", MOST_AHEAD
+    return failure(
+        f"Host clock is not synchronized, {how} (at most {limit // 60}): please configure an NTP server via DHCP"
+    )
 
 
 def images_available(view: HostView) -> Verdict:
@@ -109,94 +159,138 @@ def images_available(view: HostView) -> Verdict:
     if images is None:
         if view.host.status is HostStatus.PREPARING:
             return pending("Images availability is being checked")
-        return success("Images have not been checked yet")
+        return success(PULLED)
     failed = [
         f"{image.name} ({image.error})" if image.error else str(image.name)
         for image in images
         if image.result != ImageResult.SUCCESS
     ]
     if failed:
-        return failure(f"Container images needed for installation could not be pulled: {', '.join(failed)}")
-    return success("All required container images were either pulled successfully or no attempt was made to pull them")
+        return failure(
+            f"Failed to fetch container images needed for installation from {', '.join(failed)}. Retry to install; "
+            "if it stays so, check the network settings and the mirror registry"
+        )
+    return success(PULLED)
 
 
-def _l3_check(
-    view: HostView, limit: float | None, found: Mapping[str, float], worst: float, *, what: str, unit: str
-) -> Verdict:
-    if view.cluster.is_sno or len(view.peers) < 2:
-        return success(f"{what} is not checked: no peers")
-    # Without a role there is none either.
-    if limit is None:
-        return success(f"{what} is not checked: role {view.role} has no limit")
-    if not found:
-        return pending(f"{what} is not known: no connectivity report yet")
+class Limit(NamedTuple):
+    """What is measured of each link, and how it is told."""
+
+    name: str
+    unit: str
+
+
+LATENCY, LOSS = Limit("network latency", " ms"), Limit("packet loss", "%")
+
+
+def _pings(view: HostView) -> str:
+    """The commands with which somebody on the host can see what the agent saw."""
+    if view.inventory is None:
+        return ""
+    lines = [
+        f"ping -c 10 -W 3 -q -I {nic.name} {address.partition('/')[0]}"
+        for nic in view.inventory.interfaces
+        for address in nic.ipv4_addresses[:EXAMPLES]
+    ]
+    commands = "\n".join(lines)
+    return f"Please try the following commands on the host {view.hostname} to investigate further:\n{commands}\n"
+
+
+def _l3_check(view: HostView, limit: float | None, measured: Mapping[str, float], worst: float, kind: Limit) -> Verdict:
+    if view.inventory is None:
+        return pending("The inventory is not available yet.")
+    satisfied = success(f"{kind.name.capitalize()} requirement has been satisfied.")
+    # Without a role there is no limit either.
+    if len(view.peers) < 2 or limit is None or view.role is Role.AUTO or _is_day2(view):
+        return satisfied
+    if not view.host.connectivity:
+        return pending(f"Missing {kind.name} information.")
     bad = []
-    for peer_id, value in found.items() if worst > limit else ():
+    for peer_id, value in measured.items() if worst > limit else ():
         peer = view.peers.by_id.get(peer_id)
         # Each role has limits of its own: what another role's host may have says nothing about this one.
         if peer is None or (peer.suggested_role if peer.role is Role.AUTO else peer.role) is not view.role:
             continue
         if value > limit:
-            bad.append(f"{view.peers.told(peer.id)} ({value:.2f} {unit})")
-    if bad:
-        return failure(f"{what} to {', '.join(bad)} exceeds the limit of {limit:g} {unit} for role {view.role}")
-    return success(f"{what} requirement has been satisfied")
+            bad.append(f"{view.peers.told(peer.id)} ({value:.2f}{kind.unit})")
+    if not bad:
+        return satisfied
+    told = ", ".join(bad[:EXAMPLES]) + (f" and {len(bad) - EXAMPLES} others" if len(bad) > EXAMPLES else "")
+    actions = "Actions:\n"
+    if kind is LOSS:
+        actions += (
+            "Check if there are multiple devices on the same L2 network: then bond them (networkConfig), or disable "
+            "all but one.\n"
+        )
+    return failure(
+        f"A total {kind.name} above the tolerated threshold of {limit:.2f}{kind.unit} for role {view.role} was "
+        f"encountered between host {view.hostname} and {told}\n{actions}{_pings(view)}"
+    )
 
 
 def latency(view: HostView) -> Verdict:
     """Round trip time to peers of the same role."""
     found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().latency_ms, found.rtt, found.worst_rtt, what="Network latency", unit="ms")
+    return _l3_check(view, view.needs().latency_ms, found.rtt, found.worst_rtt, LATENCY)
 
 
 def packet_loss(view: HostView) -> Verdict:
     """Packet loss to peers of the same role."""
     found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().packet_loss_percent, found.loss, found.worst_loss, what="Packet loss", unit="%")
+    return _l3_check(view, view.needs().packet_loss_percent, found.loss, found.worst_loss, LOSS)
 
 
 def default_route(view: HostView, inventory: Inventory) -> Verdict:
     """Is there a way out?"""
     if networks.default_routes(inventory):
-        return success("Host has been configured with at least one default route")
-    return failure("Host has not been configured with a default route")
+        return success("Host has been configured with at least one default route.")
+    return failure("Host has not yet been configured with a default route.")
 
 
 def _resolution(view: HostView, name: str) -> Resolution | None:
     found = view.host.domain_name_resolutions.value
-    plain = name.rstrip(".").lower()
+    plain = name.lower()
     answers = (found and found.resolutions) or []
-    return next((item for item in answers if (item.domain_name or "").rstrip(".").lower() == plain), None)
+    return next((item for item in answers if (item.domain_name or "").lower() == plain), None)
 
 
 def domain(record: str) -> Callable[[HostView], Verdict]:
     """Check that ``record`` resolves; needed only where nobody but the user can make it so."""
 
     def check(view: HostView) -> Verdict:
-        if not view.cluster.user_managed_networking or view.cluster.is_sno:
-            return success(f"Domain name resolution of {record} is not required (single node or managed networking)")
         name = RECORDS[record].format(domain_of(view))
-        answer = _resolution(view, name)
-        if answer is None:
-            return pending(f"DNS resolution of {name} has not been checked yet")
-        if not answer.addresses:
-            return failure(f"Couldn't resolve domain name {name} on the host")
-        return success(f"Domain name {name} resolves to {', '.join(answer.addresses)}")
+        shown = f"*.apps.{domain_of(view)}" if record == "apps" else name
+        if networks.user_managed(view.cluster) and not view.cluster.is_sno:
+            return _resolves(view, name, shown, TARGETS[record])
+        return success(f"Domain name resolution for the {shown} domain was successful or not required")
 
     return check
 
 
-def release_domain(view: HostView) -> Verdict:
-    """Does the registry's name resolve? (warning; with mirrors nobody needs it)"""
-    name = registries.release_domain(view.settings.registries_conf, _release(view))
-    if not name:
-        return success("Release domain name resolution is not required: the release comes from a mirror or by address")
+def _resolves(view: HostView, name: str, shown: str, target: str) -> Verdict:
+    if view.host.domain_name_resolutions.value is None:
+        return pending(f"DNS resolution of {name} has not been checked on this host yet")
     answer = _resolution(view, name)
-    if answer is None:
-        return pending(f"DNS resolution of the release's registry {name} has not been checked yet")
-    if not answer.addresses:
-        return failure(f"Couldn't resolve the release's registry {name} on the host")
-    return success(f"Domain name {name} resolves to {', '.join(answer.addresses)}")
+    if answer is None or not answer.addresses:
+        return failure(
+            f"Couldn't resolve domain name {shown} on the host. To continue installation, create the necessary DNS "
+            f"entries to resolve this domain name to your cluster's {target} IP address"
+        )
+    # Upstream means to refuse names that lead to the host itself, and compares them with addresses that carry a prefix
+    # length: such records, of all control-plane nodes for one, are in use.
+    return success(f"Domain name resolution for the {shown} domain was successful or not required")
+
+
+def release_domain(view: HostView) -> Verdict:
+    """Does the registry's name resolve? (warning; with mirrors nobody needs it)
+
+    Upstream has the id and leaves the check out, as mirrors and proxies made it fail: only a failure is told here.
+    """
+    name = registries.release_domain(view.settings.registries_conf, _release(view))
+    answer = _resolution(view, name) if name else None
+    if answer is None or answer.addresses:
+        return SUPPRESSED
+    return failure(f"Couldn't resolve domain name {name}, the release image's registry, on the host")
 
 
 def _release(view: HostView) -> str:
@@ -205,69 +299,146 @@ def _release(view: HostView) -> str:
 
 def names_to_resolve(view: HostView) -> list[str]:
     """The names that some validation of this host waits for; without any, nobody has to ask the DNS."""
+    probe = WILDCARD_PROBE.format(domain_of(view))
     names = []
     if view.cluster.user_managed_networking and not view.cluster.is_sno:
-        names += [record.format(domain_of(view)) for record in (*RECORDS.values(), WILDCARD_PROBE)]
+        names += [record.format(domain_of(view)) for record in RECORDS.values()]
     release = registries.release_domain(view.settings.registries_conf, _release(view))
-    return [*names, release] if release else names
+    return [*names, probe, f"{probe}.", *([release] if release else [])]
 
 
 def no_wildcard(view: HostView) -> Verdict:
-    """A DNS that answers for everything hides missing records."""
-    answer = _resolution(view, WILDCARD_PROBE.format(domain_of(view)))
-    if answer is None:
-        if view.cluster.is_sno or not view.cluster.user_managed_networking:
-            return success("DNS wildcard check is not required")
+    """A DNS that answers for everything hides missing records, and breaks the cluster's own names."""
+    if _is_day2(view):
+        return success("DNS wildcard check is not required for day2")
+    probe = WILDCARD_PROBE.format(domain_of(view))
+    # As a full name, and as one that the resolver may complete by its search list.
+    full, relative = _resolution(view, f"{probe}."), _resolution(view, probe)
+    if full is None and relative is None:
         return pending(
             "DNS wildcard check cannot be performed yet because the host has not yet performed DNS resolution"
         )
-    if answer.addresses:
-        return failure(f"DNS wildcard configuration was detected for domain *.{domain_of(view)}")
+    if full is not None and full.addresses:
+        return failure(
+            f"DNS wildcard configuration was detected for domain *.{domain_of(view)}: the installation cannot complete "
+            f"while this record exists. Please remove it to proceed. The domain resolves to {', '.join(full.addresses)}"
+        )
+    if relative is not None and relative.addresses:
+        return failure(
+            f"Unexpected domain name resolution was detected for the relative domain name *.{domain_of(view)}, while "
+            "the fully qualified one does not resolve: usually a sign of DHCP-provided domain-search configuration. "
+            f"Please remove it to proceed. It resolves to {', '.join(relative.addresses)}"
+        )
     return success("DNS wildcard check was successful")
 
 
 def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
-    """Do the host's own networks stay apart?"""
-    pair = networks.overlapping_host_subnets(inventory)
-    if pair:
-        return failure(f"Address networks {pair[0]} and {pair[1]} of the host overlap")
-    return success("Host subnets are not overlapping")
+    """Do the host's own networks stay apart, and is each on one interface only?"""
+    cluster = view.cluster
+    cidrs = [str(item["cidr"]) for item in (*cluster.cluster_networks, *cluster.service_networks) if item.get("cidr")]
+    pair = networks.clashing_host_networks(inventory, sorted({*networks.families(cidrs)}))
+    if pair is None:
+        return success("Host subnets are not overlapping")
+    one, other = pair
+    if one.network == other.network:
+        how = f"Address network {one.network} appears on multiple interfaces [{one.interface}, {other.interface}]"
+    else:
+        how = (
+            f"Address networks {one.network} in interface {one.interface} and {other.network} in interface "
+            f"{other.interface} overlap"
+        )
+    return failure(f"Address networks are overlapping: {how}")
 
 
-def no_ip_collisions(view: HostView, inventory: Inventory) -> Verdict:
-    """Does nobody else in the cluster use the host's addresses?"""
+def no_ip_collisions(view: HostView) -> Verdict:
+    """Does nobody else use the host's addresses, neither a host of the cluster nor a machine that a peer saw?"""
+    if view.inventory is None:
+        return success("Host inventory has not yet been defined, skipping validation.")
+    if _is_day2(view):
+        return success(f"Skipping validation for day 2 host {view.host.id}")
     clashes = []
-    for item in networks.interfaces_of(inventory):
+    for item in networks.interfaces_of(view.inventory):
+        macs = view.peers.collisions.get(str(item.ip))
+        if macs:
+            clashes.append(f"IP address: {item.ip} Mac addresses: {','.join(macs)}")
         others = [name for name in view.peers.addresses.get(str(item.ip), ()) if name != view.host.id]
         clashes += [
-            f"{item.ip} (also host {view.peers.told(name)})"
+            f"IP address: {item.ip} (also host {view.peers.told(name)})"
             for name in others
             if networks.in_any(item.ip, view.machine_cidrs)
         ]
     if clashes:
-        return failure(f"Collisions detected for host addresses: {', '.join(clashes)}")
-    return success("No IP collisions were detected by host")
+        return failure(f"Collisions detected for host ID {view.host.id}, {'; '.join(clashes)}")
+    return success(f"No IP collisions were detected by host {view.host.id}")
 
 
-def no_iscsi_nic(view: HostView, inventory: Inventory) -> Verdict:
-    """An iSCSI installation disk must not hang on a NIC of the machine network."""
-    disk = disks.installation(view.host, inventory)
-    if disk is None or disk.drive_type != "iSCSI" or disk.iscsi is None:
-        return success("Network interface is not used for iSCSI")
+def no_iscsi_nic(view: HostView) -> Verdict:
+    """The interface that an iSCSI installation disk is reached by must not be one of the machine network."""
+    cluster = view.cluster
+    if (cluster.user_managed_networking and not cluster.is_sno) or _is_day2(view) or cluster.imported:
+        return SUPPRESSED
+    disk = disks.installation(view.host, view.inventory) if view.inventory else None
+    if view.inventory is None or disk is None:
+        return SUPPRESSED
+    if not view.machine_cidrs:
+        return pending(NO_MACHINE_NETWORK)
+    if disk.drive_type == "iSCSI":
+        return _iscsi_nic(view, view.inventory, [disk])
+    if disk.drive_type == "Multipath":
+        return _iscsi_nic(view, view.inventory, disks.paths_of(disk, view.inventory, "iSCSI"))
+    return SUPPRESSED
+
+
+def _iscsi_nic(view: HostView, inventory: Inventory, paths: Sequence[Disk]) -> Verdict:
     hit = []
-    for nic in inventory.interfaces:
+    for disk in paths:
+        try:
+            address = ip_address(disk.iscsi.host_ip_address if disk.iscsi else "")
+        except ValueError:
+            return error(f"iSCSI disk {disk.path or disk.name} is missing host IP address")
+        for nic in inventory.interfaces:
+            own = networks.addresses((*nic.ipv4_addresses, *nic.ipv6_addresses))
+            if any(item.ip == address for item in own):
+                break
+        else:
+            return error(f"Cannot find network interface associated to iSCSI host IP address {address}")
         # The NIC's own addresses: that the host has another in the machine network is as it should be.
-        own = [item.ip for item in networks.interfaces_of(msgspec.structs.replace(inventory, interfaces=[nic]))]
-        if disk.iscsi.host_ip_address in map(str, own) and any(networks.in_any(ip, view.machine_cidrs) for ip in own):
-            hit.append(nic.name)
+        if any(networks.in_any(item.ip, view.machine_cidrs) for item in own):
+            hit.append(f"{nic.name} of {disk.path or disk.name}")
     if hit:
-        return failure(f"Network interface {', '.join(hit)} of the iSCSI installation disk is in the machine network")
-    return success("Network interface of the iSCSI disk is outside of the machine network")
+        return failure(
+            f"Network interface connected to iSCSI disk cannot belong to machine network CIDRs: {', '.join(hit)}"
+        )
+    return success("Network interface connected to iSCSI disk does not belong to machine network CIDRs")
 
 
 def mtu_valid(view: HostView) -> Verdict:
-    """Do full-size packets reach the peers? (warning)"""
-    broken = view.host.connectivity.findings.broken_mtu
+    """Do full-size packets reach the peers? Where the service knows the machine network, only there. (warning)"""
+    if view.inventory is None:
+        return pending("Missing host inventory")
+    if _is_day2(view):
+        return success("Day2 host is not required to be connected to other hosts in the cluster")
+    if view.cluster.is_sno:
+        return SUPPRESSED
+    if not view.host.connectivity:
+        return pending("Missing MTU report information")
+    broken = [
+        f"Interface: {item.interface}, remote IP address: {item.address}"
+        for item in view.host.connectivity.findings.broken_mtu
+        if view.cluster.user_managed_networking or _in_machine_network(view, view.inventory, item)
+    ]
     if broken:
-        return failure(f"MTU is broken on the way to {', '.join(broken)}")
+        return failure(f"MTU is broken. {'; '.join(broken)}")
     return success("MTU is ok")
+
+
+def _in_machine_network(view: HostView, inventory: Inventory, item: BrokenMtu) -> bool:
+    try:
+        remote = ip_address(item.address)
+    except ValueError:
+        return False
+    nics = [nic for nic in inventory.interfaces if nic.name == item.interface]
+    own = networks.addresses(text for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses))
+    return networks.in_any(remote, view.machine_cidrs) and any(
+        mine.version == remote.version and networks.in_any(mine.ip, view.machine_cidrs) for mine in own
+    )

@@ -15,6 +15,7 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
+from typing import NamedTuple
 
 from installer.assisted.inventory import Inventory, Route
 from installer.rendezvous.store.model import Cluster
@@ -34,6 +35,27 @@ def machine_cidrs(cluster: Cluster) -> list[str]:
     return [str(network.get("cidr", "")) for network in cluster.machine_networks if network.get("cidr")]
 
 
+def user_managed(cluster: Cluster) -> bool:
+    """Is the networking the user's own: no VIPs, and DNS and load balancers are there? So it is with one node."""
+    return cluster.user_managed_networking or cluster.is_sno
+
+
+def machine_network_needed(cluster: Cluster) -> bool:
+    """Only many nodes whose networking the user manages need none."""
+    return not cluster.user_managed_networking or cluster.is_sno
+
+
+def own_load_balancer(cluster: Cluster) -> bool:
+    """The user's own load balancer holds the VIPs."""
+    return (cluster.load_balancer or {}).get("type") == "user-managed"
+
+
+def families(cidrs: Iterable[str]) -> list[int]:
+    """Address families in the order of the networks, one that follows itself told once."""
+    versions = [network_of(cidr).version for cidr in cidrs]
+    return [version for index, version in enumerate(versions) if index == 0 or versions[index - 1] != version]
+
+
 def in_any(address: Address, cidrs: Iterable[str]) -> bool:
     """Is the address in one of the networks?"""
     return any(address in network for network in map(network_of, cidrs) if network.version == address.version)
@@ -41,9 +63,12 @@ def in_any(address: Address, cidrs: Iterable[str]) -> bool:
 
 def interfaces_of(inventory: Inventory) -> tuple[IPv4Interface | IPv6Interface, ...]:
     """All addresses of a host with their prefix length; what does not parse is left out."""
-    return _interfaces(
-        tuple(text for nic in inventory.interfaces for text in (*nic.ipv4_addresses, *nic.ipv6_addresses))
-    )
+    return addresses(text for nic in inventory.interfaces for text in (*nic.ipv4_addresses, *nic.ipv6_addresses))
+
+
+def addresses(texts: Iterable[str]) -> tuple[IPv4Interface | IPv6Interface, ...]:
+    """The addresses with their prefix length; what does not parse is left out."""
+    return _interfaces(tuple(texts))
 
 
 # Asked many times over for each host and each judgement; an address is parsed in some 20 us.
@@ -79,18 +104,23 @@ def address_in(inventory: Inventory, cidrs: Iterable[str]) -> str:
 
 
 def default_routes(inventory: Inventory) -> list[Route]:
-    """Routes to everywhere that name a gateway."""
+    """Routes to everywhere that name a gateway. A destination of no address is none (upstream's IsDefaultRoute)."""
     found = []
     for route in inventory.routes:
-        if route.destination not in ("", "0.0.0.0", "::", "0.0.0.0/0", "::/0", "default"):
-            continue
         try:
-            gateway = ip_address(route.gateway)
+            gateway, destination = ip_address(route.gateway), ip_address(route.destination)
         except ValueError:
             continue
-        if not gateway.is_unspecified:
+        if destination.is_unspecified and not gateway.is_unspecified:
             found.append(route)
     return found
+
+
+def best_default_route(inventory: Inventory, version: int) -> Route | None:
+    """The default route of one family with the lowest metric; of equals the last."""
+    family = AF_INET if version == 4 else AF_INET6
+    routes = [route for route in default_routes(inventory) if route.family == family]
+    return min(reversed(routes), key=lambda route: route.metric, default=None)
 
 
 def overlapping(cidrs: Iterable[str]) -> tuple[str, str] | None:
@@ -106,7 +136,25 @@ def overlapping(cidrs: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def overlapping_host_subnets(inventory: Inventory) -> tuple[str, str] | None:
-    """Two different networks of one host that overlap without being equal, or None."""
-    networks = sorted({str(item.network) for item in interfaces_of(inventory) if not item.ip.is_link_local})
-    return overlapping(networks)
+class HostNetwork(NamedTuple):
+    """A network that one of a host's interfaces is in."""
+
+    network: IPv4Network | IPv6Network
+    interface: str
+
+
+def clashing_host_networks(inventory: Inventory, versions: Iterable[int]) -> tuple[HostNetwork, HostNetwork] | None:
+    """Two networks of a host that are the same on two interfaces, or overlap; None when all are apart.
+
+    Only of these address families, and no link-local ones, which every interface has.
+    """
+    seen: list[HostNetwork] = []
+    for version in versions:
+        for nic in inventory.interfaces:
+            items = addresses(nic.ipv4_addresses if version == 4 else nic.ipv6_addresses)
+            for network in sorted({item.network for item in items if not item.ip.is_link_local}, key=str):
+                for other in seen:
+                    if other.network.version == version and network.overlaps(other.network):
+                        return other, HostNetwork(network, nic.name)
+                seen.append(HostNetwork(network, nic.name))
+    return None

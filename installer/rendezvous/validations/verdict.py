@@ -42,6 +42,15 @@ def pending(message: str) -> Verdict:
     return Verdict(Result.PENDING, message)
 
 
+def error(message: str) -> Verdict:
+    """It cannot be told whether something is wrong."""
+    return Verdict(Result.ERROR, message)
+
+
+# Of what does not concern this host or cluster: it is fine, and not shown.
+SUPPRESSED = Verdict(Result.SUPPRESSED, "")
+
+
 class Line(Protocol):
     """A line of a table of validations, as far as it is shown."""
 
@@ -53,11 +62,11 @@ class Line(Protocol):
 
 
 def as_info(verdicts: Verdicts, table: Iterable[Line]) -> Info:
-    """The verdicts by the categories of their table, in its order."""
+    """The verdicts by the categories of their table, in its order; those that are to be shown."""
     info: Info = {}
     for line in table:
         verdict = verdicts.get(line.id)
-        if verdict is not None:
+        if verdict is not None and verdict.result is not Result.SUPPRESSED:
             info.setdefault(line.category, []).append(Entry(line.id, verdict.result, verdict.message))
     return info
 

@@ -173,5 +173,7 @@ def many_hosts(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
         route = {"destination": "0.0.0.0/0", "next-hop-address": "10.1.0.1", "next-hop-interface": "eth0"}
         network["routes"] = {"config": [route]}
         hosts.append(host)
-    install = {**COMPACT, "compute": [{"name": "worker", "replicas": count - 3}]}
+    # A pod network that has room for them: a /23 each.
+    networking = {**COMPACT["networking"], "clusterNetwork": [{"cidr": "10.128.0.0/12", "hostPrefix": 23}]}
+    install = {**COMPACT, "networking": networking, "compute": [{"name": "worker", "replicas": count - 3}]}
     return install, {**AGENT, "rendezvousIP": "10.20.0.10", "hosts": hosts}

@@ -69,5 +69,9 @@ def filled(path: str, fleet: Fleet | None = None) -> str:
     return f"{BASE}/v2" + re.sub(r"\{([a-z_]+)\}", lambda match: known.get(match[1], "x"), path)
 
 
+#: What a body of JSON that is not sent as such by the client says of itself.
+JSON = {"Content-Type": "application/json"}
+
+
 def header(scheme: Scheme, **claims: Any) -> dict[str, str]:
     return {HEADERS[scheme]: KEYS.token(scheme.value, **claims)}

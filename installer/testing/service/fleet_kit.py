@@ -47,7 +47,7 @@ class Machine:
         self.ip = address.split("/")[0]
         self.inventory = inventory(name, self.mac, address, **changes)
         self.images = "success"
-        self.speed_ms = 3
+        self.speed_ms: int | None = 3
         self.clock_offset = 0
 
     def answer(self, kind: str, args: list[str]) -> Any:
@@ -75,7 +75,7 @@ class Machine:
                     {"domain_name": k, "ipv4_addresses": v, "ipv6_addresses": []} for k, v in answers.items()
                 ]
             }
-        if kind == StepType.DISK_SPEED:
+        if kind == StepType.DISK_SPEED and self.speed_ms is not None:
             return {"path": json.loads(args[0])["path"], "io_sync_duration": self.speed_ms}
         if kind == StepType.IMAGES:
             names = json.loads(args[0])["images"]

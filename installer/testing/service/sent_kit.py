@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import clusters, hosts, infra_envs, replies, requests
+from installer.rendezvous.resources import clusters, hostchanges, infra_envs, manifests, replies, requests
 from installer.rendezvous.resources.params import decoded
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 
@@ -17,7 +17,7 @@ def register_cluster(engine: Engine, body: Json) -> Cluster:
 
 
 def update_cluster(engine: Engine, cluster_id: str, body: Json) -> Cluster:
-    return clusters.update(engine, cluster_id, decoded(body, requests.ClusterParams))
+    return clusters.update(engine, cluster_id, decoded(body, requests.ClusterUpdate))
 
 
 def ignore(engine: Engine, cluster_id: str, body: Json) -> Cluster:
@@ -25,7 +25,7 @@ def ignore(engine: Engine, cluster_id: str, body: Json) -> Cluster:
 
 
 def put_manifest(engine: Engine, cluster_id: str, body: Json) -> Manifest:
-    return clusters.put_manifest(engine, cluster_id, decoded(body, requests.ManifestParams))
+    return manifests.put(engine, cluster_id, decoded(body, requests.ManifestParams))
 
 
 def register_infra_env(engine: Engine, body: Json) -> InfraEnv:
@@ -33,11 +33,11 @@ def register_infra_env(engine: Engine, body: Json) -> InfraEnv:
 
 
 def update_infra_env(engine: Engine, infra_env_id: str, body: Json) -> InfraEnv:
-    return infra_envs.update(engine, infra_env_id, decoded(body, requests.InfraEnvParams))
+    return infra_envs.update(engine, infra_env_id, decoded(body, requests.InfraEnvUpdate))
 
 
 def update_host(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> Host:
-    return hosts.update(engine, infra_env_id, host_id, decoded(body, requests.HostUpdate))
+    return hostchanges.update(engine, infra_env_id, host_id, decoded(body, requests.HostUpdate))
 
 
 def receive(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> None:

@@ -18,7 +18,7 @@ class World:
 
     def cluster(self, name: str) -> tuple[str, str]:
         user = self.service.client()
-        made = user.register_cluster({**CLUSTER, "name": name, "install_config_overrides": '{"a": "b"}'})
+        made = user.register_cluster({**CLUSTER, "name": name})
         body = {"name": name, "pull_secret": PULL_SECRET, "cluster_id": made["id"]}
         return made["id"], user.register_infra_env(body)["id"]
 

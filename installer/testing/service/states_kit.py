@@ -18,4 +18,5 @@ CGOOD = dict.fromkeys((*cs.REQUIRED_INPUT, *cs.REQUIRED_INSTALL), Result.SUCCESS
 
 
 def cluster_facts(*hosts: tuple[H, Role], **changes: object) -> cs.ClusterFacts:
-    return cs.ClusterFacts(**{"validations": CGOOD, "hosts": hosts, "control_plane_count": 1, **changes})  # type: ignore[arg-type]
+    members = [cs.HostInCluster(*host) for host in hosts]
+    return cs.ClusterFacts(**{"validations": CGOOD, "hosts": members, "control_plane_count": 1, **changes})  # type: ignore[arg-type]

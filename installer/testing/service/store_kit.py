@@ -93,7 +93,7 @@ def no_more_bytes(store: Store) -> Iterator[None]:
 @contextmanager
 def locked(store: Store) -> Iterator[None]:
     """Another holds the database."""
-    store._db.execute("PRAGMA busy_timeout=10")
+    store.db.execute("PRAGMA busy_timeout=10")
     other = sqlite3.connect(store._path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:

@@ -78,7 +78,7 @@ def host_view(
     return HostView(
         host=mine,
         inventory=decoded(**(found or {})),
-        cluster=replace(CLUSTER, **documents(cluster or {})),
+        joined=replace(CLUSTER, **documents(cluster or {})),
         infra_env=None,
         peers=Members([mine, *peers]),
         requirements=needs or hwreqs.DOCUMENTED,

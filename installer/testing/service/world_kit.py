@@ -18,6 +18,7 @@ from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import requirements as hwreqs
+from installer.rendezvous.validations.network import names_to_resolve
 from installer.testing.service import sent_kit
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
 
@@ -96,11 +97,18 @@ class World:
         }
         sent_kit.receive(self.engine, infra_env_id, host_id, body)
 
+    def resolved(self, infra_env_id: str, host_id: str = HOST_ID) -> None:
+        """The DNS knows none of the names that a host is asked to resolve."""
+        names = names_to_resolve(self.engine.view(self.host(infra_env_id, host_id)))
+        answers = [{"domain_name": name} for name in names]
+        self.reply(infra_env_id, StepType.DOMAINS, {"resolutions": answers}, host_id=host_id)
+
     def known(self, **changes: Any) -> tuple[str, str]:
         cluster_id, infra_env_id = self.cluster()
         hosts.register(self.engine, infra_env_id, HOST_ID, "")
         self.poll(infra_env_id)
         self.reply(infra_env_id, StepType.INVENTORY, inventory(**changes))
+        self.resolved(infra_env_id)
         return cluster_id, infra_env_id
 
     def poll(self, infra_env_id: str, host_id: str = HOST_ID) -> list[str]:

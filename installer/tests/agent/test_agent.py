@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.agent import containers, logs
+from installer.agent import containers
 from installer.agent.checks import diskspeed, netchecks
 from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, StepError
 from installer.agent.host import blockdev, hardware, hostid, media, network
 from installer.agent.host import inventory as agent_inventory
-from installer.agent.hostsys import HostSystem
 from installer.assisted import inventory as inv
+from installer.hostsys import logs
+from installer.hostsys.system import HostSystem
 from installer.redact.tests import corpus
 
 HERE = HostSystem(Path("/"))
@@ -224,14 +225,14 @@ REQUEST = {
 
 
 def test_orchestrator_command_has_no_token_and_is_understood() -> None:
-    from installer.orchestrator.__main__ import _parse
+    from installer.orchestrator.__main__ import parse_arguments
 
     command = containers.run_command(REQUEST, AGENT)
     assert command[:2] == ["podman", "run"]
     assert "TOKEN" not in [item for item in command if item != "PULL_SECRET_TOKEN"]
     # The image's entry point is the program: what follows the image are its arguments alone.
     start = command.index("r.example/i@sha256:1")
-    parsed = _parse(command[start + 1 :])
+    parsed = parse_arguments(command[start + 1 :])
     assert (parsed.role, parsed.boot_device, parsed.control_plane_count) == ("bootstrap", "/dev/vda", 1)
     assert parsed.installer_args == '["--copy-network"]'
     assert parsed.cacert == "/opt/agent/tls/ca.crt"

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from installer.agent import steps
 from installer.agent.containers import AgentContext
-from installer.agent.hostsys import HostSystem
 from installer.agent.loop import Agent
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
+from installer.hostsys.system import HostSystem
 
 HERE = HostSystem(Path("/"))
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from installer.agent import loop, steps
 from installer.agent.containers import AgentContext
 from installer.agent.errors import MediaLost, Refused, StepError
-from installer.agent.hostsys import HostSystem
 from installer.agent.loop import REPEATED, Agent, Deduper
 from installer.agent.swarm import command as swarm
 from installer.agent.swarm.host import SimulatedHost, Site
@@ -25,6 +24,7 @@ from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.enums import StepType
 from installer.assisted.errors import ClientError
+from installer.hostsys.system import HostSystem
 from installer.rendezvous.steps import instructions as service_steps
 from installer.testing.agent_kit import FakeClient
 from installer.testing.service.rendezvous_kit import Running, running, wait_for

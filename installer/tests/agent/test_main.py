@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from installer.agent import __main__ as agent
-from installer.agent import hostsys
+from installer.hostsys import system as hostsys
 from installer.testing.agent_kit import Host, Programs, programs_in
 
 WORDS = ["--url", "https://192.0.2.1:8090", "--infra-env-id", "i", "--host-id", "h"]

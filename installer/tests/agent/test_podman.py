@@ -10,7 +10,8 @@ import pytest
 
 from installer.agent import containers
 from installer.agent.containers import AgentContext
-from installer.agent.errors import CommandError, StepError
+from installer.agent.errors import StepError
+from installer.hostsys.errors import CommandError
 from installer.testing.orchestrator_kit import Site
 
 AGENT = AgentContext("https://192.0.2.1:8090", "i", "h", "the token", "/etc/ca.pem", False, "agent-image")

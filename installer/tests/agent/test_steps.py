@@ -12,8 +12,9 @@ import pytest
 
 from installer.agent import steps
 from installer.agent.containers import AgentContext
-from installer.agent.errors import AgentError, CommandError, MediaLost, StepError
+from installer.agent.errors import AgentError, MediaLost, StepError
 from installer.agent.host import media
+from installer.hostsys.errors import CommandError
 from installer.testing.agent_kit import FakeClient, Host
 
 AGENT = AgentContext("https://192.0.2.1:8090/", "i", "h", "TOKEN", "", False, "agent@sha256:1")
@@ -91,6 +92,10 @@ def test_unknown_steps_and_bad_arguments_are_answered(tmp_path: Path) -> None:
     assert said("connectivity-check", "{}") == "argument must be a JSON list"
     assert said("install", "{}") == "install request has no role"
     assert said("installation-disk-speed-check", "{}") == "path '' is not a device"
+    assert said("installation-disk-speed-check", "{}", "480.00") == "path '' is not a device"
+    assert said("installation-disk-speed-check", "{}", "soon") == "the time limit 'soon' is not a number of seconds"
+    assert said("installation-disk-speed-check", "{}", "nan") == "the time limit 'nan' is not a number of seconds"
+    assert said("installation-disk-speed-check", "{}", "1", "2") == "one argument is expected, not 3"
     assert said("logs-gather", "{}") == "KeyError: 'cluster_id'"
     for kind in ("free-network-addresses", "verify-vips"):
         assert said(kind, '"a"') == "argument must be a JSON list"

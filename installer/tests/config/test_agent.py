@@ -27,8 +27,6 @@ def write(directory, install=SNO, agent=AGENT):
 
 
 ROWS = [
-    ("apiVersion", "", "Agent Config", "apiVersion: Required value"),
-    ("apiVersion", "v7", "Agent Config", 'apiVersion: Invalid value: "v7": cannot upconvert from version v7'),
     ("rendezvousIP", "1.2.3", "Agent Config", 'rendezvousIP: Invalid value: "1.2.3"'),
     ("additionalNTPSources", ["a_b"], "Agent Config", 'additionalNTPSources: Invalid value: "a_b"'),
     ("bootArtifactsBaseURL", "a/b", "Agent Config", 'bootArtifactsBaseURL: Invalid value: "a/b"'),
@@ -42,7 +40,6 @@ ROWS = [
         "Hosts",
         "hosts[0].interfaces[0].macAddress: Invalid value",
     ),
-    ("hosts.0.interfaces.0.name", "eth7", "Hosts", 'hosts[0].interfaces[0].name: Invalid value: "eth7"'),
     ("hosts.0.rootDeviceHints.deviceName", "vda", "Hosts", 'hosts[0].rootDeviceHints.deviceName: Invalid value: "vda"'),
     (
         "hosts.0.rootDeviceHints.deviceName",
@@ -74,6 +71,24 @@ def test_rule(tmp_path, path, value, wrap, expected):
     assert caught.value.exit_code == EXIT_FATAL
 
 
+@pytest.mark.parametrize("value", ["", "v7", None])
+def test_nothing_means_anything_in_another_version(tmp_path, value):
+    write(tmp_path, agent=changed(AGENT, "apiVersion", value))
+    with pytest.raises(
+        InstallerError, match=r'failed to load asset "Agent Config": apiVersion: (Required|Invalid) value'
+    ):
+        load_inputs(tmp_path, TARGET)
+
+
+@pytest.mark.parametrize("name", ["eth7", "", "eth0 "])
+def test_a_nic_of_network_config_may_lack_its_mac_address(tmp_path, name, caplog):
+    write(tmp_path, agent=changed(AGENT, "hosts.0.interfaces.0.name", name))
+    with caplog.at_level(logging.WARNING, "installer"):
+        logging.getLogger("installer").propagate = True
+        load_inputs(tmp_path, TARGET)
+    assert "which is not among the host's interfaces" in caplog.text
+
+
 def test_worker_cannot_be_the_rendezvous_host(tmp_path):
     agent = changed(AGENT, "hosts.0.role", "worker")
     with pytest.raises(InstallerError, match=r"hosts\[0\].role: Forbidden"):
@@ -95,7 +110,7 @@ def test_too_many_hosts_is_an_error_too_few_a_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "installer"):
         logging.getLogger("installer").propagate = True
         load_inputs(write(tmp_path, COMPACT, AGENT), TARGET)
-    assert "number of master hosts defined (1) is less than" in caplog.text
+    assert "not enough master hosts defined (1) to support all the configured ControlPlane replicas (3)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -125,9 +140,9 @@ def test_mac_addresses_and_dates_stay_text():
 
 
 def test_unknown_field(tmp_path):
-    write(tmp_path, agent=changed(AGENT, "hosts.0.hostName", "x"))
+    write(tmp_path, agent=changed(AGENT, "hosts.0.hostNam", "x"))
     with pytest.raises(
-        InstallerError, match=r'failed to unmarshal agent-config.yaml: .*unknown field "hostName"'
+        InstallerError, match=r'failed to unmarshal agent-config.yaml: .*unknown field "hostNam"'
     ) as caught:
         load_inputs(tmp_path, TARGET)
     assert caught.value.exit_code == EXIT_FATAL

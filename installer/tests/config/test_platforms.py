@@ -25,23 +25,39 @@ from installer.testing.create.rules_kit import ROWS as PLAIN_ROWS
 from installer.testing.create.rules_kit import WRAP
 
 FD = "platform.vsphere.failureDomains.0"
-TOPOLOGY = "platform.vsphere.failureDomains[0].topology"
+TOPOLOGY = "platform.vsphere.failureDomains.topology"
 CREDENTIAL = "controlPlane.fencing.credentials.0"
 BMC = {"name": "a", "bootMACAddress": "52:54:00:00:00:01", "bmc": {"address": "redfish-virtualmedia://h/x",
        "username": "u", "password": "p"}}  # fmt: skip
 WITH_BMC = changed(COMPACT, "platform.baremetal.hosts", [BMC])
 TWO_SOURCES = {**SNO, "imageContentSources": [{"source": "a.example/b"}]}
 GATED = {**COMPACT, "featureSet": "CustomNoUpgrade", "featureGates": ["OnPremDNSRecords=true"]}
+GATED_DISKS = {**SNO, "featureSet": "CustomNoUpgrade", "featureGates": ["MultiDiskSetup=true", "MultiDiskSetup=0"]}
 # (base, field, value, expected beginning of one of the errors)
 ROWS = [
+    (GATED_DISKS, "controlPlane.diskSetup", [{"type": "etcd"}],
+     'controlPlane.diskSetup.etcd: Invalid value: "type: etcd\\n": etcd configuration must be created'),
+    (GATED_DISKS, "controlPlane.diskSetup", [{"type": "swap", "swap": {}}] * 2,
+     "controlPlane.diskSetup.swap: Too many: 2"),
+    (GATED_DISKS, "compute", [{"name": "worker", "replicas": 0, "diskSetup": [{"type": "etcd", "etcd": {}}]}],
+     'compute[0].diskSetup.etcd: Invalid value: "etcd: {}\\ntype: etcd\\n": cannot specify etcd on worker'),
+    (DUAL_STACK, "platform.baremetal.apiVIPs", ["x", "fd2e:6f44:5dd8::5"],
+     'platform.baremetal: Invalid value: {"API": ["x", "fd2e:6f44:5dd8::5"], "Ingress": ['),
+    (changed(WITH_BMC, "platform.baremetal.provisioningNetwork", "Disabled"),
+     "platform.baremetal.hosts.0.bmc.address", "ipmi://1.2.3.4",
+     'platform.baremetal.hosts[0].bmc: Invalid value: "ipmi://1.2.3.4": driver ipmi requires provisioning network'),
+    (SNO, "networking.ovnKubernetesConfig", {"ipv4": {"internalJoinSubnet": "fd98:1::/64"}},
+     "networking.ovnKubernetesConfig.ipv4.internalJoinSubnet: Invalid value: "),
+    (VSPHERE, "platform.vsphere.nodeNetworking", {"external": {"excludeNetworkSubnetCidr": [""]}},
+     "platform.vsphere.nodeNetworking.external.excludeNetworkSubnetCidr: Required value: must specify a IP address"),
     (VSPHERE, "platform.vsphere.vcenters.0.user", "", "platform.vsphere.vcenters[0].user: Required value: All cred"),
     (VSPHERE, "platform.vsphere.vcenters.0.password", "", "platform.vsphere.vcenters[0].password: Required value"),
     (VSPHERE, "platform.vsphere.vcenters.0.datacenters", [], "platform.vsphere.vcenters[0].datacenter: Required"),
     (VSPHERE, "platform.vsphere.vcenters.0.server", "", "platform.vsphere.vcenters[0].server: Required value"),
     (VSPHERE, "platform.vsphere.vcenters.0.server", "a b", 'platform.vsphere.vcenters[0].server: Invalid value: "a b"'),
-    (VSPHERE, f"{FD}.topology.folder", "", f"{TOPOLOGY}.folder: Required value: must specify a folder for agent"),
+    (VSPHERE, f"{FD}.topology.folder", "", "platform.vsphere.failureDomains[0].topology.folder: Required value"),
     (VSPHERE, f"{FD}.topology.folder", "f", ...),
-    (VSPHERE, f"{FD}.topology.folder", "/dc2/vm/f", f'{TOPOLOGY}.folder: Invalid value: "/dc2/vm/f": must be in data'),
+    (VSPHERE, f"{FD}.topology.folder", "/dc2/vm/f", f'{TOPOLOGY}.folder: Invalid value: "/dc2/vm/f": the folder def'),
     (VSPHERE, f"{FD}.topology.datastore", "/dc1/ds", f'{TOPOLOGY}.datastore: Invalid value: "/dc1/ds": full path'),
     (VSPHERE, f"{FD}.topology.datastore", "", f"{TOPOLOGY}.datastore: Required value"),
     (VSPHERE, f"{FD}.topology.computeCluster", "/dc2/host/c", f"{TOPOLOGY}.computeCluster: Invalid value"),
@@ -50,12 +66,11 @@ ROWS = [
     (VSPHERE, f"{FD}.topology.networks", [], f"{TOPOLOGY}.networks: Required value"),
     (VSPHERE, f"{FD}.topology.networks", ["n"] * 11, f"{TOPOLOGY}.networks: Too many: 11: must have at most 10 items"),
     (VSPHERE, f"{FD}.topology.tagIDs", ["x"], f"{TOPOLOGY}.tagIDs: Invalid value"),
-    (VSPHERE, f"{FD}.name", "", "platform.vsphere.failureDomains[0].name: Required value"),
-    (VSPHERE, f"{FD}.zoneType", "HostGroup", "platform.vsphere.failureDomains[0].regionType: Required value"),
+    (VSPHERE, f"{FD}.name", "", "platform.vsphere.failureDomains.name: Required value"),
+    (VSPHERE, f"{FD}.zoneType", "HostGroup", "platform.vsphere.failureDomains.regionType: Required value"),
     (VSPHERE, f"{FD}.server", "other", 'platform.vsphere.failureDomains.server: Invalid value: "other": server does'),
     (VSPHERE, "platform.vsphere.diskType", "big", 'platform.vsphere.diskType: Invalid value: "big"'),
     (VSPHERE, "platform.vsphere.apiVIPs", [], "platform.vsphere.apiVIPs: Required value"),
-    (VSPHERE, "platform.vsphere.apiVIP", "192.168.111.9", 'platform.vsphere.apiVIPs: Invalid value: "192.168.111.9"'),
     (VSPHERE, "platform.vsphere.nodeNetworking", {"external": {"network": "x"}},
      'platform.vsphere.nodeNetworking.external.network: Invalid value: "x"'),
     (VSPHERE, "platform.vsphere.loadBalancer", {"type": "x"}, "platform.vsphere.loadBalancer.type: Invalid value"),
@@ -66,24 +81,25 @@ ROWS = [
     (NUTANIX, "platform.nutanix.prismCentral.username", "", "platform.nutanix.prismCentral.username: Required value"),
     (NUTANIX, "platform.nutanix.prismCentral.password", "", "platform.nutanix.prismCentral.password: Required value"),
     (NUTANIX, "platform.nutanix.prismElements", [], "platform.nutanix.prismElements: Required value"),
-    (NUTANIX, "platform.nutanix.prismElements.0.uuid", "", "platform.nutanix.prismElements[0].uuid: Required value"),
+    (NUTANIX, "platform.nutanix.prismElements.0.uuid", "", "platform.nutanix.prismElements.uuid: Required value"),
     (NUTANIX, "platform.nutanix.subnetUUIDs", [], "platform.nutanix.subnetUUIDs: Required value"),
     (NUTANIX, "platform.nutanix.subnetUUIDs", ["a", "a"], 'platform.nutanix.subnetUUIDs: Invalid value: "a": should'),
-    (NUTANIX, "platform.nutanix.failureDomains", [{"name": "A"}], "platform.nutanix.failureDomains[0].name: Invalid"),
+    (NUTANIX, "platform.nutanix.failureDomains", [{"name": "A"}], "platform.nutanix.failureDomain.name: Invalid"),
     (NUTANIX, "credentialsMode", "Mint", 'credentialsMode: Unsupported value: "Mint": supported values: "Manual"'),
     (EXTERNAL, "platform.external.cloudControllerManager", "", "platform.external.cloudControllerManager: Invalid"),
-    (EXTERNAL, "platform.external.cloudControllerManager", "X", "platform.external.cloudControllerManager: Unsupp"),
+    (EXTERNAL, "platform.external.cloudControllerManager", "X", "platform.external.cloudControllerManager: Invalid"),
     (WITH_BMC, "platform.baremetal.provisioningNetworkCIDR", "192.168.111.0/24",
      'platform.baremetal.provisioningNetworkCIDR: Invalid value: "192.168.111.0/24": cannot overlap with machine'),
     (WITH_BMC, "platform.baremetal.provisioningDHCPRange", "1.2.3.4", "platform.baremetal.provisioningDHCPRange: Inv"),
     (WITH_BMC, "platform.baremetal.clusterProvisioningIP", "172.22.0.50", 'platform.baremetal.clusterProvisioningIP: '),
     (WITH_BMC, "platform.baremetal.hosts", [BMC, BMC], 'platform.baremetal.hosts[1].bmc.address: Duplicate value'),
-    (WITH_BMC, "platform.baremetal.additionalNTPServers", ["a_b"], "platform.baremetal.additionalNTPServers: Invalid"),
+    (WITH_BMC, "platform.baremetal.additionalNTPServers", ["a_b"], 'platform.baremetal: Invalid value: "a_b": NTP'),
     (ARBITER, "arbiter.replicas", 2, "arbiter.replicas: Invalid value: 2: TNA (Two Node with Arbiter) configuration"),
-    (ARBITER, "arbiter.name", "judge", 'arbiter.name: Unsupported value: "judge": supported values: "arbiter"'),
+    (ARBITER, "arbiter.name", "judge", ...),
+    (ARBITER, "featureSet", "CustomNoUpgrade", "arbiter: Forbidden: HighlyAvailableArbiter feature must be enabled"),
     (ARBITER, "arbiter.replicas", 0, "arbiter.replicas: Invalid value: 0: number of arbiter replicas must be positive"),
-    (ARBITER, "controlPlane.replicas", 1, "controlPlane.replicas: Invalid value: 1: number of controlPlane replicas"),
-    (ARBITER, "platform", VSPHERE["platform"], 'platform: Unsupported value: "vsphere": supported values: "baremetal"'),
+    (ARBITER, "controlPlane.replicas", 1, "arbiter.replicas: Invalid value: 1: number of controlPlane replicas"),
+    (ARBITER, "platform", VSPHERE["platform"], 'arbiter.platform: Unsupported value: "vsphere": supported'),
     (FENCED, "featureSet", "", "controlPlane.fencing: Invalid value: \"configured\": fencing configuration requires"),
     (FENCED, "controlPlane.replicas", 3, "controlPlane.fencing.credentials: Forbidden: there should not be any fen"),
     (FENCED, f"{CREDENTIAL}.password", "", "controlPlane.fencing.credentials[0].password: Required value"),
@@ -93,14 +109,24 @@ ROWS = [
     (FENCED, f"{CREDENTIAL}.address", "h.example/redfish/v1", 'controlPlane.fencing.credentials[0].address: Invalid '
      'value: "h.example/redfish/v1": failed to parse redfish address, no port number found'),
     (FENCED, f"{CREDENTIAL}.certificateVerification", "No",
-     "controlPlane.fencing.credentials[0].certificateVerification: Invalid value"),
+     "controlPlane.fencing.credentials[0][CertificateVerification]: Invalid value"),
     (FENCED, "platform", VSPHERE["platform"], "controlPlane.fencing: Forbidden: fencing is only supported on bare"),
     (TWO_SOURCES, "imageDigestSources", [{"source": "a.example/b"}], "imageContentSources: Invalid value"),
-    (DUAL_STACK, "networking.serviceNetwork", ["172.30.0.0/16"], "networking.serviceNetwork: Invalid value"),
+    # The service networks say whether it is dual-stack.
+    (DUAL_STACK, "networking.serviceNetwork", ["172.30.0.0/16"], ...),
     (DUAL_STACK, "networking.machineNetwork", [{"cidr": "192.168.111.0/24"}], "networking.machineNetwork: Invalid"),
     (DUAL_STACK, "networking.clusterNetwork.1.hostPrefix", 56, "networking.clusterNetwork[1].hostPrefix: Invalid"),
     (DUAL_STACK, "platform.baremetal.apiVIPs", ["fd2e:6f44:5dd8::5"], "platform.baremetal.apiVIPs: Invalid value"),
     (SNO, "capabilities", {"baselineCapabilitySet": "None"}, "capabilities: Invalid value"),
+    (NUTANIX, "platform.nutanix.apiVIPs", ["x"], 'platform.nutanix.apiVIPs: Invalid value: ["x"]: invalid IP[0]: x'),
+    (VSPHERE, "controlPlane.platform", {"vsphere": {"cpus": 4, "coresPerSocket": 3}},
+     "controlPlane.platform.vsphere.cpus: Invalid value: 4: numCPUs specified should be a multiple of"),
+    (VSPHERE, "controlPlane.platform", {"vsphere": {"zones": ["x"]}},
+     'controlPlane.platform.vsphere.zones: Invalid value: "x": zone not defined in failureDomains'),
+    (WITH_BMC, "platform.baremetal.bootstrapProvisioningIP", "172.22.0.50",
+     'platform.baremetal.bootstrapProvisioningIP: Invalid value: "172.22.0.50": "172.22.0.50" overlaps with the'),
+    (WITH_BMC, "platform.baremetal.provisioningDHCPRange", "172.22.0.10, 172.22.0.99",
+     "platform.baremetal.provisioningDHCPRange: Invalid value: "),
     (SNO, "capabilities", {"additionalEnabledCapabilities": ["X"]}, "capabilities.additionalEnabledCapabilities[0]: "),
     (COMPACT, "capabilities", {"baselineCapabilitySet": "None", "additionalEnabledCapabilities": ["Ingress"]},
      "additionalEnabledCapabilities: Invalid value: [\"Ingress\"]: platform baremetal requires the baremetal cap"),
@@ -133,10 +159,6 @@ VALID = {
     "single node external": {**SNO, "platform": {"external": {"platformName": "x"}}},
     "arbiter": ARBITER,
     "fencing": FENCED,
-    "fencing by MAC": changed(FENCED, "controlPlane.fencing.credentials", [
-        {"macAddress": f"52:54:00:00:00:0{n}", "username": "u", "password": "p", "address": f"redfish://h{n}/x"}
-        for n in (1, 2)
-    ]),
     "four control plane nodes": changed(COMPACT, "controlPlane.replicas", 4),
     "five control plane nodes": changed(COMPACT, "controlPlane.replicas", 5),
     "HA": changed(COMPACT, "compute.0.replicas", 2),
@@ -206,7 +228,7 @@ def test_what_is_only_worth_a_line(caplog):
     config = changed(COMPACT, "platform.baremetal.externalBridge", "br0") | {
         "imageContentSources": [{"source": "a.example/b", "mirrors": ["m.example:5000/x", "registry.example:5000/y"]}],
         "bootstrapInPlace": {"installationDisk": "/dev/sda"},
-        "compute": [{"name": "worker", "replicas": 0, "hyperthreading": "Disabled", "platform": {"x": "s3cr3t"}}],
+        "compute": [{"name": "worker", "replicas": 0, "hyperthreading": "Disabled", "platform": {"baremetal": {}}}],
     }
     with caplog.at_level(logging.DEBUG, "installer"):
         logging.getLogger("installer").propagate = True
@@ -214,7 +236,7 @@ def test_what_is_only_worth_a_line(caplog):
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warnings == [
         "compute[0].hyperthreading: Disabled is ignored",
-        "compute[0].platform: what is given is ignored",
+        "compute[0].platform is ignored",
         "platform.baremetal.externalBridge: br0 is ignored",
         "bootstrapInPlace.installationDisk: /dev/sda is ignored",
         "imageContentSources is deprecated, please use ImageDigestSources",
@@ -226,13 +248,13 @@ def test_what_is_only_worth_a_line(caplog):
 def test_ignored_fields_of_other_platforms():
     vsphere = changed(changed(VSPHERE, "platform.vsphere.diskType", "thin"), "platform.vsphere.hosts", [{"role": "x"}])
     found = parse_install_config(text(vsphere))
-    assert list(notes.ignored(found)) == [
+    assert list(notes.ignored(found, found)) == [
         "platform.vsphere.diskType: thin is ignored",
         "platform.vsphere.hosts: what is given is ignored",
     ]
     nutanix = changed(changed(NUTANIX, "platform.nutanix.prismAPICallTimeout", 5), "credentialsMode", "Manual")
     found = parse_install_config(text(nutanix))
-    assert "platform.nutanix.prismAPICallTimeout: 5 is ignored" in list(notes.ignored(found))
+    assert "Platform.Nutanix.PrismAPICallTimeout: 5 is ignored" in list(notes.ignored(found, found))
 
 
 def test_deprecated_vsphere_becomes_a_vcenter_and_a_failure_domain():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from installer.config.load import parse_install_config
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
 from installer.testing.create.inputs_kit import COMPACT, SNO, changed, text
-from installer.testing.create.rules_kit import ROWS, WRAP
+from installer.testing.create.rules_kit import ROWS, UNREAD, WRAP
 
 
 @pytest.mark.parametrize(("base", "path", "value", "expected"), ROWS, ids=[f"{row[1]}={row[2]}"[:60] for row in ROWS])
@@ -24,6 +24,14 @@ def test_rule(base, path, value, expected):
         assert found.removeprefix(WRAP).startswith(expected), found
     else:
         assert found.startswith(WRAP + "[")  # several at once
+
+
+@pytest.mark.parametrize(("base", "path", "value", "expected"), UNREAD, ids=[f"{row[1]}={row[2]}" for row in UNREAD])
+def test_what_cannot_be_read_ends_with_a_code_of_its_own(base, path, value, expected):
+    with pytest.raises(ConfigError) as caught:
+        parse_install_config(text(changed(base, path, value)))
+    assert str(caught.value).startswith(f"failed to create install config: {expected}"), str(caught.value)
+    assert caught.value.exit_code == EXIT_INSTALL_CONFIG
 
 
 def test_valid():
@@ -75,7 +83,10 @@ def test_unknown_fields_and_types_name_line_and_field():
     with pytest.raises(ConfigError) as caught:
         parse_install_config(source)
     found = str(caught.value)
-    assert found.startswith("failed to create install config: failed to unmarshal install-config.yaml: [line ")
+    assert found.startswith(
+        "failed to create install config: failed to parse first occurrence of unknown field: "
+        "failed to unmarshal install-config.yaml: [line "
+    )
     assert 'unknown field "machineNetwrk" in networking, did you mean "machineNetwork"?' in found
     assert 'unknown field "extra"' in found
     assert 'controlPlane.replicas: must be a number, is "one"' in found
@@ -84,18 +95,21 @@ def test_unknown_fields_and_types_name_line_and_field():
 
 @pytest.mark.parametrize(
     "source",
-    ["", "a: [", "- 1", "a: 1\na: 2", "? [x]\n: 1", "apiVersion: v1\n---\napiVersion: v1", "\tx", "a: *b", "\x00"],
+    ["a: [", "- 1", "a: 1\na: 2", "? [x]\n: 1", "\tx", "a: *b", "\x00"],
 )
 def test_not_a_config(source):
     with pytest.raises(ConfigError) as caught:
         parse_install_config(source)
-    assert str(caught.value).startswith("failed to create install config: failed to unmarshal install-config.yaml: ")
+    where = "failed to unmarshal install-config.yaml: "
+    unknown = "failed to parse first occurrence of unknown field: "
+    told = str(caught.value).removeprefix("failed to create install config: ").removeprefix(unknown)
+    assert told.startswith(where)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == EXIT_INSTALL_CONFIG
 
 
 def test_the_pull_secret_is_never_shown():
-    for secret in ('{"auths":{"h":{"auth":""}},"x":"s3cr3t"}', "s3cr3t", '{"auths":{"h":{"password":"s3cr3t"}}}'):
+    for secret in ('{"auths":{"h":{"user":""}},"x":"s3cr3t"}', "s3cr3t", '{"auths":{"h":{"password":"s3cr3t"}}}'):
         with pytest.raises(ConfigError) as caught:
             parse_install_config(text(changed(SNO, "pullSecret", secret)))
         assert "s3cr3t" not in str(caught.value)

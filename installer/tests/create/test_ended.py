@@ -400,7 +400,8 @@ def test_a_wrong_image_override_is_told_first(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE", str(tmp_path / "no.iso"))
     assert main(["agent", "create", "image", "--dir", str(tmp_path)]) == 1
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"level=fatal msg=OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE: {tmp_path}/no.iso is not a file"
+    assert last.startswith("level=fatal msg=failed to fetch Agent Installer ISO: failed to fetch dependency of ")
+    assert last.endswith(f"base ISO image: OPENSHIFT_INSTALL_OS_IMAGE_OVERRIDE: {tmp_path}/no.iso is not a file")
 
 
 @real

@@ -757,7 +757,7 @@ def test_a_prepared_image_is_nowhere_until_it_is_committed(tmp_path):
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize("refused", sorted(copy._NOT_HERE))
+@pytest.mark.parametrize("refused", sorted(copy.NOT_HERE))
 def test_copies_where_the_kernel_helps_less(tmp_path, monkeypatch, refused):
     """Each way that a file system may refuse leads to the next one."""
 

@@ -48,7 +48,14 @@ def test_bmcs_and_the_provisioning_network_for_them():
     assert overrides(install) == {
         "platform": {
             "baremetal": {
-                "hosts": HOSTS,
+                "hosts": [
+                    {
+                        **host,
+                        "hardwareProfile": "",
+                        "bmc": {"disableCertificateVerification": False, **dict(host["bmc"])},
+                    }
+                    for host in HOSTS
+                ],
                 "clusterProvisioningIP": "172.22.0.3",
                 "provisioningNetwork": "Managed",
                 "provisioningNetworkCIDR": "172.22.0.0/24",
@@ -71,7 +78,8 @@ def test_vsphere():
 
 def test_nutanix_without_what_is_ignored():
     install = changed(NUTANIX, "platform.nutanix.prismAPICallTimeout", 5)
-    assert overrides(install) == {"platform": {"nutanix": NUTANIX["platform"]["nutanix"]}}
+    own = {**NUTANIX["platform"]["nutanix"], "dnsRecordsType": "Internal"}
+    assert overrides(install) == {"platform": {"nutanix": own}}
     assert manifest(install)["spec"]["platformType"] == "Nutanix"
 
 
@@ -97,7 +105,12 @@ def test_the_rest_in_one():
         "additionalTrustBundlePolicy": "Always",
         "featureSet": "CustomNoUpgrade",
         "featureGates": ["A=true"],
-        "networking": {"networkType": "Calico"},
+        "networking": {
+            "networkType": "Calico",
+            "machineNetwork": [{"cidr": "192.168.111.0/24"}],
+            "clusterNetwork": [{"cidr": "10.128.0.0/14", "hostPrefix": 23}],
+            "serviceNetwork": ["172.30.0.0/16"],
+        },
     }
     assert manifest(install)["spec"]["networking"]["networkType"] == "OVNKubernetes"
 

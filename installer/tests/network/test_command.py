@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -69,11 +70,24 @@ def test_host_directory():
         assert (connection["autoconnect"], connection["autoconnect-priority"]) == ("true", "1")
 
 
-def test_a_nic_that_nothing_identifies_is_refused():
+def test_a_nic_that_nothing_identifies_is_told_of(caplog):
     config = load("interfaces: [{name: eth7, ipv4: {enabled: true, dhcp: true}}]")
-    with pytest.raises(InvalidNetworkConfig, match=r"interfaces\[0\]: no mac-interface mapping for interface"):
-        host_network_files(NICS, config)
-    host_network_files([*NICS, {"name": "eth7", "macAddress": "02:00:00:00:00:07"}], config)
+    with caplog.at_level(logging.WARNING, "installer"):
+        logging.getLogger("installer").propagate = True
+        assert "eth7.nmconnection" in host_network_files(NICS, config)
+    assert "interface eth7, which is not among the host's interfaces" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "installer"):
+        host_network_files([*NICS, {"name": "eth7", "macAddress": "02:00:00:00:00:07"}], config)
+    assert caplog.text == ""
+
+
+def test_a_mac_address_without_a_name_still_tells_whose_it_is():
+    config = load("interfaces: [{name: eth7, ipv4: {enabled: true, dhcp: true}}]")
+    files = host_network_files([{"macAddress": "02:00:00:00:00:07"}], config)
+    assert files["mac_interface.ini"] == "02:00:00:00:00:07=\n"
+    with pytest.raises(InvalidNetworkConfig, match="use XX:XX:XX:XX:XX:XX format"):
+        host_network_files([{"name": "eth7", "macAddress": "02-00-00-00-00-07"}], config)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ DEFAULTS = {
     ("ethernet", "auto-negotiate", "false"),
     ("ovs-bridge", "stp-enable", "false"),
     ("macvlan", "tap", "false"),
+    ("vlan", "id", "0"),
     *((ip, "dhcp-send-hostname", "true") for ip in ("ipv4", "ipv6")),
     *((ip, "may-fail", "true") for ip in ("ipv4", "ipv6")),
     *(

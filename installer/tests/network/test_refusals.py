@@ -1,6 +1,7 @@
 """installer.network: what is refused, by the name of the field, all problems of a document together."""
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -52,10 +53,6 @@ CASES = [
     ("interfaces[0].mtu", 70000, None),
     ("interfaces[0].profile-name", "../up", None),
     ("interfaces[0].profile-name", "bond0", "interfaces[3].name"),
-    ("interfaces[0].description", "two\nlines=1", None),
-    ("interfaces[0].description", " blanks ", None),
-    ("interfaces[0].mptcp", {}, None),
-    ("interfaces[0].dispatch", {"post-activation": "true"}, None),
     ("interfaces[1].wait-ip", "ipv4", None),
     ("interfaces[0].copy-mac-from", "eno2", None),
     ("interfaces[3].copy-mac-from", "eno9", None),
@@ -123,8 +120,6 @@ CASES = [
     ("dns-resolver.config.server[0]", "fe80::1%eno9", "dns-resolver.config.server"),
     ("dns-resolver.config.search", ["two words"], "dns-resolver.config.search[0]"),
     ("dns-resolver.config.options", ["ndots"], "dns-resolver.config.options[0]"),
-    ("hostname", {"config": "h"}, "hostname.config"),
-    ("ovs-db", {"other_config": {"a": "b"}}, None),
 ]
 
 
@@ -292,3 +287,38 @@ def test_what_may_be_secret_is_not_shown(document):
     with pytest.raises(InvalidNetworkConfig) as caught:
         keyfiles(load(document))
     assert "s3cr3t" not in str(caught.value)
+
+
+WITHOUT_EFFECT: dict[str, dict[str, Any]] = {
+    "hostname.config": {"hostname": {"config": "h.example"}},
+    "ovs-db": {"ovs-db": {"other_config": {"a": "b"}}},
+    "ovn": {"ovn": {"bridge-mappings": []}},
+    "interfaces[0].mptcp": {"mptcp": {"address-flags": ["signal"]}},
+    "interfaces[0].dispatch": {"dispatch": {"post-activation": "true"}},
+    "interfaces[0].description": {"description": "two\nlines=1"},
+}
+
+
+@pytest.mark.parametrize("path", WITHOUT_EFFECT)
+def test_what_the_network_comes_up_without_is_told_and_passed_over(path, caplog):
+    nic: dict[str, Any] = {"name": "eno1", "type": "ethernet", "state": "up", "ipv4": {"enabled": True, "dhcp": True}}
+    more: Any = WITHOUT_EFFECT[path]
+    document = {"interfaces": [{**nic, **more}]} if path.startswith("interfaces") else {"interfaces": [nic], **more}
+    assert keyfiles(document) == keyfiles({"interfaces": [nic]})
+    assert [record.message.partition(" ")[0] for record in caplog.records] == [path]
+
+
+def test_a_vlan_of_priority_only():
+    nic = {"name": "eno1", "type": "ethernet", "state": "up"}
+    vlan = {"name": "eno1.0", "type": "vlan", "state": "up", "vlan": {"base-iface": "eno1", "id": 0}}
+    assert "\nid=0\n" in keyfiles({"interfaces": [nic, vlan]})["eno1.0.nmconnection"]
+
+
+def test_what_is_said_twice_counts_once():
+    address = {"ip": "192.168.111.80", "prefix-length": 24}
+    nic = {"name": "eno1", "type": "ethernet", "state": "up", "ipv4": {"enabled": True, "address": [address]}}
+    dns = {"config": {"server": ["192.168.111.1"]}}
+    twice = {**nic, "ipv4": {"enabled": True, "address": [address, address]}}
+    assert keyfiles({"interfaces": [twice], "dns-resolver": {"config": {"server": ["192.168.111.1"] * 2}}}) == keyfiles(
+        {"interfaces": [nic], "dns-resolver": dns}
+    )

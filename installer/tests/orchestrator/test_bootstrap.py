@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.system import HostSystem
 from installer.orchestrator import bootstrap
 from installer.orchestrator.errors import StageError
 from installer.testing.orchestrator_kit import Site, data

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.system import HostSystem
 from installer.orchestrator import bootstrap, controlplane, disk, flow
 from installer.orchestrator.errors import StageError
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.system import HostSystem
+from installer.ignition.merge import merge
 from installer.orchestrator import bootstrap, disk, ignfs
 from installer.orchestrator.errors import StageError
-from installer.rendezvous.prepare import hostignition
 
 
 def data(text: str) -> dict[str, str]:
@@ -128,7 +128,7 @@ def test_merge_drops_the_pointer_and_keeps_the_name(tmp_path: Path) -> None:
     st.dictionaries(st.sampled_from("abc"), st.integers() | st.lists(st.integers(), max_size=2)),
 )
 def test_ignition_merge_laws(base: dict[str, Any], child: dict[str, Any]) -> None:
-    once = hostignition.merge(base, child)
+    once = merge(base, child)
     assert set(once) == set(base) | set(child)
-    assert hostignition.merge(base, {}) == base
-    assert hostignition.merge(once, child) == once
+    assert merge(base, {}) == base
+    assert merge(once, child) == once

@@ -194,9 +194,9 @@ def notes(world: World, architecture: str) -> None:
     (world.engine.settings.work_dir / "release.json").write_text(json.dumps(known))
 
 
-@pytest.mark.parametrize("given", ["sparc", "", "amd64", "multi"])
+@pytest.mark.parametrize("given", ["sparc", "amd64", "multi"])
 def test_an_architecture_that_is_none_is_refused(world: World, given: Any) -> None:
-    with pytest.raises(BadRequest, match=r"cpu_architecture .* is not one of x86_64, aarch64, ppc64le, s390x, arm64"):
+    with pytest.raises(BadRequest, match=r"cpu_architecture .* is not one of .*aarch64, arm64, ppc64le, s390x, x86_64"):
         sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given})
     assert world.store.infra_envs() == []
 
@@ -208,7 +208,8 @@ def test_an_architecture_that_is_no_text_is_refused(world: World, given: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("arm64", "aarch64"), (None, "x86_64")]
+    ("given", "kept"),
+    [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("arm64", "aarch64"), (None, "x86_64"), ("", "x86_64")],
 )
 def test_an_architecture_has_one_name(world: World, given: str | None, kept: str) -> None:
     assert sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": given}).cpu_architecture == kept
@@ -233,11 +234,6 @@ def test_hosts_are_of_their_clusters_architecture(world: World, cluster: str, gi
         return
     with pytest.raises(BadRequest, match="does not match that of cluster ostest, "):
         sent_kit.register_infra_env(world.engine, body)
-    # Nor by a later change.
-    known = sent_kit.register_infra_env(world.engine, {**body, "cpu_architecture": cluster})
-    with pytest.raises(BadRequest, match="does not match"):
-        sent_kit.update_infra_env(world.engine, known.id, {"cpu_architecture": given})
-    assert world.store.infra_env(known.id) == known
 
 
 def test_what_the_release_does_not_offer_is_refused_at_once(world: World) -> None:
@@ -245,8 +241,11 @@ def test_what_the_release_does_not_offer_is_refused_at_once(world: World) -> Non
     with pytest.raises(BadRequest, match="is for amd64 only"):
         sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "aarch64"})
     known = sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "x86_64"})
-    with pytest.raises(BadRequest, match="is for amd64 only"):
+    with pytest.raises(BadRequest, match='unknown field "cpu_architecture"'):
         sent_kit.update_infra_env(world.engine, known.id, {"cpu_architecture": "s390x"})
+    for name in ("aarch64", "multi"):
+        with pytest.raises(BadRequest, match=f"Requested CPU architecture {name} is not available"):
+            sent_kit.register_cluster(world.engine, {**CLUSTER, "cpu_architecture": name})
     notes(world, "arm64")
     assert (
         sent_kit.register_infra_env(world.engine, {**BODY, "cpu_architecture": "arm64"}).cpu_architecture == "aarch64"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ def test_tang_needs_the_network_in_the_initramfs() -> None:
         ({"enable_on": "some"}, "enable_on 'some'"),
         ({"enable_on": "masters,masters"}, "enable_on"),
         ({"enable_on": "all", "mode": "password"}, "mode 'password'"),
-        ({"enable_on": "all", "mode": "tang"}, "at least one server"),
+        ({"enable_on": "all", "mode": "tang"}, "tang_servers isn't set|at least one server"),
+        ({"mode": "tang"}, "Setting Tang mode but tang_servers isn't set"),
         ({"enable_on": "all", "mode": "tang", "tang_servers": "["}, "not JSON"),
         ({"enable_on": "all", "mode": "tang", "tang_servers": "[{}]"}, r"tang_servers\[0\]\.url"),
         ({"enable_on": "all", "mode": "tang", "tang_servers": '[{"url": "http://x"}]'}, r"\[0\]\.thumbprint"),
@@ -101,7 +103,7 @@ def test_what_no_manifest_could_be_made_from_is_refused(wanted: Any, names: str)
         diskencryption.check(wanted)
 
 
-@pytest.mark.parametrize("wanted", [{}, {"enable_on": "none", "mode": "tang"}, {"enable_on": "masters,workers"}])
+@pytest.mark.parametrize("wanted", [{}, {"enable_on": "none", "mode": "tpmv2"}, {"enable_on": "masters,workers"}])
 def test_what_can_be_made_is_taken(wanted: Any) -> None:
     diskencryption.check(wanted)
 
@@ -129,11 +131,14 @@ def test_a_store_with_servers_that_cannot_be_read_fails_with_the_reason(tmp_path
         prepare.generate(job(tmp_path, wanted))
 
 
-OK, BAD, PENDING, OFF = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.DISABLED
+OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
 WORKER = {"role": Role.WORKER}
 TPM = {"tpm_version": "2.0"}
-NONE = Verdict(OFF, "Disk encryption is not requested for this host")
-TPM_GOOD = Verdict(OK, "Disk encryption requirements are satisfied: TPM 2.0 found")
+NONE = Verdict(Result.SUPPRESSED, "")
+TPM_GOOD = Verdict(OK, "Installation disk can be encrypted using tpmv2")
+OLD = Verdict(BAD, "The host's TPM version is not supported, expected-version: 2.0, actual-version: 1.2")
+NO_TPM = Verdict(BAD, "TPM version could not be found, make sure TPM is enabled in host's BIOS")
+UNASKED = Verdict(PENDING, "Disk encryption check was not performed yet")
 TANG_BAD = Verdict(BAD, "Could not validate that all Tang servers are reachable and working")
 
 
@@ -147,15 +152,17 @@ TANG_BAD = Verdict(BAD, "Could not validate that all Tang servers are reachable 
         ({"enable_on": "all"}, {}, TPM, TPM_GOOD),
         ({"enable_on": "masters"}, {}, TPM, TPM_GOOD),
         ({"enable_on": "workers,masters", "mode": "tpmv2"}, {}, TPM, TPM_GOOD),
-        ({"enable_on": "all"}, {}, {"tpm_version": "1.2"}, Verdict(BAD, "Disk encryption needs a TPM 2.0, found 1.2")),
-        ({"enable_on": "all", "mode": "tang"}, {}, TPM, Verdict(PENDING, "Tang servers have not been checked yet")),
+        ({"enable_on": "all"}, {}, {"tpm_version": "1.2"}, OLD),
+        ({"enable_on": "all"}, {}, {"tpm_version": "none"}, NO_TPM),
+        ({"enable_on": "workers"}, {"role": Role.AUTO}, TPM, Verdict(PENDING, "Missing role assignment")),
+        ({"enable_on": "all", "mode": "tang"}, {}, TPM, UNASKED),
         ({"enable_on": "all", "mode": "tang"}, {"tang_connectivity": '{"is_success": false}'}, TPM, TANG_BAD),
         ({"enable_on": "all", "mode": "tang"}, {"tang_connectivity": "{}"}, TPM, TANG_BAD),
         (
             {"enable_on": "all", "mode": "tang"},
             {"tang_connectivity": '{"is_success": true}'},
             {},
-            Verdict(OK, "All Tang servers answered"),
+            Verdict(OK, "Installation disk can be encrypted using tang"),
         ),
     ],
 )
@@ -163,5 +170,7 @@ def test_what_a_host_is_told_of_encryption(
     wanted: dict[str, str], host: dict[str, Any], found: dict[str, Any], expected: Verdict
 ) -> None:
     view = host_view(cluster={"disk_encryption": wanted}, host=host, found=found)
-    assert view.inventory is not None
-    assert checks_hardware.disk_encryption(view, view.inventory) == expected
+    assert checks_hardware.disk_encryption(view) == expected
+    unseen = dataclasses.replace(view, inventory=None)
+    asked = wanted.get("enable_on", "none") != "none"
+    assert checks_hardware.disk_encryption(unseen) == (Verdict(PENDING, "Missing host inventory") if asked else NONE)

@@ -44,6 +44,8 @@ HOSTILE = {
     "AGENT_DOCKER_IMAGE": "elsewhere",
     "INSTALLER_IMAGE": "elsewhere",
     "CONTROLLER_IMAGE": "elsewhere",
+    "MCO_IMAGE": "elsewhere",
+    "MUST_GATHER_IMAGE": "elsewhere",
     "BOOTSTRAP_HOST_MAC": "00:00:00:00:00:01",
     "DISABLED_STEPS": "verify-vips",
     "MAX_HOST_SERVICE_TIME_DRIFT": "1000h",
@@ -73,6 +75,7 @@ def test_what_the_shell_may_say_is_heeded(tmp_path: Path) -> None:
         "HOST_DISCONNECTION_TIMEOUT": "1m",
         "BOOTSTRAP_DISCONNECTION_GRACE": "2m",
         "HOST_PREPARE_TIMEOUT": "3m",
+        "DISK_CHECK_TIMEOUT": "90s",
         "PREPARE_FOR_INSTALLATION_TIMEOUT": "4m",
         "HOST_INSTALLING_TIMEOUT": "5m",
         "PENDING_USER_ACTION_TIMEOUT": "6m",
@@ -83,6 +86,7 @@ def test_what_the_shell_may_say_is_heeded(tmp_path: Path) -> None:
     assert (found.page_access, found.hw_requirements, found.poll_seconds) == ("open", SMALL, 7)
     assert (found.monitor_seconds, found.host_disconnect, found.bootstrap_grace) == (0.5, 60, 120)
     assert (found.prepare_host, found.prepare_cluster, found.host_installing) == (180, 240, 300)
+    assert found.disk_check_timeout == 90
     assert (found.pending_user_action, found.stage_timeouts) == (360, {"REBOOTING": 420})
     assert found.release_image == "r.example/release@sha256:1"
 

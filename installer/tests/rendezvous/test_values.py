@@ -41,12 +41,16 @@ def refusal_of_infra_env(fields: dict[str, Any], *documents: str) -> str:
 @pytest.mark.parametrize(
     ("field", "good", "bad"),
     [
-        ("pull_secret", [auth("u:p"), ' {"auths": {"r": {}}}\n'], [
-            "not json", "[]", "{}", '{"auths": {}}', '{"auths": {"r": "x"}}', auth("user"), auth(":p"),
+        ("pull_secret", [
+            auth("u:p"), auth(":p"), ' {"auths": {"r": {}}}\n',
+            '{"auths": {"r": null}}', '{"AUTHS": {"r": {"auth": "dTpw\\n"}}}',
+        ], [
+            "not json", "[]", "{}", '{"auths": {}}', '{"auths": {"r": "x"}}', auth("user"), '{"auths": null}', "null",
             '{"auths": {"r": {"auth": "***"}}}', '{"auths": {"r": {"auth": 5}}}',
         ]),
-        ("base_dns_domain", ["example.com", "lab", "a-b.example.com."], [
+        ("base_dns_domain", ["example.com", "lab", "a-b.example.com"], [
             "a b", "example.com\n- evil: 1", "-a.com", "a..b", "x" * 64 + ".com", ".".join(["abcdefgh"] * 30), "a_b.c",
+            "x.com.", "A.com", "1.2.3.4", "a", "x" * 63,
         ]),
         ("openshift_version", ["4.18.0", "4.19.0-0.nightly-2025-01-01-000000"], ["x" * 129, "4 18", "4.18\n"]),
         ("ocp_release_image", ["registry.example:5000/release@sha256:" + "0" * 64], ["a b", "x\n", "y" * 2000]),

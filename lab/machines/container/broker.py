@@ -10,6 +10,10 @@
 - opening `oom_score_adj` for writing: where the host's root itself may not lower it (no CAP_SYS_RESOURCE), what is
   written goes nowhere, since runc takes a refusal for the end of a container.
 
+Only what the machine's kernel would let the caller do is done for it: it must have the capability that the call takes,
+in the user namespace that owns its mounts. The machine owns its /dev: nothing is opened by a name in it, since that may
+lead to the host's files as soon as the host looks it up; devices go by their numbers.
+
 What a call points to is read from the caller's memory once, and the call is either done here altogether or left to the
 kernel, which looks for itself and decides by the machine's rights: a caller that changes it in between gains nothing.
 """
@@ -23,7 +27,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -37,6 +41,10 @@ _GO_ON = 1
 _ADD_AND_SEND = 2
 _PATH_BYTES = 4096
 _UNSHARE, _SETNS = 272, 308
+# linux/nsfs.h: the user namespace that owns a namespace.
+_NS_GET_USERNS = 0xB701
+# linux/capability.h
+_CAP_SYS_ADMIN, _CAP_SYS_TIME = 21, 25
 # How runtimes of containers name their targets.
 _OWN_FD = re.compile(r"/proc/(?:thread-)?self/fd/(\d+)")
 _NOT_NEW = syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_MOVE
@@ -51,10 +59,6 @@ _KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs")
 
 class Hardware(Protocol):
     """What the broker asks of the warden."""
-
-    @property
-    def dev(self) -> Path:
-        """The machine's /dev."""
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
         """Names in it, by the numbers of the machine's disks and partitions."""
@@ -123,7 +127,7 @@ class Broker:
         if number in (seccomp.ADJTIMEX, seccomp.CLOCK_ADJTIME):
             where = arguments[0 if number == seccomp.ADJTIMEX else 1]
             modes = struct.unpack("=I", self._memory(pid, where, 4))[0]
-            return bool(modes)
+            return bool(modes) and self._may(identity, pid, _CAP_SYS_TIME)
         return self._opened(identity, pid, number, arguments)
 
     def _memory(self, pid: int, address: int, count: int) -> bytes:
@@ -153,6 +157,19 @@ class Broker:
             fcntl.ioctl(self._listener, _ID_VALID, bytearray(struct.pack("=Q", identity)))
         except OSError:
             raise Refusal(errno.EINTR) from None
+
+    def _may(self, identity: int, pid: int, capability: int) -> bool:
+        """Whether the caller has a capability over its mount namespace."""
+        own = os.stat(f"/proc/{pid}/ns/user").st_ino
+        with _namespace(pid) as mounts:
+            owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
+            owned_by = os.fstat(owner).st_ino
+            os.close(owner)
+        status = Path(f"/proc/{pid}/status").read_text()
+        self._still_there(identity)
+        effective = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
+        # The machine's root has it over all that are below.
+        return bool(effective >> capability & 1) and own in (owned_by, os.fstat(self._users).st_ino)
 
     def _open(self, identity: int, pid: int, path: str, flags: int) -> int:
         """`path` as the caller sees it."""
@@ -198,12 +215,12 @@ class Broker:
             os.close(node)
         number = (os.major(found.st_rdev), os.minor(found.st_rdev))
         device = self._hardware.own_devices().get(number)
-        if not stat.S_ISBLK(found.st_mode) or device is None:
+        if not stat.S_ISBLK(found.st_mode) or device is None or not self._may(identity, pid, _CAP_SYS_ADMIN):
             return False
         target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
         try:
             options = self._string(pid, data_at) if data_at else ""
-            self._mount_there(pid, identity, kind, device, options, flags, target)
+            self._mount_there(pid, identity, kind, device, found.st_rdev, options, flags, target)
         finally:
             os.close(target)
         return True
@@ -211,6 +228,8 @@ class Broker:
     def _show_sys(self, identity: int, pid: int, path: str, flags: int) -> bool:
         init = self._hardware.init()
         if pid == init or os.readlink(f"/proc/{pid}/ns/net") != os.readlink(f"/proc/{init}/ns/net"):
+            return False
+        if not self._may(identity, pid, _CAP_SYS_ADMIN):
             return False
         try:
             target = self._open(identity, pid, path, os.O_PATH)
@@ -228,13 +247,13 @@ class Broker:
                     _enter(there)
                     syscalls.attach_at(tree, target)
 
-                _by_a_child(clone)
+                syscalls.by_a_child(clone)
         finally:
             os.close(target)
         return True
 
     def _mount_there(
-        self, pid: int, identity: int, kind: str, name: str, options: str, flags: int, target: int
+        self, pid: int, identity: int, kind: str, device: str, number: int, options: str, flags: int, target: int
     ) -> None:
         pairs = {}
         for option in filter(None, options.split(",")):
@@ -249,22 +268,25 @@ class Broker:
             self._still_there(identity)
 
             def mount() -> None:
-                # Where the machine's /dev is in the place of the host's: mountinfo tells the name by which it was made.
+                # In a /dev with nothing else in it: mountinfo tells the name by which it was made.
                 syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
                 syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-                syscalls.mount(str(self._hardware.dev), "/dev", flags=syscalls.MS_BIND)
-                tree = syscalls.new_mount(kind, f"/dev/{name}", pairs)
+                syscalls.mount("dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "mode=700,size=64k")
+                os.mknod(f"/dev/{device}", stat.S_IFBLK | 0o600, number)
+                tree = syscalls.new_mount(kind, f"/dev/{device}", pairs)
                 syscalls.set_attributes(tree, attributes, users=self._users)
                 _enter(there)
                 syscalls.attach_at(tree, target)
 
-            _by_a_child(mount)
+            syscalls.by_a_child(mount)
 
     def _partitions(self, identity: int, pid: int, arguments: list[int]) -> bool:
         found = os.stat(f"/proc/{pid}/fd/{arguments[0] & 0xFFFFFFFF}")
         self._still_there(identity)
         number = (os.major(found.st_rdev), os.minor(found.st_rdev))
         if not stat.S_ISBLK(found.st_mode) or number not in self._hardware.own_devices():
+            return False
+        if not self._may(identity, pid, _CAP_SYS_ADMIN):
             return False
         self._hardware.reread(number)
         return True
@@ -296,20 +318,3 @@ def _namespace(pid: int) -> Iterator[int]:
 
 def _enter(namespace: int) -> None:
     syscalls.call("setns", _SETNS, namespace, syscalls.CLONE_NEWNS)
-
-
-def _by_a_child(action: Callable[[], None]) -> None:
-    """What is done in other mount namespaces is done by a child, since this process has to stay in its own."""
-    pid = os.fork()
-    if pid == 0:
-        code = errno.EPERM
-        try:
-            action()
-            code = 0
-        except OSError as error:
-            code = error.errno or errno.EIO
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if code:
-        raise Refusal(code if code > 0 else errno.EINTR)

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,12 @@ TOP = "node0"
 OWN = "machine"
 _V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
 _V2 = ("cpu", "memory", "pids", "cpuset")
-_PIDS = 16384
+_V1_NEEDED = ("cpu", "memory", "pids", "devices")
+# Processes and threads of a machine: far more than an installation has, and a quarter of what a kernel numbers unless
+# somebody tells it otherwise. (In a PID namespace kernel.pid_max tells nothing of the host's, from Linux 6.14 on.)
+_PIDS = 8192
 _PERIOD = 100_000
+_ENABLE = " ".join(f"+{name}" for name in _V2)
 # What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
@@ -48,6 +53,13 @@ def controllers(cgroups: str) -> list[str]:
     return [name for name in named if name and (name == "name=systemd" or set(name.split(",")) & set(_V1))]
 
 
+def _need(wanted: Iterable[str], has: Iterable[str], where: str) -> None:
+    there = set(has)
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        raise UnsupportedHostError(f"{where} has no controllers {', '.join(missing)}: container machines need them")
+
+
 def mount_all(place: Path) -> Hierarchies:
     """Mount the host's hierarchies below `place`, a directory of this mount namespace. Raises UnsupportedHostError."""
     v1 = controllers(Path("/proc/self/cgroup").read_text())
@@ -57,17 +69,26 @@ def mount_all(place: Path) -> Hierarchies:
         folder = place / "unified"
         folder.mkdir(exist_ok=True)
         syscalls.mount("cgroup2", str(folder), "cgroup2")
-        has = (folder / "cgroup.controllers").read_text().split()
-        missing = [name for name in _V2 if name not in has]
-        if missing:
-            raise UnsupportedHostError(f"cgroup2 has no controllers {', '.join(missing)}: container machines need them")
+        check_unified(folder)
         return Hierarchies({"": folder})
+    _need(_V1_NEEDED, (word for name in v1 for word in name.split(",")), "cgroup v1")
     for name in v1 if "name=systemd" in v1 else [*v1, "name=systemd"]:
         folder = place / name.removeprefix("name=")
         folder.mkdir(exist_ok=True)
         syscalls.mount("cgroup", str(folder), "cgroup", 0, f"none,{name}" if "=" in name else name)
         at[name] = folder
     return Hierarchies(at)
+
+
+def check_unified(top: Path) -> None:
+    """Raises UnsupportedHostError when cgroup2, mounted at `top`, cannot hold groups with limits."""
+    _need(_V2, (top / "cgroup.controllers").read_text().split(), "cgroup2")
+    try:
+        (top / "cgroup.subtree_control").write_text(_ENABLE)
+    except OSError as error:
+        # cgroups(7): only a hierarchy's own root may have both processes and groups with controllers.
+        why = "it is no root, and has processes" if error.errno == errno.EBUSY else os.strerror(error.errno or 0)
+        raise UnsupportedHostError(f"cgroup2 passes no controllers on here ({why}): run in the host's own") from error
 
 
 class Group:
@@ -88,7 +109,7 @@ class Group:
                 parent.mkdir(exist_ok=True)
                 self._pass_on(kind, parent)
             # What a warden that was killed has left; with groups below, devices could not be denied any more.
-            remove(folder)
+            remove(folder, self.thaw)
             folder.mkdir()
             self._pass_on(kind, folder)
         host = len(os.sched_getaffinity(0))
@@ -124,7 +145,7 @@ class Group:
         """What a group below needs before it can be used."""
         if kind == "":
             if not last:
-                (folder / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _V2))
+                (folder / "cgroup.subtree_control").write_text(_ENABLE)
         elif "cpuset" in kind.split(","):
             for name in ("cpuset.cpus", "cpuset.mems"):
                 file, above = folder / name, folder.parent / name
@@ -154,18 +175,26 @@ class Group:
         name = "memory.current" if self._hierarchies.unified else "memory.usage_in_bytes"
         return int((self._find("memory") / name).read_text())
 
+    def thaw(self) -> None:
+        """Let what is frozen in them go on: with cgroup v1 nothing else ends it, and a machine may freeze itself."""
+        for kind, top in self._folders.items():
+            if "freezer" in kind.split(","):
+                for folder, _, _ in os.walk(top):
+                    with contextlib.suppress(OSError):
+                        Path(folder, "freezer.state").write_text("THAWED")
+
     def remove(self) -> None:
         """Remove them. Raises OSError when something still runs in them after ten seconds."""
         for kind, folder in self._folders.items():
-            remove(folder)
+            remove(folder, self.thaw)
             top = self._hierarchies.at[kind]
             for parent in [p for p in folder.parents if p.is_relative_to(top) and p != top]:
                 with contextlib.suppress(OSError):
                     parent.rmdir()
 
 
-def remove(folder: Path) -> None:
-    """Remove a group and all below it, waiting until it is empty."""
+def remove(folder: Path, waiting: Callable[[], None]) -> None:
+    """Remove a group and all below it, waiting until it is empty; `waiting` is called while it is not."""
     deadline = time.monotonic() + _EMPTY_SECONDS
     while folder.exists():
         try:
@@ -176,4 +205,5 @@ def remove(folder: Path) -> None:
         except OSError as error:
             if error.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
+            waiting()
             time.sleep(0.02)

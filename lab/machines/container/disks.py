@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -9,12 +10,14 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.machines.container.firmware.loops import Loop, attach
+from lab.machines.container.firmware.loops import Loop, attach, move
 from lab.machines.container.firmware.partitions import Partition, read_table
 from lab.machines.container.spec import DiskSpec
 
 SECTOR = 512
 _MODEL = "node0 disk"
+# As many partitions as a GPT has, twice.
+_MOST = 256
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,19 @@ def ext4_names(path: Path) -> list[str]:
 
 
 class Disk:
-    """One disk, and the partitions that were on it when it was last looked at."""
+    """One disk, and the partitions that were on it when it was last looked at.
+
+    What the machine could once open it may have kept open, or its node under another name. So a device of a partition
+    that is gone stays this disk's until the machine is off, and serves the next new partition: freed, it would become
+    a disk of somebody else's.
+    """
 
     def __init__(self, spec: DiskSpec) -> None:
         """Attach it. Raises OSError."""
         self.spec = spec
         self._whole = attach(Path(spec.path))
         self._parts: list[tuple[Partition, Loop]] = []
+        self._spare: list[Loop] = []
         self.rescan()
 
     @property
@@ -128,13 +137,21 @@ class Disk:
         table = read_table(self._whole.path)
         wanted = list(table.partitions) if table else []
         old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
-        parts = []
-        for part in wanted:
-            loop = old.pop((part.number, part.start, part.size), None)
-            parts.append((part, loop or attach(Path(self.spec.path), offset=part.start, size=part.size)))
-        for loop in old.values():
-            loop.close()
-        self._parts = parts
+        kept = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in wanted}
+        self._spare += old.values()
+        self._parts = [(p, loop) for p in wanted if (loop := kept[p.number, p.start, p.size]) is not None]
+        held = {part.number for part, _ in self._parts}
+        self._parts += [(part, self._device(part)) for part in wanted if part.number not in held]
+        self._parts.sort(key=lambda pair: pair[0].number)
+
+    def _device(self, part: Partition) -> Loop:
+        for loop in self._spare:
+            if move(loop, offset=part.start, size=part.size):
+                self._spare.remove(loop)
+                return loop
+        if len(self._parts) + len(self._spare) >= _MOST:
+            raise OSError(errno.EBUSY, f"{len(self._spare)} former partitions of {self.spec.target} are in use")
+        return attach(Path(self.spec.path), offset=part.start, size=part.size)
 
     def devices(self) -> list[Device]:
         """The disk and its partitions."""
@@ -160,7 +177,7 @@ class Disk:
 
     def close(self) -> None:
         """Detach everything that nobody else uses."""
-        for _, loop in self._parts:
+        for loop in (*(loop for _, loop in self._parts), *self._spare):
             loop.close()
         self._whole.close()
 

@@ -12,6 +12,8 @@ import os
 import socket
 from pathlib import Path
 
+from lab.machines.container import syscalls
+
 # In its root file system; of PID 1, which passes it on to users' managers.
 SOCKET = "run/systemd/cgroups-agent"
 
@@ -49,9 +51,14 @@ class Watch:
         emptied = self.look()
         if not emptied:
             return
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        # No systemd yet, or no more.
+        with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+            top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            held.callback(os.close, top)
+            # The machine's links lead to the machine's files, wherever they point.
+            agent = syscalls.open_in_root(top, SOCKET, os.O_PATH)
+            held.callback(os.close, agent)
+            line = held.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
             line.setblocking(False)
             for path in emptied:
-                # No systemd yet, or no more.
-                with contextlib.suppress(OSError):
-                    line.sendto(path.encode(), str(root / SOCKET))
+                line.sendto(path.encode(), f"/proc/self/fd/{agent}")

@@ -75,25 +75,41 @@ def _own_directory(path: Path, owner: int) -> None:
 def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files: Path) -> None:
     """Make the nodes and links in `dev` and the directories of /sys for these disks and partitions, and no other."""
     devices = list(devices)
+
+    def lay_out() -> None:
+        # The machine may have put links there in the meantime: from here they lead to its own /dev only.
+        os.chroot(dev)
+        _lay_out(spec.uid_base, devices, Path("/"))
+
+    syscalls.by_a_child(lay_out)
+    _describe(devices, files)
+
+
+def _lay_out(owner: int, devices: list[Device], dev: Path) -> None:
     names = {device.name for device in devices}
     for old in dev.iterdir():
         if old.is_block_device() and old.name not in names:
             old.unlink()
+    if (dev / "disk").is_symlink():
+        (dev / "disk").unlink()
     shutil.rmtree(dev / "disk", ignore_errors=True)
     for device in devices:
         path = dev / device.name
         number = os.makedev(*device.number)
-        if not path.exists() or path.stat().st_rdev != number:
+        if path.is_symlink() or not path.exists() or path.stat().st_rdev != number:
             path.unlink(missing_ok=True)
-            _node(path, 0o60660, number, spec.uid_base)
+            _node(path, 0o60660, number, owner)
         for link in device.links:
             place = dev / "disk" / link
             place.parent.mkdir(parents=True, exist_ok=True)
             if not place.is_symlink():
                 place.symlink_to(f"../../{device.name}")
-                os.lchown(place, spec.uid_base, spec.uid_base)
+                os.lchown(place, owner, owner)
     for top, _, _ in os.walk(dev / "disk"):
-        os.chown(top, spec.uid_base, spec.uid_base)
+        os.chown(top, owner, owner)
+
+
+def _describe(devices: list[Device], files: Path) -> None:
     block, numbers = files / "sys/devices-block", files / "sys/dev-block"
     links = files / "sys/block", files / "sys/class-block"
     for folder in (block, numbers, *links):

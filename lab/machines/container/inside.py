@@ -8,6 +8,7 @@ and the control groups, changes its root and becomes the machine's init. Each en
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import sys
@@ -120,9 +121,11 @@ def _become_init(order: Order, line: socket.socket) -> NoReturn:
             os.dup2(terminal, number, inheritable=True)
         for capability in _NEVER:
             syscalls.drop_for_good(capability)
+        # One byte: with this limit alone the kernel starts no program of the host's for a core (core(5)).
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
         listener = seccomp.install(opens=order.hand_opens)
         socket.send_fds(line, [b"listening"], [listener])
-        os.closerange(3, 4096)
+        os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         # Python ignores these; an init does not expect to inherit that.
         for name in ("SIGPIPE", "SIGXFSZ"):
             signal.signal(getattr(signal, name), signal.SIG_DFL)

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 _CHUNK = 1 << 16
+# A machine that never stops talking shall not fill the host's disk. An installation says less than one MiB.
+_LOG_BYTES = 64 << 20
+_FULL = b"\r\nnode0: this log is full; what follows goes to who is connected only\r\n"
 
 
 class SerialLine:
@@ -22,6 +25,7 @@ class SerialLine:
         self._slave = slave
         os.set_blocking(self._master, False)
         self.log: BinaryIO = log.open("ab", buffering=0)
+        self._left = _LOG_BYTES - log.stat().st_size
         socket_path.unlink(missing_ok=True)
         self._path = socket_path
         self._server = socket.socket(socket.AF_UNIX)
@@ -34,7 +38,11 @@ class SerialLine:
 
     def say(self, data: bytes) -> None:
         """Put something on the line, as the machine would."""
-        self.log.write(data)
+        if self._left > 0:
+            self.log.write(data[: self._left])
+            if self._left <= len(data):
+                self.log.write(_FULL)
+            self._left -= len(data)
         for client in list(self._clients):
             try:
                 client.send(data, socket.MSG_DONTWAIT)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -114,6 +116,9 @@ class Owned:
             self.running = True
             return
         if self._end() == inside.REBOOTED:
+            # What was to be tried once has been.
+            powered = self.directory / "on"
+            msgspec.structs.replace(MachineSpec.load(powered), boot_once=None).save(powered)
             self._start()
 
     def _end(self) -> int:
@@ -129,16 +134,39 @@ class Owned:
     def power_off(self) -> None:
         """End it at once; returns when nothing of it runs any more."""
         if self._warden is not None:
+            # The warden holds the machine's devices: who could still open them ends first. It would call that a panic.
+            self._warden.send_signal(signal.SIGSTOP)
+            for outer in _children(self._warden.pid):
+                for init in _children(outer):
+                    self._kill(init)
             self._warden.kill()
             self._end()
+
+    def _kill(self, init: int) -> None:
+        """End a machine's first process, which ends when all others of the machine have."""
+        try:
+            process = os.pidfd_open(init)
+        except ProcessLookupError:
+            return
+        try:
+            group = cgroups.Group(self._hierarchies, self._group)
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            deadline = time.monotonic() + _END_SECONDS
+            while not select.select([process], [], [], 0.1)[0] and time.monotonic() < deadline:
+                group.thaw()
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(process)
 
     def shut_down(self) -> None:
         """Ask its init to power off."""
         if self._warden is None or not self.running:
             return
-        [outer] = _children(self._warden.pid)
-        for init in _children(outer):
-            os.kill(init, _POWER_OFF)
+        # None when its init has died: then nobody hears it.
+        for outer in _children(self._warden.pid):
+            for init in _children(outer):
+                os.kill(init, _POWER_OFF)
 
     def media(self, path: str) -> None:
         """Put an image into the drive, or ("") take it out."""
@@ -176,4 +204,8 @@ class Owned:
 
 
 def _children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        # It has just ended.
+        return []

@@ -8,7 +8,7 @@ field is a change of both. The firmware's side of the contract:
 It runs privileged (in the user namespace of the host) in a private mount namespace of this boot. `devices` maps the
 targets of spec.disks ("vda") to block device files of the host. When it returns, the complete root file system is
 mounted read-write at `root`: an overlay, or a partition with its boot partition in it. It raises NotBootable when
-nothing boots.
+nothing boots, or when what was booted stops; the console says so then, and the machine stays on.
 
 Afterwards the runtime hands every mount at or below `root` to the machine with shifted owners. Owners 0 to 65535 on
 the file systems stay what they are there; the firmware need not care. An overlay cannot be handed over as a whole
@@ -51,7 +51,9 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One machine. `cdrom` is the image in its drive; `boot` the order in which devices are tried, `boot_once` what is
-    tried first at the next power-on only; `uid_base` the host's user that is root inside (65536 belong to it)."""
+    tried first at the next boot only, `boot_disks` the targets of the disks that are booted from, in order (none: all,
+    as they come); `uid_base` the host's user that is root inside (65536 belong to it), or the next one that no other
+    machine has at power-on."""
 
     name: str
     uuid: str
@@ -64,6 +66,7 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     cdrom: str | None = None
     boot: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
     boot_once: BootFrom | None = None
+    boot_disks: tuple[str, ...] = ()
     console_log: str
     console_socket: str
     uid_base: int
@@ -73,6 +76,11 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """The devices to try at the next power-on, in order, each once."""
         first = (self.boot_once,) if self.boot_once else ()
         return tuple(dict.fromkeys([*first, *self.boot]))
+
+    @property
+    def bootable(self) -> tuple[str, ...]:
+        """The targets of the disks to try, in order."""
+        return self.boot_disks or tuple(disk.target for disk in self.disks)
 
     def save(self, directory: Path) -> None:
         """Write it into the machine's directory, whole or not at all."""
@@ -95,7 +103,7 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotBootable(Exception):
-    """No device of the order boots; `reason` says what was tried, a line each."""
+    """The machine has no root file system to start from; `reason` says what was tried, a line each."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

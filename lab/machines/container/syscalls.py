@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+from lab.host.namespaces import die_with_parent
 
 # linux/sched.h
 CLONE_NEWNS = 0x00020000
@@ -147,3 +150,25 @@ def file_owner(user: int) -> Iterator[None]:
 def drop_for_good(capability: int) -> None:
     """This process and its heirs gain this capability no more (capabilities(7), the bounding set)."""
     _prctl(_PR_CAPBSET_DROP, capability)
+
+
+def by_a_child(action: Callable[[], None]) -> None:
+    """Do in a child what changes namespaces or the root directory, since this process has to keep its own.
+
+    Raises OSError with the child's error number; EPERM for what is no OSError.
+    """
+    pid = os.fork()
+    if pid == 0:
+        code = errno.EPERM
+        try:
+            die_with_parent()
+            action()
+            code = 0
+        except OSError as error:
+            code = error.errno or errno.EIO
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if code:
+        code = code if code > 0 else errno.EINTR
+        raise OSError(code, os.strerror(code))

@@ -3,8 +3,8 @@
 DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The warden runs in
 the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, hands
 the root file system over, starts the machine's init, and then answers its calls and its console until it ends. A line
-goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again, 11 broken. A machine that
-finds nothing to boot stays on and says so, as others do.
+goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again. A machine that finds
+nothing to boot, whose boot stops, or whose init dies stays on, and its console says so, as others do.
 
 However it ends, the machine ends with it; loop devices, mounts and cards go with their last user. The control groups
 are left to who waits for it.
@@ -29,7 +29,7 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent
-from lab.machines.container import cables, cgroups, faces, handover, inside, syscalls
+from lab.machines.container import cables, cgroups, faces, handover, inside, syscalls, users
 from lab.machines.container import emptied as emptied_groups
 from lab.machines.container.broker import Broker
 from lab.machines.container.disks import Disk
@@ -37,7 +37,6 @@ from lab.machines.container.line import SerialLine
 from lab.machines.container.spec import Firmware, MachineSpec, NotBootable
 
 FIRMWARE = "lab.machines.container.firmware:boot"
-OWNERS = 65536
 _MEMORY_SECONDS = 5.0
 _GROUPS_SECONDS = 0.5
 _STEP_SECONDS = 60.0
@@ -49,7 +48,10 @@ class Warden:
     """What a running machine consists of, in the order in which it is made."""
 
     def __init__(self, directory: Path, group: str, firmware: Firmware) -> None:
-        self.spec = MachineSpec.load(directory)
+        spec = MachineSpec.load(directory)
+        # Kept to the end, by this process and the one that holds the namespaces.
+        first, self._claim = users.claim(spec.uid_base)
+        self.spec = msgspec.structs.replace(spec, uid_base=first)
         self._work = directory / "run"
         self._firmware = firmware
         self._selector = selectors.DefaultSelector()
@@ -68,11 +70,6 @@ class Warden:
         self._broker: Broker | None = None
 
     # -- what the broker asks for ----------------------------------------------------------------------------------
-
-    @property
-    def dev(self) -> Path:
-        """The machine's /dev."""
-        return self._work / "dev"
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
         """Names in it by numbers."""
@@ -117,7 +114,7 @@ class Warden:
         ours.settimeout(_STEP_SECONDS)
         _expect(ours.recv(1 << 16), b"namespaces")
         for name in ("uid_map", "gid_map"):
-            Path(f"/proc/{pid}/{name}").write_text(f"0 {self.spec.uid_base} {OWNERS}\n")
+            Path(f"/proc/{pid}/{name}").write_text(f"0 {self.spec.uid_base} {users.COUNT}\n")
         return pid, ours
 
     def start(self) -> None:
@@ -182,6 +179,7 @@ class Warden:
             for key, _ in self._selector.select(_GROUPS_SECONDS if groups else _MEMORY_SECONDS):
                 if key.data is None:
                     status = os.waitpid(self._outer, 0)[1]
+                    self._selector.unregister(outer)
                     self._console.drain()
                     return os.waitstatus_to_exitcode(status)
                 key.data()
@@ -196,7 +194,7 @@ class Warden:
                 (self._work / "files/proc/meminfo").write_text(text)
 
     def wait_for_ever(self) -> NoReturn:
-        """Be a machine that stands at "No bootable device" until somebody pulls the plug."""
+        """Be a machine that does nothing more until somebody pulls the plug."""
         while True:
             for key, _ in self._selector.select():
                 key.data()
@@ -240,14 +238,18 @@ def main(argv: list[str]) -> int:
     warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE))
     try:
         warden.start()
-    except NotBootable as error:
-        warden.say(f"{error.reason}\nNo bootable device.")
+    except NotBootable:
+        # The firmware has said why.
         warden.wait_for_ever()
     except Exception as error:
         warden.say(f"node0: the machine cannot be started: {error}")
         raise
     os.write(status, b"running\n")
     code = warden.serve()
+    if code not in (inside.POWERED_OFF, inside.REBOOTED):
+        # Linux, kernel/exit.c.
+        warden.say("Kernel panic - not syncing: Attempted to kill init!")
+        warden.wait_for_ever()
     warden.close()
     return code
 

@@ -59,7 +59,7 @@ def build_disk(store: Store, root: Path, kernel: Path, initramfs: Path, *, out: 
         root_image = work / "root.img"
         root_size = _root_filesystem(store, root, work, root_image)
         boot_image = work / "boot.img"
-        _boot_filesystem(store, work, kernel, initramfs, image=boot_image, kargs=f"{DISK_KARGS} {more_kargs}".strip())
+        boot_filesystem(store, work, kernel, initramfs, image=boot_image, kargs=f"{DISK_KARGS} {more_kargs}".strip())
         esp_image = work / "esp.img"
         _esp(store, work, esp_image)
         core = _grub(store, work, "i386-pc", "biosdisk")
@@ -115,7 +115,7 @@ def _root_filesystem(store: Store, root: Path, work: Path, image: Path) -> int:
     return size
 
 
-def _boot_filesystem(store: Store, work: Path, kernel: Path, initramfs: Path, *, image: Path, kargs: str) -> None:
+def boot_filesystem(store: Store, work: Path, kernel: Path, initramfs: Path, *, image: Path, kargs: str) -> None:
     tree = work / "boot"
     (tree / "grub").mkdir(parents=True)
     shutil.copyfile(kernel, tree / "vmlinuz")

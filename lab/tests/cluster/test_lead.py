@@ -53,7 +53,7 @@ def test_the_lease_is_renewed_each_half_minute(leader):
     syncer, api, clock = leader
     for _ in range(60):
         clock[0] += 5.0
-        assert syncer._renew()
+        assert syncer.renew()
     assert api.writes == pytest.approx(300 / sync.RENEW_SECONDS, abs=1)
 
 
@@ -70,16 +70,16 @@ def test_an_api_that_is_away_is_no_loss(leader):
     api.away = True
     clock[0] += lease.DURATION_SECONDS + 1
     with pytest.raises(ApiError):
-        syncer._renew()
+        syncer.renew()
     api.away = False
-    assert syncer._renew()
+    assert syncer.renew()
 
 
 def test_who_never_led_waits(leader):
     _, api, _ = leader
     other = Syncer(api, [], "4.18.0", "r")
-    other._holder = "another"
-    assert not other._renew()
+    other.holder = "another"
+    assert not other.renew()
 
 
 @pytest.mark.parametrize("ahead", [-86400, 0, 121, 86400])
@@ -87,7 +87,7 @@ def test_another_hosts_clock_gives_nobody_the_lease(leader, ahead):
     """The leader's node is by so many seconds behind or ahead of this one: its lease lasts as long either way."""
     _, api, clock = leader
     other = Syncer(api, [], "4.18.0", "r")
-    other._holder = "another-host_1"
+    other.holder = "another-host_1"
 
     def renewed():
         text = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -97,22 +97,22 @@ def test_another_hosts_clock_gives_nobody_the_lease(leader, ahead):
     for _ in range(4):
         renewed()
         for _ in range(8):
-            assert not other._renew()
+            assert not other.renew()
             clock[0] += 14.9
     clock[0] += 0.9  # 120.1 s after the last renewal
-    assert other._renew()
+    assert other.renew()
     assert api.lease["spec"]["holderIdentity"] == "another-host_1"
 
 
 def test_what_an_earlier_process_of_the_same_host_left_is_not_waited_for(leader):
     _, api, _ = leader
     other = Syncer(api, [], "4.18.0", "r")
-    host = other._holder.rpartition("_")[0]
+    host = other.holder.rpartition("_")[0]
     api.taken_by(f"{host}_1")
-    assert not other._renew()
+    assert not other.renew()
     old = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=lease.DURATION_SECONDS)).strftime("%Y-%m-%dT%H:%M:%SZ")
     api.lease["spec"]["renewTime"] = old
-    assert other._renew()
+    assert other.renew()
 
 
 class SlowApi(Api):
@@ -166,7 +166,7 @@ def installing(monkeypatch):
 
 def test_the_lease_is_held_while_the_payload_is_applied(installing):
     syncer, api = installing
-    api.lease = {"kind": "Lease", "metadata": {}, "spec": {"holderIdentity": syncer._holder}}
+    api.lease = {"kind": "Lease", "metadata": {}, "spec": {"holderIdentity": syncer.holder}}
     assert syncer.lead(threading.Event())
     assert syncer.one_pass(threading.Event()).complete
     assert len(api.gaps) > 5
@@ -175,7 +175,7 @@ def test_the_lease_is_held_while_the_payload_is_applied(installing):
 
 def test_an_api_that_is_away_while_operators_are_waited_for_costs_a_look_and_not_the_pass(installing):
     syncer, api = installing
-    api.lease = {"kind": "Lease", "metadata": {}, "spec": {"holderIdentity": syncer._holder}}
+    api.lease = {"kind": "Lease", "metadata": {}, "spec": {"holderIdentity": syncer.holder}}
     assert syncer.one_pass(threading.Event()).complete
     assert api.looks > 4
     assert sorted(api.applied) == [f"n{i:02}" for i in range(40)], "each once"

@@ -125,9 +125,9 @@ def test_the_clusters_own_clients_are_not_sent_elsewhere(stranger: Server, statu
 def test_a_stage_is_not_ready_because_somebody_else_is(stranger: Server, tmp_path: Path) -> None:
     ca = tmp_path / "ca.crt"
     ca.write_text(new_ca("a CA").cert)
-    assert nodeinstall._answers(f"{stranger.url}/readyz", ca) == ""
+    assert nodeinstall.answers(f"{stranger.url}/readyz", ca) == ""
     stranger.seen.clear()
     redirecting = Server("127.0.0.1", 302, stranger.url)
     with served(redirecting):
-        assert "302" in nodeinstall._answers(f"{redirecting.url}/readyz", ca)
+        assert "302" in nodeinstall.answers(f"{redirecting.url}/readyz", ca)
     assert stranger.seen == []

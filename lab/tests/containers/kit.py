@@ -11,6 +11,7 @@ from pathlib import Path
 
 from drivers.console import FileConsole
 from drivers.container import Machine, Machines
+from drivers.errors import ConnectionFailedError
 from lab.machines.container.spec import DiskSpec, MachineSpec, Nic
 
 ROOT = Path(__file__).parents[3]
@@ -18,8 +19,24 @@ TREES = Path.home() / ".cache/node0/release/os-rootfs"
 UP_SECONDS = 30.0
 _SETUP = """
 mount --make-rprivate / && mount -t proc proc /proc && mount -t sysfs sysfs /sys &&
-ip link set lo up && ip link add lab0 type bridge && ip addr add 192.168.111.1/24 dev lab0 && ip link set lab0 up &&
-exec "$@"
+ip link set lo up && ip link add lab0 type bridge && ip addr add 192.168.111.1/24 dev lab0 || exit
+ip link set lab0 up
+# Not exec: as a lab's first process does, the shell waits for orphans too.
+"$@"
+exit $?
+"""
+
+# What every attack begins with.
+HEAD = """
+import ctypes, errno, os, socket, struct, sys, fcntl, subprocess
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
+    if libc.syscall(ctypes.c_long(number), *words) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def write(path, text):
+    fd = os.open(path, os.O_WRONLY)
+    os.write(fd, text.encode())
 """
 
 
@@ -61,13 +78,22 @@ class World:
                 stderr=log,
             )
         deadline = time.monotonic() + UP_SECONDS
-        while not self.machines.path.exists():
+        while not self._listens():
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise AssertionError(f"no daemon: {(self.root / 'machined.log').read_text()}")
             time.sleep(0.02)
         return self
 
-    def define(self, index: int = 0, *, memory_mib: int = 1024, disk: Path | None = None) -> Machine:
+    def _listens(self) -> bool:
+        try:
+            self.machines.all()
+        except ConnectionFailedError:
+            return False
+        return True
+
+    def define(
+        self, index: int = 0, *, memory_mib: int = 1024, disk: Path | None = None, first_user: int = 1 << 28
+    ) -> Machine:
         """A machine with one card and one disk."""
         name = f"m{index}"
         folder = self.root / "machines" / name
@@ -85,7 +111,7 @@ class World:
             disks=(DiskSpec(target="vda", path=str(image), size=image.stat().st_size, serial=f"{name}-vda"),),
             console_log=str(folder / "console.log"),
             console_socket=str(folder / "console.sock"),
-            uid_base=(1 << 28) + (index << 16),
+            uid_base=first_user + (index << 16),
         ).save(folder)
         return self.machines.machine(name)
 
@@ -126,3 +152,10 @@ class World:
         return subprocess.run(
             [*inside, *run], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
+
+
+def attempt(world, machine, code):
+    """Run it as root of a machine. True when it got through; its last words."""
+    script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
+    done = world.run(machine, script, timeout=30)
+    return done.returncode == 0, done.stderr.strip().splitlines()[-1:] or [str(done.returncode)]

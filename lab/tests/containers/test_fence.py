@@ -7,20 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.tests.containers.kit import attempt
+
 pytestmark = pytest.mark.lab
 
-# What every attack begins with.
-_HEAD = """
-import ctypes, errno, os, socket, struct, sys, fcntl, subprocess
-libc = ctypes.CDLL(None, use_errno=True)
-def call(number, *arguments):
-    words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
-    if libc.syscall(ctypes.c_long(number), *words) < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-def write(path, text):
-    fd = os.open(path, os.O_WRONLY)
-    os.write(fd, text.encode())
-"""
 # Number of the system call, arguments: x86-64, asm/unistd_64.h.
 _CALLS = {
     "settimeofday": "call(164, struct.pack('qq', 1, 0), 0)",
@@ -38,6 +28,17 @@ _CALLS = {
     "open_by_handle_at": "call(304, -100, bytes(24), 0)",
     "bpf": "call(321, 0, bytes(72), 72)",
     "a 32-bit table's call": "call(0x40000000 + 39)",
+    "io_uring_setup": "call(425, 8, bytes(120))",
+    "keyctl, the session's keyring": "call(250, 0, -3, 0)",
+    "add_key": "call(248, b'user', b'evil', b'x', 1, -4)",
+    "request_key, which would start a program of the host's": "call(249, b'user', b'evil', b'x', -4)",
+    "userfaultfd": "call(323, 0)",
+    "kexec_file_load": "call(320, -1, -1, 0, 0, 0)",
+    "swapoff": "call(168, b'/dev/vda')",
+    "quotactl_fd": "call(443, 0, 0x80000700, 0, 0)",
+    "fsopen": "call(430, b'ext4', 0)",
+    "a machine-wide priority": "call(144, 0, 1, struct.pack('i', 1))",
+    "setrlimit beyond what it has": "call(160, 7, struct.pack('QQ', 1 << 40, 1 << 40))",
     "quotactl": "call(179, 0x80000200, b'/dev/vda', 0, 0)",
 }
 _DEVICES = {
@@ -53,6 +54,10 @@ os.mknod('/mnt/host', 0o60600, os.makedev({major}, {minor})); os.open('/mnt/host
     "devtmpfs": "call(165, b'dev', b'/mnt', b'devtmpfs', 0, b'')",
     "debugfs": "call(165, b'd', b'/mnt', b'debugfs', 0, b'')",
     "securityfs": "call(165, b'd', b'/mnt', b'securityfs', 0, b'')",
+    "its disk as a loop device": "fcntl.ioctl(os.open('/dev/vda', 2), 0x4C05, bytearray(232))",
+    "its disk, made to stay": "fcntl.ioctl(os.open('/dev/vda', 2), 0x4C04, bytearray(232))",
+    "a socket to the hypervisor and all other machines": "socket.socket(40, 1)",
+    "a socket of no network": "socket.socket(42, 2)",
     "a loop mount": "open('/root/i', 'wb').truncate(1 << 20); call(165, b'/root/i', b'/mnt', b'ext4', 0, b'')",
 }
 _FILES = {
@@ -73,13 +78,6 @@ subprocess.run(['mount', '-t', 'binfmt_misc', 'b', '/mnt'], check=True)
 write('/mnt/register', ':evil:M::xx::/bin/true:')
 sys.exit(7)""",
 }
-
-
-def attempt(world, machine, code):
-    """Run it as root of a machine. True when it got through; its last words."""
-    script = f"cat > /run/attack.py <<'ATTACK'\n{_HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
-    done = world.run(machine, script, timeout=30)
-    return done.returncode == 0, done.stderr.strip().splitlines()[-1:] or [str(done.returncode)]
 
 
 @pytest.mark.parametrize("what", _CALLS)

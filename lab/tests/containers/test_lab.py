@@ -11,8 +11,9 @@ import pytest
 from drivers.errors import DriverError, ScreenshotError
 from drivers.protocols import BootDevice, PowerState
 from lab import topology
-from lab.host import preflight
+from lab.host import preflight, records
 from lab.lab import Lab
+from lab.machines import containers
 
 SHAPE = topology.sno().on("container")
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
@@ -44,7 +45,7 @@ def test_redfish_drives_container_machines(tmp_path):
         image.write_bytes(b"no image at all" * 4096)
         node.boot_image(image)
         assert node.media.inserted().endswith("/some.iso")
-        node.console.wait_for(r"No bootable device", 30)
+        node.console.wait_for(r"No bootable (device|option)", 30)
         # As with a machine of its own: it stands there, and is on.
         assert node.power.state() is PowerState.ON
         node.link.set_up(False)
@@ -67,21 +68,60 @@ def test_redfish_drives_container_machines(tmp_path):
         assert node.power.state() is PowerState.OFF
 
 
+def until(what, reached):
+    deadline = time.monotonic() + 30
+    while not reached():
+        assert time.monotonic() < deadline, f"not within 30 s: {what}"
+        time.sleep(0.05)
+
+
+def powered_on(lab):
+    """The lab's record, its machines having their groups."""
+    for node in lab.nodes.values():
+        node.power.on()
+    until("the machines' groups", lambda: groups(lab.id))
+    return records.read(lab.id)
+
+
+def reaper_of(lab_id):
+    """The process that removes a lab's groups when the lab is gone."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"lab.machines.container.reaper" in words and lab_id.encode() in words:
+            return int(folder.name)
+    raise AssertionError("the lab has no reaper")
+
+
 def test_a_killed_supervisor_leaves_no_group(tmp_path):
     lab = Lab(small(SHAPE), artifacts=tmp_path)
     lab.start()
     try:
-        for node in lab.nodes.values():
-            node.power.on()
-        deadline = time.monotonic() + 30
-        while not groups(lab.id):
-            assert time.monotonic() < deadline, "no machine has made its groups"
-            time.sleep(0.05)
-        assert lab._record is not None
-        os.kill(lab._record.supervisor[0], signal.SIGKILL)
-        deadline = time.monotonic() + 30
-        while groups(lab.id) or Path(f"/proc/{lab._record.init}").exists():
-            assert time.monotonic() < deadline, groups(lab.id)
-            time.sleep(0.05)
+        record = powered_on(lab)
+        os.kill(record.supervisor[0], signal.SIGKILL)
+        until("no group", lambda: not groups(lab.id) and not Path(f"/proc/{record.init}").exists())
+    finally:
+        lab.stop()
+
+
+def test_what_a_killed_reaper_leaves_goes_with_the_labs_remains(tmp_path):
+    lab = Lab(small(SHAPE), artifacts=tmp_path)
+    lab.start()
+    try:
+        record = powered_on(lab)
+        os.kill(reaper_of(lab.id), signal.SIGKILL)
+        os.kill(record.supervisor[0], signal.SIGKILL)
+        until("no process", lambda: not Path(f"/proc/{record.init}").exists())
+        assert groups(lab.id)
+        until("the lab's end", lambda: records.look_at(record.root).state is records.State.ENDED)
+        # Another lab that runs is not touched.
+        with Lab(small(SHAPE), artifacts=tmp_path / "other") as other:
+            powered_on(other)
+            lines = containers.reap()
+            assert groups(other.id)
+        assert any(lab.id in line for line in lines) or not record.root.exists()
+        assert not groups(lab.id)
     finally:
         lab.stop()

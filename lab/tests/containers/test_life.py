@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -127,8 +128,6 @@ def test_a_restart_is_the_same_machine_with_another_boot_id(world, machine):
 
 def test_it_powers_itself_off(world, machine):
     machine.ask("shutdown")
-    import time
-
     deadline = time.monotonic() + 40
     while machine.state() is PowerState.ON:
         assert time.monotonic() < deadline, world.console(machine).tail()
@@ -165,3 +164,64 @@ def test_a_kill_leaves_nothing(world, machine, tmp_path):
     assert [pid for pid in inits if Path(f"/proc/{pid}").exists()] == []
     assert list(Path("/sys/fs/cgroup").glob(f"*/node0/{other.lab}")) == []
     assert _of_host(tmp_path) == before
+
+
+def test_a_machine_that_froze_itself_can_be_switched_off(world):
+    """cgroup v1 kills nothing that is frozen."""
+    victim = world.define(6)
+    victim.on()
+    world.console(victim).wait_for(r"login: ", 60)
+    freezer = Path(f"/sys/fs/cgroup/freezer/node0/{world.lab}/{victim.name}/machine")
+    if not freezer.exists():
+        pytest.skip("with cgroup2 alone what is frozen can be killed")
+    world.run(victim, "systemd-run --no-block sh -c 'sleep 1; echo FROZEN > /sys/fs/cgroup/freezer/freezer.state'")
+    deadline = time.monotonic() + 20
+    while (freezer / "freezer.state").read_text().strip() != "FROZEN":
+        assert time.monotonic() < deadline, "it did not freeze"
+        time.sleep(0.1)
+    begun = time.monotonic()
+    victim.off()
+    assert time.monotonic() - begun < 20
+    assert not freezer.exists()
+
+
+def test_a_kill_leaves_nothing_of_a_machine_that_froze_itself(world, tmp_path):
+    if not Path("/sys/fs/cgroup/freezer").exists():
+        pytest.skip("with cgroup2 alone what is frozen can be killed")
+    before = _of_host(tmp_path)
+    other = World(tmp_path)
+    other.start()
+    one = other.define()
+    one.on()
+    other.console(one).wait_for(r"login: ", 60)
+    init = other.init(one)
+    Path(f"/sys/fs/cgroup/freezer/node0/{other.lab}/{one.name}/machine/freezer.state").write_text("FROZEN")
+    other.kill()
+    assert not Path(f"/proc/{init}").exists()
+    assert list(Path("/sys/fs/cgroup").glob(f"*/node0/{other.lab}")) == []
+    assert _of_host(tmp_path) == before
+
+
+def test_a_killed_warden_is_a_machine_without_power(world):
+    victim = world.define(10)
+    victim.on()
+    console = world.console(victim)
+    console.wait_for(r"login: ", 60)
+    init = world.init(victim)
+    holder = _parent(init)
+    image = str(world.root / "machines" / victim.name)
+    os.kill(_parent(holder), 9)
+    deadline = time.monotonic() + 30
+    while victim.state() is PowerState.ON or _of_host(image)[0]:
+        assert time.monotonic() < deadline, _of_host(image)[0]
+        time.sleep(0.05)
+    assert not Path(f"/proc/{init}").exists()
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{victim.name}"))
+    victim.on()
+    console.wait_for(r"login: ", 60)
+    victim.off()
+
+
+def _parent(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1])

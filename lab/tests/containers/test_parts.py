@@ -1,11 +1,13 @@
 """What of container machines needs no machine."""
 
 import errno
+import os
+import selectors
 import struct
 
 import pytest
 
-from lab.machines.container import cgroups, disks, emptied, faces, handover, seccomp, smbios
+from lab.machines.container import cgroups, disks, emptied, faces, handover, line, seccomp, smbios, users
 from lab.machines.container.firmware.partitions import Partition
 from lab.machines.container.spec import DiskSpec, MachineSpec
 
@@ -50,6 +52,18 @@ def verdict(number, *arguments, arch=0xC000003E, opens=True):
         ((16, 3, 0x125F), NOTIFY),
         ((16, 3, 0x1269), NOTIFY),
         ((16, 3, 0x1260), ALLOW),
+        ((16, 3, 0x4C01), REFUSE | errno.ENOTTY),
+        ((16, 3, 0x4C82), REFUSE | errno.ENOTTY),
+        ((16, 3, 0x4D00), ALLOW),
+        ((41, 1), ALLOW),
+        ((41, 2), ALLOW),
+        ((41, 40), REFUSE | errno.EAFNOSUPPORT),
+        ((41, 41), ALLOW),
+        ((41, 42), REFUSE | errno.EAFNOSUPPORT),
+        ((41, 43), ALLOW),
+        ((42, 40), ALLOW),
+        ((425,), REFUSE | errno.EPERM),
+        ((250,), REFUSE | errno.ENOSYS),
         ((257, 0, 0, 0o1), NOTIFY),
         ((257, 0, 0, 0o2000002), NOTIFY),
         ((257, 0, 0, 0o101), ALLOW),
@@ -158,3 +172,41 @@ def test_what_is_tried_once_comes_first_and_nothing_twice():
     assert SPEC.order == ("hd", "cdrom", "network")
     once = MachineSpec(**{**{f: getattr(SPEC, f) for f in SPEC.__struct_fields__}, "boot_once": "cdrom"})
     assert once.order == ("cdrom", "hd", "network")
+
+
+def test_a_range_of_users_is_given_once_and_free_again_when_its_last_holder_ends(tmp_path):
+    ledger = tmp_path / "run/users"
+    first, one = users.claim(1 << 28, ledger)
+    second, two = users.claim(1 << 28, ledger)
+    assert (first, second) == (1 << 28, (1 << 28) + 65536)
+    heir = os.dup(one)
+    os.close(one)
+    third, three = users.claim(1 << 28, ledger)
+    assert third == (1 << 28) + 2 * 65536
+    os.close(heir)
+    again, four = users.claim(1 << 28, ledger)
+    assert again == 1 << 28
+    for held in (two, three, four):
+        os.close(held)
+
+
+def test_no_range_of_users_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(users, "_TRIED", 1)
+    _, held = users.claim(1 << 28, tmp_path / "users")
+    with pytest.raises(users.NoUsersError, match=str(1 << 28)):
+        users.claim(1 << 28, tmp_path / "users")
+    os.close(held)
+
+
+def test_a_log_of_the_console_ends_where_it_would_fill_the_disk(tmp_path, monkeypatch):
+    monkeypatch.setattr(line, "_LOG_BYTES", 100)
+    log = tmp_path / "console.log"
+    with selectors.DefaultSelector() as selector:
+        for _ in range(2):
+            serial = line.SerialLine(log, tmp_path / "c", selector)
+            for _ in range(30):
+                serial.say(b"0123456")
+            serial.close()
+    said = log.read_bytes()
+    assert said[:100] == (b"0123456" * 15)[:100]
+    assert said[100:] == line._FULL

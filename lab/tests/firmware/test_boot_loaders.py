@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.machines.container.firmware import grub, isolinux
-from lab.machines.container.firmware.entry import Entry, NoEntry
+from lab.machines.container.firmware.entry import Entry
+from lab.machines.container.firmware.errors import BootStopped
 from lab.release.os import coreos_installer, liveboot
 from lab.release.os.customise import DATA
 
@@ -116,9 +117,9 @@ def test_the_menus_default(default: str, chosen: str) -> None:
 def test_what_grub_would_stop_at() -> None:
     said: list[str] = []
     for text in ("", "set x=1", "menuentry 'x' { true }", "linux /absent a", "menuentry 'open' {"):
-        with pytest.raises(NoEntry, match="need to load the kernel first"):
+        with pytest.raises(BootStopped, match="need to load the kernel first"):
             grub_boot(text, said)
-    with pytest.raises(NoEntry, match=r"/grub\.cfg' not found"):
+    with pytest.raises(BootStopped, match=r"/grub\.cfg' not found"):
         grub.Grub(lambda path: None).boot("/grub.cfg")
 
 
@@ -135,7 +136,7 @@ def test_a_file_that_sources_itself_ends() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="ab $\"'{};#\\\n=[]iftheneles", max_size=60))
 def test_no_configuration_raises_anything_else(text: str) -> None:
-    with pytest.raises(NoEntry):
+    with pytest.raises(BootStopped):
         grub_boot(text)
 
 
@@ -164,7 +165,7 @@ def test_isolinux_labels() -> None:
 
 @pytest.mark.parametrize("text", ["", "default x", "label a\n append b", "default b\nlabel a\nkernel /k"])
 def test_isolinux_without_a_kernel(text: str) -> None:
-    with pytest.raises(NoEntry):
+    with pytest.raises(BootStopped):
         isolinux.parse(text)
-    with pytest.raises(NoEntry, match="No configuration file found"):
+    with pytest.raises(BootStopped, match="No configuration file found"):
         isolinux.boot(lambda path: None, "isolinux/isolinux.cfg")

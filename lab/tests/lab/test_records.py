@@ -215,9 +215,9 @@ def test_a_pid_of_another_boot_is_nobodys(monkeypatch):
     fd = made("before-1")
     pid, started = me()
     os.pwrite(fd, f"supervisor {pid} {started} another-boot\n".encode(), 0)
-    assert records._supervisor_of(records.labs_dir() / "before-1") is None
+    assert records.supervisor_of(records.labs_dir() / "before-1") is None
     os.pwrite(fd, f"supervisor {pid} {started} {boot_id()} what a later version adds\n".encode(), 0)
-    assert records._supervisor_of(records.labs_dir() / "before-1") == (pid, started)
+    assert records.supervisor_of(records.labs_dir() / "before-1") == (pid, started)
     os.close(fd)
 
 

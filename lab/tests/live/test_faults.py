@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab import topology
 from lab.errors import LabError
-from lab.faults import Fault, Hang, LinkDown, Outage, Throttle, _taps
+from lab.faults import Fault, Hang, LinkDown, Outage, Throttle, taps
 from lab.host import preflight
 from lab.lab import Lab
 from lab.tests.live.kit import ask, small
@@ -67,7 +67,7 @@ def test_each_fault_begins_and_ends(tmp_path):
         assert node.link.is_up()
 
         node.power.on()
-        [tap] = _taps(lab, "master-0")
+        [tap] = taps(lab, "master-0")
 
         def queues():
             return lab.inside(

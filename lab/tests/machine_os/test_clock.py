@@ -72,7 +72,7 @@ def test_the_installed_system_passes_it_on(tmp_path, monkeypatch):
     for name in ("kernel", "initramfs"):
         (tmp_path / name).write_bytes(b"")
     kargs = f"{disk.DISK_KARGS} tsc_early_khz=2596000"
-    disk._boot_filesystem(
+    disk.boot_filesystem(
         Store(tmp_path), tmp_path, tmp_path / "kernel", tmp_path / "initramfs", image=tmp_path / "img", kargs=kargs
     )
     assert f'set node0_kargs="{kargs}"' in (tmp_path / "boot/grub/grub.cfg").read_text()

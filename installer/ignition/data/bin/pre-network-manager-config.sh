@@ -46,6 +46,7 @@ for host in "$SOURCE"/host*/; do
         [ -n "$mac" ] || continue
         if [ -n "${kernel_name[$mac]-}" ]; then
             mine=1
+            [ -n "$logical" ] || continue
             rename[$logical]=${kernel_name[$mac]}
         fi
     done <"$ini"

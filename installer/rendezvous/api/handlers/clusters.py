@@ -5,30 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
-from installer.assisted.enums import OperatorStatus
+from installer.assisted.enums import Role
 from installer.assisted.errors import BadRequest, NotFound, Unparsable
-from installer.rendezvous import events
+from installer.redact import shortened
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import encode, reply, tags, unchanged
-from installer.rendezvous.clock import now_text
-from installer.rendezvous.resources import clusters, requests
-from installer.rendezvous.resources import hosts as hosts_rules
+from installer.rendezvous.resources import clusters, manifests, reports, requests
 from installer.rendezvous.resources.params import one_of, required
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations.hostview import inventory_of
 
 Response = web.StreamResponse
+ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER, Role.AUTO)
+# What upstream watches in every cluster, whether or not anything has been reported of them.
+BUILT_IN = ("console",)
 LONGEST_SETTINGS = 1 << 20
-FINALIZING_STAGES = (
-    *("Waiting for cluster operators", "Adding router ca", "Applying olm manifests"),
-    *("Waiting for olm operators csv initialization", "Waiting for olm operators csv"),
-    *("Waiting for OLM operator setup jobs", "Done"),
-)
-replace = msgspec.structs.replace
 
 
 def _cluster(service: Service, request: web.Request) -> Cluster:
@@ -69,7 +63,7 @@ async def get(service: Service, request: web.Request) -> Response:
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /clusters/{id}"""
-    body = await body_of(request, requests.ClusterParams)
+    body = await body_of(request, requests.ClusterUpdate)
     cluster = clusters.update(service.engine, request.match_info["cluster_id"], body)
     return reply(shown(service, cluster), 201)
 
@@ -87,6 +81,8 @@ async def hosts(service: Service, request: web.Request) -> Response:
     cluster = _cluster(service, request)
     hidden = {name for name in ("inventory", "connectivity") if request.query.get(f"with-{name}", "").lower() != "true"}
     wanted = {name: request.query[name] for name in ("role", "status") if name in request.query}
+    if "role" in wanted:
+        one_of(wanted["role"], "role", "query", ROLES)
     hosts = [
         host
         for host in service.engine.store.hosts(cluster_id=cluster.id)
@@ -101,14 +97,8 @@ async def hosts(service: Service, request: web.Request) -> Response:
 
 async def finalizing_progress(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/progress"""
-    stage = (await body_of(request, requests.FinalizingProgress)).finalizing_stage or ""
-    one_of(stage, "finalizing_stage", "body", FINALIZING_STAGES)
-    store = service.engine.store
-    with store.change():
-        cluster = _cluster(service, request)
-        progress = replace(cluster.progress, finalizing_stage=stage, finalizing_stage_started_at=now_text())
-        store.put_cluster(replace(cluster, progress=progress))
-        store.add_event(events.make("cluster_finalizing_stage_updated", cluster=cluster, stage=stage))
+    body = await body_of(request, requests.FinalizingProgress)
+    reports.finalizing(service.engine, request.match_info["cluster_id"], body.finalizing_stage)
     return web.Response(status=200)
 
 
@@ -168,24 +158,27 @@ async def update_manifest(service: Service, request: web.Request) -> Response:
 
 async def _put_manifest(service: Service, request: web.Request, replacing: bool) -> dict[str, str]:
     cluster, body = _cluster(service, request), await body_of(request, requests.ManifestParams)
-    await asyncio.to_thread(clusters.check_manifest, body, replacing)
-    made = clusters.put_manifest(service.engine, cluster.id, body, replacing, checked=True)
+    await asyncio.to_thread(manifests.check, body, replacing)
+    made = manifests.put(service.engine, cluster.id, body, replacing, checked=True)
     return {"folder": made.folder, "file_name": made.file_name, "manifest_source": "user"}
 
 
 async def delete_manifest(service: Service, request: web.Request) -> Response:
     """DELETE /clusters/{id}/manifests"""
     cluster = _cluster(service, request)
-    folder, name = request.query.get("folder", "manifests"), request.query.get("file_name", "")
-    with service.engine.store.change():
-        service.engine.store.delete_manifest(cluster.id, folder, name)
+    folder = request.query.get("folder", "manifests")
+    one_of(folder, "folder", "query", manifests.FOLDERS)
+    name = required(request.query.get("file_name"), "file_name", "query")
+    manifests.delete(service.engine, cluster.id, folder, name)
     return web.Response(status=200)
 
 
 async def download_manifest(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/manifests/files"""
     cluster = _cluster(service, request)
-    folder, name = request.query.get("folder", "manifests"), request.query.get("file_name", "")
+    folder = request.query.get("folder", "manifests")
+    one_of(folder, "folder", "query", manifests.FOLDERS)
+    name = required(request.query.get("file_name"), "file_name", "query")
     for item in service.engine.store.manifests(cluster.id):
         if (item.folder, item.file_name) == (folder, name):
             return web.Response(body=item.content, content_type="application/octet-stream")
@@ -221,22 +214,16 @@ async def list_operators(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/monitored-operators"""
     wanted = request.query.get("operator_name")
     found = _cluster(service, request).monitored_operators
-    return reply([item for item in found if wanted is None or item.get("name") == wanted])
+    chosen = [item for item in found if wanted is None or item.get("name") == wanted]
+    if wanted is not None and not chosen and wanted not in BUILT_IN:
+        raise NotFound(f"operator {shortened(wanted, 80)} is none of the cluster's")
+    return reply(chosen)
 
 
 async def put_operator(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/monitored-operators"""
-    given = (await body_of(request, requests.OperatorReport)).given()
-    if "status" in given:
-        one_of(given["status"], "status", "body", tuple(OperatorStatus))
-    if not given.get("name"):
-        raise BadRequest("name is required")
-    with service.engine.store.change():
-        cluster = _cluster(service, request)
-        others = [item for item in cluster.monitored_operators if item.get("name") != given["name"]]
-        service.engine.store.put_cluster(
-            replace(cluster, monitored_operators=[*others, {**given, "status_updated_at": now_text()}])
-        )
+    report = await body_of(request, requests.OperatorReport)
+    reports.operator(service.engine, request.match_info["cluster_id"], report)
     return web.Response(status=200)
 
 
@@ -268,8 +255,7 @@ async def set_ui_settings(service: Service, request: web.Request) -> Response:
     value = await json_of(request)
     if not isinstance(value, str) or len(value) > LONGEST_SETTINGS:
         raise BadRequest(f"body must be a JSON string of at most {LONGEST_SETTINGS} characters")
-    with service.engine.store.change():
-        service.engine.store.put_cluster(replace(_cluster(service, request), ui_settings=value))
+    clusters.set_ui_settings(service.engine, request.match_info["cluster_id"], value)
     return reply(value)
 
 
@@ -287,7 +273,6 @@ async def supported_platforms(service: Service, request: web.Request) -> Respons
 
 async def logs_progress(service: Service, request: web.Request) -> Response:
     """PUT /clusters/{id}/logs-progress"""
-    state = hosts_rules.logs_state((await body_of(request, requests.LogsProgress)).logs_state)
-    with service.engine.store.change():
-        service.engine.store.put_cluster(replace(_cluster(service, request), logs_info=state))
+    state = (await body_of(request, requests.LogsProgress)).logs_state
+    reports.cluster_logs_state(service.engine, request.match_info["cluster_id"], state)
     return web.Response(status=204)

@@ -10,12 +10,10 @@ from pathlib import Path
 from aiohttp import web
 
 from installer.assisted.enums import Severity
-from installer.rendezvous import events as catalogue
 from installer.rendezvous.api.bodies import body_of, listed, send
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.resources import requests
-from installer.rendezvous.resources.params import integer, one_of, required
-from installer.rendezvous.store.model import Event
+from installer.rendezvous.resources import reports, requests
+from installer.rendezvous.resources.params import integer, one_of, uuid
 
 Response = web.StreamResponse
 SEVERITIES = tuple(Severity)
@@ -27,7 +25,7 @@ def _many(request: web.Request, name: str) -> list[str]:
 
 
 def condition(service: Service, request: web.Request) -> tuple[str, list[object]]:
-    """WHERE clause and values for the filters of a request. Raises Invalid or NotFound."""
+    """WHERE clause and values for the filters of a request. Raises Unparsable."""
     query = request.query
     parts: list[str] = []
     values: list[object] = []
@@ -39,11 +37,14 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
     if wanted:
         # An event of the cluster belongs to the infra-env that the cluster's hosts come from.
         parts.append("(infra_env_id=? OR (infra_env_id IS NULL AND cluster_id=?))")
-        values += [wanted, service.engine.store.infra_env(wanted).cluster_id]
+        cluster_id = next((item.cluster_id for item in service.engine.store.infra_envs() if item.id == wanted), None)
+        values += [wanted, cluster_id]
     for key, column in (("severities", "severity"), ("categories", "category"), ("host_ids", "host_id")):
         chosen = _many(request, key)
         for severity in chosen if key == "severities" else ():
             one_of(severity, "severities", "query", SEVERITIES)
+        for host_id in chosen if key == "host_ids" else ():
+            uuid(host_id, "host_ids", "query")
         if chosen:
             parts.append(f"{column} IN ({','.join('?' * len(chosen))})")
             values += chosen
@@ -58,7 +59,7 @@ def condition(service: Service, request: web.Request) -> tuple[str, list[object]
 
 async def list_all(service: Service, request: web.Request) -> Response:
     """GET /events: filters and paging; headers tell how many there are in all, and of each severity."""
-    offset, limit = integer(request, "offset", 0) or 0, integer(request, "limit", -1)
+    offset, limit = max(0, integer(request, "offset") or 0), integer(request, "limit")
     order = request.query.get("order", "ascending")
     one_of(order, "order", "query", ("ascending", "descending"))
     where, values = condition(service, request)
@@ -92,23 +93,5 @@ def _read(
 
 async def trigger(service: Service, request: web.Request) -> Response:
     """POST /events: a host's own event (the orchestrator's, a controller's)."""
-    body = await body_of(request, requests.EventParams)
-    severity, message = required(body.severity, "severity"), required(body.message, "message")
-    event_time, cluster_id = required(body.event_time, "event_time"), required(body.cluster_id, "cluster_id")
-    one_of(severity, "severity", "body", SEVERITIES)
-    store = service.engine.store
-    cluster = store.cluster(cluster_id)
-    event = Event(
-        name=body.name or "event",
-        severity=Severity(severity),
-        message=catalogue.plain(message),
-        event_time=event_time,
-        category="metrics" if body.category == "metrics" else "user",
-        cluster_id=cluster.id,
-        host_id=body.host_id or None,
-        infra_env_id=body.infra_env_id or None,
-        props=body.props or "",
-    )
-    with store.change():
-        store.add_event(event)
+    reports.event(service.engine, await body_of(request, requests.EventParams))
     return web.Response(status=201)

@@ -13,15 +13,12 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from aiohttp.http_exceptions import BadHttpMessage
 
-from installer.assisted.enums import Role
-from installer.assisted.errors import BadRequest, Conflict, Invalid, NotFound, Unparsable
-from installer.redact import shortened
-from installer.rendezvous import events
+from installer.assisted.errors import BadRequest, Conflict, NotFound, Unparsable
 from installer.rendezvous.api.bodies import json_of, steady
 from installer.rendezvous.api.context import Service, of_attempt
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.clock import now_text
-from installer.rendezvous.resources.params import REQUIRED, WRONG_TYPE, one_of
+from installer.rendezvous.resources import clusters, hosts, reports
+from installer.rendezvous.resources.params import one_of, required
 from installer.rendezvous.store.logs import CHUNK, tar
 from installer.rendezvous.store.model import Cluster, Host
 
@@ -37,36 +34,35 @@ def _attachment(content: bytes, name: str) -> web.Response:
     return web.Response(body=content, content_type="application/octet-stream", headers=headers)
 
 
-def _uuid(text: str | None, what: str) -> str:
-    if text is None:
-        raise Invalid(f"{what} in query is required", REQUIRED)
-    try:
-        return str(UUID(text))
-    except ValueError:
-        raise Invalid(f"{what} in query must be of type uuid: {shortened(text, 80)!r}", WRONG_TYPE) from None
+def _named(request: web.Request, allowed: tuple[str, ...]) -> str:
+    """The query's file_name. Raises Unparsable."""
+    name = required(request.query.get("file_name"), "file_name", "query")
+    one_of(name, "file_name", "query", allowed)
+    return name
 
 
 async def cluster_file(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/files"""
-    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     name = request.query.get("file_name", "")
-    if name not in FILES and not HOST_FILE.fullmatch(name):
-        raise NotFound(f"file_name {name!r} is not one of {', '.join(FILES)}")
+    if not HOST_FILE.fullmatch(name):
+        name = _named(request, FILES)
+    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
+    clusters.files_made(cluster)
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 
 async def credentials_file(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/downloads/credentials"""
+    name = _named(request, CREDENTIALS)
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
-    name = request.query.get("file_name", "")
-    if name not in CREDENTIALS:
-        raise NotFound(f"file_name {name!r} is not one of {', '.join(CREDENTIALS)}")
+    clusters.files_made(cluster, clusters.WITH_CREDENTIALS)
     return _attachment(service.engine.store.file(cluster.id, name), name)
 
 
 async def credentials(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/credentials"""
     cluster = service.engine.store.cluster(request.match_info["cluster_id"])
+    clusters.files_made(cluster, clusters.WITH_CREDENTIALS)
     password = service.engine.store.file(cluster.id, "kubeadmin-password").decode().strip()
     domain = f"{cluster.name}.{cluster.base_dns_domain}"
     return reply(
@@ -80,12 +76,9 @@ async def credentials(service: Service, request: web.Request) -> Response:
 
 async def host_ignition(service: Service, request: web.Request) -> Response:
     """GET /infra-env/{id}/hosts/{id}/downloads/ignition"""
-    store = service.engine.store
-    host = store.host(request.match_info["infra_env_id"], request.match_info["host_id"])
-    role = host.suggested_role if host.role is Role.AUTO else host.role
-    prefix = role.value if role in (Role.WORKER, Role.ARBITER) else "master"
-    name = f"{prefix}-{host.id}.ign"
-    return _attachment(store.file(host.cluster_id or "", name), name)
+    infra_env_id, host_id = request.match_info["infra_env_id"], request.match_info["host_id"]
+    content = hosts.ignition(service.engine, infra_env_id, host_id)
+    return _attachment(content, hosts.ignition_name(service.engine.store.host(infra_env_id, host_id)))
 
 
 async def ingress_cert(service: Service, request: web.Request) -> Response:
@@ -97,8 +90,7 @@ async def ingress_cert(service: Service, request: web.Request) -> Response:
     store = service.engine.store
     before = store.file(cluster.id, "kubeconfig-noingress")
     config = await asyncio.to_thread(_trusting, before, value)
-    with store.change():
-        store.put_file(cluster.id, "kubeconfig", config)
+    reports.kubeconfig(service.engine, cluster.id, config)
     return web.Response(status=201)
 
 
@@ -123,12 +115,12 @@ def _logs(path: Path, name: str) -> web.FileResponse:
 
 
 def _log_host(service: Service, cluster: Cluster, request: web.Request) -> Host:
-    """The host of the cluster whose logs a request is about. Raises Invalid, NotFound."""
-    wanted = _uuid(request.query.get("host_id"), "host_id")
-    infra_env_id = request.query.get("infra_env_id")
-    if infra_env_id:
-        infra_env_id = _uuid(infra_env_id, "infra_env_id")
-    for host in service.engine.store.hosts(infra_env_id=infra_env_id or None, cluster_id=cluster.id):
+    """The host of the cluster whose logs a request is about. Raises Unparsable, NotFound."""
+    wanted = str(UUID(required(request.query.get("host_id") or None, "host_id", "query")))
+    infra_env_id = request.query.get("infra_env_id") or None
+    if infra_env_id is not None:
+        infra_env_id = str(UUID(infra_env_id))
+    for host in service.engine.store.hosts(infra_env_id=infra_env_id, cluster_id=cluster.id):
         if host.id == wanted:
             return host
     raise NotFound(f"host {wanted} of cluster {cluster.id} was not found")
@@ -138,10 +130,9 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
     """POST /clusters/{id}/logs: multipart field ``upfile``, streamed to disk, then moved into place."""
     store = service.engine.store
     cluster = store.cluster(request.match_info["cluster_id"])
-    if "logs_type" not in request.query:
-        raise Invalid("logs_type in query is required", REQUIRED)
-    one_of(request.query["logs_type"], "logs_type", "query", ("host", "controller"))
-    host = _log_host(service, cluster, request) if request.query["logs_type"] == "host" else None
+    kind = required(request.query.get("logs_type"), "logs_type", "query")
+    one_of(kind, "logs_type", "query", ("host", "controller"))
+    host = _log_host(service, cluster, request) if kind == "host" else None
     if not request.content_type.startswith("multipart/"):
         raise BadRequest("body must be multipart/form-data with a field upfile")
     target = service.logs.path(cluster.id, host.id if host else None)
@@ -149,14 +140,7 @@ async def upload_logs(service: Service, request: web.Request) -> Response:
         async for piece in pieces:
             await upload.write(piece)
         of_attempt(service, request)  # once more: sending them takes its time
-    stamp = now_text()
-    with store.change():
-        if host is None:
-            store.put_cluster(replace(store.cluster(cluster.id), controller_logs_collected_at=stamp))
-            store.add_event(events.make("cluster_logs_uploaded", cluster=cluster))
-        elif (known := store.find_host(host.infra_env_id, host.id)) is not None:
-            store.put_host(replace(known, logs_collected_at=stamp))
-            store.add_event(events.make("host_logs_uploaded", host=known, where=f" cluster {cluster.id}"))
+    reports.logs_uploaded(service.engine, cluster.id, host)
     return web.Response(status=204)
 
 
@@ -182,14 +166,15 @@ async def download_logs(service: Service, request: web.Request) -> Response:
     kind = request.query.get("logs_type", "all")
     one_of(kind, "logs_type", "query", ("host", "controller", "all", ""))
     if kind in ("host", "controller"):
-        host_id = _uuid(request.query.get("host_id"), "host_id") if kind == "host" else None
+        query = request.query.get("host_id") or None
+        host_id = str(UUID(required(query, "host_id", "query"))) if kind == "host" else None
+        if host_id is not None:
+            _log_host(service, cluster, request)
         path = service.logs.path(cluster.id, host_id)
         if path not in service.logs.files(cluster.id):
-            raise NotFound(f"no {kind} logs were uploaded")
+            raise Conflict(f"{kind} logs of cluster {cluster.id} were not found: none were uploaded")
         return _logs(path, path.name)
     files = service.logs.files(cluster.id)
-    if not files:
-        raise Conflict("no logs were uploaded yet")
     headers = {"Content-Disposition": f'attachment; filename="{cluster.name}_logs.tar"'}
     answer = web.StreamResponse(headers={**headers, "Content-Type": "application/octet-stream"})
     await answer.prepare(request)

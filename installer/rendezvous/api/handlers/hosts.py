@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from uuid import UUID
 
 import msgspec
 from aiohttp import web
 
-from installer.assisted import plainjson
 from installer.assisted.auth import ATTEMPT_HEADER
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply, tags, unchanged
-from installer.rendezvous.clock import now_text
-from installer.rendezvous.resources import hosts, replies, requests
+from installer.rendezvous.resources import hostchanges, hosts, replies, reports, requests
 from installer.rendezvous.resources.params import integer
-from installer.rendezvous.store.documents import InstallerArgs
 from installer.rendezvous.store.model import Host
 
 Response = web.StreamResponse
@@ -51,17 +47,17 @@ async def register(service: Service, request: web.Request) -> Response:
     infra_env_id = request.match_info["infra_env_id"]
     version = body.discovery_agent_version or _version(request)
     host = hosts.register(service.engine, infra_env_id, host_id, version)
-    args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": version or service.settings.agent_image}
+    args = {"infra_env_id": infra_env_id, "host_id": host_id, "agent_version": service.settings.agent_image or version}
     command = {"command": "", "args": [json.dumps(args)], "retry_seconds": RETRY_SECONDS}
     return reply({**service.views.host_map(host), "next_step_runner_command": command}, 201)
 
 
 async def list_all(service: Service, request: web.Request) -> Response:
-    """GET /infra-envs/{id}/hosts; by the specification an infra-env that does not exist has none."""
+    """GET /infra-envs/{id}/hosts"""
     infra_env_id = request.match_info["infra_env_id"]
-    known = {item.id: item.cluster_id for item in service.engine.store.infra_envs()}
-    await service.fresh(known.get(infra_env_id))
-    etag = service.views.etag(known.get(infra_env_id))
+    cluster_id = service.engine.store.infra_env(infra_env_id).cluster_id
+    await service.fresh(cluster_id)
+    etag = service.views.etag(cluster_id)
     answer = unchanged(request, etag)
     if answer is not None:
         return answer
@@ -78,19 +74,12 @@ async def get(service: Service, request: web.Request) -> Response:
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}/hosts/{id}"""
     body = await body_of(request, requests.HostUpdate)
-    return reply(_shown(service, hosts.update(service.engine, *_ids(request), body)), 201)
+    return reply(_shown(service, hostchanges.update(service.engine, *_ids(request), body)), 201)
 
 
 async def delete(service: Service, request: web.Request) -> Response:
     """DELETE /infra-envs/{id}/hosts/{id}"""
-    store = service.engine.store
-    with store.change():
-        host = store.host(*_ids(request))
-        if not hosts.is_preinstall(host.status):
-            raise Conflict(f"host is in status {host.status} and cannot be removed")
-        store.delete_host(*_ids(request))
-        if host.cluster_id:
-            service.engine.reconcile(host.cluster_id)
+    hosts.delete(service.engine, *_ids(request))
     return web.Response(status=204)
 
 
@@ -116,28 +105,14 @@ async def progress(service: Service, request: web.Request) -> Response:
 
 async def logs_progress(service: Service, request: web.Request) -> Response:
     """PUT .../logs-progress"""
-    state = (await body_of(request, requests.LogsProgress)).logs_state or ""
-    hosts.set_logs_state(service.engine, *_ids(request), state)
+    state = (await body_of(request, requests.LogsProgress)).logs_state
+    reports.host_logs_state(service.engine, *_ids(request), state)
     return web.Response(status=204)
-
-
-def _set(service: Service, request: web.Request, **changes: Any) -> Host:
-    with service.engine.store.change():
-        host = service.engine.store.host(*_ids(request))
-        if not hosts.is_preinstall(host.status):
-            raise Conflict(f"host is in status {host.status} and can no longer be changed")
-        host = msgspec.structs.replace(host, **changes, updated_at=now_text())
-        service.engine.store.put_host(host)
-    return host
 
 
 async def bind(service: Service, request: web.Request) -> Response:
     """POST .../actions/bind"""
-    body = await body_of(request, requests.Binding)
-    try:
-        cluster_id = str(UUID(body.cluster_id or ""))
-    except ValueError:
-        raise BadRequest("cluster_id must be a UUID") from None
+    cluster_id = str(UUID((await body_of(request, requests.Binding)).cluster_id))
     return reply(_shown(service, hosts.bind(service.engine, *_ids(request), cluster_id)))
 
 
@@ -147,12 +122,9 @@ async def unbind(service: Service, request: web.Request) -> Response:
 
 
 async def reset(service: Service, request: web.Request) -> Response:
-    """POST .../actions/reset"""
-    store = service.engine.store
-    with store.change():
-        host = hosts.reset(service.engine, store.host(*_ids(request)))
-        service.engine.reconcile_host(host)
-    return reply(_shown(service, store.host(*_ids(request))))
+    """POST .../actions/reset: of a host that is added to an installed cluster, which this service has none of."""
+    service.engine.store.host(*_ids(request))
+    raise Conflict("method only allowed when adding hosts to an existing cluster; reset the cluster instead")
 
 
 async def reset_validation(service: Service, request: web.Request) -> Response:
@@ -164,23 +136,15 @@ async def reset_validation(service: Service, request: web.Request) -> Response:
 async def installer_args(service: Service, request: web.Request) -> Response:
     """PATCH .../installer-args"""
     args = (await body_of(request, requests.InstallerArgs)).args or []
-    return reply(_shown(service, _set(service, request, installer_args=InstallerArgs.of(args))), 201)
+    return reply(_shown(service, hostchanges.set_installer_args(service.engine, *_ids(request), args)), 201)
 
 
 async def get_ignition(service: Service, request: web.Request) -> Response:
-    """GET .../ignition: the user's overrides"""
-    return reply({"config": service.engine.store.host(*_ids(request)).ignition_config_overrides})
+    """GET .../ignition: the host's Ignition config once it has been made"""
+    return reply({"config": hosts.ignition(service.engine, *_ids(request)).decode()})
 
 
 async def update_ignition(service: Service, request: web.Request) -> Response:
     """PATCH .../ignition"""
-    from installer.assisted.errors import PrepareError
-    from installer.rendezvous.prepare import hostignition
-
     config = (await body_of(request, requests.IgnitionParams)).config or ""
-    if config:
-        try:
-            hostignition.parse(config, "config", plainjson.parsed)
-        except PrepareError as error:
-            raise BadRequest(str(error)) from None
-    return reply(_shown(service, _set(service, request, ignition_config_overrides=config)), 201)
+    return reply(_shown(service, hostchanges.set_ignition(service.engine, *_ids(request), config)), 201)

@@ -9,6 +9,7 @@ from aiohttp import web
 from installer.assisted.errors import BadRequest, NotFound
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply
+from installer.rendezvous.resources.params import one_of
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.validations.requirements import Requirements
@@ -43,6 +44,7 @@ ARCHITECTURES = {
     "PPC64LE_ARCHITECTURE": "ppc64le",
     "S390X_ARCHITECTURE": "s390x",
 }
+PLATFORMS = ("baremetal", "none", "nutanix", "vsphere", "external")
 CPUS = ("x86_64", "aarch64", "arm64", "ppc64le", "s390x", "multi")
 
 
@@ -56,6 +58,8 @@ def _checked(request: web.Request) -> None:
     cpu = request.query.get("cpu_architecture")
     if cpu is not None and cpu not in CPUS:
         raise BadRequest(f"cpu_architecture must be one of {', '.join(CPUS)}")
+    if "platform_type" in request.query:
+        one_of(request.query["platform_type"], "platform_type", "query", PLATFORMS)
 
 
 async def features(service: Service, request: web.Request) -> Response:

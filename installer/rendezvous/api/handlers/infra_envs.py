@@ -13,10 +13,12 @@ from installer.rendezvous.api.bodies import body_of
 from installer.rendezvous.api.context import BASE, ImageMaker, Service
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import infra_envs, requests
+from installer.rendezvous.resources.params import one_of, required
 from installer.rendezvous.store.model import InfraEnv
 
 Response = web.StreamResponse
 FILES = ("discovery.ign", "ipxe-script", "static-network-config")
+IPXE_SCRIPTS = ("discovery-image-always", "boot-order-control")
 KINDS = {"full.iso": "full-iso", "minimal.iso": "minimal-iso"}
 CLUSTER_FILES = (
     *("bootstrap.ign", "master.ign", "metadata.json", "worker.ign", "install-config.yaml", "logs", "manifests"),
@@ -67,7 +69,7 @@ async def get(service: Service, request: web.Request) -> Response:
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}"""
-    body = await body_of(request, requests.InfraEnvParams)
+    body = await body_of(request, requests.InfraEnvUpdate)
     changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body)
     return reply(shown(service, changed), 201)
 
@@ -110,9 +112,10 @@ async def _content(service: Service, infra_env: InfraEnv, name: str) -> bytes:
 
 async def file(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/files"""
-    name = request.query.get("file_name", "")
-    if name not in FILES:
-        raise BadRequest(f"file_name {name!r} is not one of {', '.join(FILES)}")
+    name = required(request.query.get("file_name"), "file_name", "query")
+    one_of(name, "file_name", "query", FILES)
+    if "ipxe_script_type" in request.query:
+        one_of(request.query["ipxe_script_type"], "ipxe_script_type", "query", IPXE_SCRIPTS)
     content = await _content(service, _infra_env(service, request), name)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return web.Response(body=content, content_type="application/octet-stream", headers=headers)
@@ -120,7 +123,10 @@ async def file(service: Service, request: web.Request) -> Response:
 
 async def minimal_initrd(service: Service, request: web.Request) -> Response:
     """GET /infra-envs/{id}/downloads/minimal-initrd: static networks, which a minimal image needs before Ignition."""
-    content = await service.slowly(_maker(service).minimal_initrd, _infra_env(service, request))
+    infra_env = _infra_env(service, request)
+    if not infra_env.static_network_config:
+        return web.Response(status=204)
+    content = await service.slowly(_maker(service).minimal_initrd, infra_env)
     if not content:
         return web.Response(status=204)
     headers = {"Content-Disposition": 'attachment; filename="minimal-initrd.img"'}

@@ -113,8 +113,8 @@ DISCONNECTED = "clusters without any connection are installed with `agent create
 NOT_OFFERED: tuple[tuple[str, str, ServiceError], ...] = (
     ("POST", "/clusters/import", BadRequest(DAY2)),
     ("POST", "/clusters/disconnected", BadRequest(DISCONNECTED)),
-    ("POST", C + "/actions/allow-add-workers", Conflict(DAY2)),
-    ("POST", C + "/actions/allow-add-hosts", Conflict(DAY2)),
+    ("POST", C + "/actions/allow-add-workers", BadRequest(DAY2)),
+    ("POST", C + "/actions/allow-add-hosts", BadRequest(DAY2)),
     ("POST", H + "/actions/install", Conflict(DAY2)),
 )
 # By a URL's own signature instead of a token; tokens are taken as well.

@@ -93,7 +93,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from installer.agent.checks import netchecks
-from installer.agent.hostsys import HostSystem
+from installer.hostsys.system import HostSystem
 host = HostSystem(Path("/"))
 nics = [{"mac": "52:54:00:00:00:02", "ip_addresses": ["192.0.2.2"]}, {"mac": "", "ip_addresses": ["192.0.2.3"]}]
 vips = [{"vip": f"192.0.2.{n}", "vip_type": "api"} for n in (1, 2, 3)] + [{"vip": "10.0.0.1", "vip_type": "api"}]

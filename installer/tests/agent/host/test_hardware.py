@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from installer.agent.errors import CommandError
 from installer.agent.host import hardware, hostid, inventory
 from installer.assisted import inventory as inv
+from installer.hostsys.errors import CommandError
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 
 MIB, GIB = 1024**2, 1024**3

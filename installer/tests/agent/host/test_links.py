@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from installer.agent.errors import CommandError
 from installer.agent.host import network
 from installer.assisted import inventory as inv
+from installer.hostsys.errors import CommandError
 from installer.testing.agent_kit import Host, Programs, hasten, programs_in
 
 

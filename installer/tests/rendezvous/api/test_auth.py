@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from installer.assisted import auth
 from installer.assisted.auth import HEADERS, Authenticator, Scheme
-from installer.assisted.errors import ConfigurationError, TooMany, Unauthorized
+from installer.assisted.errors import ConfigurationError, Forbidden, TooMany, Unauthorized
 from installer.rendezvous.api import limits
 from installer.rendezvous.api.context import STRANGERS_AT_ONCE, STRANGERS_PER_SECOND
 from installer.rendezvous.api.limits import Bucket
@@ -45,15 +45,17 @@ def made() -> Authenticator:
 
 def test_each_scheme_has_its_header() -> None:
     for scheme in Scheme:
-        for bearer in ("", "Bearer "):
-            headers = {HEADERS[scheme]: bearer + KEYS.token(scheme.value)}
-            assert made().check(headers, one(scheme)) is scheme
-            assert made().check(headers, frozenset(Scheme)) is scheme
+        headers = {HEADERS[scheme]: KEYS.token(scheme.value)}
+        assert made().check(headers, one(scheme)) is scheme
+        assert made().check(headers, frozenset(Scheme)) is scheme
+        for bearer in ("Bearer ", "bearer "):
+            with pytest.raises(Unauthorized, match="must not begin with 'Bearer '"):
+                made().check({HEADERS[scheme]: bearer + KEYS.token(scheme.value)}, one(scheme))
         for other in set(Scheme) - {scheme}:
             # In another's header, and by another's name.
             with pytest.raises(Unauthorized, match="no token"):
                 made().check({HEADERS[other]: KEYS.token(scheme.value)}, one(scheme))
-            with pytest.raises(Unauthorized, match=f"of scheme {other.value} was given in {HEADERS[scheme]}"):
+            with pytest.raises(Forbidden, match=f"of scheme {other.value} was given in {HEADERS[scheme]}"):
                 made().check({HEADERS[scheme]: KEYS.token(other.value)}, one(scheme))
     assert {scheme.value: name for scheme, name in HEADERS.items()} == {
         "agentAuth": "X-Secret-Key",

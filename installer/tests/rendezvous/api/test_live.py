@@ -147,7 +147,26 @@ def test_error_bodies(service: Running) -> None:
     user = service.client()
     with pytest.raises(ClientError, match=r"HTTP 404: cluster .* was not found"):
         user.call("GET", "/clusters/6d3f6d5a-0000-4000-8000-000000000000")
-    with pytest.raises(ClientError, match="HTTP 400: pull_secret is required"):
+    with pytest.raises(ClientError, match="HTTP 400: pull_secret in body is required"):
         user.call("POST", "/clusters", {"name": "x", "openshift_version": "4"})
     with pytest.raises(ClientError, match="machine_networks"):
-        user.call("POST", "/clusters", {**CLUSTER, "machine_networks": [{"cidr": "10.0.0.1/8"}]})
+        user.call("POST", "/clusters", {**CLUSTER, "machine_networks": [{"cidr": "10.0.0.1/80"}]})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "own"), [("r.example/agent:new", "r.example/agent:old"), ("", "r.example/agent:old")]
+)
+def test_a_host_is_told_which_agent_to_run_from_now_on(tmp_path: Path, wanted: str, own: str) -> None:
+    """Upstream's agent starts its runner from that image: the one that it has would be told to upgrade for ever."""
+    with running(tmp_path, AGENT_DOCKER_IMAGE=wanted) as live:
+        cluster = live.client().call("POST", "/clusters", CLUSTER)
+        made = {"name": "e", "cluster_id": cluster["id"], "pull_secret": PULL_SECRET, "openshift_version": "4.18.0"}
+        infra_env = live.client().call("POST", "/infra-envs", made)
+        body = {"host_id": "00000000-0000-4000-8000-000000000007", "discovery_agent_version": own}
+        host = live.client("agentAuth").call("POST", f"/infra-envs/{infra_env['id']}/hosts", body)
+    [text] = host["next_step_runner_command"]["args"]
+    assert json.loads(text) == {
+        "infra_env_id": infra_env["id"],
+        "host_id": body["host_id"],
+        "agent_version": wanted or own,
+    }

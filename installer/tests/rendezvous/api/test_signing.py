@@ -7,12 +7,14 @@ from pathlib import Path
 from unittest import mock
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient
 from yarl import URL
 
 from installer.assisted.auth import Scheme
+from installer.assisted.enums import ClusterStatus
 from installer.assisted.errors import Unauthorized
 from installer.rendezvous.api import signing
 from installer.rendezvous.api.context import BASE
@@ -125,6 +127,8 @@ def _files(fleet: Fleet) -> None:
         for name in ("master.ign", "metadata.json", "install-config.yaml", "kubeconfig-noingress"):
             fleet.world.store.put_file(fleet.cluster_id, name, name.encode())
         fleet.world.store.put_file(fleet.cluster_id, "kubeadmin-password", b"secret")
+        cluster = fleet.world.store.cluster(fleet.cluster_id)
+        fleet.world.store.put_cluster(msgspec.structs.replace(cluster, status=ClusterStatus.INSTALLED))
         fleet.world.store.put_manifest(
             fleet.cluster_id, Manifest(folder="openshift", file_name="a b.yaml", content=b"m")
         )
@@ -179,7 +183,7 @@ def test_a_manifests_url_and_a_logs_url_open_what_they_name(tmp_path: Path) -> N
         assert await (await ask(client, manifest)).read() == b"m"
         assert (await ask(client, manifest.replace("openshift", "manifests"))).status == 401
         logs = await _url(client, f"{base}?file_name=logs&logs_type=controller")
-        assert (await ask(client, logs)).status == 404
+        assert (await ask(client, logs)).status == 409
         assert (await ask(client, logs.replace("controller", "all"))).status == 401
 
     serve(tmp_path, use)
@@ -252,8 +256,8 @@ def test_no_parameter_counts_twice(tmp_path: Path) -> None:
         for url, status in (
             (f"{BASE}/v2/clusters?with_hosts=true&x=1", 200),
             (f"{BASE}/v2/support-levels/features?openshift_version=4.18&feature_ids=SNO&feature_ids=TNA", 200),
-            (f"{BASE}/v2/events?severities=info;error", 422),
-            (filled("/clusters/{cluster_id}/downloads/files?file_name=master.ign;file_name=metadata.json", fleet), 404),
+            (f"{BASE}/v2/events?severities=info;error", 400),
+            (filled("/clusters/{cluster_id}/downloads/files?file_name=master.ign;file_name=metadata.json", fleet), 400),
         ):
             answer = await ask(client, url, **header(Scheme.USER))
             assert answer.status == status, url

@@ -424,8 +424,8 @@ def test_who_waits_is_not_ended_for_who_comes(tmp_path: Path) -> None:
         for number in range(limits.strangers):
             said.append(await place.connect(tls=False, local=f"127.0.2.{1 + number % 2}"))
             await said[-1].say(HALF)
-        await _until(lambda: len(place.gate._strangers.silent) == 0 and place.gate.count == limits.strangers)
-        assert len(place.gate._strangers.greeted) == 2
+        await _until(lambda: len(place.gate.strangers.silent) == 0 and place.gate.count == limits.strangers)
+        assert len(place.gate.strangers.greeted) == 2
         outside = asyncio.create_task(place.works())
         _, waits = await asyncio.wait([outside], timeout=1.0)
         assert waits
@@ -445,7 +445,7 @@ def test_an_address_with_too_many_who_said_something_gets_no_more(tmp_path: Path
         said = [await place.connect(tls=False) for _ in range(most)]
         for peer in said:
             await peer.say(HALF)
-        await _until(lambda: len(place.gate._strangers.silent) == 0 and place.gate.count == most)
+        await _until(lambda: len(place.gate.strangers.silent) == 0 and place.gate.count == most)
         turned_away = await place.connect(tls=False)
         assert await turned_away.gone() < 5
         assert not any([await peer.is_gone() for peer in said])
@@ -462,7 +462,7 @@ def test_who_waits_is_let_in_when_somebodys_time_is_up(tmp_path: Path) -> None:
     async def use(place: Place) -> None:
         slow = await place.connect(tls=False)
         await slow.say(HALF)
-        await _until(lambda: len(place.gate._strangers.greeted) == 1)
+        await _until(lambda: len(place.gate.strangers.greeted) == 1)
         begin = time.monotonic()
         await asyncio.wait_for(place.works(), 20)
         assert time.monotonic() - begin > 0.9
@@ -490,7 +490,7 @@ def test_who_is_slow_is_ended_when_others_wait_and_then_only(tmp_path: Path, tls
 
         tasks = [asyncio.create_task(trickle(peer)) for peer in slow]
         try:
-            await _until(lambda: len(place.gate._strangers.greeted) == limits.greeted)
+            await _until(lambda: len(place.gate.strangers.greeted) == limits.greeted)
             # Nobody waits: their time is up, and they stay.
             await asyncio.sleep(2 * limits.patience)
             assert place.gate.count == limits.greeted + 1
@@ -570,9 +570,9 @@ def test_nothing_is_left_of_those_who_go_in_any_way(tmp_path: Path) -> None:
                 await peer.say(said)
                 peer.close()
         await _until(lambda: place.gate.count == 0)
-        assert not place.gate._addresses
-        assert not len(place.gate._strangers)
-        assert not place.gate._turns
+        assert not place.gate.addresses
+        assert not len(place.gate.strangers)
+        assert not place.gate.turns
         assert not place.gate.heads._ends
 
     at(tmp_path, use, head=60.0)
@@ -595,7 +595,7 @@ def test_slow_work_keeps_nobody_out(tmp_path: Path) -> None:
         slow += [asyncio.ensure_future(loop.run_in_executor(None, stop.wait, 60)) for _ in range(64)]
         try:
             # A token that has not been seen yet, too.
-            for who in (USER, AGENT, {"Authorization": f"Bearer {KEYS.token('userAuth', exp=2**33)}"}):
+            for who in (USER, AGENT, {"Authorization": KEYS.token("userAuth", exp=2**33)}):
                 peer = await place.connect()
                 path = "/clusters" if "Authorization" in who else f"/infra-envs/{place.fleet.infra_env_id}"
                 assert await asyncio.wait_for(peer.get(path, who), 20) == 200

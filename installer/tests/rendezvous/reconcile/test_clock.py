@@ -410,7 +410,7 @@ def test_a_service_starts_where_the_time_cannot_be_noted(tmp_path: Path) -> None
     settings, needs = world.engine.settings, world.engine.requirements
     with locked(world.store):
         other = Store(settings.db_path)
-        other._db.execute("PRAGMA busy_timeout=10")
+        other.db.execute("PRAGMA busy_timeout=10")
         engine = Engine(other, settings, needs, revived(world.clock))
         assert engine.since == engine.clock()
         other.close()

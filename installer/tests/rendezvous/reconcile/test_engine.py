@@ -26,9 +26,11 @@ def test_sno_from_discovering_to_rebooting(world: World) -> None:
     assert world.poll(infra_env_id) == ["inventory"]
     assert world.poll(infra_env_id) == []
     world.reply(infra_env_id, StepType.INVENTORY, inventory())
+    assert world.host(infra_env_id).status is HostStatus.INSUFFICIENT
+    assert world.poll(infra_env_id) == ["inventory", "ntp-synchronizer", "domain-resolution"]
+    world.resolved(infra_env_id)
     assert world.host(infra_env_id).status is HostStatus.KNOWN, world.host(infra_env_id).status_info
     assert world.store.cluster(cluster_id).status is ClusterStatus.READY
-    assert world.poll(infra_env_id) == ["inventory", "ntp-synchronizer"]
     clusters.install(world.engine, cluster_id)
     assert world.host(infra_env_id).status is HostStatus.PREPARING
     assert world.poll(infra_env_id) == ["installation-disk-speed-check", "container-image-availability"]
@@ -232,7 +234,8 @@ def test_compact_roles_bootstrap_and_majority(tmp_path: Path) -> None:
             if at != index
         ]
         world.reply(infra_env_id, StepType.CONNECTIVITY, {"remote_hosts": links}, host_id=host_id)
-    assert "have not been verified to be free yet" in world.store.cluster(cluster_id).status_info
+        world.resolved(infra_env_id, host_id)
+    assert "are not verified yet" in world.store.cluster(cluster_id).status_info
     vips = [{"vip": f"192.168.111.{last}", "verification": "succeeded"} for last in (5, 4)]
     world.reply(infra_env_id, StepType.VERIFY_VIPS, vips, host_id=ids[2])
     cluster = world.store.cluster(cluster_id)

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from installer.assisted.enums import ClusterStatus, HostStatus, Role
+from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
+from installer.rendezvous.resources import clusters
 from installer.rendezvous.validations import connectivity
 from installer.testing.service import sent_kit
 from installer.testing.service.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
@@ -106,10 +107,9 @@ def test_steps_are_asked_for_once_in_a_minute_and_at_once_when_peers_change(make
     fleet.asked = {machine.id: [] for machine in fleet.machines}
     fleet.go(120)
     for asked in fleet.asked.values():
-        for kind in ("connectivity-check", "inventory", "ntp-synchronizer", "verify-vips"):
+        for kind in ("connectivity-check", "inventory", "ntp-synchronizer", "verify-vips", "domain-resolution"):
             assert 1 <= asked.count(kind) <= 3, (kind, asked)
         assert asked.count("free-network-addresses") <= 1
-        assert "domain-resolution" not in asked
 
 
 def test_polls_of_hosts_at_rest_write_nothing(make: Make) -> None:
@@ -131,7 +131,9 @@ def test_a_taken_vip_is_named_and_accepted_once_it_is_free(make: Make, vip: str)
     fleet.discover()
     which = "api" if vip == API_VIP else "ingress"
     assert fleet.status() is ClusterStatus.INSUFFICIENT
-    assert f"{which} vip {vip} is already in use in the machine network, as host host-" in fleet.cluster.status_info
+    assert (
+        f"{which} vips <{vip}> is already in use in cidr 192.168.111.0/24, as host host-" in fleet.cluster.status_info
+    )
     network.taken.clear()
     fleet.go(65)
     assert fleet.status() is ClusterStatus.READY, fleet.cluster.status_info
@@ -141,7 +143,7 @@ def test_free_addresses_alone_judge_vips(make: Make) -> None:
     network = Network(taken={API_VIP})
     fleet = make(3, network, env={"DISABLED_STEPS": "verify-vips"})
     fleet.discover()
-    assert f"api vip {API_VIP} is already in use" in fleet.cluster.status_info
+    assert f"api vips <{API_VIP}> is already in use" in fleet.cluster.status_info
 
 
 def test_a_vip_of_the_users_own_load_balancer_may_be_in_use(make: Make) -> None:
@@ -160,7 +162,7 @@ def test_too_few_and_too_many_control_plane_hosts(make: Make, tmp_path: Path) ->
     for machine in fleet.machines[:2]:
         fleet.poll(machine)
     assert fleet.status() is ClusterStatus.INSUFFICIENT
-    assert "exactly 3 dedicated control plane node(s), found 2" in fleet.cluster.status_info
+    assert "exactly 3 dedicated control plane nodes, found 2" in fleet.cluster.status_info
     more = Machine(3, fleet.machines[0].network)
     fleet.machines.append(more)
     fleet.asked[more.id] = []
@@ -169,7 +171,7 @@ def test_too_few_and_too_many_control_plane_hosts(make: Make, tmp_path: Path) ->
     fleet.go(30)
     for machine in fleet.machines:
         sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, machine.id, {"host_role": "master"})
-    assert "exactly 3 dedicated control plane node(s), found 4" in fleet.cluster.status_info
+    assert "exactly 3 dedicated control plane nodes, found 4" in fleet.cluster.status_info
 
 
 def test_two_hosts_with_one_name(make: Make) -> None:
@@ -190,7 +192,7 @@ def test_a_host_outside_of_the_machine_network(make: Make) -> None:
     fleet.machines[3] = Machine(3, fleet.machines[0].network, ip="10.9.9.9/24")
     fleet.discover()
     assert [status == "known" for status in fleet.statuses()] == [True, True, True, False]
-    assert "no address in machine network 192.168.111.0/24: found 10.9.9.9/24" in (
+    assert "it has no address in 192.168.111.0/24, its addresses are 10.9.9.9/24" in (
         fleet.host(fleet.machines[3]).status_info
     )
 
@@ -199,16 +201,14 @@ def test_one_address_on_two_hosts(make: Make) -> None:
     fleet = make(3)
     fleet.machines[2] = Machine(2, fleet.machines[0].network, ip=f"{fleet.machines[0].ip}/24")
     fleet.discover()
-    assert f"Collisions detected for host addresses: {fleet.machines[0].ip} (also host host-2" in (
-        fleet.host(fleet.machines[0]).status_info
-    )
+    assert f"IP address: {fleet.machines[0].ip} (also host host-2" in (fleet.host(fleet.machines[0]).status_info)
 
 
 @pytest.mark.parametrize(
     ("network", "limits", "words"),
     [
-        (Network(rtt_ms=150.0), {}, "Network latency to host-"),
-        (Network(loss_percent=10.0), {}, "Packet loss to host-"),
+        (Network(rtt_ms=150.0), {}, "A total network latency above"),
+        (Network(loss_percent=10.0), {}, "A total packet loss above"),
     ],
 )
 def test_latency_and_loss_between_control_plane_hosts(
@@ -246,20 +246,24 @@ def test_clocks_that_differ_between_hosts(make: Make) -> None:
     assert "host-0 is 5.0 minutes ahead of host-1" in fleet.cluster.status_info
 
 
-def test_a_slow_disk_and_a_missing_image_end_the_preparation(make: Make) -> None:
+def test_a_disk_that_cannot_be_measured_and_a_missing_image_end_the_preparation(make: Make) -> None:
     fleet = make(3)
     fleet.discover()
     fleet.machines[2].images = "failure"
     fleet.prepare()
     assert fleet.status() is ClusterStatus.READY
     texts = [event.message for event in fleet.world.store.events()]
-    assert any("Failed to prepare the installation: host-2: Container images" in text for text in texts)
+    assert any("Failed to prepare the installation: host-2: Failed to fetch container images" in text for text in texts)
     fleet.machines[2].images = "success"
-    fleet.machines[0].speed_ms = 5000
+    fleet.machines[0].speed_ms = None
     fleet.forget_disk_speed()
-    fleet.prepare()
+    clusters.install(fleet.world.engine, fleet.cluster_id)
+    fleet.go(10)
+    broken = fleet.machines[0].id
+    fleet.world.reply(fleet.infra_env_id, StepType.DISK_SPEED, "fio: exit code 1", -1, host_id=broken)
+    fleet.go(5)
     assert fleet.status() is ClusterStatus.INSUFFICIENT
-    assert "a synced write took 5000 ms, at most 1000 ms allowed" in fleet.host(fleet.machines[0]).status_info
+    assert "disk speed measurement failed" in fleet.host(fleet.machines[0]).status_info
 
 
 def test_a_host_that_loses_power_while_its_disk_is_written(make: Make) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from installer.assisted import inventory as inv
-from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.enums import HostStatus, Result, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.resources import hosts
 from installer.rendezvous.store.model import Event, encode
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.service import sent_kit
-from installer.testing.service.rendezvous_kit import SMALL, inventory
+from installer.testing.service.rendezvous_kit import CLUSTER, SMALL, inventory
 from installer.testing.service.world_kit import HOST_ID, World
 
 T = StepType
@@ -50,16 +50,28 @@ def disk(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("kind", ["", "reboot", "INVENTORY", None])
+@pytest.mark.parametrize("kind", ["", None])
+def test_an_answer_to_no_step_changes_nothing(world: World, kind: Any) -> None:
+    _, infra_env_id = world.known()
+    before = world.host(infra_env_id)
+    sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})
+    assert world.host(infra_env_id) == before
+
+
+@pytest.mark.parametrize("kind", ["reboot", "INVENTORY"])
 def test_a_step_that_there_is_not(world: World, kind: Any) -> None:
     _, infra_env_id = world.known()
     with pytest.raises(BadRequest, match="is not a step type"):
         sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "output": "{}"})
 
 
+DOMAIN = f"{CLUSTER['name']}.{CLUSTER['base_dns_domain']}"
 ANSWERS = {
     T.NTP: ("ntp_sources", {"ntp_sources": [{"source_name": "a", "source_state": "synced"}]}),
-    T.DOMAINS: ("domain_name_resolutions", {"resolutions": []}),
+    T.DOMAINS: (
+        "domain_name_resolutions",
+        {"resolutions": [{"domain_name": f"validateNoWildcardDNS.{DOMAIN}."}]},
+    ),
     T.FREE_ADDRESSES: ("free_addresses", [{"network": "192.168.111.0/24", "free_addresses": ["192.168.111.5"]}]),
     T.VERIFY_VIPS: ("verified_vips", [{"vip": "192.168.111.5", "verification": "succeeded"}]),
     T.TANG: ("tang_connectivity", {"is_success": True}),
@@ -84,7 +96,7 @@ def test_each_answer_is_kept_in_its_place(world: World, kind: StepType) -> None:
 def test_what_is_no_json_is_refused_by_name(world: World, kind: StepType, output: str) -> None:
     _, infra_env_id = world.known()
     before = world.host(infra_env_id)
-    if kind is T.CONNECTIVITY and not output:
+    if kind in (T.DISK_SPEED, T.IMAGES) and not output:
         world.reply(infra_env_id, kind, output)
         assert world.host(infra_env_id) == before
         return
@@ -121,7 +133,7 @@ def test_no_sources_are_an_answer_too(world: World) -> None:
 def test_steps_without_an_answer_change_nothing(world: World) -> None:
     _, infra_env_id = world.known()
     before = world.host(infra_env_id)
-    for kind in (T.LOGS, T.STOP, T.DHCP):
+    for kind in (T.LOGS, T.STOP, T.EXECUTE):
         world.reply(infra_env_id, kind, "")
     assert world.host(infra_env_id) == before
 
@@ -142,25 +154,15 @@ def test_an_inventory_is_not_taken_after_that(world: World) -> None:
     assert world.host(infra_env_id) == before
 
 
-@pytest.mark.parametrize(
-    ("changes", "name", "events"),
-    [
-        ({"hostname": "worker-7"}, "worker-7", 0),
-        ({"hostname": "localhost", "mac": "52:54:00:AB:CD:EF"}, "52-54-00-ab-cd-ef", 1),
-        ({"hostname": ""}, "52-54-00-00-00-80", 1),
-        ({"hostname": "localhost", "interfaces": [{"name": "a"}]}, HOST_ID, 1),
-        ({"hostname": "", "interfaces": [{"name": "a"}, {"mac_address": "AA:00"}]}, "aa-00", 1),
-    ],
-)
-def test_names(world: World, changes: dict[str, Any], name: str, events: int) -> None:
-    _, infra_env_id = world.known(**changes)
-    assert world.host(infra_env_id).requested_hostname == name
-    assert inv.decode(world.host(infra_env_id).inventory.text).hostname == name
-    world.reply(infra_env_id, T.INVENTORY, inventory(**changes))
-    made = messages(world, "host_name_made")
-    assert len(made) == events
-    own = changes["hostname"]
-    assert all(text.endswith(f"calls itself {own!r}, which cannot be used, and is named {name}") for text in made)
+@pytest.mark.parametrize("name", ["worker-7", "localhost", "", "a" * 243])
+def test_names(world: World, name: str) -> None:
+    """A name is kept as the agent tells it (which makes one where the machine has none); hostname-valid judges it."""
+    _, infra_env_id = world.known(hostname=name)
+    host = world.host(infra_env_id)
+    assert (host.requested_hostname, inv.decode(host.inventory.text).hostname) == (name, name)
+    assert host.validations_info.results()["hostname-valid"] is (
+        Result.SUCCESS if name == "worker-7" else Result.FAILURE
+    )
 
 
 def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
@@ -199,7 +201,7 @@ def test_the_services_own_choice_of_a_disk(world: World) -> None:
     now()
     changed = [text.partition(" chose is ")[2] for text in messages(world, "host_installation_disk_changed")]
     assert changed == [
-        "sdb now, it was sda (disk is too small: found 5 GB, at least 10 GB needed)",
+        "sdb now, it was sda (Disk is too small (disk only has 5 GB, but 10 GB are required))",
         "sdc now, it was sdb (it is gone)",
         "none now, it was sdc (it is gone)",
     ]
@@ -243,6 +245,24 @@ def test_images(world: World) -> None:
     ]
     world.reply(infra_env_id, T.IMAGES, {})
     assert world.host(infra_env_id).images_status.text == "[]"
+
+
+def test_images_of_which_one_cannot_be_pulled(world: World) -> None:
+    """Upstream's agent ends with code 2 then, and says of each image what became of it."""
+    _, infra_env_id = world.known()
+    images = [{"name": "r/a:1", "result": "success"}, {"name": "r/b:1", "result": "failure"}]
+    failed(world, infra_env_id, T.IMAGES, 2, json.dumps({"images": images}))
+    assert json.loads(world.host(infra_env_id).images_status.text) == images
+
+
+@pytest.mark.parametrize("kind", [T.DISK_SPEED, T.IMAGES])
+def test_a_check_that_runs_already_says_nothing(world: World, kind: StepType) -> None:
+    _, infra_env_id = world.known()
+    before = world.host(infra_env_id)
+    world.reply(infra_env_id, kind, "")
+    assert world.host(infra_env_id) == before
+    failed(world, infra_env_id, kind)
+    assert world.host(infra_env_id) != before
 
 
 def failed(world: World, infra_env_id: str, kind: StepType, code: int = 1, output: str = "", error: str = "") -> None:
@@ -342,10 +362,13 @@ def test_media_that_cannot_be_read_any_more_while_installing(world: World) -> No
     assert world.host(infra_env_id).media_status == "disconnected"
 
 
-# Not the default route, without a gateway, of IPv6, nowhere near: the next to last is taken.
+# Not to everywhere, without a gateway, of IPv6, and one that others are better than: the last is taken.
 ROUTES = [
     {"interface": "a", "gateway": "192.168.5.9", "destination": "10.7.0.0/16"},
-    *({"interface": "a", "gateway": gateway} for gateway in ("", "fd00::1", "172.16.0.1", "10.1.0.1", "192.168.5.1")),
+    {"interface": "a", "gateway": "", "destination": "0.0.0.0"},
+    {"interface": "a", "gateway": "fd00::1", "destination": "::", "family": 10},
+    {"interface": "a", "gateway": "192.168.5.1", "destination": "0.0.0.0", "metric": 200},
+    {"interface": "b", "gateway": "10.1.0.1", "destination": "0.0.0.0", "metric": 100},
 ]
 NICS = [
     {"name": "a", "ipv4_addresses": ["192.168.5.2/24"], "ipv6_addresses": ["fd00::2/64"]},
@@ -368,7 +391,7 @@ def test_a_single_node_brings_its_machine_network(world: World) -> None:
     assert set(found) == {"cidr", "cluster_id"}
     assert found["cluster_id"] == world.store.clusters()[0].id
     assert messages(world, "cluster_machine_network_set") == [
-        "Machine network 10.1.0.0/16 was taken from the default route of host master-0"
+        "The machine network is 10.1.0.0/16 now, as the VIPs or the single node's addresses tell"
     ]
 
 

@@ -14,6 +14,7 @@ from installer.assisted.enums import ClusterStatus as C
 from installer.assisted.enums import HostStatus as H
 from installer.assisted.enums import PreparationStatus, Result, Role, Stage, StepType
 from installer.assisted.errors import Conflict, Forbidden
+from installer.assisted.validation_ids import ClusterValidation
 from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
 from installer.rendezvous.validations import cluster as cv
@@ -149,8 +150,18 @@ def test_refresh_is_always_taken_and_comes_to_rest(status: H, facts: hs.HostFact
 M = Role.MASTER
 CF, CI = cs.Trigger.REFRESH, cs.Trigger.INSTALL
 CLUSTER_CASES = [
-    (CF, C.READY, cluster_facts(validations={**CGOOD, "pull-secret-set": Result.FAILURE}), C.PENDING_FOR_INPUT),
-    (CF, C.READY, cluster_facts(validations={**CGOOD, "sufficient-masters-count": Result.FAILURE}), C.INSUFFICIENT),
+    (
+        CF,
+        C.READY,
+        cluster_facts(validations={**CGOOD, ClusterValidation.PULL_SECRET_SET: Result.FAILURE}),
+        C.PENDING_FOR_INPUT,
+    ),
+    (
+        CF,
+        C.READY,
+        cluster_facts(validations={**CGOOD, ClusterValidation.SUFFICIENT_MASTERS_COUNT: Result.FAILURE}),
+        C.INSUFFICIENT,
+    ),
     (CF, C.INSUFFICIENT, cluster_facts(), C.READY),
     (CI, C.READY, cluster_facts(), C.PREPARING),
     (CF, C.PREPARING, cluster_facts((H.PREPARING_SUCCESSFUL, M), preparation=PreparationStatus.SUCCESS), C.INSTALLING),
@@ -180,7 +191,9 @@ def test_cluster_row(trigger: cs.Trigger, source: C, facts: cs.ClusterFacts, tar
 CFACTS = st.builds(
     cs.ClusterFacts,
     validations=st.dictionaries(st.sampled_from(sorted(CGOOD)), st.sampled_from(Result)).map(lambda d: {**CGOOD, **d}),
-    hosts=st.lists(st.tuples(st.sampled_from(H), st.sampled_from((Role.MASTER, Role.WORKER))), max_size=5),
+    hosts=st.lists(
+        st.builds(cs.HostInCluster, st.sampled_from(H), st.sampled_from((Role.MASTER, Role.WORKER))), max_size=5
+    ),
     control_plane_count=st.sampled_from((1, 3)),
     preparation=st.sampled_from(("not_started", "failed", "success")),
     status_age=st.floats(0, 1e5),

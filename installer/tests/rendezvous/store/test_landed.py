@@ -91,7 +91,7 @@ def test_what_the_documents_mean(landed: Store) -> None:
     assert host.validations_info.results()["connected"] is Result.SUCCESS
     found = host.connectivity.findings
     assert found.reached("l2_connectivity", "192.168.111.0/24") == {"a"}
-    assert (found.rtt, found.loss, found.broken_mtu) == ({"a": 0.25}, {"a": 1.5}, ["192.168.111.80"])
+    assert (found.rtt, found.loss, found.broken_mtu) == ({"a": 0.25}, {"a": 1.5}, [("ens3", "192.168.111.80")])
     api_vip, tang, names = host.api_vip_connectivity, host.tang_connectivity, host.domain_name_resolutions
     assert api_vip.value is not None
     assert (api_vip.value.is_success, api_vip.value.download_error) == (False, "refused")

@@ -55,12 +55,12 @@ WRITES: dict[str, Callable[[Store], None]] = {
 @contextmanager
 def full(store: Store) -> Iterator[None]:
     """The database may not grow by a single page."""
-    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-    store._db.execute(f"PRAGMA max_page_count={pages}")
+    pages = store.db.execute("PRAGMA page_count").fetchone()[0]
+    store.db.execute(f"PRAGMA max_page_count={pages}")
     try:
         yield
     finally:
-        store._db.execute("PRAGMA max_page_count=1073741823")
+        store.db.execute("PRAGMA max_page_count=1073741823")
 
 
 FAULTS: dict[str, tuple[Callable[[Store], AbstractContextManager[None]], str]] = {
@@ -109,7 +109,7 @@ def test_small_changes_fail_at_the_commit(store: Store, write: str, monkeypatch:
     monkeypatch.setitem(globals(), "MUCH", "y")
     before = picture(store)
     seen: list[str] = []
-    store._db.set_trace_callback(seen.append)
+    store.db.set_trace_callback(seen.append)
     with no_more_bytes(store), pytest.raises(StoreError, match="disk I/O error"), store.change():
         WRITES[write](store)
     assert seen[-1] in ("COMMIT", "ROLLBACK")
@@ -196,7 +196,7 @@ def test_a_transaction_that_cannot_be_rolled_back_is_given_up_with_its_connectio
         def __getattr__(self, name: str) -> Any:
             return getattr(self.real, name)
 
-    store._db = Stubborn(store._db)  # type: ignore[assignment]
+    store.db = Stubborn(store.db)  # type: ignore[assignment]
 
     def act() -> None:
         store.put_cluster(replace(CLUSTER, status_info="never"))
@@ -241,7 +241,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path, content: bytes | No
 
 
 def test_a_record_that_cannot_be_read_is_named(store: Store) -> None:
-    store._db.execute("UPDATE hosts SET doc='{' WHERE id='h'")
+    store.db.execute("UPDATE hosts SET doc='{' WHERE id='h'")
     with pytest.raises(StoreError, match="cannot be read: "):
         Store(store._path)
 

@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_a_database_that_cannot_be_read_is_told(store: Store) -> None:
-    store._db.execute("DROP TABLE events")
+    store.db.execute("DROP TABLE events")
     with pytest.raises(StoreError, match="cannot be read: no such table: events"):
         store.events()
 
@@ -36,7 +36,7 @@ def test_a_file_of_its_own_and_a_log_that_a_thread_folds_in(tmp_path: Path) -> N
     path = tmp_path / "new" / "deeper" / "assisted.db"
     store = filled(path)
     wanted = {"journal_mode": "wal", "synchronous": 1, "wal_autocheckpoint": 32768, "busy_timeout": 1000}
-    found = {name: store._db.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
+    found = {name: store.db.execute(f"PRAGMA {name}").fetchone()[0] for name in wanted}
     assert found == wanted
     assert path.stat().st_mode & 0o777 == 0o600
     store.close()

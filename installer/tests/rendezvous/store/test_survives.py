@@ -127,6 +127,9 @@ def test_a_service_that_ends_in_the_midst_of_a_preparation(tmp_path: Path, endin
         told = {"step_type": "inventory", "step_id": "i", "exit_code": 0, "output": json.dumps(inventory())}
         agent.call("POST", instructions, told)
         agent.call("GET", instructions, query={"timestamp": str(int(time.time()))})
+        probe = f"validateNoWildcardDNS.{CLUSTER['name']}.{CLUSTER['base_dns_domain']}."
+        answers = json.dumps({"resolutions": [{"domain_name": probe}]})
+        agent.call("POST", instructions, {**told, "step_type": "domain-resolution", "output": answers})
         user.call("POST", f"/clusters/{cluster}/actions/install")
         wait_for("the program to run", (place / "pids").is_file)
         program, child = map(int, (place / "pids").read_text().split())
@@ -150,7 +153,7 @@ def test_a_service_that_ends_in_the_midst_of_a_preparation(tmp_path: Path, endin
         # What a killed one left is swept by the next, which begins anew: all of one run.
         wait_for("the ignition", lambda: "bootstrap.ign" in files_of(tmp_path / "data/assisted.db", cluster))
         assert not secrets[0].exists()
-        made = user.download(f"/clusters/{cluster}/downloads/files", {"file_name": "bootstrap.ign"})
+        made = files_of(tmp_path / "data/assisted.db", cluster)["bootstrap.ign"]
         assert json.loads(made)["run"] == str(before + 1)
         assert user.call("GET", f"/clusters/{cluster}")["status"] == "preparing-for-installation"
         for pid in (program, child):
@@ -158,10 +161,10 @@ def test_a_service_that_ends_in_the_midst_of_a_preparation(tmp_path: Path, endin
                 os.kill(pid, signal.SIGKILL)
 
 
-def files_of(database: Path, cluster_id: str) -> list[str]:
-    """Names of the files that a running service has kept."""
+def files_of(database: Path, cluster_id: str) -> dict[str, bytes]:
+    """The files that a running service has kept, by name."""
     with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
-        return [row[0] for row in db.execute("SELECT name FROM files WHERE cluster_id=?", (cluster_id,))]
+        return dict(db.execute("SELECT name, content FROM files WHERE cluster_id=?", (cluster_id,)).fetchall())
 
 
 def test_a_restarted_service_goes_on_with_states_and_time_outs(tmp_path: Path) -> None:

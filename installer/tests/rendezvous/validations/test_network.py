@@ -12,7 +12,8 @@ from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import host_view
 
-OK, BAD, PENDING = Result.SUCCESS, Result.FAILURE, Result.PENDING
+OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
+SUPPRESSED = Result.SUPPRESSED
 OWN = {"user_managed_networking": True}
 SNO = {"control_plane_count": 1, "user_managed_networking": True}
 NO_CIDRS: dict[str, Any] = {"machine_networks": []}
@@ -31,8 +32,9 @@ def asked(**fields: Any) -> dict[str, Any]:
 
 def resolved(**answers: list[str]) -> dict[str, Any]:
     items = [
-        {"domain_name": f"{name.replace('_', '-')}.{DOMAIN}.", "ipv4_addresses": found}
+        {"domain_name": f"{name.replace('_', '-')}.{DOMAIN}{dot}", "ipv4_addresses": found}
         for name, found in answers.items()
+        for dot in ("", ".")
     ]
     return asked(domain_name_resolutions={"resolutions": items})
 
@@ -47,7 +49,7 @@ def route(**changes: Any) -> dict[str, Any]:
 
 def iscsi(address: str, *nics: dict[str, Any], drive_type: str = "iSCSI") -> dict[str, Any]:
     """The installation disk hangs on this address."""
-    disk = {"id": "lun", "drive_type": drive_type, "iscsi": {"host_ip_address": address}}
+    disk = {"id": "lun", "path": "/dev/sda", "drive_type": drive_type, "iscsi": {"host_ip_address": address}}
     return {
         "host": {"installation_disk_id": "lun"},
         "found": {"disks": [{"id": "other"}, disk], "interfaces": list(nics)},
@@ -79,22 +81,33 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "Host is disconnected: the agent has not called in since it was made",
     ),
     ("machine_cidr_defined", {}, OK, "Machine Network CIDR is defined"),
-    ("machine_cidr_defined", {"cluster": NO_CIDRS}, PENDING, "Machine Network CIDR is undefined"),
+    (
+        "machine_cidr_defined",
+        {"cluster": NO_CIDRS},
+        BAD,
+        "Machine Network CIDR is undefined; the Machine Network CIDR can be defined by setting "
+        "either the API or Ingress virtual IPs",
+    ),
     (
         "machine_cidr_defined",
         {"cluster": NO_CIDRS | OWN},
         OK,
-        "No Machine Network CIDR needed: user managed networking",
+        "No Machine Network CIDR needed: User Managed Networking",
     ),
-    ("machine_cidr_defined", {"cluster": NO_CIDRS | SNO}, PENDING, "Machine Network CIDR is undefined"),
+    (
+        "machine_cidr_defined",
+        {"cluster": NO_CIDRS | SNO},
+        OK,
+        "No Machine Network CIDR needed: User Managed Networking",
+    ),
     ("belongs_to_machine_cidr", {}, OK, "Host belongs to all machine network CIDRs"),
-    ("belongs_to_machine_cidr", {"cluster": NO_CIDRS}, PENDING, "Missing machine network CIDR"),
-    ("belongs_to_machine_cidr", {"cluster": NO_CIDRS | SNO}, PENDING, "Missing machine network CIDR"),
+    ("belongs_to_machine_cidr", {"cluster": NO_CIDRS}, PENDING, "Missing inventory or machine network CIDR"),
+    ("belongs_to_machine_cidr", {"cluster": NO_CIDRS | SNO}, PENDING, "Missing inventory or machine network CIDR"),
     (
         "belongs_to_machine_cidr",
         {"cluster": NO_CIDRS | OWN},
         OK,
-        "No machine network CIDR validation needed: user managed networking",
+        "No machine network CIDR validation needed: User Managed Networking",
     ),
     (
         "belongs_to_machine_cidr",
@@ -103,16 +116,20 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
             "found": {"interfaces": [nic("a", "192.168.111.80/24", "172.16.0.1/16", ipv6_addresses=[LINK_LOCAL])]},
         },
         BAD,
-        "Host has no address in machine network 10.0.0.0/8, fd00::/64: found 192.168.111.80/24, 172.16.0.1/16",
+        "Host does not belong to machine network CIDRs: it has no address in 10.0.0.0/8, fd00::/64, "
+        "its addresses are 192.168.111.80/24, 172.16.0.1/16. Verify that the host belongs to every "
+        "CIDR listed under machine networks",
     ),
     (
         "belongs_to_machine_cidr",
         {"found": {"interfaces": [nic("a", ipv6_addresses=[LINK_LOCAL])]}},
         BAD,
-        "Host has no address in machine network 192.168.111.0/24: found none",
+        "Host does not belong to machine network CIDRs: it has no address in 192.168.111.0/24, its "
+        "addresses are none. Verify that the host belongs to every CIDR listed under machine "
+        "networks",
     ),
-    ("ignition_downloadable", {}, OK, "Ignition is downloadable: it is made when the installation starts"),
-    ("ignition_downloadable", {"cluster": DAY2}, PENDING, "Ignition has not been asked for yet"),
+    ("ignition_downloadable", {}, SUPPRESSED, ""),
+    ("ignition_downloadable", {"cluster": DAY2}, PENDING, "Ignition is not yet available, pending API connectivity"),
     (
         "ignition_downloadable",
         {"cluster": DAY2, **asked(api_vip_connectivity={"is_success": True})},
@@ -123,27 +140,29 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "ignition_downloadable",
         {"cluster": DAY2, **asked(api_vip_connectivity={"is_success": False})},
         BAD,
-        "Ignition is not downloadable from the cluster: no answer",
+        "This host has failed to download the ignition file from the cluster: no answer. Please "
+        "ensure the host can reach this URL",
     ),
     (
         "ignition_downloadable",
         {"cluster": DAY2, **asked(api_vip_connectivity={"url": "https://api:22624/w", "download_error": "refused"})},
         BAD,
-        "Ignition is not downloadable from https://api:22624/w: refused",
+        "This host has failed to download the ignition file from https://api:22624/w: refused. "
+        "Please ensure the host can reach this URL",
     ),
     (
         "majority_group",
         {"cluster": SNO},
         OK,
-        "Day2 or single node host is not required to be connected to other hosts in the cluster",
+        "Host has connectivity to the majority of hosts in the cluster",
     ),
-    ("majority_group", {}, PENDING, "Not enough hosts in cluster to calculate connectivity groups: 1"),
-    ("ntp_synced", {}, PENDING, "NTP sources have not been checked yet"),
+    ("majority_group", {}, PENDING, "Machine Network CIDR or Connectivity Majority Groups missing"),
+    ("ntp_synced", {}, BAD, "Host couldn't synchronize with any NTP server"),
     (
         "ntp_synced",
         asked(ntp_sources=[]),
         BAD,
-        "Host couldn't synchronize with any NTP server: no sources are configured",
+        "Host couldn't synchronize with any NTP server",
     ),
     (
         "ntp_synced",
@@ -162,29 +181,30 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         OK,
         "Host NTP is synced",
     ),
-    ("time_synced", {}, PENDING, "The host has not told its time yet"),
+    ("time_synced", {}, PENDING, "Missing host time, can't determine synchronization between host and service"),
     ("time_synced", {"host": {"clock_gap": 0.0}}, OK, "Host clock is synchronized with service"),
-    ("time_synced", {"host": {"clock_gap": 240.0}}, OK, "Host clock is synchronized with service"),
-    ("time_synced", {"host": {"clock_gap": -240.0}}, OK, "Host clock is synchronized with service"),
+    ("time_synced", {"host": {"clock_gap": 3600.0}}, OK, "Host clock is synchronized with service"),
+    ("time_synced", {"host": {"clock_gap": -1200.0}}, OK, "Host clock is synchronized with service"),
     (
         "time_synced",
-        {"host": {"clock_gap": 246.0}},
+        {"host": {"clock_gap": 3606.0}},
         BAD,
-        "Host clock is 4.1 minutes ahead of the service's, at most 4 allowed",
+        "Host clock is not synchronized, host time is ahead of service by 60.1 minutes (at most 60): "
+        "please configure an NTP server via DHCP",
     ),
     (
         "time_synced",
-        {"host": {"clock_gap": -600.0}},
+        {"host": {"clock_gap": -1206.0}},
         BAD,
-        "Host clock is 10.0 minutes behind the service's, at most 4 allowed",
+        "Host clock is not synchronized, service time is ahead of host's by 20.1 minutes (at most "
+        "20): please configure an NTP server via DHCP",
     ),
     (
-        "time_synced",
-        {"host": {"clock_gap": 60060.0}, "settings": {"max_clock_gap": 36000.0}},
-        BAD,
-        "Host clock is 1001.0 minutes ahead of the service's, at most 600 allowed",
+        "images_available",
+        {},
+        OK,
+        "All required container images were either pulled successfully or no attempt was made to pull them",
     ),
-    ("images_available", {}, OK, "Images have not been checked yet"),
     (
         "images_available",
         {"host": {"status": HostStatus.PREPARING}},
@@ -201,24 +221,56 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "images_available",
         asked(images_status=[image("a", "failure", error="no route"), image("b", "success"), image("c", "failure")]),
         BAD,
-        "Container images needed for installation could not be pulled: a (no route), c",
+        "Failed to fetch container images needed for installation from a (no route), c. Retry to "
+        "install; if it stays so, check the network settings and the mirror registry",
     ),
-    ("default_route", {}, OK, "Host has been configured with at least one default route"),
+    ("default_route", {}, OK, "Host has been configured with at least one default route."),
     (
         "default_route",
         {"found": {"routes": [route(destination="10.0.0.0/8"), route(gateway="0.0.0.0"), route(gateway="")]}},
         BAD,
-        "Host has not been configured with a default route",
+        "Host has not yet been configured with a default route.",
     ),
     ("no_overlap", {}, OK, "Host subnets are not overlapping"),
     (
         "no_overlap",
+        {"found": {"interfaces": [nic("a", "10.0.0.1/24", "10.0.0.3/24"), nic("b", "10.0.0.2/24")]}},
+        BAD,
+        "Address networks are overlapping: Address network 10.0.0.0/24 appears on multiple interfaces [a, b]",
+    ),
+    # Two addresses of one network on one interface, link-local ones, and a family that the cluster has not.
+    (
+        "no_overlap",
+        {
+            "found": {
+                "interfaces": [
+                    nic("a", "10.0.0.1/24", "10.0.0.3/24", ipv6_addresses=["fe80::1/64", "fd00::1/64"]),
+                    nic("b", "10.0.1.1/24", ipv6_addresses=["fe80::2/64", "fd00::2/64"]),
+                ]
+            }
+        },
+        OK,
+        "Host subnets are not overlapping",
+    ),
+    (
+        "no_overlap",
         {"found": {"interfaces": [nic("a", "10.0.0.1/8"), nic("b", "10.1.0.1/16"), nic("c", "172.16.0.1/16")]}},
         BAD,
-        "Address networks 10.0.0.0/8 and 10.1.0.0/16 of the host overlap",
+        "Address networks are overlapping: Address networks 10.0.0.0/8 in interface a and "
+        "10.1.0.0/16 in interface b overlap",
     ),
-    ("no_wildcard", {}, OK, "DNS wildcard check is not required"),
-    ("no_wildcard", {"cluster": SNO}, OK, "DNS wildcard check is not required"),
+    (
+        "no_wildcard",
+        {},
+        PENDING,
+        "DNS wildcard check cannot be performed yet because the host has not yet performed DNS resolution",
+    ),
+    (
+        "no_wildcard",
+        {"cluster": SNO},
+        PENDING,
+        "DNS wildcard check cannot be performed yet because the host has not yet performed DNS resolution",
+    ),
     (
         "no_wildcard",
         {"cluster": OWN},
@@ -230,53 +282,55 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "no_wildcard",
         {"cluster": OWN, **resolved(validateNoWildcardDNS=["10.0.0.1"])},
         BAD,
-        f"DNS wildcard configuration was detected for domain *.{DOMAIN}",
+        "DNS wildcard configuration was detected for domain *.ostest.test.node0.example: the "
+        "installation cannot complete while this record exists. Please remove it to proceed. The "
+        "domain resolves to 10.0.0.1",
     ),
-    ("no_iscsi_nic", {}, OK, "Network interface is not used for iSCSI"),
+    ("no_iscsi_nic", {}, SUPPRESSED, ""),
     (
         "no_iscsi_nic",
         {"host": {"installation_disk_id": "gone"}},
-        OK,
-        "Network interface is not used for iSCSI",
+        SUPPRESSED,
+        "",
     ),
     (
         "no_iscsi_nic",
         {"host": {"installation_disk_id": "lun"}, "found": {"disks": [{"id": "lun", "drive_type": "iSCSI"}]}},
-        OK,
-        "Network interface is not used for iSCSI",
+        ERROR,
+        "iSCSI disk  is missing host IP address",
     ),
     (
         "no_iscsi_nic",
         iscsi("192.168.111.80", nic("a", "192.168.111.80/24"), nic("b", "192.168.111.80/24")),
         BAD,
-        "Network interface a, b of the iSCSI installation disk is in the machine network",
+        "Network interface connected to iSCSI disk cannot belong to machine network CIDRs: a of /dev/sda",
     ),
     (
         "no_iscsi_nic",
         iscsi("192.168.111.80", nic("a", "192.168.111.80/24"), drive_type="HDD"),
-        OK,
-        "Network interface is not used for iSCSI",
+        SUPPRESSED,
+        "",
     ),
     (
         "no_iscsi_nic",
         iscsi("192.168.111.80", nic("a", "192.168.111.80/24"), nic("b", "10.0.0.1/24")),
         BAD,
-        "Network interface a of the iSCSI installation disk is in the machine network",
+        "Network interface connected to iSCSI disk cannot belong to machine network CIDRs: a of /dev/sda",
     ),
     # As it should be: one NIC for the storage, another for the cluster.
     (
         "no_iscsi_nic",
         iscsi("10.0.0.1", nic("a", "192.168.111.80/24"), nic("b", "10.0.0.1/24")),
         OK,
-        "Network interface of the iSCSI disk is outside of the machine network",
+        "Network interface connected to iSCSI disk does not belong to machine network CIDRs",
     ),
     (
         "no_iscsi_nic",
         iscsi("fd00::1", nic("b", "192.168.111.80/24", ipv6_addresses=["fd00::1/64"]), nic("c")),
         BAD,
-        "Network interface b of the iSCSI installation disk is in the machine network",
+        "Network interface connected to iSCSI disk cannot belong to machine network CIDRs: b of /dev/sda",
     ),
-    ("mtu_valid", {}, OK, "MTU is ok"),
+    ("mtu_valid", {}, PENDING, "Missing MTU report information"),
     (
         "mtu_valid",
         asked(
@@ -285,25 +339,25 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
                     {
                         "host_id": "h1",
                         "mtu_report": [
-                            {"remote_ip_address": "10.0.0.1", "mtu_successful": False},
-                            {"remote_ip_address": "10.0.0.2", "mtu_successful": True},
-                            {"remote_ip_address": "10.0.0.3", "mtu_successful": False},
+                            {"outgoing_nic": "enp1s0", "remote_ip_address": "192.168.111.81"},
+                            {"outgoing_nic": "enp1s0", "remote_ip_address": "192.168.111.82", "mtu_successful": True},
+                            {"outgoing_nic": "enp1s0", "remote_ip_address": "192.168.111.83", "mtu_successful": False},
+                            # Neither of the machine network.
+                            {"outgoing_nic": "enp1s0", "remote_ip_address": "10.0.0.1"},
+                            {"outgoing_nic": "other", "remote_ip_address": "192.168.111.84"},
                         ],
                     }
                 ]
             }
         ),
         BAD,
-        "MTU is broken on the way to 10.0.0.1, 10.0.0.3",
+        "MTU is broken. Interface: enp1s0, remote IP address: 192.168.111.81; Interface: enp1s0, "
+        "remote IP address: 192.168.111.83",
     ),
 ]
 WITH_INVENTORY = {
-    "belongs_to_machine_cidr",
-    "time_synced",
     "default_route",
     "no_overlap",
-    "no_ip_collisions",
-    "no_iscsi_nic",
 }
 
 

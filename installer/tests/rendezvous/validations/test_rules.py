@@ -12,7 +12,7 @@ from hypothesis import given
 from installer.assisted import inventory as inv
 from installer.assisted.auth import Authenticator, Scheme
 from installer.assisted.enums import Role
-from installer.assisted.errors import ConfigurationError, Unauthorized
+from installer.assisted.errors import ConfigurationError, Forbidden, Unauthorized
 from installer.rendezvous import settings
 from installer.rendezvous.prepare import installconfig
 from installer.rendezvous.reconcile import roles
@@ -62,13 +62,16 @@ def test_tokens() -> None:
     assert check({"Watcher-Authorization": keys.token("watcherAuth")}, allowed) is Scheme.WATCHER
     for headers, words in (
         ({}, "no token"),
-        ({"Authorization": keys.token("agentAuth")}, "scheme agentAuth"),
         ({"Authorization": make_keys().token("userAuth")}, "not valid"),
         ({"Authorization": keys.token("userAuth", exp=1)}, "expired"),
         ({"X-Secret-Key": keys.token("agentAuth")}, "no token"),
     ):
         with pytest.raises(Unauthorized, match=words):
             check(headers, allowed)
+    with pytest.raises(Forbidden, match="scheme agentAuth"):
+        check({"Authorization": keys.token("agentAuth")}, allowed)
+    with pytest.raises(Unauthorized, match="must not begin with 'Bearer '"):
+        check({"Authorization": f"Bearer {keys.token('userAuth')}"}, allowed)
 
 
 def test_settings_and_requirements() -> None:
@@ -128,26 +131,120 @@ def test_disk_choice() -> None:
             disk("sdc", size=5),
         ]
     }
-    judged = disks.judge(inv.decode(json.dumps(document)), 100, [])
+    judged = disks.judge(inv.decode(json.dumps(document)), 100)
     assert [item.name for item in disks.eligible(judged)] == ["nvme0n1", "sda", "sdb"]
     assert (disks.choose(judged) or judged.disks[0]).name == "sdb"
     document["disks"][0]["bootable"] = True
-    judged = disks.judge(inv.decode(json.dumps(document)), 100, [])
+    judged = disks.judge(inv.decode(json.dumps(document)), 100)
     assert (disks.choose(judged) or judged.disks[1]).name == "nvme0n1"
-    assert disks.judge(judged, 100, []) == judged
+    assert disks.judge(judged, 100) == judged
+
+
+def block(name: str, kind: str, holders: str = "", address: str | None = None) -> dict[str, Any]:
+    """A disk as an agent tells it; ``address``: of the host, towards the target of an iSCSI disk."""
+    plain = {"id": name, "name": name, "path": f"/dev/{name}", "drive_type": kind, "size_bytes": 200 * disks.GB}
+    return {**plain, "holders": holders, **({} if address is None else {"iscsi": {"host_ip_address": address}})}
+
+
+NICS = [
+    {"name": "eno1", "ipv4_addresses": ["10.0.0.9/24"], "ipv6_addresses": ["fd00::9/64"]},
+    {"name": "eno2", "ipv4_addresses": ["10.5.0.9/24"]},
+]
+ROUTES = [
+    {"interface": "eno2", "gateway": "10.5.0.1", "destination": "0.0.0.0", "metric": 200},
+    {"interface": "eno1", "gateway": "10.0.0.1", "destination": "0.0.0.0", "metric": 100},
+    {"interface": "eno1", "gateway": "fd00::1", "destination": "::", "family": 10},
+]
+
+
+def reasons(*found: dict[str, Any], **more: Any) -> list[str]:
+    """Why the first of these disks cannot be installed on."""
+    document = {"disks": list(found), "interfaces": NICS, "routes": ROUTES, "cpu": {"architecture": "x86_64"}, **more}
+    judged = disks.judge(inv.decode(json.dumps(document)), 100)
+    assert disks.judge(judged, 100) == judged
+    eligibility = judged.disks[0].installation_eligibility
+    assert eligibility.eligible is not bool(eligibility.not_eligible_reasons)
+    return eligibility.not_eligible_reasons
 
 
 @pytest.mark.parametrize(("holders", "free"), [("dm-1", False), ("sdx, dm-1", False), ("dm-0", True), ("", True)])
-@pytest.mark.parametrize("kind", ["FC", "iSCSI", "Multipath"])
+@pytest.mark.parametrize("kind", ["FC", "iSCSI", "HDD"])
 def test_a_path_of_a_multipath_device_is_not_installed_on(kind: str, holders: str, free: bool) -> None:
-    path = {"id": "sda", "name": "sda", "path": "/dev/sda", "drive_type": kind, "size_bytes": 200 * disks.GB}
-    others = [
-        {**path, "id": "m", "name": "dm-1", "path": "/dev/dm-1", "drive_type": "Multipath"},
-        {**path, "id": "l", "name": "dm-0", "path": "/dev/dm-0", "drive_type": "LVM"},
+    others = [block("dm-1", "Multipath"), block("dm-0", "LVM")]
+    told = (
+        "Disk is a member of multipath device dm-1 and is not eligible for installation. Use the multipath device "
+        "instead."
+    )
+    assert reasons(block("sda", kind, holders, "10.9.0.1"), *others) == ([] if free or kind == "HDD" else [told])
+
+
+PATHS = "Multipath device has path of unsupported type. It must be FC, iSCSI"
+MIXED = "Multipath device has paths of different types, but they must all be the same type"
+BROKEN = "Installation on multipath device is not possible due to errors on at least one iSCSI disk"
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ([], [PATHS]),
+        ([block("sda", "HDD", "dm-1")], [PATHS]),
+        ([block("sda", "FC", "dm-0")], [PATHS]),
+        ([block("sda", "FC", "dm-1"), block("sdb", "FC", "dm-1")], []),
+        ([block("sda", "FC", "dm-1"), block("sdb", "SSD", "dm-1")], [MIXED]),
+        ([block("sda", "iSCSI", "dm-1", "10.9.0.1"), block("sdb", "iSCSI", "dm-1", "10.5.0.9")], []),
+        ([block("sda", "iSCSI", "dm-1", "10.9.0.1"), block("sdb", "iSCSI", "dm-1", "10.0.0.9")], [BROKEN]),
+        ([block("sda", "iSCSI", "dm-1")], [BROKEN]),
+        ([block("sda", "iSCSI", "dm-1", "10.0.0.9"), block("sdb", "FC", "dm-1")], [MIXED, BROKEN]),
+    ],
+)
+def test_what_a_multipath_device_is_made_of(members: list[dict[str, Any]], expected: list[str]) -> None:
+    assert reasons(block("dm-1", "Multipath"), *members) == expected
+
+
+SAME = "iSCSI host IP {} is the same as host IP (of eno1), they must be different"
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        # A NIC of its own, whatever networks the others are in, and one that has no default route in use.
+        ("10.9.0.1", []),
+        ("10.5.0.9", []),
+        ("10.0.0.9", [SAME.format("10.0.0.9")]),
+        ("fd00::9", [SAME.format("fd00::9")]),
+        ("", ["Host IP address is not available"]),
+        (None, ["Host IP address is not available"]),
+        ("x", ["Cannot parse iSCSI host IP x: 'x' does not appear to be an IPv4 or IPv6 address"]),
+    ],
+)
+def test_the_nic_that_an_iscsi_disk_hangs_on(address: str | None, expected: list[str]) -> None:
+    assert reasons(block("sda", "iSCSI", address=address)) == expected
+
+
+def test_an_iscsi_disk_where_the_default_route_is_nobodys() -> None:
+    disk = block("sda", "iSCSI", address="10.0.0.9")
+    assert reasons(disk, routes=[]) == []
+    assert reasons(disk, routes=[{**ROUTES[1], "interface": "gone"}]) == [
+        "Cannot find the network interface behind the default route"
     ]
-    document = {"disks": [{**path, "holders": holders}, *others]}
-    judged = disks.judge(inv.decode(json.dumps(document)), 100, [])
-    free = free or kind == "Multipath"
-    assert (judged.disks[0] in disks.eligible(judged)) is free
-    told = f"{kind} disk is a path of a multipath device: use the multipath device"
-    assert (told in judged.disks[0].installation_eligibility.not_eligible_reasons) is not free
+
+
+def test_what_is_too_small_and_what_is_no_disk() -> None:
+    assert reasons({**block("sda", "SSD"), "size_bytes": 100 * disks.GB - 1}) == [
+        "Disk is too small (disk only has 100 GB (short by 1 B), but 100 GB are required)"
+    ]
+    assert reasons({**block("sda", "SSD"), "size_bytes": 20 * disks.GB}) == [
+        "Disk is too small (disk only has 20 GB, but 100 GB are required)"
+    ]
+    assert reasons(block("sr0", "ODD")) == [
+        "Drive type is ODD, it must be one of HDD, SSD, Multipath, RAID, iSCSI, FC."
+    ]
+    assert reasons(block("dasda", "ECKD"), cpu={"architecture": "s390x"}) == []
+    assert reasons(block("sda", "FC"), cpu={"architecture": "arm64"})
+
+
+def test_a_disk_without_an_id_has_its_kernel_name() -> None:
+    found = {**block("sda", "SSD"), "by_id": "/dev/disk/by-id/x"}
+    del found["id"]
+    judged = disks.judge(inv.decode(json.dumps({"disks": [found]})), 100)
+    assert judged.disks[0].id == "/dev/sda"

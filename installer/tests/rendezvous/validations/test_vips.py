@@ -34,12 +34,14 @@ def members(*changes: dict[str, Any]) -> dict[str, Any]:
     return {"hosts": tuple(cluster_host(number, **change) for number, change in enumerate(changes))}
 
 
-@pytest.mark.parametrize(("kind", "told"), [("api", "Api"), ("ingress", "Ingress")])
+@pytest.mark.parametrize(("kind", "told"), [("api", "API"), ("ingress", "Ingress")])
 def test_defined(kind: str, told: str) -> None:
     check = CHECKS[f"{kind}-vips-defined"]
-    assert check(cluster_view()) == Verdict(OK, f"{told} virtual IPs are defined")
-    assert check(cluster_view(**vips(kind))) == Verdict(PENDING, f"{told} virtual IPs are undefined")
-    assert check(cluster_view(**vips(kind, ""))) == Verdict(PENDING, f"{told} virtual IPs are undefined")
+    assert check(cluster_view()) == Verdict(OK, f"{told} virtual IPs are defined.")
+    assert check(cluster_view(**vips(kind))) == Verdict(BAD, f"{told} virtual IPs are undefined and must be provided.")
+    assert check(cluster_view(**vips(kind, ""))) == Verdict(
+        BAD, f"{told} virtual IPs are undefined and must be provided."
+    )
     for how in MANAGED:
         expected = Verdict(OK, f"{told} virtual IPs are not required: User Managed Networking")
         assert check(cluster_view(cluster={f"{kind}_vips": [], **how})) == expected
@@ -47,15 +49,15 @@ def test_defined(kind: str, told: str) -> None:
 
 
 def good(kind: str, *addresses: str) -> Verdict:
-    return Verdict(OK, f"{kind} vips {', '.join(addresses)} belong to the machine network and are not in use")
+    return Verdict(OK, f"{kind} vips {', '.join(addresses)} belongs to the Machine CIDR and is not in use.")
 
 
 def unverified(kind: str, *addresses: str) -> Verdict:
-    return Verdict(PENDING, f"{kind} vips {', '.join(addresses)} have not been verified to be free yet")
+    return Verdict(PENDING, "; ".join(f"{kind} vips <{address}> are not verified yet." for address in addresses))
 
 
 NETWORK = "192.168.111.0/24"
-TAKEN = f"api vip {API} is already in use in the machine network, "
+TAKEN = f"api vips <{API}> is already in use in cidr {NETWORK}, "
 FREE: list[tuple[dict[str, Any], Verdict]] = [
     (members({}), unverified("api", API)),
     # What is said of another address says nothing of this one.
@@ -92,7 +94,9 @@ def test_free(changes: dict[str, Any], expected: Verdict) -> None:
 
 
 def test_each_vip_counts() -> None:
+    machine = {"machine_networks": [{"cidr": NETWORK}, {"cidr": NETWORK}, {"cidr": NETWORK}]}
     two = {**vips("ingress", INGRESS, "192.168.111.6", "192.168.111.7"), **members(verified((INGRESS, "succeeded")))}
+    two["cluster"] |= machine
     assert CHECKS["ingress-vips-valid"](cluster_view(**two)) == unverified("ingress", "192.168.111.6", "192.168.111.7")
 
 
@@ -100,16 +104,53 @@ def test_where_they_may_lie() -> None:
     check = CHECKS["ingress-vips-valid"]
     machine = [{"cidr": NETWORK}, {"cidr": "10.1.0.0/16"}]
     far = cluster_view(cluster={"machine_networks": machine, "ingress_vips": [{"ip": "10.2.0.1"}]})
-    assert check(far) == Verdict(BAD, f"ingress vip 10.2.0.1 does not belong to machine network {NETWORK}, 10.1.0.0/16")
+    assert check(far) == Verdict(BAD, f"ingress vips <10.2.0.1> does not belong to machine-network-cidr <{NETWORK}>")
+    # Each to the network of its own place in the list.
+    second = cluster_view(
+        cluster={"machine_networks": machine, "ingress_vips": [{"ip": INGRESS}, {"ip": "10.1.0.1"}, {"ip": "10.1.0.2"}]}
+    )
+    assert check(second) == Verdict(BAD, "ingress vips <10.1.0.2> cannot be set if Machine Network CIDR is empty")
+    broadcast = cluster_view(cluster={"ingress_vips": [{"ip": "192.168.111.255"}]})
+    assert check(broadcast) == Verdict(
+        BAD, f"ingress vips <192.168.111.255> is the broadcast address of machine-network-cidr <{NETWORK}>"
+    )
     for kind in ("api", "ingress"):
         twice = cluster_view(cluster={"api_vips": [{"ip": API}], "ingress_vips": [{"ip": API}]})
-        assert CHECKS[f"{kind}-vips-valid"](twice) == Verdict(BAD, f"api and ingress vips must differ: both are {API}")
+        assert CHECKS[f"{kind}-vips-valid"](twice) == Verdict(
+            BAD, f"{kind} vips <{API}> appears both in apiVIPs and ingressVIPs"
+        )
 
 
-def test_the_users_own_load_balancer_holds_them_anywhere() -> None:
-    lie = {"ingress_vips": [{"ip": "10.2.0.1"}, {"ip": "fd00::1"}]}
+def test_a_network_without_room_is_told() -> None:
+    small = "192.168.111.0/29"
+    taken = {"machine_networks": [{"cidr": small}], "api_vips": [{"ip": API}]}
+    verdict = CHECKS["api-vips-valid"](
+        cluster_view(cluster=taken, hosts=tuple(cluster_host(n, **verified((API, "failed"))) for n in range(5)))
+    )
+    assert verdict.message.endswith(
+        "The machine network range is too small for the cluster. Please redefine the network."
+    )
+
+
+def test_nothing_is_said_before_hosts_are_there() -> None:
+    bare = cluster_view(inventories={"h0": None, "h1": None, "h2": None})
+    assert CHECKS["api-vips-valid"](bare) == Verdict(PENDING, "Hosts have not been discovered yet")
+    assert CHECKS["api-vips-valid"](cluster_view(**vips("api"))) == Verdict(PENDING, "API virtual IPs are undefined.")
+
+
+def test_the_users_own_load_balancer_holds_them_in_any_machine_network() -> None:
+    lie: dict[str, Any] = {
+        "ingress_vips": [{"ip": "10.2.0.1"}],
+        "machine_networks": [{"cidr": NETWORK}, {"cidr": "10.2.0.0/16"}],
+    }
     check = CHECKS["ingress-vips-valid"]
-    own = cluster_view(cluster={**lie, "load_balancer": {"type": "user-managed"}})
-    assert check(own) == Verdict(OK, "ingress vips 10.2.0.1, fd00::1 are the user's own load balancer's")
+    own = {**lie, "load_balancer": {"type": "user-managed"}}
+    assert check(cluster_view(cluster=own)) == Verdict(OK, "ingress vip 10.2.0.1 is valid")
+    outside = cluster_view(cluster={**own, "machine_networks": [{"cidr": NETWORK}]})
+    assert check(outside) == Verdict(
+        BAD,
+        "ingress vip '10.2.0.1' failed verification: none of the machine networks is satisfying the requirements: "
+        f"ingress vip <10.2.0.1> does not belong to machine-network-cidr <{NETWORK}>",
+    )
     managed = cluster_view(cluster={**lie, "load_balancer": {"type": "cluster-managed"}})
     assert check(managed).result is BAD

@@ -38,7 +38,7 @@ def boot(
 
     Raises:
         NotBootable: no device boots.
-        BootStopped: one did, and its early boot failed; the console has the image's report.
+        BootStopped: one did, and its boot loader or its early boot stopped; the console has what that said.
     """
     screen = Screen(console)
     work = root.with_name(f"{root.name}.firmware")
@@ -119,7 +119,7 @@ def _disk(
 ) -> tuple[Entry, list[disk.Slice], disk.Slice, list[bytes]]:
     """What the first disk starts that starts anything. Raises NoEntry."""
     reasons = []
-    for target in (drive.target for drive in spec.disks):
+    for target in spec.bootable:
         try:
             with ExitStack() as own:
                 found = disk.table(devices[target], spec.firmware)

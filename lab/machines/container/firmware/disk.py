@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lab.machines.container.firmware import loops
 from lab.machines.container.firmware.entry import Entry, NoEntry
+from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.grub import Grub
 from lab.machines.container.firmware.initramfs import Initramfs, ProgramFailed, run
 from lab.machines.container.firmware.partitions import BIOS_BOOT, ESP, SECTOR, Partition, Table, read_table
@@ -120,7 +121,10 @@ def mounted(source: Path, place: Path, *options: str) -> Iterator[Path]:
 
 
 def entry(parts: list[Slice], place: Path, screen: Screen) -> tuple[Entry, Slice, list[bytes]]:
-    """What the disk's boot loader starts, the partition that it was read from, and the initrds. Raises NoEntry."""
+    """What the disk's boot loader starts, the partition that it was read from, and the initrds.
+
+    Raises BootStopped: there is a boot loader, since the firmware found one, and it stops.
+    """
     for part in parts:
         if part.facts.get("TYPE") not in _READABLE:
             continue
@@ -139,9 +143,9 @@ def entry(parts: list[Slice], place: Path, screen: Screen) -> tuple[Entry, Slice
             initrds = [read(name) for name in chosen.initrds]
             for name, content in zip(chosen.initrds, initrds, strict=True):
                 if content is None:
-                    raise NoEntry(f"error: file `{name}' not found.")
+                    raise BootStopped(f"error: file `{name}' not found.")
             return chosen, part, [content for content in initrds if content is not None]
-    raise NoEntry("error: no such device: no partition has a configuration of GRUB")
+    raise BootStopped("error: no such device: no partition has a configuration of GRUB")
 
 
 def nodes(initramfs: Initramfs, parts: list[Slice]) -> None:

@@ -19,4 +19,4 @@ class Entry:
 
 
 class NoEntry(Exception):
-    """The boot loader would stop at its prompt; ``str()`` is what it would say."""
+    """The firmware finds nothing to start on a device, and goes on to the next; ``str()`` is why."""

@@ -6,4 +6,4 @@ from lab.machines.container.spec import NotBootable
 
 
 class BootStopped(NotBootable):
-    """A kernel was started and its early boot failed: the machine stays as it is, and tries no other device."""
+    """A boot loader or a kernel was started and stopped: the machine stays as it is, on, and tries no other device."""

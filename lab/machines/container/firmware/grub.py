@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from lab.machines.container.firmware.entry import Entry, NoEntry, Read
+from lab.machines.container.firmware.entry import Entry, Read
+from lab.machines.container.firmware.errors import BootStopped
 
 CONFIGS = (
     *("EFI/redhat/grub.cfg", "EFI/fedora/grub.cfg", "EFI/centos/grub.cfg", "EFI/debian/grub.cfg"),
@@ -122,17 +123,17 @@ class Grub:
         self._files = 0
 
     def boot(self, path: str) -> Entry:
-        """What is started when nobody presses a key, from the configuration at ``path``. Raises NoEntry."""
+        """What is started when nobody presses a key, from the configuration at ``path``. Raises BootStopped."""
         try:
             if not self._source(path):
-                raise NoEntry(f"error: file `{path}' not found.")
+                raise BootStopped(f"error: file `{path}' not found.")
             entry = self._default()
             if entry is not None:
                 self._run(entry.body)
         except _Started:
             pass
         if not self._kernel:
-            raise NoEntry("error: you need to load the kernel first.")
+            raise BootStopped("error: you need to load the kernel first.")
         return Entry(self._kernel, (f"BOOT_IMAGE={self._kernel}", *self._arguments), self._initrds)
 
     def _default(self) -> _Menu | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.machines.container.firmware.entry import Entry, NoEntry, Read
+from lab.machines.container.firmware.entry import Entry, Read
+from lab.machines.container.firmware.errors import BootStopped
 
 CONFIGS = ("isolinux/isolinux.cfg", "boot/isolinux/isolinux.cfg", "isolinux.cfg")
 
@@ -18,15 +19,15 @@ class _Label:
 
 
 def boot(read: Read, path: str) -> Entry:
-    """The entry that is started when nobody presses a key. Raises NoEntry."""
+    """The entry that is started when nobody presses a key. Raises BootStopped."""
     raw = read(path)
     if raw is None:
-        raise NoEntry("ERROR: No configuration file found")
+        raise BootStopped("ERROR: No configuration file found")
     return parse(raw.decode("latin-1"))
 
 
 def parse(text: str) -> Entry:
-    """The default entry of a configuration. Raises NoEntry."""
+    """The default entry of a configuration. Raises BootStopped."""
     labels: list[_Label] = []
     default = chosen = common = ""
     for line in text.splitlines():
@@ -55,7 +56,7 @@ def parse(text: str) -> Entry:
     if found is None and default.endswith(".c32") and labels:
         found = labels[0]
     if found is None or not found.kernel:
-        raise NoEntry(f"Could not find kernel image: {name or 'linux'}")
+        raise BootStopped(f"Could not find kernel image: {name or 'linux'}")
     words = (common if found.append is None else found.append).split()
     initrds = found.initrd
     for word in words:

@@ -6,6 +6,7 @@ import contextlib
 
 from lab.machines.container.firmware import erofs, grub, isolinux, loops
 from lab.machines.container.firmware.entry import Entry, NoEntry
+from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.initramfs import Initramfs
 from lab.machines.container.firmware.iso9660 import BIOS, UEFI, Medium
 from lab.machines.container.firmware.screen import Screen
@@ -30,18 +31,18 @@ exec mount -i -t iso9660 -o ro "$source" "$target"
 
 
 def entry(medium: Medium, firmware: str, screen: Screen) -> Entry:
-    """What the medium's boot loader starts under ``firmware`` ("uefi" or "bios"). Raises NoEntry."""
+    """What the medium's boot loader starts under ``firmware`` ("uefi" or "bios"). Raises NoEntry, BootStopped."""
     platform = UEFI if firmware == "uefi" else BIOS
     if platform not in medium.platforms:
         raise NoEntry("no boot image for this firmware on the medium")
     configs = grub.CONFIGS if firmware == "uefi" else isolinux.CONFIGS
     path = next((path for path in configs if medium.find(path) is not None), None)
     if path is None:
-        raise NoEntry(f"no configuration of a boot loader on the medium: {', '.join(configs)}")
+        raise BootStopped(f"error: no configuration of a boot loader on the medium: {', '.join(configs)}")
     chosen = grub.Grub(medium.read, screen.line).boot(path) if firmware == "uefi" else isolinux.boot(medium.read, path)
     for name in (chosen.kernel, *chosen.initrds):
         if medium.find(name) is None:
-            raise NoEntry(f"error: file `{name}' not found.")
+            raise BootStopped(f"error: file `{name}' not found.")
     return chosen
 
 

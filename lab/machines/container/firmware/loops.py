@@ -14,11 +14,15 @@ from types import TracebackType
 
 CONTROL = "/dev/loop-control"
 LOOP_CTL_GET_FREE, LOOP_CONFIGURE = 0x4C82, 0x4C0A
+LOOP_SET_STATUS64, LOOP_GET_STATUS64 = 0x4C04, 0x4C05
 LO_FLAGS_READ_ONLY, LO_FLAGS_AUTOCLEAR = 1, 4
 LOOP_MAJOR = 7
 # fd, block size; then struct loop_info64: device, inode, rdevice, offset, sizelimit, number, encryption's three, flags,
 # names and key, init; then what is reserved.
 _CONFIG = struct.Struct("=II QQQQQ IIII 64s64s32s 2Q 8Q")
+# The same loop_info64, of which offset and sizelimit are the fourth and fifth.
+_INFO = struct.Struct("=QQQQQ IIII 64s64s32s 2Q")
+_BLKFLSBUF = 0x1261
 # Others take the free device that the kernel named while we are on our way to it.
 _TAKE_SECONDS = 30.0
 
@@ -81,6 +85,22 @@ def attach(backing: Path, *, offset: int = 0, size: int = 0, read_only: bool = F
                 raise OSError(errno.EBUSY, f"no free loop device within {_TAKE_SECONDS:.0f} s")
     finally:
         os.close(file)
+
+
+def move(loop: Loop, *, offset: int, size: int) -> bool:
+    """Have a loop device show another range of its file. False when somebody uses what it shows now."""
+    info = bytearray(_INFO.size)
+    fcntl.ioctl(loop.descriptor, LOOP_GET_STATUS64, info)
+    fields = list(_INFO.unpack(info))
+    fields[3:5] = offset, size
+    try:
+        fcntl.ioctl(loop.descriptor, _BLKFLSBUF)
+        fcntl.ioctl(loop.descriptor, LOOP_SET_STATUS64, _INFO.pack(*fields))
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EBUSY):
+            raise
+        return False
+    return True
 
 
 def _free() -> int:

@@ -52,7 +52,8 @@ def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
     """The bootstrap host's own control plane, in the order in which it starts."""
     config = cluster.config
     if config.single_node:
-        return [staticpods.etcd(host.node_ip, host.node_name), staticpods.kube_apiserver(config, host.node_ip)]
+        etcd = staticpods.etcd(host.node_ip, host.node_name, alone=True)
+        return [etcd, staticpods.kube_apiserver(config, host.node_ip)]
     return [
         *([staticpods.keepalived()] if config.api_vips else []),
         staticpods.etcd(host.node_ip, scaling.BOOTSTRAP_MEMBER),

@@ -16,6 +16,7 @@ import logging
 import signal
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from lab.release.cluster import pace
 from lab.release.cluster.controller import servicereport
 from lab.release.cluster.errors import ApiError, ClusterError
 from lab.release.cluster.kube.client import Kube, Object
@@ -35,7 +37,7 @@ log = logging.getLogger(__name__)
 API = "certificates.k8s.io/v1"
 CLIENT = "kubernetes.io/kube-apiserver-client-kubelet"
 SERVING = "kubernetes.io/kubelet-serving"
-#: The real one polls every 30 s; a poll is one cheap list, and a node waits for it.
+#: The longest pause. The real one polls every 30 s; a poll is one cheap list, and a node waits for it.
 POLL_SECONDS = 5.0
 
 
@@ -200,6 +202,7 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
     approver: Approver | None = None
     seen = ""
     while not stop.is_set() and not (until and until.exists()):
+        began = time.monotonic()
         try:
             if approver is None:
                 count = expected_nodes(kube)
@@ -214,7 +217,7 @@ def run(kube: Kube, stop: threading.Event, *, announce: bool = True, until: Path
             if str(error) != seen:
                 log.warning("%s", error)
                 seen = str(error)
-        stop.wait(POLL_SECONDS)
+        stop.wait(pace.pause(time.monotonic() - began, POLL_SECONDS))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

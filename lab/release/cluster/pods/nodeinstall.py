@@ -65,7 +65,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         """Only this node is asked: an answer from elsewhere counts as none."""
 
 
-def _answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None) -> str:
+def answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None) -> str:
     """Empty when a GET answers 200, else what it said."""
     context = ssl.create_default_context(cafile=str(ca))
     if cert is not None:
@@ -82,12 +82,12 @@ def _answers(url: str, ca: Path, cert: tuple[Path, Path] | None = None) -> str:
 def etcd_ready(resources: Path) -> str:
     """Empty when the member on this node answers as a voter (a learner's /health is not true)."""
     certs = resources / "etcd-certs"
-    return _answers("https://localhost:2379/health", certs / "ca.crt", (certs / "server.crt", certs / "server.key"))
+    return answers("https://localhost:2379/health", certs / "ca.crt", (certs / "server.crt", certs / "server.key"))
 
 
 def api_ready(resources: Path) -> str:
     """Empty when the API server on this node is ready."""
-    return _answers(
+    return answers(
         "https://localhost:6443/readyz", resources / "kube-controller-manager-certs" / "service-ca-bundle.crt"
     )
 

@@ -29,11 +29,14 @@ def peer_url(node_ip: str) -> str:
     return f"https://{url_host(node_ip)}:2380"
 
 
-def etcd(node_ip: str, member: str, peers: str = "") -> StaticPod:
+def etcd(node_ip: str, member: str, peers: str = "", *, alone: bool = False) -> StaticPod:
     """One etcd member; with ``peers`` (``name=url,...``, itself included) it joins those, else it begins a cluster.
 
-    Heartbeats are stretched: under software emulation a member may stall for a second.
+    Heartbeats are stretched: under software emulation a member may stall for a second. Not those of one that stays
+    ``alone``: nobody waits for them, but at each start it elects itself only after one to ten of them, drawn by lot,
+    and answers nobody until then.
     """
+    heartbeat = 100 if alone else 750
     secrets = f"{RESOURCES}/etcd-certs"
     host = url_host(node_ip)
     tls = [f"--{kind}client-cert-auth=true" for kind in ("", "peer-")]
@@ -55,8 +58,8 @@ def etcd(node_ip: str, member: str, peers: str = "") -> StaticPod:
             f"--initial-cluster={peers or f'{member}={peer_url(node_ip)}'}",
             f"--initial-cluster-state={'existing' if peers else 'new'}",
             "--listen-metrics-urls=http://127.0.0.1:2381",
-            "--heartbeat-interval=750",
-            "--election-timeout=7500",
+            f"--heartbeat-interval={heartbeat}",
+            f"--election-timeout={10 * heartbeat}",
             # A look each 100 ms whether there is something to commit, and a commit for each write, cost a quarter of an
             # idle member's CPU; what the database has not yet is in the log.
             "--backend-batch-interval=1s",
@@ -159,14 +162,14 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
     )
 
 
-#: What the lab needs of the controller manager: signing, node life cycle and addresses, service accounts, clean-up.
+#: What the lab needs of the controller manager: signing, node life cycle, service accounts, clean-up. Nodes get their
+#: pod networks of nodes/podnetworks.py.
 CONTROLLERS = (
     "clusterrole-aggregation",
     "csrapproving",
     "csrcleaner",
     "csrsigning",
     "namespace",
-    "nodeipam",
     "nodelifecycle",
     "podgc",
     "root-ca-cert-publisher",
@@ -178,7 +181,6 @@ CONTROLLERS = (
 def kube_controller_manager(config: InstallConfig) -> StaticPod:
     """The controller manager with the controllers of CONTROLLERS; it signs the nodes' CSRs."""
     secrets = f"{RESOURCES}/kube-controller-manager-certs"
-    family = [c for c in config.cluster_networks if ":" not in c[0]] or list(config.cluster_networks)
     kubeconfig = f"{secrets}/kubeconfig"
     return StaticPod(
         name="kube-controller-manager",
@@ -186,7 +188,7 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
         tag="hyperkube",
         command=(
             "kube-controller-manager",
-            "--allocate-node-cidrs=true",
+            "--allocate-node-cidrs=false",
             f"--authentication-kubeconfig={kubeconfig}",
             # Else it watches kube-system/extension-apiserver-authentication three times over, each for 10 s at a time
             # (it limits those requests as if they were no watches): a request a second of three instances, all of it
@@ -195,7 +197,6 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
             f"--authorization-kubeconfig={kubeconfig}",
             "--bind-address=127.0.0.1",
             "--cert-dir=/tmp",
-            f"--cluster-cidr={family[0][0]}",
             f"--cluster-signing-cert-file={secrets}/csr-signer.crt",
             f"--cluster-signing-key-file={secrets}/csr-signer.key",
             "--cluster-signing-duration=720h",
@@ -206,7 +207,6 @@ def kube_controller_manager(config: InstallConfig) -> StaticPod:
             "--leader-elect-lease-duration=60s",
             "--leader-elect-renew-deadline=45s",
             "--leader-elect-retry-period=10s",
-            f"--node-cidr-mask-size={family[0][1]}",
             "--node-monitor-grace-period=120s",
             "--node-monitor-period=15s",
             "--port=0",
@@ -334,7 +334,7 @@ def control_plane(
         assisted_installer_controller(),
     ]
     return [
-        Stage("etcd", [etcd(node_ip, member, peers)]),
+        Stage("etcd", [etcd(node_ip, member, peers, alone=config.single_node)]),
         Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
         Stage("operators", [*rest, *(ingress() if config.schedulable_masters else [])]),
     ]

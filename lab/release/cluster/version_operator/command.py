@@ -20,6 +20,7 @@ import yaml
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.kube import payload
 from lab.release.cluster.kube.client import Kube
+from lab.release.cluster.nodes.podnetworks import PodNetworks
 from lab.release.cluster.version_operator.operators import Operators
 from lab.release.cluster.version_operator.sync import Syncer
 
@@ -56,13 +57,18 @@ def start(kube: Kube, files: Path, release_image: str, root: Path, *, stop: thre
     if not syncer.lead(stop):
         return
     # A daemon: when the lease is lost, this process ends at once, and its kubelet starts one that waits for the lease.
-    thread = threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True)
-    thread.start()
+    threads = [
+        threading.Thread(target=operators.run, args=(stop,), name="operators", daemon=True),
+        threading.Thread(target=PodNetworks(kube).run, args=(stop,), name="pod networks", daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
     try:
         syncer.run(stop)
     finally:
         stop.set()
-        thread.join(END_SECONDS)
+        for thread in threads:
+            thread.join(END_SECONDS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Sequence
 
+from lab.release.cluster import pace
 from lab.release.cluster.errors import ApiError, ClusterError, UnknownKind
 from lab.release.cluster.kube import conditions, lease
 from lab.release.cluster.kube.apply import apply
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 
 #: How long one pass waits for its operators before it fails and the next one begins: longer than a node takes.
 PASS_SECONDS = 600.0
+#: The longest pause between two looks at whether the operators are available.
 POLL_SECONDS = 5.0
 #: How often the lease is renewed, well within its duration: each renewal is a write that all etcd members take part in.
 RENEW_SECONDS = 30.0
@@ -58,14 +60,14 @@ class Syncer:
         self._installed = False
         self._renewed = -RENEW_SECONDS
         self._led: float | None = None
-        self._holder = f"{socket.gethostname()}_{os.getpid()}"
+        self.holder = f"{socket.gethostname()}_{os.getpid()}"
         self._observed = lease.Observed()
 
     def lead(self, stop: threading.Event) -> bool:
         """Wait until this instance holds the lease; False when told to stop before."""
         while not stop.is_set():
             try:
-                if self._renew():
+                if self.renew():
                     return True
                 seen = "another instance leads"
             except (ClusterError, OSError) as error:
@@ -74,14 +76,14 @@ class Syncer:
             stop.wait(5.0)
         return False
 
-    def _renew(self) -> bool:
+    def renew(self) -> bool:
         """Whether this instance leads. Raises ApiError; LeaseLost when it led for so long ago that another may."""
         began = time.monotonic()
         if began - self._renewed < RENEW_SECONDS:
             return True
         now = dt.datetime.now(dt.UTC)
         leads = lease.acquire(
-            self._kube, "openshift-cluster-version", "version", self._holder, now=now, observed=self._observed
+            self._kube, "openshift-cluster-version", "version", self.holder, now=now, observed=self._observed
         )
         if leads:
             self._renewed = self._led = began
@@ -92,7 +94,7 @@ class Syncer:
     def _hold(self) -> None:
         """Renew the lease when it is due; while the API is unreachable, wait for it. Raises LeaseLost."""
         try:
-            self._renew()
+            self.renew()
         except LeaseLost:
             raise
         except (ClusterError, OSError) as error:
@@ -204,6 +206,7 @@ class Syncer:
         """
         deadline, last_logged = time.monotonic() + PASS_SECONDS, [""]
         while True:
+            began = time.monotonic()
             last = self._installed or time.monotonic() > deadline
             try:
                 missing = self._unfinished()
@@ -220,7 +223,7 @@ class Syncer:
                     raise
                 log.warning("Looking at the operators failed: %s", error)
             self._hold()
-            if stop.wait(POLL_SECONDS):
+            if stop.wait(pace.pause(time.monotonic() - began, POLL_SECONDS)):
                 raise Stopped("told to stop")
 
     def run(self, stop: threading.Event) -> None:
@@ -228,7 +231,7 @@ class Syncer:
         while not stop.is_set():
             pause = RETRY_SECONDS
             try:
-                if self._renew():
+                if self.renew():
                     work = self.one_pass(stop)
                     self.report(work)
                     pause = RECONCILE_SECONDS if work.complete else RETRY_SECONDS

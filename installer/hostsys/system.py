@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from installer.agent import commands
-from installer.agent.errors import CommandError
+from installer.hostsys import commands
+from installer.hostsys.errors import CommandError
 
 log = logging.getLogger("agent")
 NSENTER = ("nsenter", "--target", "1", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--")

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from installer.agent import commands, hostsys
-from installer.agent.errors import CommandError
-from installer.agent.hostsys import HostSystem
+from installer.hostsys import commands
+from installer.hostsys import system as hostsys
+from installer.hostsys.errors import CommandError
+from installer.hostsys.system import HostSystem
 from installer.testing.agent_kit import Host, Programs, programs_in
 from installer.testing.service.rendezvous_kit import wait_for
 

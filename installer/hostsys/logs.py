@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from installer.agent import commands
-from installer.agent.errors import StepError
-from installer.agent.hostsys import HostSystem
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import LogsState
 from installer.assisted.errors import ClientError
+from installer.hostsys import commands
+from installer.hostsys.system import HostSystem
 from installer.redact import Redactor
 
 COMMAND_TIMEOUT = 120.0
@@ -124,15 +123,3 @@ class Sender:
 
     def _tell(self, state: LogsState) -> None:
         self.client.report_logs(self.infra_env_id, self.host_id, state, attempt=self.attempt)
-
-
-def gather(host: HostSystem, request: dict[str, Any], client: AssistedClient) -> str:
-    """The step. Raises StepError."""
-    cluster_id, infra_env_id, host_id = (str(request[key]) for key in ("cluster_id", "infra_env_id", "host_id"))
-    sender = Sender(client, cluster_id, infra_env_id, host_id, str(request.get("installation_attempt") or ""))
-    try:
-        sender.send(host, bool(request.get("bootstrap")))
-    except (ClientError, OSError) as error:
-        sender.give_up()
-        raise StepError(f"logs were not uploaded: {error}") from None
-    return ""

@@ -1,0 +1,69 @@
+"""Which differences are of which class; docs/differences.md has the reasons, by the same names."""
+
+from __future__ import annotations
+
+import re
+
+#: By class: the shapes (compare.shape) of its differences, as regular expressions that match at the beginning.
+CLASSES: dict[str, tuple[str, ...]] = {
+    # node0 refuses
+    "dns-labels": (
+        r"(only node0 refuses|error of node0 only): baseDomain: Invalid value: each label",
+        r"(only node0 refuses|error of node0 only): platform\.\S+: Invalid value: must be the domain name or IP",
+    ),
+    "mac-case": (r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",),
+    "cpu-partitioning": (r"(only node0 refuses|error of node0 only): cpuPartitioningMode: Unsupported value",),
+    "private-keys": (
+        r"(only node0 refuses|error of node0 only): additionalTrustBundle: Invalid value: invalid block: PRIVATE KEY",
+    ),
+    "release-is-read": (r"only node0 refuses: .*cannot read image",),
+    # openshift-install refuses
+    "pre-release-form": (
+        r'only openshift-install refuses: agent-config is read: .*unknown field "spec"',
+        r"warning of node0 only: agent-config\.yaml has no apiVersion, and its fields are under spec",
+    ),
+    # both refuse
+    "crashes": (r"openshift-install crashes: ",),
+    "vsphere-at-once": (
+        r"error of node0 only: platform\.vsphere\.failureDomains\.topology\.(computeCluster|folder|resourcePool): ",
+    ),
+    "vsphere-gate": (
+        r"error of openshift-install only: <nil>: Forbidden: .*VSphereHostVMGroupZonal",
+        r"error of node0 only: platform\.vsphere\.failureDomains\.zoneType: Forbidden: .*VSphereHostVMGroupZonal",
+    ),
+    "other-clouds": (
+        r"error of openshift-install only: platform\.(azure|ibmcloud|ovirt|powervs)\b",
+        r"error of openshift-install only: platform: Invalid value: must specify one of the platforms",
+        r"warning of openshift-install only: (compute\[\]|controlPlane)\.platform is ignored",
+        r"warning of openshift-install only: credentialsMode: (Manual|Passthrough) is ignored",
+    ),
+    "two-platforms": (
+        r"error of node0 only: platform\.none\.(api|ingress)VIPs: Required value",
+        r"error of openshift-install only: platform\.vsphere\.(api|ingress)VIPs: Required value",
+    ),
+    "nutanix-vips": (r"value of: platform\.nutanix\.(api|ingress)VIPs: Invalid value: IP expected to be in one of",),
+    "defaults-in-values": (r"value of: (controlPlane|compute\[\])\.platform\.aws: Invalid value",),
+    # output and warnings
+    "null-networks": (
+        r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.networking\.(machine|service)Network\[\]",
+        r"(value of|error of openshift-install only): networking\.(machine|cluster)Network: Invalid value: dual-stack",
+        r"refused at: (failed to fetch|install-config's rules).*, node0: (install-config's rules|failed to fetch)",
+    ),
+    "null-documents": (r"output: cluster-manifests/nmstateconfig\.yaml$",),
+    "load-balancer": (r"output: cluster-manifests/agent-cluster-install\.yaml\[\]\.spec\.loadBalancer$",),
+    "no-proxy": (r"output: cluster-manifests/\S+\.spec\.proxy\.noProxy$",),
+    "ignored-values": (r"warning of (openshift-install|node0) only: [Pp]latform\..* is ignored",),
+    "interfaces-by-name": (r"warning of node0 only: networkConfig has interface \S+, which is not among",),
+    "warned-and-refused": (
+        r'warning of node0 only: Mirror registry "…" is not found in pullSecret',
+        r"warning of node0 only: not enough worker hosts defined",
+        r"warning of node0 only: vsphere authentication fields are now deprecated",
+        r"warning of node0 only: (computeCluster|datastore|folder) as a non-path is now deprecated",
+    ),
+}
+_PATTERNS = {name: re.compile("|".join(f"(?:{pattern})" for pattern in shapes)) for name, shapes in CLASSES.items()}
+
+
+def class_of(difference: str) -> str | None:
+    """The first class that a difference belongs to, None where there is none."""
+    return next((name for name, pattern in _PATTERNS.items() if pattern.match(difference)), None)

@@ -1,0 +1,176 @@
+"""Two answers to one input, side by side: where they agree, and what differs."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ci.bench.oracle.answers import Answer, Error, crash, field_errors, message, stage, warnings
+
+OVERRIDES = "agent-install.openshift.io/install-config-overrides"
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# The version that an image set's name ends with: either installer's own.
+_VERSION = re.compile(r"\bopenshift-\d[\w.\-]*")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One input's agreement. `comparable` is False where a stand-in answered in openshift-install's place.
+
+    `errors` (the same stage; the same paths, kinds and values), `wording` (the same message word for word) and
+    `outputs` hold where there was nothing to compare. `differences` are what differs, each by its shape: one line,
+    without what only this input has.
+    """
+
+    name: str
+    comparable: bool
+    theirs_ok: bool
+    ours_ok: bool
+    exit: bool
+    errors: bool
+    wording: bool
+    outputs: bool
+    warnings: bool
+    differences: tuple[str, ...]
+
+    @property
+    def verdict(self) -> bool:
+        """Whether both took the input, or both refused it."""
+        return self.theirs_ok == self.ours_ok
+
+    @property
+    def all(self) -> bool:
+        """Whether nothing differs but words."""
+        return self.verdict and self.exit and self.errors and self.outputs and self.warnings
+
+
+def shape(text: str) -> str:
+    """A message without this input's values: what is quoted, numbers, addresses and indices."""
+    text = re.sub(r'(?<!unknown field )"(?:[^"\\]|\\.)*"', '"…"', text)
+    text = re.sub(r"'[^']*'", "'…'", text)
+    text = re.sub(r"(?<=[\w>])\[[^\]\s]*\]", "[]", text)
+    return re.sub(r"(?<![\w.:/\-])[0-9a-fA-F:.]*\d[0-9a-fA-F:./]*(?![\w])", "#", text)[:200].rstrip()
+
+
+def compare(name: str, theirs: Answer, ours: Answer) -> Comparison:
+    """Compare openshift-install's answer with node0's."""
+    their_text, our_text = message(theirs), message(ours)
+    taken, refused = theirs.code == 0 == ours.code, bool(their_text and our_text)
+    # openshift-install asks nmstatectl about network documents, and what stands in for that says yes to all.
+    comparable = theirs.code != 0 or stage(our_text) != "network documents"
+    differences: list[str] = []
+    if not (taken or refused):
+        who = "node0" if theirs.code == 0 else "openshift-install"
+        differences += (f"only {who} refuses: {line}" for line in _reasons(our_text or their_text))
+    error_lines = list(_error_differences(their_text, our_text)) if refused else []
+    differences += error_lines
+    if refused and theirs.code != ours.code and not crash(their_text):
+        differences.append(f"exit code: {theirs.code}, node0 {ours.code}: {shape(their_text)}")
+    # A refusal that only one of them has cuts off the warnings that the other comes to afterwards.
+    whole = (taken or refused) and not crash(their_text)
+    warned = list(_warning_differences(warnings(theirs), warnings(ours))) if whole else []
+    output_lines = list(_output_differences(theirs.files, ours.files)) if taken else []
+    return Comparison(
+        name,
+        comparable,
+        theirs.code == 0,
+        ours.code == 0,
+        exit=theirs.code == ours.code,
+        errors=not error_lines,
+        wording=sorted(their_text.split(", ")) == sorted(our_text.split(", ")),
+        outputs=not output_lines,
+        warnings=not warned,
+        differences=tuple(dict.fromkeys([*differences, *warned, *output_lines])),
+    )
+
+
+def _reasons(text: str) -> list[str]:
+    """The shapes of a refusal."""
+    errors = field_errors(text)
+    return [_line(error) for error in errors] or [f"{stage(text)}: {shape(_own_words(text))}"]
+
+
+def _own_words(text: str) -> str:
+    """A message without the names of assets that lead to it."""
+    return re.sub(r'failed to (?:fetch|load|generate) (?:dependency of |asset )?"?[^":]*"?: ', "", text)
+
+
+def _line(error: Error) -> str:
+    return f"{shape(error.path)}: {error.kind}" + (f": {shape(error.detail)}" if error.detail else "")
+
+
+def _error_differences(theirs: str, ours: str) -> Iterator[str]:
+    if where := crash(theirs):
+        yield f"openshift-install crashes: {where}"
+        return
+    their_errors, our_errors = field_errors(theirs), field_errors(ours)
+    if stage(theirs) != stage(ours):
+        yield f"refused at: {shape(stage(theirs))}, node0: {shape(stage(ours))}"
+        return
+    hidden = {(error.path, error.kind) for error in our_errors if error.hidden}
+    places = [{(error.path, error.kind): error for error in errors} for errors in (their_errors, our_errors)]
+    for who, mine, other in (("openshift-install", places[0], places[1]), ("node0", places[1], places[0])):
+        yield from (f"error of {who} only: {_line(mine[place])}" for place in sorted(mine.keys() - other.keys()))
+    for place in sorted(places[0].keys() & places[1].keys() - hidden):
+        values = [{e.value for e in errors if (e.path, e.kind) == place} for errors in (their_errors, our_errors)]
+        if values[0] != values[1]:
+            yield f"value of: {_line(places[0][place])}"
+
+
+def _warning_differences(theirs: frozenset[str], ours: frozenset[str]) -> Iterator[str]:
+    yield from (f"warning of openshift-install only: {shape(text)}" for text in sorted(theirs - ours))
+    yield from (f"warning of node0 only: {shape(text)}" for text in sorted(ours - theirs))
+
+
+def _output_differences(theirs: dict[str, str], ours: dict[str, str]) -> Iterator[str]:
+    for name in sorted(theirs.keys() | ours.keys()):
+        if name not in theirs or name not in ours:
+            yield f"output of {'node0' if name in ours else 'openshift-install'} only: {name}"
+            continue
+        for path in _unequal(_meaning(name, theirs[name]), _meaning(name, ours[name])):
+            yield f"output: {name}{re.sub(r'[0-9]+', '', path)}"
+
+
+def _meaning(name: str, text: str) -> Any:
+    """A file as data; its text where it is none."""
+    text = _VERSION.sub("openshift-VERSION", text)
+    if name.endswith("registries.conf"):
+        return _filled(tomllib.loads(text))
+    if not name.endswith(".yaml"):
+        return text
+    documents = [document for document in yaml.load_all(text, _LOADER) if document is not None]
+    for document in documents:
+        annotations = document.get("metadata", {}).get("annotations") or {}
+        if OVERRIDES in annotations:
+            annotations[OVERRIDES] = json.loads(annotations[OVERRIDES])
+        document.pop("status", None)
+    return _filled(documents)
+
+
+def _filled(value: Any) -> Any:
+    """A document without what Go writes of a field that was not given."""
+    if isinstance(value, dict):
+        pairs = ((key, _filled(item)) for key, item in value.items() if (key, item) != ("installed", False))
+        return {key: item for key, item in pairs if item not in (None, "", [], {})}
+    return [_filled(item) for item in value] if isinstance(value, list) else value
+
+
+def _unequal(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """The paths at which two documents differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in sorted(one.keys() | other.keys(), key=str):
+            if key not in one or key not in other:
+                yield f"{path}.{key}"
+            else:
+                yield from _unequal(one[key], other[key], f"{path}.{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for index, (left, right) in enumerate(zip(one, other, strict=True)):
+            yield from _unequal(left, right, f"{path}[{index}]")
+    elif type(one) is not type(other) or one != other:
+        yield path

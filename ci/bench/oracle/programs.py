@@ -1,0 +1,209 @@
+"""The two programs: openshift-install as it was built, its answers kept; node0 in processes that this one forks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from ci.bench.oracle.answers import Answer
+
+HOME_VARIABLE = "ORACLE_HOME"
+# Where nobody listens on port 443: neither program can ask this registry, and both make manifests without.
+RELEASE = f"127.0.0.1/ocp/release@sha256:{'1' * 64}"
+MANIFESTS = ("agent", "create", "cluster-manifests")
+PATIENCE_S = 120
+_PER_PROCESS = 200
+_HINT = """there is no openshift-install in {home}: fetch a snapshot of github:openshift/installer, cut the cloud SDKs
+off its `agent` commands, `go build` it with an `agent create ignition-json` added, and leave it there with
+`installer/data/data`, or name another directory in ORACLE_HOME. Nothing but this comparison needs it."""
+# What the commands ask of other programs. Network documents are not judged by a stand-in: see compare.comparable.
+_STAND_INS = {
+    "nmstatectl": r"""#!/bin/sh
+printf -- '---\nNetworkManager:\n- - eth0.nmconnection\n  - |\n    [connection]\n    id=eth0\n'
+""",
+    "oc": f"""#!/bin/sh
+case "$*" in
+  *"release info"*--image-for=*) echo 127.0.0.1/ocp/part@sha256:{"2" * 64} ;;
+  *"release info"*) echo multi ;;
+  *) echo "not known: $*" >&2; exit 1 ;;
+esac
+""",
+}
+
+
+@dataclass(frozen=True)
+class Input:
+    """A name and the files of an asset directory, by relative path; `base`: whether others were made from it."""
+
+    name: str
+    files: dict[str, bytes]
+    base: bool = False
+
+    def put(self, directory: Path) -> None:
+        """Write the files there."""
+        for name, data in self.files.items():
+            path = directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+def collected(directory: Path) -> dict[str, str]:
+    """All files there by relative path, but for the installers' own state and logs."""
+    paths = (path for path in directory.rglob("*") if path.is_file() and not path.name.startswith(".openshift_install"))
+    return {str(path.relative_to(directory)): path.read_text(errors="replace") for path in sorted(paths)}
+
+
+def oracle_home() -> Path:
+    """$ORACLE_HOME, else ~/.cache/oracle. Raises SystemExit, saying how to build it, where there is none."""
+    home = Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".cache/oracle")
+    if not os.access(home / "openshift-install", os.X_OK):
+        raise SystemExit(_HINT.format(home=home))
+    return home
+
+
+class Oracle:
+    """openshift-install. `keep` is where its answers stay: a later run asks only what is new."""
+
+    def __init__(self, home: Path, keep: Path) -> None:
+        self._program = home / "openshift-install"
+        self._place = Path(tempfile.mkdtemp(prefix="oracle-"))
+        for name, text in _STAND_INS.items():
+            path = self._place / "bin" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            path.chmod(0o755)
+        self._env = environment(f"{self._place / 'bin'}:/usr/bin:/bin", self._place, home / "installer/data/data")
+        status = self._program.stat()
+        self._salt = f"{status.st_size} {status.st_mtime_ns} {RELEASE} {_STAND_INS}"
+        keep.mkdir(parents=True, exist_ok=True)
+        self._kept = keep / f"{hashlib.sha256(self._salt.encode()).hexdigest()[:16]}.jsonl"
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._place)
+
+    def answers(self, inputs: Sequence[Input], command: Sequence[str] = MANIFESTS) -> list[Answer]:
+        """What it answers to each input, in their order."""
+        known = self._known()
+        keys = [self._key(one, command) for one in inputs]
+        new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in known}
+        with ThreadPoolExecutor(os.cpu_count()) as pool, self._kept.open("a") as log:
+            found = pool.map(lambda one: self.ask(one, command), new.values())
+            for key, answer in zip(new, progress(found, len(new), "openshift-install"), strict=True):
+                known[key] = answer
+                log.write(json.dumps({"key": key, **asdict(answer)}) + "\n")
+        return [known[key] for key in keys]
+
+    def ask(self, one: Input, command: Sequence[str] = MANIFESTS) -> Answer:
+        """Run it on one input."""
+        directory = Path(tempfile.mkdtemp(dir=self._place))
+        one.put(directory)
+        argv = [str(self._program), *command, "--dir", str(directory)]
+        try:
+            done = subprocess.run(argv, env=self._env, capture_output=True, timeout=PATIENCE_S, check=False)
+            code, text = done.returncode, done.stderr.decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            code, text = None, ""
+        answer = Answer(code, text.replace(str(directory), "DIR"), collected(directory))
+        shutil.rmtree(directory)
+        return answer
+
+    def _key(self, one: Input, command: Sequence[str]) -> str:
+        files = [(name, hashlib.sha256(data).hexdigest()) for name, data in sorted(one.files.items())]
+        return hashlib.sha256(repr((self._salt, tuple(command), files)).encode()).hexdigest()
+
+    def _known(self) -> dict[str, Answer]:
+        known = {}
+        for line in self._kept.read_text().splitlines() if self._kept.exists() else ():
+            try:
+                entry = json.loads(line)
+            except ValueError:  # a run that was ended while it wrote
+                continue
+            key = entry.pop("key")
+            known[key] = Answer(**entry)
+        return known
+
+
+def environment(path: str, home: Path, data: Path) -> dict[str, str]:
+    """What either program finds in its environment."""
+    return {
+        "PATH": path,
+        "HOME": str(home),
+        "LC_ALL": "C.UTF-8",
+        "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": RELEASE,
+        "OPENSHIFT_INSTALL_SKIP_HOSTCRYPT_VALIDATION": "1",
+        "OPENSHIFT_INSTALL_DATA": str(data),
+    }
+
+
+def node0_answers(inputs: Sequence[Input], ask: Callable[[Input], Answer] | None = None) -> list[Answer]:
+    """What node0 answers to each input, in their order: as its command does, in processes forked from one that has
+    imported it, since starting Python anew takes longer than the work. `ask`: another question than for manifests."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        context = multiprocessing.get_context("fork")
+        env = environment("/usr/bin:/bin", place, place)
+        with context.Pool(os.cpu_count(), _prepare, (env,), maxtasksperchild=_PER_PROCESS) as pool:
+            found = pool.imap(ask or create_manifests, inputs)
+            return list(progress(found, len(inputs), "node0"))
+
+
+def _prepare(env: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(env)
+    signal.signal(signal.SIGALRM, _too_long)
+    # Whatever stood in their place, so that what is said can be caught by descriptor.
+    sys.stdout, sys.stderr = (os.fdopen(stream, "w", buffering=1, closefd=False) for stream in (1, 2))
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"no answer within {PATIENCE_S} s")
+
+
+def create_manifests(one: Input) -> Answer:
+    """Run `node0 agent create cluster-manifests` in this process, which is a forked one."""
+    (node0,) = entry_points(group="console_scripts", name="node0")
+    with tempfile.TemporaryDirectory() as name, tempfile.TemporaryFile() as output:
+        directory = Path(name)
+        one.put(directory)
+        kept = [os.dup(stream) for stream in (1, 2)]
+        for stream in (1, 2):
+            os.dup2(output.fileno(), stream)
+        signal.alarm(PATIENCE_S)
+        code: int | None
+        try:
+            code = node0.load()([*MANIFESTS, "--dir", name])
+        except TimeoutError:
+            code = None
+        finally:
+            signal.alarm(0)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for stream, saved in zip((1, 2), kept, strict=True):
+                os.dup2(saved, stream)
+                os.close(saved)
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+        return Answer(code, text.replace(name, "DIR"), collected(directory))
+
+
+def progress(found: Iterable[Answer], count: int, who: str) -> Iterator[Answer]:
+    """Pass answers on, and say now and then how many there are."""
+    for number, answer in enumerate(found, 1):
+        if number % 250 == 0 or number == count:
+            print(f"{who}: {number} of {count}", file=sys.stderr, flush=True)
+        yield answer

@@ -1,0 +1,229 @@
+"""The gate: which stages a machine gets, what ends it, and what it says at the end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ci import gate
+from ci.gate import CONTAINERS, Outcome, Stage, fitting, passed, run, stages
+from lab.host import budget
+from scenarios.ids import topology_of
+
+ROOT = Path(__file__).parents[2]
+ALL = list(CONTAINERS)
+SHAPES = {name: topology_of(name).on("container") for name in CONTAINERS}
+OLD = ["Linux 6.1.0 maps no owners of file systems in memory: container machines need 6.3"]
+
+
+def _python(code, name="stage", limit=60.0, essential=False):
+    return Stage(name, [sys.executable, "-c", code], limit, essential)
+
+
+def _said(capfd):
+    return [line.removeprefix("[gate] ").strip() for line in capfd.readouterr().err.splitlines()]
+
+
+def test_a_machine_that_can_gets_one_node_in_a_vm_and_all_sizes_with_losses_in_containers():
+    chosen = stages([], ALL)
+    assert [stage.name for stage in chosen] == [
+        "style, types, fast suite",
+        "lab release",
+        "sno, compact, ha in containers, with losses",
+        "one node in a VM",
+    ]
+    contained = [stage for stage in chosen if "--machines=container" in stage.argv]
+    assert len(contained) == 1
+    assert "--nightly" in contained[0].argv
+
+
+def test_a_kernel_that_cannot_gets_compact_in_vms_instead():
+    chosen = stages(OLD, ALL)
+    assert [stage.name for stage in chosen][2:] == ["one node in a VM", "compact in VMs"]
+    assert not any("container" in word for stage in chosen for word in stage.argv)
+
+
+def test_evidence_of_one_stage_is_not_anothers():
+    for chosen in (stages([], ALL), stages(OLD, ALL)):
+        folders = [word for stage in chosen for word in stage.argv if word.startswith("--artifacts")]
+        assert len(folders) == len(set(folders)) == sum("ci/scenarios" in stage.argv for stage in chosen)
+
+
+def test_a_size_that_the_machine_has_no_memory_for_is_left_out_and_told():
+    compact = budget.need_of(SHAPES["compact-ipv4-static-uefi"])
+    # Fewer processors than it wants: such a lab runs alone.
+    fits, lines = fitting(budget.Amount(compact.mib, 1, 1000), SHAPES)
+    assert fits == ["sno-ipv4-static-uefi", "compact-ipv4-static-uefi"]
+    assert re.fullmatch(
+        r"ha-ipv4-static-uefi is left out for want of memory: needs \d+ MiB .* there is \d+ MiB .*", lines[0]
+    )
+    assert stages([], fits)[2].name == "sno, compact in containers, with losses"
+
+
+def test_a_machine_with_room_for_none_gets_the_stages_of_one_without_containers():
+    fits, lines = fitting(budget.Amount(1, 1, 1), SHAPES)
+    assert (fits, len(lines)) == ([], 3)
+    assert stages([], fits) == stages(OLD, ALL)
+
+
+def _selected(stage):
+    """(test, scenario) of what pytest itself selects for a stage, without running it."""
+    words = [word for word in stage.argv[1:] if not word.startswith("--artifacts") and word != "-v"]
+    if "-n" in words:
+        del words[words.index("-n") : words.index("-n") + 2]
+    argv = [sys.executable, "-m", "pytest", "scenarios/", *words, "--collect-only", "-q"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    return set(re.findall(r"::(\w+)\[(.*)\]$", done.stdout, re.MULTILINE))
+
+
+def test_containers_get_each_size_its_losses_and_nothing_else():
+    tests = _selected(stages([], ALL)[2])
+    assert {scenario for _, scenario in tests} == {
+        *ALL,
+        "sno-ipv4-static-uefi-small_disk",
+        "compact-ipv4-static-uefi-power_cut",
+    }
+    for scenario in ("compact-ipv4-static-uefi", "ha-ipv4-static-uefi"):
+        assert ("test_the_cluster_comes_back_when_all_nodes_lose_power_at_once", scenario) in tests
+        assert ("test_the_master_that_holds_the_api_vip_may_be_lost", scenario) in tests
+
+
+def test_the_node_in_a_vm_leaves_out_only_what_its_container_has_shown():
+    contained, virtual = (_selected(stage) for stage in stages([], ALL)[2:])
+    assert {scenario for _, scenario in virtual} == {"sno-ipv4-static-uefi"}
+    left_out = {test for test, scenario in contained - virtual if scenario == "sno-ipv4-static-uefi"}
+    assert left_out == {
+        "test_filled_maps_do_not_kill_the_api_server",
+        "test_an_operator_reports_what_it_really_sees",
+    }
+    assert virtual < contained
+
+
+def test_without_containers_the_node_in_a_vm_is_examined_whole():
+    node, compact = (_selected(stage) for stage in stages(OLD, ALL)[2:])
+    assert ("test_filled_maps_do_not_kill_the_api_server", "sno-ipv4-static-uefi") in node
+    assert {scenario for _, scenario in compact} >= {"compact-ipv4-static-uefi"}
+
+
+def test_a_stage_has_its_own_environment_and_what_the_user_set_comes_first(monkeypatch):
+    monkeypatch.setenv("GATE_OURS", "users")
+    code = "import os; raise SystemExit([os.environ['GATE_OURS'], os.environ['GATE_NEW']] != ['users', 'stage'])"
+    stage = Stage("stage", [sys.executable, "-c", code], 60.0, env={"GATE_OURS": "stage", "GATE_NEW": "stage"})
+    assert run(stage).code == 0
+
+
+def test_all_pass_and_the_summary_has_each_with_its_time(capfd):
+    assert passed([_python("pass", "one"), _python("pass", "two")])
+    said = _said(capfd)
+    summary = said[said.index("summary") + 1 :]
+    assert [re.sub(r"\d+", "N", line) for line in summary] == [
+        "passed     N min N s  one",
+        "passed     N min N s  two",
+        "passed     N min N s  all",
+    ]
+
+
+def test_a_stage_that_fails_fails_the_gate_and_the_others_still_run(capfd):
+    assert not passed([_python("raise SystemExit(3)", "one"), _python("pass", "two")])
+    assert [line.split()[0] for line in _said(capfd)[-3:]] == ["failed", "passed", "failed"]
+
+
+def test_nothing_is_installed_when_the_fast_suite_fails(tmp_path, capfd):
+    mark = tmp_path / "ran"
+    chosen = [_python("raise SystemExit(1)", "suite", essential=True), _python(f"open({str(mark)!r}, 'w')", "install")]
+    assert not passed(chosen)
+    assert not mark.exists()
+    assert [line.split("  ")[0] for line in _said(capfd)[-3:]] == ["failed", "not run", "failed"]
+
+
+def test_no_stage_begins_once_all_of_the_time_is_gone(monkeypatch):
+    monkeypatch.setattr(gate, "LONGEST", 0.0)
+    assert not passed([_python("pass")], lambda stage: pytest.fail(f"{stage.name} was run"))
+
+
+def test_a_stage_gets_no_more_than_what_is_left(monkeypatch):
+    monkeypatch.setattr(gate, "LONGEST", 5.0)
+    limits = []
+    passed([_python("pass", limit=1000.0)], lambda stage: limits.append(stage.limit) or Outcome(stage.name, 0))
+    assert limits[0] <= 5.0
+
+
+def test_a_stage_that_is_late_may_tidy_up_and_ends_with_all_that_it_started(tmp_path):
+    """It is told to end as a terminal would, and what does not listen is killed."""
+    tidy, child = tmp_path / "tidy", tmp_path / "child"
+    code = (
+        "import pathlib, subprocess, sys, time\n"
+        "deaf = 'import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(1, flush=True);"
+        " time.sleep(300)'\n"
+        "one = subprocess.Popen([sys.executable, '-c', deaf], stdout=subprocess.PIPE)\n"
+        "one.stdout.readline()\n"
+        f"pathlib.Path({str(child)!r}).write_text(str(one.pid))\n"
+        "try:\n    time.sleep(300)\n"
+        f"except KeyboardInterrupt:\n    pathlib.Path({str(tidy)!r}).touch()\n"
+    )
+    outcome = run(_python(code, limit=3.0))
+    assert (outcome.code, outcome.line.split()[0]) == (124, "late")
+    assert tidy.exists()
+    stat = Path("/proc") / child.read_text() / "stat"
+    end = time.monotonic() + 10
+    while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < end, "its child lives"
+        time.sleep(0.05)
+
+
+def test_the_gate_itself_can_be_told_to_end(tmp_path):
+    """SIGTERM ends the stage that runs, and the exit code is not 0."""
+    mark = tmp_path / "pid"
+    code = (
+        "import signal, sys\nfrom ci import gate\n"
+        "signal.signal(signal.SIGTERM, gate._told_to_end)\n"
+        f"script = 'echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 300'\n"
+        "gate.passed([gate.Stage('long', ['sh', '-c', script], 300)])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    end = time.monotonic() + 30
+    while not mark.exists():
+        assert time.monotonic() < end, "the stage did not start"
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(30) == 128 + 15
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
+
+
+@pytest.fixture
+def _signals():
+    """main() takes SIGTERM for itself."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("_signals")
+@pytest.mark.parametrize(("good", "code"), [(True, 0), (False, 1)])
+def test_why_there_are_no_containers_is_one_line_and_no_failure(monkeypatch, capfd, good, code):
+    asked = []
+    monkeypatch.setattr(gate, "container_problems", lambda: [*OLD, "this kernel has no squashfs"])
+    monkeypatch.setattr(gate, "passed", lambda chosen: asked.extend(chosen) or good)
+    assert gate.main() == code
+    said = _said(capfd)
+    assert said == [
+        f"no container machines here, so compact is installed in VMs: {OLD[0]}; this kernel has no squashfs"
+    ]
+    assert [stage.name for stage in asked][2:] == ["one node in a VM", "compact in VMs"]
+
+
+@pytest.mark.usefixtures("_signals")
+def test_a_machine_that_can_run_containers_gets_them(monkeypatch, capfd):
+    asked = []
+    monkeypatch.setattr(gate, "container_problems", list)
+    monkeypatch.setattr(gate.budget, "capacity", lambda _labs: budget.Amount(64 << 10, 8, 500))
+    monkeypatch.setattr(gate, "passed", lambda chosen: asked.extend(chosen) or True)
+    assert gate.main() == 0
+    assert _said(capfd) == []
+    assert asked[2].name == "sno, compact, ha in containers, with losses"

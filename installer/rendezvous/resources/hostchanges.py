@@ -1,0 +1,186 @@
+"""What users change of hosts: role, name, disks, labels, arguments, Ignition (installer.md §5.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from installer.assisted import plainjson
+from installer.assisted.enums import Role
+from installer.assisted.errors import BadRequest, Conflict, DiskRefused, PrepareError
+from installer.redact import shortened
+from installer.rendezvous import events
+from installer.rendezvous.clock import now_text
+from installer.rendezvous.prepare import hostignition
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import values
+from installer.rendezvous.resources.hosts import EDITABLE
+from installer.rendezvous.resources.params import required
+from installer.rendezvous.resources.requests import ChosenDisk, FencingParams, HostUpdate, NodeLabel
+from installer.rendezvous.store.documents import FencingCredentials, InstallerArgs, NodeLabels
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations import disks, hints
+from installer.rendezvous.validations.hardware import HOSTNAME
+from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
+
+replace = msgspec.structs.replace
+LONGEST_NAME = 63
+# Kubernetes' labels (apimachinery, util/validation): up to 63 characters, its prefix a DNS subdomain.
+LABEL_PART = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+# What the specification has and this service has not.
+NOT_OFFERED = ("ignition_endpoint_token", "ignition_endpoint_http_headers")
+
+
+def _select_disk(engine: Engine, host: Host, wanted: list[ChosenDisk]) -> Host:
+    inventory = inventory_of(host)
+    chosen = [item.id for item in wanted if item.role == "install"]
+    if len(chosen) > 1:
+        raise Conflict(f"only one installation disk can be chosen, not {len(chosen)}")
+    if not chosen and inventory is None:
+        return host
+    if not chosen:
+        raise DiskRefused("Requested installation disk is not part of the host's valid disks: none was named")
+    if inventory is None:
+        raise Conflict(f"host {host.id} has no inventory yet: its disks are unknown")
+    disk = disks.find(inventory, chosen[0])
+    if disk is None:
+        found = ", ".join(f"{item.path or item.id} ({disks.size_text(item.size_bytes)})" for item in inventory.disks)
+        if chosen[0] == hints.NOT_FOUND:
+            raise DiskRefused(f"no disk that can be installed on matches the root device hints: {found or 'no disks'}")
+        raise DiskRefused(f"requested installation disk {chosen[0]} is not part of the host's disks: {found or 'none'}")
+    if not disk.installation_eligibility.eligible:
+        reasons = ", ".join(disk.installation_eligibility.not_eligible_reasons)
+        raise Conflict(f"requested installation disk {disk.path} is not eligible: {reasons}")
+    return replace(disks.select(host, disk, inventory), user_disk=True)
+
+
+def _skip_formatting(host: Host, name: str, wanted: bool) -> Host:
+    """One disk on or off the list of those that stay as they are, by whichever of its names it is called."""
+    known = {item.id: item for item in host.skipped_disks}
+    inventory = inventory_of(host)
+    disk = disks.find(inventory, name) if inventory is not None else None
+    if (
+        wanted
+        and inventory is not None
+        and disk is None
+        and (not name or name not in host.skip_formatting_disks.split(","))
+    ):
+        found = ", ".join(item.id for item in inventory.disks)
+        raise BadRequest(
+            f"Disk identifier {shortened(name, 80)} doesn't match any disk in the inventory, it cannot be skipped. "
+            f"Inventory disk identifiers are: {found}"
+        )
+    same = {name} | {item.id for item in known.values() if item.called(name)}
+    if inventory is not None and disk is not None:
+        same |= {item for item, found in disks.skipped(host, inventory) if found == disk}
+    names = [item for item in host.skip_formatting_disks.split(",") if item and item not in same]
+    return disks.skip(host, [*names, name] if wanted else names, inventory)
+
+
+def update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
+    """PATCH of a host: role, name, disks, labels. Raises BadRequest or Conflict."""
+    try:
+        return _update(engine, infra_env_id, host_id, body)
+    except DiskRefused as error:
+        # Asked for again and again by the script that applies host configs: told once, where all can read it.
+        with engine.store.change():
+            host = engine.store.host(infra_env_id, host_id)
+            if host.step_errors.get("disk") != error.reason:
+                engine.store.add_event(events.make("host_disk_not_found", host=host, reason=error.reason))
+                engine.store.put_host(replace(host, step_errors={**host.step_errors, "disk": error.reason}))
+        raise
+
+
+def _fencing(credentials: FencingParams) -> FencingCredentials:
+    """fencing-credentials-params as they are kept. Raises BadRequest, which never shows them."""
+    for key in ("address", "username", "password"):
+        required(getattr(credentials, key) or None, f"fencing_credentials.{key}")
+    return FencingCredentials.of(credentials.given())
+
+
+def _labels(labels: Sequence[NodeLabel]) -> NodeLabels:
+    """Node labels as Kubernetes takes them. Raises BadRequest with all problems."""
+    problems: list[str] = []
+    for label in labels:
+        prefix, slash, name = label.key.rpartition("/")
+        if slash and not (LABEL_PREFIX.fullmatch(prefix) and len(prefix) <= 253):
+            problems.append(f"node_labels: Invalid value: {label.key[:80]!r}: its prefix must be a lower-case DNS name")
+        if not LABEL_PART.fullmatch(name):
+            problems.append(
+                f"node_labels: Invalid value: {label.key[:80]!r}: name part must consist of up to 63 letters, digits, "
+                "'-', '_' or '.', and begin and end with a letter or digit"
+            )
+        if label.value and not LABEL_PART.fullmatch(label.value):
+            problems.append(
+                f"node_labels: Invalid value: {label.value[:80]!r}: a valid label must be empty or consist of up to 63 "
+                "letters, digits, '-', '_' or '.', and begin and end with a letter or digit"
+            )
+    if problems:
+        raise BadRequest("; ".join(problems))
+    return NodeLabels.of({label.key: label.value for label in labels})
+
+
+def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
+    store = engine.store
+    with store.change():
+        host = store.host(infra_env_id, host_id)
+        if host.status not in EDITABLE:
+            raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
+        values.check_offered(body.given(), NOT_OFFERED)
+        role = body.host_role
+        if role is not None and Role(role) is not host.role:
+            suggested = Role(role) if Role(role) is not Role.AUTO else host.suggested_role
+            host = replace(host, role=Role(role), suggested_role=suggested)
+            store.add_event(events.make("host_role_updated", host=host, role=role))
+        name = body.host_name
+        if name is not None:
+            if len(name) > LONGEST_NAME:
+                raise BadRequest(
+                    f"hostname is too long, must be {LONGEST_NAME} characters or less. Hostname: {name[:80]}"
+                )
+            if name in FORBIDDEN_HOSTNAMES or not HOSTNAME.fullmatch(name):
+                raise BadRequest(f"host_name {name!r} is not allowed: it must match {HOSTNAME.pattern}")
+            host = replace(host, user_hostname=name, requested_hostname=name)
+        if body.disks_selected_config is not None:
+            host = _select_disk(engine, host, body.disks_selected_config)
+        for item in body.disks_skip_formatting or []:
+            host = _skip_formatting(host, item.disk_id, item.skip_formatting)
+        if body.node_labels is not None:
+            host = replace(host, node_labels=_labels(body.node_labels))
+        if body.fencing_credentials is not None:
+            host = replace(host, fencing_credentials=_fencing(body.fencing_credentials))
+        if body.machine_config_pool_name is not None:
+            host = replace(host, machine_config_pool_name=body.machine_config_pool_name)
+        store.put_host(replace(host, updated_at=now_text()))
+        engine.reconcile_host(store.host(infra_env_id, host_id))
+    return store.host(infra_env_id, host_id)
+
+
+def set_installer_args(engine: Engine, infra_env_id: str, host_id: str, args: list[str]) -> Host:
+    """PATCH installer-args: what coreos-installer is to be given too. Raises BadRequest, Conflict, NotFound."""
+    values.installer_args(args)
+    return _set(engine, infra_env_id, host_id, installer_args=InstallerArgs.of(args))
+
+
+def set_ignition(engine: Engine, infra_env_id: str, host_id: str, config: str) -> Host:
+    """PATCH ignition: overrides of the host's Ignition. Raises BadRequest, Conflict, NotFound."""
+    if config:
+        try:
+            hostignition.parse(config, "config", plainjson.parsed)
+        except PrepareError as error:
+            raise BadRequest(str(error)) from None
+    return _set(engine, infra_env_id, host_id, ignition_config_overrides=config)
+
+
+def _set(engine: Engine, infra_env_id: str, host_id: str, **changes: Any) -> Host:
+    with engine.store.change():
+        host = engine.store.host(infra_env_id, host_id)
+        if host.status not in EDITABLE:
+            raise Conflict(f"host is in status {host.status} and can no longer be changed")
+        host = replace(host, **changes, updated_at=now_text())
+        engine.store.put_host(host)
+    return host

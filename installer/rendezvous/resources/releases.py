@@ -1,0 +1,46 @@
+"""What a cluster may ask of the release that this service installs: its version, its architectures.
+
+Upstream's service chooses among release images by version and architecture; this one has one image. What that is called
+is known where the service runs with it (RELEASE_IMAGES); a service without one takes every version that reads as such.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from installer.assisted.errors import BadRequest
+from installer.rendezvous import architectures
+from installer.rendezvous.settings import Settings
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+)([-+][-A-Za-z0-9._+]*)?|-multi)?")
+#: From here on there is no OpenShiftSDN.
+WITHOUT_SDN = (4, 15)
+
+
+def check(settings: Settings, changes: Mapping[str, Any], *, is_new: bool = True) -> None:
+    """Judge fields of a cluster by the release. Raises BadRequest."""
+    version = str(changes.get("openshift_version", ""))
+    if is_new:
+        _check_version(settings, version)
+        architecture = changes.get("cpu_architecture")
+        if architecture:
+            architectures.check_offered(settings, architecture)
+    if changes.get("network_type") == "OpenShiftSDN":
+        if changes.get("control_plane_count") == 1:
+            raise BadRequest("OpenShiftSDN network type is not allowed in single node mode")
+        match = _VERSION.fullmatch(settings.openshift_version or version)
+        if match and (int(match[1]), int(match[2])) >= WITHOUT_SDN:
+            raise BadRequest(f"Openshift version {match[0]} is not supported for OpenShiftSDN NetworkType")
+
+
+def _check_version(settings: Settings, version: str) -> None:
+    """The release's version, or its first two or three numbers."""
+    match = _VERSION.fullmatch(version)
+    known = settings.openshift_version
+    if match is None and version != known:
+        raise BadRequest(f"Malformed version: {version[:80]!r}; major.minor or major.minor.patch is expected")
+    # A prefix of it, at a dot or at what follows the patch.
+    if known and version != known and not re.match(re.escape(version) + r"(?![0-9])(?=[.+-])", known):
+        raise BadRequest(f"Openshift version {version} is not supported: this service installs {known}")

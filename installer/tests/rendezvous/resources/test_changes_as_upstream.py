@@ -1,0 +1,240 @@
+"""What a change of a cluster or host brings along, or is refused for, as upstream's service has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from installer.assisted.enums import StepType
+from installer.assisted.errors import BadRequest, Conflict, ServiceError
+from installer.rendezvous.resources import clusters, hosts, values
+from installer.rendezvous.store.model import Cluster
+from installer.testing.service import sent_kit
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET
+from installer.testing.service.world_kit import HOST_ID, World
+
+VIPS = {"api_vips": [{"ip": "192.168.111.5"}], "ingress_vips": [{"ip": "192.168.111.6"}]}
+
+
+def fleet_of(world: World, **fields: Any) -> Fleet:
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(3)], **fields)
+    fleet.discover()
+    return fleet
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    return fleet_of(World(tmp_path))
+
+
+def change(fleet: Fleet, **body: Any) -> Cluster:
+    return sent_kit.update_cluster(fleet.world.engine, fleet.cluster_id, body)
+
+
+def test_the_machine_network_is_the_hosts_that_has_the_virtual_addresses(fleet: Fleet) -> None:
+    assert [item["cidr"] for item in change(fleet, **VIPS).machine_networks] == ["192.168.111.0/24"]
+
+
+@pytest.mark.parametrize(
+    ("api", "ingress", "words"),
+    [
+        ("10.7.0.5", "10.7.0.6", "No suitable matching CIDR found for VIP 10.7.0.5"),
+        ("192.168.111.5", "10.7.0.6", "ingress-vip <10.7.0.6> does not belong to machine-network-cidr"),
+        ("192.168.111.255", "192.168.111.6", "api-vip <192.168.111.255> is the broadcast address"),
+    ],
+)
+def test_virtual_addresses_outside_of_the_hosts_networks_are_refused(
+    fleet: Fleet, api: str, ingress: str, words: str
+) -> None:
+    before = fleet.world.store.cluster(fleet.cluster_id)
+    with pytest.raises(BadRequest, match=words):
+        change(fleet, api_vips=[{"ip": api}], ingress_vips=[{"ip": ingress}])
+    assert fleet.world.store.cluster(fleet.cluster_id) == before
+
+
+def test_user_managed_networking_takes_the_virtual_addresses_away(fleet: Fleet) -> None:
+    change(fleet, **VIPS)
+    with pytest.raises(BadRequest, match="User Managed Networking cannot be set with API VIPs"):
+        change(fleet, user_managed_networking=True)
+    cluster = change(fleet, user_managed_networking=True, api_vips=[], ingress_vips=[])
+    assert (cluster.platform["type"], cluster.user_managed_networking, cluster.api_vips) == ("none", True, [])
+    # And back.
+    cluster = change(fleet, platform={"type": "baremetal"})
+    assert (cluster.platform["type"], cluster.user_managed_networking) == ("baremetal", False)
+
+
+def test_a_dual_stack_cluster_says_its_machine_networks_itself(fleet: Fleet) -> None:
+    networks = {
+        "machine_networks": [{"cidr": "192.168.111.0/24"}, {"cidr": "fd00::/64"}],
+        "service_networks": [{"cidr": "172.30.0.0/16"}, {"cidr": "fd02::/112"}],
+        "cluster_networks": [{"cidr": "10.128.0.0/14", "host_prefix": 23}, {"cidr": "fd01::/48", "host_prefix": 64}],
+    }
+    vips = {name: [{"ip": ip} for ip in (f"192.168.111.{number}", f"fd00::{number}")] for name, number in
+            (("api_vips", 5), ("ingress_vips", 6))}  # fmt: skip
+    with pytest.raises(BadRequest, match="Expected 2 service networks, found 1"):
+        change(fleet, **{**networks, "service_networks": [{"cidr": "172.30.0.0/16"}]})
+    cluster = change(fleet, **networks, **vips)
+    assert [item["cidr"] for item in cluster.machine_networks] == ["192.168.111.0/24", "fd00::/64"]
+    with pytest.raises(BadRequest, match="api-vip <fd09::5> does not belong to machine-network-cidr <fd00::/64>"):
+        change(fleet, api_vips=[{"ip": "192.168.111.5"}, {"ip": "fd09::5"}])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cluster_networks": [{"cidr": "10.64.0.0/14", "host_prefix": 26}]}, "Host prefix, now 26"),
+        ({"cluster_networks": [{"cidr": "10.64.0.0/24", "host_prefix": 25}]}, "does not contain enough addresses"),
+        ({"cluster_networks": [{"cidr": "10.64.0.0/14"}]}, "host prefix 0"),
+        ({"service_networks": [{"cidr": "10.128.0.0/16"}]}, "overlap"),
+        ({"service_networks": [{"cidr": "172.29.0.0/26"}]}, "Address mask size must be between 1 to 25"),
+    ],
+)
+def test_networks_that_are_too_small_or_overlap_are_refused(fleet: Fleet, changes: Any, words: str) -> None:
+    with pytest.raises(BadRequest, match=words):
+        change(fleet, **changes)
+
+
+def test_an_external_platform_keeps_what_is_not_said_anew(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    external = {"platform_name": "oci", "cloud_controller_manager": "External"}
+    made = sent_kit.register_cluster(world.engine, {**CLUSTER, "platform": {"type": "external", "external": external}})
+    assert made.user_managed_networking
+    changed: dict[str, Any] = {"type": "external", "external": {"cloud_controller_manager": ""}}
+    with pytest.raises(BadRequest, match="Cloud controller manager must be enabled"):
+        sent_kit.update_cluster(world.engine, made.id, {"platform": changed})
+    changed = {"type": "external", "external": {"platform_name": "mine"}}
+    cluster = sent_kit.update_cluster(world.engine, made.id, {"platform": changed})
+    assert cluster.platform["external"] == {**external, "platform_name": "mine"}
+    for external in ({}, {"cloud_controller_manager": "External"}):
+        body = {**CLUSTER, "platform": {"type": "external", "external": external}}
+        with pytest.raises(BadRequest, match="Platform name must be set"):
+            sent_kit.register_cluster(world.engine, body)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "good"),
+    [
+        ("a", "b", True), ("a", "", True), ("a.b/c-d_e", "x.y", True), ("A/b", "c", False), ("x y", "z", False),
+        ("", "x", False), ("a", "b c", False), ("a" * 63, "x", True), ("a" * 64, "x", False), ("a", "b" * 64, False),
+        ("-a", "", False), ("a/", "", False), ("a/b/c", "", False),
+    ],
+)  # fmt: skip
+def test_node_labels_are_those_of_kubernetes(tmp_path: Path, key: str, value: str, good: bool) -> None:
+    world = World(tmp_path)
+    _, infra_env_id = world.known()
+    body = {"node_labels": [{"key": key, "value": value}]}
+    if good:
+        host = sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
+        assert host.node_labels.value == {key: value}
+        return
+    with pytest.raises(BadRequest, match="node_labels: Invalid value"):
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
+
+
+def test_a_disk_that_is_not_there_is_not_skipped(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    _, infra_env_id = world.known()
+    body = {"disks_skip_formatting": [{"disk_id": "/dev/none", "skip_formatting": True}]}
+    with pytest.raises(BadRequest, match="Disk identifier /dev/none doesn't match any disk in the inventory"):
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
+    two = {"disks_selected_config": [{"id": "a", "role": "install"}, {"id": "b", "role": "install"}]}
+    with pytest.raises(Conflict, match="only one installation disk"):
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, two)
+
+
+@pytest.mark.parametrize(
+    ("args", "good"),
+    [
+        (["--append-karg", "x=y"], True), (["--save-partlabel", "data*"], True), (["--copy-network"], True), ([], True),
+        (["--rm-rf"], False), (["--insecure"], False), (["--append-karg=a"], False), (["--append-karg", "a b"], False),
+        (["--append-karg", "a\n"], False),
+    ],
+)  # fmt: skip
+def test_arguments_of_the_installer(args: list[str], good: bool) -> None:
+    if good:
+        values.installer_args(args)
+        return
+    with pytest.raises(BadRequest, match="found unexpected"):
+        values.installer_args(args)
+
+
+@pytest.mark.parametrize("chosen", [[], [{"id": "/dev/sda", "role": "none"}], [{"id": "/dev/sda"}]])
+def test_a_choice_of_disks_names_the_one_to_install_on(tmp_path: Path, chosen: list[dict[str, str]]) -> None:
+    world = World(tmp_path)
+    _, infra_env_id = world.known()
+    with pytest.raises(Conflict, match="Requested installation disk is not part of the host's valid disks"):
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"disks_selected_config": chosen})
+
+
+def test_a_disk_without_a_name_is_not_skipped(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    _, infra_env_id = world.known()
+    body = {"disks_skip_formatting": [{"disk_id": "", "skip_formatting": True}]}
+    with pytest.raises(BadRequest, match="doesn't match any disk in the inventory"):
+        sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
+
+
+def test_a_host_that_is_not_ready_is_named_when_roles_are_still_to_be_given_out(fleet: Fleet) -> None:
+    fleet.world.reply(
+        fleet.infra_env_id,
+        StepType.INVENTORY,
+        fleet.machines[0].inventory | {"disks": []},
+        host_id=fleet.machines[0].id,
+    )
+    with pytest.raises(BadRequest, match="Host host-0 is in status insufficient and not ready for install"):
+        clusters.install(fleet.world.engine, fleet.cluster_id)
+    # Of one that has told nothing of itself yet, roles cannot be given out.
+    late = Machine(3, fleet.machines[0].network)
+    fleet.register(late)
+    with pytest.raises(Conflict, match="cannot be installed"):
+        clusters.install(fleet.world.engine, fleet.cluster_id)
+    hosts.delete(fleet.world.engine, fleet.infra_env_id, late.id)
+    for machine in fleet.machines:
+        sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, machine.id, {"host_role": "master"})
+    with pytest.raises(Conflict, match="cannot be installed"):
+        clusters.install(fleet.world.engine, fleet.cluster_id)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 201), ({"folder": ""}, 400), ({"file_name": ".yaml"}, 422), ({"file_name": "a b.yaml"}, 422),
+        ({"file_name": "a.yaml.bak"}, 400), ({"content": "YTog\nMQo=\n"}, 201), ({"content": "YTog MQo="}, 400),
+        ({"file_name": "a.yaml.patch_a-b"}, 400), ({"file_name": "a\n.yaml"}, 201),
+    ],
+)  # fmt: skip
+def test_names_and_contents_of_manifests(fleet: Fleet, body: dict[str, str], status: int) -> None:
+    manifest = {"file_name": "a.yaml", "content": "YTogMQo=", **body}
+    if status == 201:
+        assert sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest).content == b"a: 1\n"
+        return
+    with pytest.raises(ServiceError) as caught:
+        sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest)
+    assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("value", "good"), [("a=b", True), ("", True), ('a="b c"', True), ("a b", False), ("a\n", False)]
+)
+def test_values_of_kernel_arguments(tmp_path: Path, value: str, good: int) -> None:
+    world = World(tmp_path)
+    body: dict[str, Any] = {
+        "name": "",
+        "pull_secret": PULL_SECRET,
+        "kernel_arguments": [{"operation": "append", "value": value}],
+    }
+    if good:
+        kept = json.loads(sent_kit.register_infra_env(world.engine, body).kernel_arguments)
+        assert kept == body["kernel_arguments"]
+        return
+    with pytest.raises(ServiceError, match=r"kernel_arguments\[0\].value"):
+        sent_kit.register_infra_env(world.engine, body)
+
+
+def test_overrides_that_are_null_are_none(fleet: Fleet) -> None:
+    assert clusters.set_overrides(fleet.world.engine, fleet.cluster_id, "null").install_config_overrides == ""

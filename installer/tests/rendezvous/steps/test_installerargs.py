@@ -1,0 +1,134 @@
+"""Arguments for coreos-installer, held against assisted-service's internal/host/hostcommands/install_cmd.go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from installer.assisted.enums import StepType
+from installer.rendezvous.steps import installerargs, instructions
+from installer.rendezvous.store.documents import InstallerArgs
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations.hostview import HostView
+from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.world_kit import World
+
+replace = msgspec.structs.replace
+NIC = "ip=52-54-00-00-00-80:dhcp"
+V6 = {"name": "enp2s0", "mac_address": "52:54:00:00:00:81", "ipv6_addresses": ["fd00::81/64"]}
+AWAY = {"name": "enp3s0", "mac_address": "52:54:00:00:00:82", "ipv4_addresses": ["10.0.0.9/24", "nonsense"]}
+ISCSI = {"name": "enp4s0", "mac_address": "52:54:00:00:00:83", "ipv4_addresses": ["10.9.0.9/24"]}
+
+
+def view(
+    world: World, own: tuple[str, ...] = (), cidrs: tuple[str, ...] = ("192.168.111.0/24",), **found: Any
+) -> HostView:
+    cluster_id, infra_env_id = world.known(**found)
+    host: Host = replace(world.host(infra_env_id), installer_args=InstallerArgs.of(list(own)))
+    with world.store.change():
+        networks = [{"cidr": cidr, "cluster_id": cluster_id} for cidr in cidrs]
+        world.store.put_cluster(replace(world.store.cluster(cluster_id), machine_networks=networks))
+        world.store.put_host(host)
+    return world.engine.view(host)
+
+
+def nics(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*inventory()["interfaces"], *more]
+
+
+def disks(**changes: Any) -> list[dict[str, Any]]:
+    return [{**inventory()["disks"][0], **changes}]
+
+
+def kargs(*arguments: str) -> list[str]:
+    return [word for argument in arguments for word in ("--append-karg", argument)]
+
+
+@pytest.mark.parametrize(
+    ("own", "cidrs", "found", "wanted"),
+    [
+        ((), ("192.168.111.0/24",), {}, kargs(NIC)),
+        ((), ("192.168.111.0/24",), {"interfaces": nics(V6, AWAY)}, kargs(NIC)),
+        ((), ("fd00::/64",), {"interfaces": nics(V6)}, kargs("ip=52-54-00-00-00-81:dhcp6")),
+        ((), ("192.168.111.0/24", "fd00::/64"), {"interfaces": nics(V6)}, kargs(f"{NIC},dhcp6")),
+        ((), (), {}, []),
+        (("--append-karg", "quiet"), ("192.168.111.0/24",), {}, kargs("quiet", NIC)),
+        (("--append-karg", "ip=enp1s0:off"), ("192.168.111.0/24",), {}, kargs("ip=enp1s0:off")),
+        (("--append-karg", NIC), ("192.168.111.0/24",), {}, kargs(NIC)),
+        ((), ("192.168.111.0/24",), {"disks": disks(drive_type="RAID")}, kargs("rd.md=1", "rd.auto=1", NIC)),
+        (
+            (),
+            ("192.168.111.0/24",),
+            {
+                "disks": disks(drive_type="iSCSI", iscsi={"host_ip_address": "10.9.0.9"}),
+                "interfaces": nics(ISCSI),
+            },
+            kargs("rd.iscsi.firmware=1", "ip=52-54-00-00-00-83:dhcp", NIC),
+        ),
+        (
+            ("--append-karg", "rd.iscsi.firmware=1", "--append-karg", "ip=dhcp"),
+            ("192.168.111.0/24",),
+            {"disks": disks(drive_type="iSCSI", iscsi={"host_ip_address": "10.9.0.9"})},
+            kargs("rd.iscsi.firmware=1", "ip=dhcp"),
+        ),
+    ],
+)
+def test_what_disk_and_network_call_for(
+    world: World, own: tuple[str, ...], cidrs: tuple[str, ...], found: dict[str, Any], wanted: list[str]
+) -> None:
+    assert installerargs.arguments(view(world, own, cidrs, **found)) == wanted
+
+
+def test_a_multipath_device_over_iscsi(world: World) -> None:
+    path = {**disks()[0], "drive_type": "iSCSI", "iscsi": {"host_ip_address": "10.9.0.9"}, "holders": "dm-0"}
+    paths = [{**path, "name": "sda", "id": "a", "path": "/dev/sda"}, {**path, "name": "sdb", "id": "b"}]
+    whole = {**disks()[0], "drive_type": "Multipath", "name": "dm-0", "path": "/dev/dm-0", "id": "m", "by_path": ""}
+    found = view(world, disks=[whole, *paths], interfaces=nics(ISCSI))
+    assert installerargs.arguments(found) == kargs(
+        "rw", "rd.multipath=default", "rd.iscsi.firmware=1", "ip=52-54-00-00-00-83:dhcp", NIC
+    )
+    request = ordered(world, found)
+    # machine-config-daemon is given the name that the kernel has for the disk now, which another boot changes.
+    assert (request["boot_device"], request["enable_skip_mco_reboot"]) == ("m", False)
+
+
+def test_a_network_of_the_users_is_copied_once(world: World) -> None:
+    found = view(world, ("--copy-network",))
+    with world.store.change():
+        assert found.infra_env is not None
+        world.store.put_infra_env(replace(found.infra_env, static_network_config="[]"))
+    for host in (found.host, replace(found.host, installer_args=InstallerArgs())):
+        assert installerargs.arguments(world.engine.view(host)) == ["--copy-network"]
+
+
+def ordered(world: World, found: HostView) -> dict[str, Any]:
+    [text] = instructions.MAKERS[StepType.INSTALL](found) or []
+    request: dict[str, Any] = json.loads(text)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("own", "kept"), [((), False), (("--save-partlabel", "data*"), True), (("--save-partindex=5-",), True)]
+)
+def test_partitions_that_are_to_stay(world: World, own: tuple[str, ...], kept: bool) -> None:
+    found = view(world, own)
+    assert ordered(world, found)["skip_installation_disk_cleanup"] is kept
+    # fio would write over them.
+    assert (instructions.MAKERS[StepType.DISK_SPEED](found) is None) is kept
+
+
+def test_the_request_names_no_arguments_when_there_are_none(world: World) -> None:
+    request = ordered(world, view(world, cidrs=()))
+    assert "installer_args" not in request
+    assert (request["enable_skip_mco_reboot"], request["notify_num_reboots"]) == (True, True)
+
+
+def test_the_disk_and_the_seconds_for_its_measurement(world: World) -> None:
+    found = view(world)
+    assert instructions.MAKERS[StepType.DISK_SPEED](found) == [
+        '{"path":"/dev/disk/by-path/pci-0000:04:00.0"}',
+        "480.00",
+    ]

@@ -1,0 +1,107 @@
+"""Nodes get their part of the cluster network, each another one, and keep it."""
+
+from __future__ import annotations
+
+import threading
+from ipaddress import ip_network
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.release.cluster.errors import ClusterError
+from lab.release.cluster.nodes import podnetworks
+
+NETWORKS = (("10.128.0.0/14", 23),)
+INSTALL = """apiVersion: v1
+baseDomain: example.test
+metadata: {name: c}
+controlPlane: {name: master, replicas: 3}
+compute: [{name: worker, replicas: 0}]
+networking:
+  clusterNetwork: [{cidr: 10.128.0.0/14, hostPrefix: 23}]
+  machineNetwork: [{cidr: 192.168.111.0/24}]
+platform: {none: {}}
+pullSecret: '{"auths": {}}'
+"""
+
+
+def node(name: str, part: str = "") -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"podCIDR": part} if part else {}}
+
+
+@given(st.lists(st.booleans(), max_size=12), st.randoms())
+def test_each_node_has_a_part_of_its_own_and_keeps_what_it_has(had: list[bool], random: Any) -> None:
+    every = [str(part) for part in ip_network("10.128.0.0/14").subnets(new_prefix=23)]
+    random.shuffle(every)
+    nodes = [node(f"n{index}", every[index] if has else "") for index, has in enumerate(had)]
+    given_now = dict(podnetworks.missing(nodes, NETWORKS))
+    assert set(given_now) == {f"n{index}" for index, has in enumerate(had) if not has}
+    parts = [given_now.get(each["metadata"]["name"]) or each["spec"]["podCIDR"] for each in nodes]
+    assert len(set(parts)) == len(parts)
+    assert set(parts) <= set(every)
+
+
+def test_a_network_that_is_used_up_is_told() -> None:
+    nodes = [node("a", "10.0.0.0/24"), node("b", "10.0.1.0/24"), node("c")]
+    with pytest.raises(ClusterError, match=r"cluster network 10\.0\.0\.0/23 has no /24 left for node c"):
+        list(podnetworks.missing(nodes, (("10.0.0.0/23", 24),)))
+
+
+def test_with_both_families_it_is_ipv4s() -> None:
+    both = (("fd01::/48", 64), NETWORKS[0])
+    assert list(podnetworks.missing([node("a")], both)) == [("a", "10.128.0.0/23")]
+    assert list(podnetworks.missing([node("a")], both[:1])) == [("a", "fd01::/64")]
+
+
+class Cluster:
+    """The part of the API's client that is used, over a list of nodes."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.broken = False
+        self.rounds = threading.Semaphore(0)
+
+    def get(self, api_version: str, kind: str, name: str, namespace: str = "") -> Any:
+        self.rounds.release()
+        if self.broken:
+            raise ClusterError("the API is away")
+        return {"data": {"install-config": INSTALL}}
+
+    def list(self, api_version: str, kind: str) -> list[dict[str, Any]]:
+        return self.nodes
+
+    def merge_patch(self, target: dict[str, Any], patch: dict[str, Any]) -> None:
+        [found] = [item for item in self.nodes if item["metadata"]["name"] == target["metadata"]["name"]]
+        found["spec"].update(patch["spec"])
+
+
+def test_a_round_is_done_when_all_nodes_have_come() -> None:
+    cluster = Cluster()
+    loop = podnetworks.PodNetworks(cluster)  # type: ignore[arg-type]
+    for name, done in (("a", False), ("b", False), ("c", True)):
+        cluster.nodes.append(node(name))
+        assert loop.step() is done
+    assert [each["spec"]["podCIDRs"] for each in cluster.nodes] == [
+        ["10.128.0.0/23"], ["10.128.2.0/23"], ["10.128.4.0/23"]
+    ]  # fmt: skip
+
+
+def test_the_loop_bears_an_api_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(podnetworks.pace, "pause", lambda took, longest: 0.01)
+    cluster, stop = Cluster(), threading.Event()
+    cluster.broken = True
+    thread = threading.Thread(target=podnetworks.PodNetworks(cluster).run, args=(stop,))  # type: ignore[arg-type]
+    thread.start()
+    try:
+        for _ in range(3):
+            assert cluster.rounds.acquire(timeout=10)
+        cluster.nodes.append(node("a"))
+        cluster.broken = False
+        for _ in range(3):
+            assert cluster.rounds.acquire(timeout=10)
+        assert cluster.nodes[0]["spec"]["podCIDR"] == "10.128.0.0/23"
+    finally:
+        stop.set()
+        thread.join(10)

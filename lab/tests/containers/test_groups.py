@@ -1,0 +1,114 @@
+"""Control groups on hosts with v1, v2 and hybrid, laid out as theirs: what is written where, or why not."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from lab.machines.container import cgroups, syscalls
+
+V1 = "9:name=systemd:/\n8:pids:/\n7:blkio:/\n6:freezer:/\n5:devices:/\n4:memory:/x\n3:cpuset:/\n2:cpu,cpuacct:/\n"
+HYBRID = f"{V1}0::/user.slice\n"
+V2 = "0::/user.slice\n"
+ALL = "cpuset cpu io memory hugetlb pids rdma misc\n"
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """mount_all on a host whose /proc/self/cgroup and cgroup.controllers have these texts; what it mounted."""
+
+    def look(groups, controllers=ALL):
+        text = Path.read_text
+        own = tmp_path / "cgroup"
+        own.write_text(groups)
+        monkeypatch.setattr(Path, "read_text", lambda path: text(own if str(path) == "/proc/self/cgroup" else path))
+        mounted = []
+
+        def mount(source, target, kind, flags=0, data=""):
+            mounted.append((kind, data))
+            if kind == "cgroup2":
+                Path(target, "cgroup.controllers").write_text(controllers)
+                Path(target, "cgroup.subtree_control").touch()
+
+        monkeypatch.setattr(syscalls, "mount", mount)
+        return cgroups.mount_all(tmp_path / "groups"), mounted
+
+    return look
+
+
+@pytest.mark.parametrize("groups", [V1, HYBRID])
+def test_v1_and_hybrid_hosts_have_their_v1_hierarchies_used(host, groups):
+    found, mounted = host(groups)
+    assert not found.unified
+    assert set(found.at) == {
+        *("name=systemd", "pids", "blkio", "freezer", "devices", "memory", "cpuset", "cpu,cpuacct")
+    }
+    assert ("cgroup", "none,name=systemd") in mounted
+    assert all(kind == "cgroup" for kind, _ in mounted)
+    group = cgroups.Group(found, "lab/m")
+    group.make(memory_mib=512, vcpus=1, devices=["7:3"])
+
+    def said(hierarchy, file):
+        return (found.at[hierarchy] / "node0/lab/m" / file).read_text()
+
+    assert said("memory", "memory.limit_in_bytes") == str(512 << 20)
+    assert int(said("pids", "pids.max")) <= 8192
+    assert said("devices", "devices.deny") == "a"
+    assert said("devices", "devices.allow") == "b 7:3 rwm"
+    # The limits are not in the group that it gets.
+    assert [file.name for file in (found.at["memory"] / "node0/lab/m/machine").iterdir()] == []
+
+
+def test_a_v1_host_without_systemd_gets_its_hierarchy(host):
+    found, _ = host(V1.replace("9:name=systemd:/\n", ""))
+    assert "name=systemd" in found.at
+
+
+def test_a_v2_host_has_the_one_hierarchy_used(host):
+    found, mounted = host(V2)
+    assert found.unified
+    assert mounted == [("cgroup2", "")]
+    group = cgroups.Group(found, "lab/m")
+    group.make(memory_mib=512, vcpus=2, devices=["7:3"])
+    folder = found.at[""] / "node0/lab/m"
+    assert (folder / "memory.max").read_text() == str(512 << 20)
+    assert (folder / "cpu.max").read_text() == "200000 100000"
+    assert int((folder / "pids.max").read_text()) <= 8192
+    for passing in (folder, *folder.parents[:2]):
+        assert (passing / "cgroup.subtree_control").read_text() == "+cpu +memory +pids +cpuset"
+    assert list((folder / "machine").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "controllers", "line"),
+    [
+        (V1.replace("8:pids:/\n", ""), ALL, "cgroup v1 has no controllers pids: container machines need them"),
+        (
+            V1.replace("devices", "perf_event"),
+            ALL,
+            "cgroup v1 has no controllers devices: container machines need them",
+        ),
+        (V2, "cpu io memory pids\n", "cgroup2 has no controllers cpuset: container machines need them"),
+        # Hybrid with memory in v2: the others are taken by v1.
+        (HYBRID.replace("4:memory:/x\n", ""), "memory\n", "cgroup2 has no controllers cpu, pids, cpuset: "),
+    ],
+)
+def test_a_host_that_will_not_do_is_told_why_in_a_line(host, groups, controllers, line):
+    with pytest.raises(cgroups.UnsupportedHostError) as found:
+        host(groups, controllers)
+    assert str(found.value).startswith(line)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "why"), [(errno.EBUSY, "it is no root, and has processes"), (errno.EROFS, "Read-only file system")]
+)
+def test_a_cgroup2_that_passes_nothing_on_is_told_in_a_line(tmp_path, monkeypatch, code, why):
+    (tmp_path / "cgroup.controllers").write_text(ALL)
+
+    def refuse(path, text):
+        raise OSError(code, "x")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(cgroups.UnsupportedHostError, match=why):
+        cgroups.check_unified(tmp_path)

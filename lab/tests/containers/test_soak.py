@@ -1,0 +1,173 @@
+"""Machines up and down, and killed at any moment: the host is what it was. NODE0_SOAK is how many (10); ci/bench/soak
+runs it with 200."""
+
+import contextlib
+import os
+import random
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from drivers.errors import DriverError
+from lab.machines.container import users
+from lab.tests.containers.kit import World
+
+pytestmark = pytest.mark.lab
+
+COUNT = int(os.environ.get("NODE0_SOAK", "10"))
+BATCH = 5
+MEMORY_MIB = 512
+
+
+# The users of this module's machines begin where no other test's do.
+FIRST = 3 << 28
+
+
+def processes(root):
+    """Processes that belong to a world below `root`, or as a user to one of its machines."""
+    named, machines = [], []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if FIRST <= folder.stat().st_uid < FIRST + 512 * users.COUNT:
+                machines.append(f"{folder.name} {words}")
+            elif str(root) in words:
+                named.append(f"{folder.name} {words}")
+    return named, machines
+
+
+def of_host(root, lab):
+    """What machines could leave on the host. Other labs may come and go meanwhile: loops and groups are the world's."""
+    loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    return {
+        "loops": [line for line in loops.splitlines() if str(root) in line],
+        "mounts": [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(root) in line],
+        "cards": [name for name in os.listdir("/sys/class/net") if name.startswith("nv")],
+        "groups": [str(path) for path in Path("/sys/fs/cgroup").glob(f"*/node0/{lab}/*")],
+        "machines' processes": processes(root)[1],
+    }
+
+
+def of_daemon(world):
+    """What machines could leave with the daemon that owns them."""
+    [pid] = [
+        int(folder.name)
+        for folder in Path("/proc").glob("[0-9]*")
+        if (words := _words(folder))
+        and "lab.machines.container.machined" in words
+        and str(world.root / "machines") in words
+    ]
+    inside = ["nsenter", "-t", str(pid), "-n", "-m"]
+    cards = subprocess.run([*inside, "ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    return {
+        "files": len(list(Path(f"/proc/{pid}/fd").iterdir())),
+        "mounts": Path(f"/proc/{pid}/mountinfo").read_text(),
+        "cards": [line.split(":")[1] for line in cards.splitlines()],
+        "children": Path(f"/proc/{pid}/task/{pid}/children").read_text(),
+        "namespaces": sorted(path.name for path in Path("/run/netns").glob("*")) if Path("/run/netns").exists() else [],
+    }
+
+
+def _words(folder):
+    try:
+        words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+    return words if "python" in words[0] and len(words) > 4 else []
+
+
+def changes(before, after):
+    """What differs, by its name."""
+    both = zip(before, after, strict=True)
+    return {name: (old[name], new[name]) for old, new in both for name in old if old[name] != new[name]}
+
+
+def define(world, index):
+    return world.define(index, memory_mib=MEMORY_MIB, first_user=FIRST)
+
+
+def test_machines_up_and_down_leave_the_host_as_it_was(world, tmp_path):
+    other = World(tmp_path)
+    other.start()
+    try:
+        other.machines.all()
+        before = of_daemon(other), of_host(tmp_path, other.lab)
+        for start in range(0, COUNT, BATCH):
+            batch = [define(other, index) for index in range(start, min(start + BATCH, COUNT))]
+            for one in batch:
+                one.on()
+            for one in batch:
+                other.console(one).wait_for(r"login: ", 120)
+            assert len(of_host(tmp_path, other.lab)["loops"]) == len(batch)
+            for one in batch:
+                one.off()
+            # The kernel takes network namespaces down in its own time.
+            deadline = time.monotonic() + 20
+            while (after := (of_daemon(other), of_host(tmp_path, other.lab))) != before:
+                assert time.monotonic() < deadline, changes(before, after)
+                time.sleep(0.1)
+    finally:
+        other.kill()
+    assert of_host(tmp_path, other.lab) == before[1]
+    assert processes(tmp_path) == ([], [])
+
+
+@pytest.mark.parametrize("turn", range(max(COUNT // 10, 3)))
+def test_a_kill_at_any_moment_leaves_nothing(world, tmp_path, turn):
+    chance = random.Random(turn)
+    phase = ("boot", "run", "power-off")[turn % 3]
+    other = World(tmp_path)
+    other.start()
+    machines = [define(other, index) for index in range(2)]
+    for one in machines:
+        one.on()
+    off = None
+    if phase == "boot":
+        time.sleep(chance.uniform(0, 3))
+    else:
+        for one in machines:
+            other.console(one).wait_for(r"login: ", 60)
+    if phase == "power-off":
+
+        def power_off():
+            with contextlib.suppress(DriverError):
+                machines[0].ask("shutdown")
+                machines[1].off()
+
+        off = threading.Thread(target=power_off)
+        off.start()
+        time.sleep(chance.uniform(0, 0.3))
+    other.kill()
+    if off is not None:
+        off.join(60)
+    left = of_host(tmp_path, other.lab)
+    assert left == {name: [] for name in left}, phase
+    assert processes(tmp_path) == ([], []), phase
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{other.lab}"))
+
+
+def test_two_machines_that_begin_with_the_same_users_have_different_ones(world, tmp_path):
+    first = define(world, 40)
+    other = World(tmp_path)
+    other.start()
+    try:
+        second = define(other, 40)
+        maps = []
+        for where, one in ((world, first), (other, second)):
+            one.on()
+            where.console(one).wait_for(r"login: ", 60)
+            maps.append(Path(f"/proc/{where.init(one)}/uid_map").read_text().split())
+        bases = [int(words[1]) for words in maps]
+        assert bases[0] != bases[1]
+        assert all(words[0] == "0" and words[2] == str(users.COUNT) for words in maps)
+        # And again after it was off and on, while the other one keeps its own.
+        first.off()
+        first.on()
+        world.console(first).wait_for(r"(?s)login: .*login: ", 60)
+        assert int(Path(f"/proc/{world.init(first)}/uid_map").read_text().split()[1]) not in bases[1:]
+    finally:
+        first.off()
+        other.kill()
