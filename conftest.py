@@ -1,5 +1,7 @@
 """The thin root of the pytest wiring: everything else is in the rooms' own conftest.py."""
 
+import signal
+
 from hypothesis import settings
 
 from ci.grouping import pytest_xdist_make_scheduler
@@ -11,3 +13,8 @@ __all__ = ["pytest_xdist_make_scheduler"]
 settings.register_profile("node0", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None)
 settings.load_profile("node0")
+
+# A shell that is no terminal's starts what it puts in the background with SIGINT ignored, and all that is started from
+# there inherits it: tests that end a process as Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

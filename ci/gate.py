@@ -2,12 +2,18 @@
 
 The fast suite comes first; what does not pass it is not installed. All other stages run whatever became of one another,
 so that one run tells all. Where the kernel cannot run container machines, compact is installed in VMs instead.
+
+Tests that fail are run a second time, once their stage is over and the machine is quieter: what passes then is a flake,
+is named in the summary, and does not fail the gate (as openshift-tests has it, pkg/test/ginkgo/cmd_runsuite.go).
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,13 +47,19 @@ LONGEST = 65 * 60.0
 # Seconds that a stage has to end by itself once its time is up: its labs leave evidence.
 _GRACE = 120.0
 _LATE = 124  # as timeout(1) has it
+_TESTS_FAILED = 1  # pytest's exit code, and others'
+# More failed tests than that are no flakes, and not run again. (An installation that fails fails all of its tests.)
+MOST_RETRIED = 10
+# Where pytest keeps which tests failed, in a folder a stage.
+_CACHES = ".pytest_cache/gate"
 
 
 @dataclass(frozen=True)
 class Stage:
     """One command of the gate; `limit` in seconds is several times what it takes here, for machines that are slow.
 
-    Nothing after an `essential` stage runs when that fails.
+    Nothing after an `essential` stage runs when that fails. Up to `retried` tests that fail are run a second time: the
+    command passes pytest's options on.
     """
 
     name: str
@@ -55,15 +67,22 @@ class Stage:
     limit: float
     essential: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
+    retried: int = 0
+
+    @property
+    def cache(self) -> Path:
+        """The folder in which pytest remembers which of its tests failed."""
+        return ROOT / _CACHES / re.sub(r"\W+", "-", self.name)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a stage ended; a `code` of None: it was not run."""
+    """How a stage ended; a `code` of None: it was not run. `flakes` are its tests that passed at their second try."""
 
     name: str
     code: int | None
     seconds: float = 0.0
+    flakes: Sequence[str] = ()
 
     @property
     def line(self) -> str:
@@ -72,7 +91,8 @@ class Outcome:
             return f"{'not run':<8} {'':>8}  {self.name}"
         word = {0: "passed", _LATE: "late"}.get(self.code, "failed")
         minutes, seconds = divmod(round(self.seconds), 60)
-        return f"{word:<8} {minutes:>3} min {seconds:02} s  {self.name}"
+        flaky = f" ({len(self.flakes)} at the second try)" if self.flakes else ""
+        return f"{word:<8} {minutes:>3} min {seconds:02} s  {self.name}{flaky}"
 
 
 def fitting(capacity: budget.Amount, shapes: Mapping[str, Topology]) -> tuple[list[str], list[str]]:
@@ -89,26 +109,35 @@ def fitting(capacity: budget.Amount, shapes: Mapping[str, Topology]) -> tuple[li
     return fits, lines
 
 
-def stages(problems: Sequence[str], fits: Sequence[str]) -> list[Stage]:
-    """The gate for a machine that cannot run containers for these reasons (none: it can), and has room for these."""
-    first = [
-        Stage("style, types, fast suite", ["ci/test", "--fast"], 1800, essential=True),
+def first_stages() -> list[Stage]:
+    """What comes before any machine boots."""
+    return [
+        Stage("style, types, fast suite", ["ci/test", "--fast"], 1800, essential=True, retried=MOST_RETRIED),
         Stage("lab release", [".venv/bin/python", "-m", "lab.release", "build"], 2400, essential=True),
     ]
+
+
+def lab_stages(problems: Sequence[str], fits: Sequence[str]) -> list[Stage]:
+    """The rest, for a machine that cannot run containers for these reasons (none: it can), and has room for these."""
+    labs = Stage("tests on real labs", ["ci/test", "--labs"], 1500, retried=MOST_RETRIED)
     if problems or not fits:
         node = ["ci/scenarios", "-k", "sno-ipv4-static-uefi", "--artifacts=artifacts/vm/sno"]
         compact = ["ci/scenarios", "-k", "compact", "-m", "not disruptive", "--artifacts=artifacts/vm/compact"]
-        return [*first, Stage("one node in a VM", node, 2400), Stage("compact in VMs", compact, 3600)]
+        return [
+            labs,
+            Stage("one node in a VM", node, 2400, retried=2 * MOST_RETRIED),
+            Stage("compact in VMs", compact, 3600),
+        ]
     words = " or ".join(CONTAINERS[name] for name in fits)
     argv = ["ci/scenarios", "--machines=container", "--nightly", "-v", "--artifacts=artifacts/container", "-k", words]
     argv += ["-n", str(SIDE_BY_SIDE)]
     sizes = ", ".join(name.partition("-")[0] for name in fits)
     vcpus = {"NODE0_BUDGET_VCPU": str(VCPUS_PER_CPU * len(os.sched_getaffinity(0)))}
-    contained = Stage(f"{sizes} in containers, with losses", argv, 2400, env=vcpus)
+    contained = Stage(f"{sizes} in containers, with losses", argv, 2400, env=vcpus, retried=2 * MOST_RETRIED)
     chosen = " and ".join(["sno-ipv4-static-uefi]", *(f"not {word}" for word in ONLY_CLUSTER)])
     node = ["ci/scenarios", "-k", chosen, "--artifacts=artifacts/vm/sno"]
     # What is emulated takes longest, so it comes last.
-    return [*first, contained, Stage("one node in a VM", node, 2400)]
+    return [labs, contained, Stage("one node in a VM", node, 2400, retried=2 * MOST_RETRIED)]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -122,22 +151,43 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def run(stage: Stage) -> Outcome:
-    """Run a stage, whose output goes where ours goes."""
-    begin = time.monotonic()
+def _run(stage: Stage, argv: Sequence[str]) -> int:
+    """Run a command of a stage, whose output goes where ours goes; its exit code."""
     # A group of its own: what it started ends with it.
-    env = {**stage.env, **os.environ}
-    process = subprocess.Popen(stage.argv, cwd=ROOT, env=env, start_new_session=True)
+    process = subprocess.Popen(argv, cwd=ROOT, env={**stage.env, **os.environ}, start_new_session=True)
     try:
-        code = process.wait(stage.limit)
+        return process.wait(stage.limit)
     except subprocess.TimeoutExpired:
         say(f"{stage.name}: not done after {stage.limit:.0f} s, ending it")
         _stop(process)
-        code = _LATE
+        return _LATE
     except BaseException:
         _stop(process)
         raise
-    return Outcome(stage.name, code, time.monotonic() - begin)
+
+
+def failed_tests(cache: Path) -> list[str]:
+    """The tests that failed in pytest's last run with that cache folder."""
+    file = cache / "v/cache/lastfailed"
+    return sorted(json.loads(file.read_text())) if file.exists() else []
+
+
+def run(stage: Stage) -> Outcome:
+    """Run a stage, and once more those of its tests that failed, when they are few."""
+    begin = time.monotonic()
+    if not stage.retried:
+        return Outcome(stage.name, _run(stage, stage.argv), time.monotonic() - begin)
+    shutil.rmtree(stage.cache, ignore_errors=True)
+    argv = [*stage.argv, "-o", f"cache_dir={stage.cache.relative_to(ROOT)}"]
+    code, flakes = _run(stage, argv), []
+    if code == _TESTS_FAILED and 0 < len(tests := failed_tests(stage.cache)) <= stage.retried:
+        say(f"{stage.name}: {len(tests)} failed, a second try of {', '.join(tests)}")
+        left = replace(stage, limit=max(stage.limit - (time.monotonic() - begin), 1.0))
+        # Beside the evidence of the first try, not over it.
+        elsewhere = [f"{word}-second-try" for word in argv if word.startswith("--artifacts=")]
+        code = _run(left, [*argv, "--last-failed", *elsewhere])
+        flakes = tests if code == 0 else []
+    return Outcome(stage.name, code, time.monotonic() - begin, flakes)
 
 
 def say(line: str) -> None:
@@ -145,24 +195,36 @@ def say(line: str) -> None:
     print(f"[gate] {line}", file=sys.stderr, flush=True)
 
 
-def passed(chosen: Sequence[Stage], runner: Callable[[Stage], Outcome] = run) -> bool:
-    """Run the stages and print how each ended; whether all passed."""
-    begin, outcomes, ended = time.monotonic(), list[Outcome](), False
+def passed(
+    chosen: Sequence[Stage],
+    runner: Callable[[Stage], Outcome] = run,
+    rest: Callable[[], Sequence[Stage]] = tuple,
+) -> bool:
+    """Run the stages, then those that `rest` chooses once they have passed, and print how each ended; whether all
+    passed."""
+    begin, outcomes, ended, done = time.monotonic(), list[Outcome](), False, False
+    waiting, last = list(chosen), rest
     try:
-        for number, stage in enumerate(chosen, 1):
+        while waiting:
+            stage = waiting.pop(0)
             left = begin + LONGEST - time.monotonic()
             if ended or left <= 0:
                 outcomes.append(Outcome(stage.name, None))
-                continue
-            say(f"{number} of {len(chosen)}: {stage.name}")
-            outcomes.append(runner(replace(stage, limit=min(stage.limit, left))))
-            say(outcomes[-1].line)
-            ended = stage.essential and outcomes[-1].code != 0
+            else:
+                say(f"stage {len(outcomes) + 1}: {stage.name}")
+                outcomes.append(runner(replace(stage, limit=min(stage.limit, left))))
+                say(outcomes[-1].line)
+                ended = stage.essential and outcomes[-1].code != 0
+            if not waiting and not ended:
+                waiting, last = list(last()), tuple
+        done = not ended
     finally:
         say("summary")
         for outcome in outcomes:
             say(f"  {outcome.line}")
-        good = len(outcomes) == len(chosen) and all(outcome.code == 0 for outcome in outcomes)
+            for test in outcome.flakes:
+                say(f"    flake: {test}")
+        good = done and all(outcome.code == 0 for outcome in outcomes)
         say(f"  {Outcome('all', 0 if good else 1, time.monotonic() - begin).line}")
     return good
 
@@ -171,9 +233,8 @@ def _told_to_end(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def main() -> int:
-    """Run the gate; its exit code."""
-    signal.signal(signal.SIGTERM, _told_to_end)
+def _chosen_for_this_machine() -> list[Stage]:
+    """The stages with machines, by what this one can do and has room for, the release being built; says what not."""
     problems = container_problems()
     fits, lines = fitting(budget.capacity(labs_dir()), {name: topology_of(name).on("container") for name in CONTAINERS})
     if problems:
@@ -181,7 +242,13 @@ def main() -> int:
     else:
         for line in lines:
             say(line)
-    return 0 if passed(stages(problems, fits)) else 1
+    return lab_stages(problems, fits)
+
+
+def main() -> int:
+    """Run the gate; its exit code."""
+    signal.signal(signal.SIGTERM, _told_to_end)
+    return 0 if passed(first_stages(), rest=_chosen_for_this_machine) else 1
 
 
 if __name__ == "__main__":

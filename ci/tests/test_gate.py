@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ci import gate
-from ci.gate import CONTAINERS, Outcome, Stage, fitting, passed, run, stages
+from ci.gate import CONTAINERS, Outcome, Stage, first_stages, fitting, lab_stages, passed, run
 from lab.host import budget
 from scenarios.ids import topology_of
 
@@ -30,10 +30,11 @@ def _said(capfd):
 
 
 def test_a_machine_that_can_gets_one_node_in_a_vm_and_all_sizes_with_losses_in_containers():
-    chosen = stages([], ALL)
+    chosen = [*first_stages(), *lab_stages([], ALL)]
     assert [stage.name for stage in chosen] == [
         "style, types, fast suite",
         "lab release",
+        "tests on real labs",
         "sno, compact, ha in containers, with losses",
         "one node in a VM",
     ]
@@ -43,13 +44,13 @@ def test_a_machine_that_can_gets_one_node_in_a_vm_and_all_sizes_with_losses_in_c
 
 
 def test_a_kernel_that_cannot_gets_compact_in_vms_instead():
-    chosen = stages(OLD, ALL)
-    assert [stage.name for stage in chosen][2:] == ["one node in a VM", "compact in VMs"]
+    chosen = lab_stages(OLD, ALL)
+    assert [stage.name for stage in chosen][1:] == ["one node in a VM", "compact in VMs"]
     assert not any("container" in word for stage in chosen for word in stage.argv)
 
 
 def test_evidence_of_one_stage_is_not_anothers():
-    for chosen in (stages([], ALL), stages(OLD, ALL)):
+    for chosen in (lab_stages([], ALL), lab_stages(OLD, ALL)):
         folders = [word for stage in chosen for word in stage.argv if word.startswith("--artifacts")]
         assert len(folders) == len(set(folders)) == sum("ci/scenarios" in stage.argv for stage in chosen)
 
@@ -62,13 +63,13 @@ def test_a_size_that_the_machine_has_no_memory_for_is_left_out_and_told():
     assert re.fullmatch(
         r"ha-ipv4-static-uefi is left out for want of memory: needs \d+ MiB .* there is \d+ MiB .*", lines[0]
     )
-    assert stages([], fits)[2].name == "sno, compact in containers, with losses"
+    assert lab_stages([], fits)[1].name == "sno, compact in containers, with losses"
 
 
 def test_a_machine_with_room_for_none_gets_the_stages_of_one_without_containers():
     fits, lines = fitting(budget.Amount(1, 1, 1), SHAPES)
     assert (fits, len(lines)) == ([], 3)
-    assert stages([], fits) == stages(OLD, ALL)
+    assert lab_stages([], fits) == lab_stages(OLD, ALL)
 
 
 def _selected(stage):
@@ -82,7 +83,7 @@ def _selected(stage):
 
 
 def test_containers_get_each_size_its_losses_and_nothing_else():
-    tests = _selected(stages([], ALL)[2])
+    tests = _selected(lab_stages([], ALL)[1])
     assert {scenario for _, scenario in tests} == {
         *ALL,
         "sno-ipv4-static-uefi-small_disk",
@@ -94,7 +95,7 @@ def test_containers_get_each_size_its_losses_and_nothing_else():
 
 
 def test_the_node_in_a_vm_leaves_out_only_what_its_container_has_shown():
-    contained, virtual = (_selected(stage) for stage in stages([], ALL)[2:])
+    contained, virtual = (_selected(stage) for stage in lab_stages([], ALL)[1:])
     assert {scenario for _, scenario in virtual} == {"sno-ipv4-static-uefi"}
     left_out = {test for test, scenario in contained - virtual if scenario == "sno-ipv4-static-uefi"}
     assert left_out == {
@@ -105,7 +106,7 @@ def test_the_node_in_a_vm_leaves_out_only_what_its_container_has_shown():
 
 
 def test_without_containers_the_node_in_a_vm_is_examined_whole():
-    node, compact = (_selected(stage) for stage in stages(OLD, ALL)[2:])
+    node, compact = (_selected(stage) for stage in lab_stages(OLD, ALL)[1:])
     assert ("test_filled_maps_do_not_kill_the_api_server", "sno-ipv4-static-uefi") in node
     assert {scenario for _, scenario in compact} >= {"compact-ipv4-static-uefi"}
 
@@ -139,6 +140,90 @@ def test_nothing_is_installed_when_the_fast_suite_fails(tmp_path, capfd):
     assert not passed(chosen)
     assert not mark.exists()
     assert [line.split("  ")[0] for line in _said(capfd)[-3:]] == ["failed", "not run", "failed"]
+
+
+def test_what_needs_machines_is_chosen_once_the_release_is_built_and_not_before(capfd):
+    """The build takes disk: what there is room for is known after it."""
+    seen = []
+
+    def ended(stage):
+        seen.append(stage.name)
+        return Outcome(stage.name, 0)
+
+    def rest():
+        seen.append("chosen")
+        return [_python("pass", "machines")]
+
+    assert passed([_python("pass", "suite"), _python("pass", "release")], ended, rest)
+    assert seen == ["suite", "release", "chosen", "machines"]
+    assert not passed([_python("pass", "suite", essential=True)], lambda stage: Outcome(stage.name, 1), rest)
+    assert seen.count("chosen") == 1
+    capfd.readouterr()
+
+
+def _suite(tmp_path, monkeypatch, body, retried=2):
+    """A stage that runs a module of tests with pytest, in a folder of its own."""
+    (tmp_path / "test_it.py").write_text(body)
+    monkeypatch.setattr(gate, "ROOT", tmp_path)
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path), "test_it.py"]
+    return Stage("suite", argv, 60.0, retried=retried)
+
+
+def test_what_passes_at_its_second_try_is_a_flake_that_is_named(tmp_path, monkeypatch, capfd):
+    body = """
+import pathlib
+def test_flaky():
+    seen = pathlib.Path("seen")
+    before = seen.exists()
+    seen.touch()
+    assert before
+def test_fine():
+    with open("count", "a") as file: file.write("x")
+"""
+    assert passed([_suite(tmp_path, monkeypatch, body)])
+    assert (tmp_path / "count").read_text() == "x", "only what failed is run again"
+    said = _said(capfd)
+    assert said[-3].endswith("suite (1 at the second try)")
+    assert said[-2] == "flake: test_it.py::test_flaky"
+
+
+def test_what_fails_twice_has_failed(tmp_path, monkeypatch):
+    outcome = run(_suite(tmp_path, monkeypatch, "def test_red():\n    assert False\n"))
+    assert (outcome.code, outcome.flakes) == (1, [])
+
+
+def test_many_failures_are_no_flakes(tmp_path, monkeypatch, capfd):
+    body = """
+import pathlib, pytest
+@pytest.mark.parametrize("name", ["a", "b", "c"])
+def test_flaky(name):
+    before = pathlib.Path(name).exists()
+    pathlib.Path(name).touch()
+    assert before
+"""
+    assert run(_suite(tmp_path, monkeypatch, body)).code == 1
+    assert "second try" not in capfd.readouterr().err
+
+
+def test_a_failure_before_any_test_is_no_flake(tmp_path, monkeypatch):
+    """Style and types come first in the suite's command: an older run's failed tests do not stand for theirs."""
+    stage = _suite(tmp_path, monkeypatch, "def test_fine():\n    pass\n")
+    lastfailed = stage.cache / "v/cache/lastfailed"
+    lastfailed.parent.mkdir(parents=True)
+    lastfailed.write_text('{"test_it.py::test_old": true}')
+    outcome = run(Stage("suite", [sys.executable, "-c", "raise SystemExit(1)"], 60.0, retried=2))
+    assert (outcome.code, outcome.flakes) == (1, [])
+
+
+def test_evidence_of_the_first_try_is_kept(tmp_path, monkeypatch):
+    """A second try writes its evidence beside the first one's."""
+    commands = []
+    monkeypatch.setattr(gate, "ROOT", tmp_path)
+    monkeypatch.setattr(gate, "_run", lambda stage, argv: commands.append(argv) or len(commands) % 2)
+    monkeypatch.setattr(gate, "failed_tests", lambda cache: ["a::b"])
+    run(Stage("labs", ["x", "--artifacts=artifacts/c"], 60.0, retried=1))
+    folders = [[word for word in argv if word.startswith("--artifacts")][-1] for argv in commands]
+    assert folders == ["--artifacts=artifacts/c", "--artifacts=artifacts/c-second-try"]
 
 
 def test_no_stage_begins_once_all_of_the_time_is_gone(monkeypatch):
@@ -209,13 +294,13 @@ def _signals():
 def test_why_there_are_no_containers_is_one_line_and_no_failure(monkeypatch, capfd, good, code):
     asked = []
     monkeypatch.setattr(gate, "container_problems", lambda: [*OLD, "this kernel has no squashfs"])
-    monkeypatch.setattr(gate, "passed", lambda chosen: asked.extend(chosen) or good)
+    monkeypatch.setattr(gate, "passed", lambda _first, rest: asked.extend(rest()) or good)
     assert gate.main() == code
     said = _said(capfd)
     assert said == [
         f"no container machines here, so compact is installed in VMs: {OLD[0]}; this kernel has no squashfs"
     ]
-    assert [stage.name for stage in asked][2:] == ["one node in a VM", "compact in VMs"]
+    assert [stage.name for stage in asked][1:] == ["one node in a VM", "compact in VMs"]
 
 
 @pytest.mark.usefixtures("_signals")
@@ -223,7 +308,7 @@ def test_a_machine_that_can_run_containers_gets_them(monkeypatch, capfd):
     asked = []
     monkeypatch.setattr(gate, "container_problems", list)
     monkeypatch.setattr(gate.budget, "capacity", lambda _labs: budget.Amount(64 << 10, 8, 500))
-    monkeypatch.setattr(gate, "passed", lambda chosen: asked.extend(chosen) or True)
+    monkeypatch.setattr(gate, "passed", lambda _first, rest: asked.extend(rest()) or True)
     assert gate.main() == 0
     assert _said(capfd) == []
-    assert asked[2].name == "sno, compact, ha in containers, with losses"
+    assert asked[1].name == "sno, compact, ha in containers, with losses"

@@ -241,9 +241,10 @@ class Ledger:
             )
             wanted = msgspec.structs.replace(wanted, vcpu=self.capacity.vcpu)
         if lacking := wanted.short(self.capacity):
+            way_out = "; free some, or point NODE0_STATE at another file system" if "disk" in lacking else ""
             raise BudgetError(
                 f"lab {lab} needs {wanted}; this machine has {self.capacity} for all labs: too little "
-                f"{' and '.join(lacking)}",
+                f"{' and '.join(lacking)}{way_out}",
                 wanted_mib=wanted.mib,
                 capacity_mib=self.capacity.mib,
             )

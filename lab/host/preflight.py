@@ -30,7 +30,6 @@ _V1, _V2 = {"cpu", "memory", "pids", "devices"}, {"cpu", "memory", "pids", "cpus
 # Programs that fill a disk with data (lab.machines.disks).
 DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-MIN_FREE_GIB_PER_NODE = 3
 # A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
 _SOCKET_PATH_BYTES = 107
 _LONGEST_SOCKET = "/libvirt/run/libvirt-admin-sock"
@@ -100,13 +99,6 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         reasons.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
     if not contained and not Path("/dev/net/tun").exists():
         reasons.append("/dev/net/tun is missing: modprobe tun")
-    free = shutil.disk_usage(labs).free >> 30
-    wanted = MIN_FREE_GIB_PER_NODE * len(topology.nodes)
-    if free < wanted:
-        reasons.append(
-            f"{labs} has {free} GiB free, {len(topology.nodes)} node(s) need {wanted} GiB: free some, "
-            "or point NODE0_STATE at another file system"
-        )
     length = len(os.fsencode(labs / lab_id)) + len(_LONGEST_SOCKET)
     if length > _SOCKET_PATH_BYTES:
         reasons.append(

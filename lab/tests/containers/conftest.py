@@ -29,5 +29,5 @@ def machine(world):
     """A machine at its login."""
     one = world.define()
     one.on()
-    world.console(one).wait_for(r"login: ", 60)
+    world.console(one).wait_for(r"login: ", 180)
     return one

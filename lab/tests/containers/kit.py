@@ -141,7 +141,7 @@ class World:
                         return int(pid)
         raise AssertionError(f"{machine.name} has no init")
 
-    def run(self, machine: Machine, script: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, machine: Machine, script: str, timeout: float = 180) -> subprocess.CompletedProcess[str]:
         """A shell script as root in a running machine: in its namespaces, its control groups and its filter.
 
         nsenter alone would bring no seccomp filter and the host's control groups, so its init runs it.
@@ -157,5 +157,5 @@ class World:
 def attempt(world, machine, code):
     """Run it as root of a machine. True when it got through; its last words."""
     script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
-    done = world.run(machine, script, timeout=30)
+    done = world.run(machine, script, timeout=150)
     return done.returncode == 0, done.stderr.strip().splitlines()[-1:] or [str(done.returncode)]

@@ -45,7 +45,7 @@ def test_redfish_drives_container_machines(tmp_path):
         image.write_bytes(b"no image at all" * 4096)
         node.boot_image(image)
         assert node.media.inserted().endswith("/some.iso")
-        node.console.wait_for(r"No bootable (device|option)", 30)
+        node.console.wait_for(r"No bootable (device|option)", 120)
         # As with a machine of its own: it stands there, and is on.
         assert node.power.state() is PowerState.ON
         node.link.set_up(False)

@@ -181,7 +181,7 @@ def test_overheads_are_counted():
 
 
 def test_disk_counts_too(ledger):
-    with pytest.raises(BudgetError, match=r"too little disk$"):
+    with pytest.raises(BudgetError, match=r"too little disk; free some, or point NODE0_STATE at another file system$"):
         ledger.take("a", Amount(1, 1, 9), me(), 3600)
     ledger.take("a", Amount(1, 4, 4), me(), 0)
     with pytest.raises(BudgetError, match="lab b waits for disk: "):

@@ -167,19 +167,13 @@ def test_a_process_is_known_by_pid_and_start():
 def test_preflight_names_every_problem(tmp_path, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "libvirtd" else "/bin/x")
-
-    class Usage:
-        free = 1 << 30
-
-    monkeypatch.setattr("shutil.disk_usage", lambda _path: Usage)
     with pytest.raises(PreflightError) as caught:
         preflight.check(topology.sno(), tmp_path / ("d" * 100), "x")
     text = str(caught.value)
     assert "run as root" in text
     assert "libvirtd is not installed: apt-get install libvirt-daemon-system" in text
-    assert "has 1 GiB free" in text
     assert "too long for UNIX sockets" in text
-    assert len(caught.value.problems) == 4
+    assert len(caught.value.problems) == 3
 
 
 def run(tmp_path, code, timeout=30.0):
