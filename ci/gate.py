@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -151,18 +151,50 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
+class Ending:
+    """SIGTERM ends the gate, but not between the start of a stage's process and the moment from which it is known."""
+
+    def __init__(self) -> None:
+        self._held = False
+        self._told = 0
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """The signal's handler."""
+        self._told = number
+        if not self._held:
+            raise SystemExit(128 + number)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Put it off for the length of the block."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._told:
+            raise SystemExit(128 + self._told)
+
+
+ending = Ending()
+
+
 def _run(stage: Stage, argv: Sequence[str]) -> int:
     """Run a command of a stage, whose output goes where ours goes; its exit code."""
-    # A group of its own: what it started ends with it.
-    process = subprocess.Popen(argv, cwd=ROOT, env={**stage.env, **os.environ}, start_new_session=True)
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with ending.held():
+            # A group of its own: what it started ends with it.
+            process = subprocess.Popen(argv, cwd=ROOT, env={**stage.env, **os.environ}, start_new_session=True)
         return process.wait(stage.limit)
     except subprocess.TimeoutExpired:
+        assert process is not None
         say(f"{stage.name}: not done after {stage.limit:.0f} s, ending it")
         _stop(process)
         return _LATE
     except BaseException:
-        _stop(process)
+        if process is not None:
+            _stop(process)
         raise
 
 
@@ -229,10 +261,6 @@ def passed(
     return good
 
 
-def _told_to_end(number: int, _frame: FrameType | None) -> None:
-    raise SystemExit(128 + number)
-
-
 def _chosen_for_this_machine() -> list[Stage]:
     """The stages with machines, by what this one can do and has room for, the release being built; says what not."""
     problems = container_problems()
@@ -247,7 +275,7 @@ def _chosen_for_this_machine() -> list[Stage]:
 
 def main() -> int:
     """Run the gate; its exit code."""
-    signal.signal(signal.SIGTERM, _told_to_end)
+    signal.signal(signal.SIGTERM, ending)
     return 0 if passed(first_stages(), rest=_chosen_for_this_machine) else 1
 
 

@@ -266,7 +266,7 @@ def test_the_gate_itself_can_be_told_to_end(tmp_path):
     mark = tmp_path / "pid"
     code = (
         "import signal, sys\nfrom ci import gate\n"
-        "signal.signal(signal.SIGTERM, gate._told_to_end)\n"
+        "signal.signal(signal.SIGTERM, gate.ending)\n"
         f"script = 'echo $$ > {mark}.new; mv {mark}.new {mark}; exec sleep 300'\n"
         "gate.passed([gate.Stage('long', ['sh', '-c', script], 300)])"
     )
@@ -279,6 +279,22 @@ def test_the_gate_itself_can_be_told_to_end(tmp_path):
     assert process.wait(30) == 128 + 15
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
+
+
+def test_what_comes_while_a_stage_starts_ends_it_once_it_is_known():
+    ending = gate.Ending()
+    seen = []
+
+    def start():
+        with ending.held():
+            ending(15, None)
+            seen.append("started")
+
+    with pytest.raises(SystemExit) as told:
+        start()
+    assert (seen, told.value.code) == (["started"], 128 + 15)
+    with pytest.raises(SystemExit):
+        gate.Ending()(15, None)
 
 
 @pytest.fixture
