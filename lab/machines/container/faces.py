@@ -73,7 +73,9 @@ def _own_directory(path: Path, owner: int) -> None:
 
 
 def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files: Path) -> None:
-    """Make the nodes and links in `dev` and the directories of /sys for these disks and partitions, and no other."""
+    """Make the nodes and links in `dev` and the directories of /sys for these disks and partitions, and no other.
+
+    One without attributes is a node only."""
     devices = list(devices)
 
     def lay_out() -> None:
@@ -116,6 +118,7 @@ def _describe(devices: list[Device], files: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for child in folder.iterdir():
             shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
+    devices = [device for device in devices if device.attributes]
     for device in devices:
         own = f"{device.parent}/{device.name}" if device.parent else device.name
         for name, text in device.attributes.items():

@@ -47,6 +47,11 @@ def mounts(text: str) -> list[Mounted]:
     return found
 
 
+def kinds(text: str) -> dict[str, str]:
+    """The kinds of file systems that a mountinfo lists, by their device numbers ("0:25")."""
+    return {line.split(" ")[2]: line.partition(" - ")[2].split(" ")[0] for line in text.splitlines()}
+
+
 def seen(all_mounts: list[Mounted], root: str) -> list[Mounted]:
     """The mounts that are seen at and below `root`, each after what it is mounted on. Raises ValueError without one at
     `root`."""

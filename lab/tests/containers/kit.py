@@ -84,6 +84,11 @@ class World:
             time.sleep(0.02)
         return self
 
+    @property
+    def first(self) -> int:
+        """The host's pid of the first process of its PID namespace."""
+        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+
     def _listens(self) -> bool:
         try:
             self.machines.all()
