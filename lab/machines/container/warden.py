@@ -69,8 +69,8 @@ class Warden:
             (self._work / name).mkdir()
         self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
         self._disks = [Disk(disk) for disk in self.spec.disks]
-        self._hierarchies = cgroups.mount_all(self._work / "cgroups")
-        self._group = cgroups.Group(self._hierarchies, group)
+        self.hierarchies = cgroups.mount_all(self._work / "cgroups")
+        self._group = cgroups.Group(self.hierarchies, group)
         self._outer, self._line = self._hold()
         self._users = os.open(f"/proc/{self._outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         self._broker: Broker | None = None
@@ -168,7 +168,7 @@ class Warden:
         """The order to the process that holds the namespaces, with the initrds."""
         order = inside.Order(
             work=str(self._work),
-            cgroups=() if self._hierarchies.unified else tuple(self._hierarchies.at),
+            cgroups=() if self.hierarchies.unified else tuple(self.hierarchies.at),
             argv=(*boot.init, *self._init_arguments()),
             environment={"container": "node0", "PATH": _PATH, "TERM": "vt220"} | boot.environment,
             memory_mib=self.spec.memory_mib,
@@ -197,7 +197,7 @@ class Warden:
 
     def _init_arguments(self) -> tuple[str, ...]:
         """How systemd is told which control groups there are."""
-        if self._hierarchies.unified:
+        if self.hierarchies.unified:
             return ("systemd.unified_cgroup_hierarchy=1",)
         return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1")
 
