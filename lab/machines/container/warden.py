@@ -30,11 +30,13 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent
-from lab.machines.container import cables, cgroups, faces, handover, inside, syscalls, users
 from lab.machines.container import emptied as emptied_groups
-from lab.machines.container.broker import Broker
-from lab.machines.container.disks import Device, Disk
-from lab.machines.container.line import SerialLine
+from lab.machines.container.fence import handover, inside
+from lab.machines.container.fence.broker import Broker
+from lab.machines.container.hardware import cables, faces
+from lab.machines.container.hardware.disks import Device, Disk
+from lab.machines.container.hardware.line import SerialLine
+from lab.machines.container.kernel import cgroups, syscalls, users
 from lab.machines.container.spec import Boot, Drive, Firmware, MachineSpec, NotBootable
 
 FIRMWARE = "lab.machines.container.firmware:boot"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import Boot, MachineSpec
 
 TREE = "NODE0_TEST_TREE"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab.host.preflight import container_problems
-from lab.machines.container.firmware.loops import attach
+from lab.machines.container.kernel.loops import attach
 from lab.tests.containers.kit import World
 from lab.tests.firmware import kit
 

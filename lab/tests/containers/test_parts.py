@@ -7,8 +7,11 @@ import struct
 
 import pytest
 
-from lab.machines.container import cgroups, disks, emptied, faces, handover, line, seccomp, smbios, users
-from lab.machines.container.firmware.partitions import Partition
+from lab.machines.container import emptied
+from lab.machines.container.fence import handover, seccomp
+from lab.machines.container.firmware.formats.partitions import Partition
+from lab.machines.container.hardware import disks, faces, line, smbios
+from lab.machines.container.kernel import cgroups, users
 from lab.machines.container.spec import DiskSpec, MachineSpec
 
 SPEC = MachineSpec(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import DriverError
-from lab.machines.container import users
+from lab.machines.container.kernel import users
 from lab.tests.containers.kit import World
 
 pytestmark = pytest.mark.lab

@@ -20,8 +20,8 @@ import pytest
 from drivers.console import strip_control
 from lab.host.paths import cache_dir
 from lab.host.preflight import container_problems
-from lab.machines.container.firmware import loops
-from lab.machines.container.firmware.iso9660 import Medium
+from lab.machines.container.firmware.formats.iso9660 import Medium
+from lab.machines.container.kernel import loops
 from lab.machines.container.spec import DiskSpec, MachineSpec
 from lab.release.os.build import ISO_NAME
 from lab.release.os.cpio import Member, write_archive

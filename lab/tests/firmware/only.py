@@ -21,7 +21,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from lab.machines.container import cgroups, firmware, inside
+from lab.machines.container import firmware
+from lab.machines.container.fence import inside
+from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import Boot, MachineSpec, NotBootable
 from lab.machines.container.warden import Warden
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.firmware.disk import slices
-from lab.machines.container.firmware.partitions import Partition, Table
+from lab.machines.container.firmware.formats.partitions import Partition, Table
 from lab.machines.container.spec import Nic
 from lab.tests.firmware import kit
 

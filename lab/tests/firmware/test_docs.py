@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from lab.machines.container.firmware.early import REPLACED
+from lab.machines.container.firmware.early.stage import REPLACED
 
 PAGE = Path(__file__).parents[3] / "docs/machines.md"
 

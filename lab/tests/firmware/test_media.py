@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines.container.firmware import erofs, loops
-from lab.machines.container.firmware.iso9660 import Extent, Medium, NotIso
+from lab.machines.container.firmware.formats import erofs
+from lab.machines.container.firmware.formats.iso9660 import Extent, Medium, NotIso
+from lab.machines.container.kernel import loops
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from lab.machines.container.firmware import disk, live
-from lab.machines.container.firmware.entry import Entry, NoEntry, Room
 from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
 from lab.machines.container.firmware.programs import ProgramFailed, run
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import Boot, Early, MachineSpec, NotBootable
@@ -19,7 +19,7 @@ from lab.machines.container.spec import Boot, Early, MachineSpec, NotBootable
 ENVIRONMENT = {"HOME": "/", "TERM": "linux"}
 INIT = "/sbin/init"
 #: What runs the image's initramfs, within the machine.
-STAGE = "lab.machines.container.firmware.early:Stage"
+STAGE = "lab.machines.container.firmware.early.stage:Stage"
 _NAMES = {
     "bios": {"hd": "Hard Disk", "cdrom": "DVD/CD", "network": "ROM"},
     "uefi": {"hd": "Misc Device", "cdrom": "QEMU DVD-ROM", "network": "PXEv4"},

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container import syscalls
-from lab.machines.container.firmware.entry import Entry, NoEntry, Room
 from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.grub import Grub
-from lab.machines.container.firmware.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
+from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.loaders.grub import Grub
 from lab.machines.container.firmware.programs import ProgramFailed, run
 from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.kernel import syscalls
 
 CONFIGS = ("grub/grub.cfg", "grub2/grub.cfg", "boot/grub/grub.cfg", "boot/grub2/grub.cfg")
 LOADER = "EFI/BOOT/BOOTX64.EFI"

@@ -6,11 +6,13 @@ import contextlib
 import os
 from pathlib import Path
 
-from lab.machines.container.firmware import erofs, grub, isolinux, loops
-from lab.machines.container.firmware.entry import Entry, NoEntry, Room
 from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.iso9660 import BIOS, UEFI, Medium
+from lab.machines.container.firmware.formats import erofs
+from lab.machines.container.firmware.formats.iso9660 import BIOS, UEFI, Medium
+from lab.machines.container.firmware.loaders import grub, isolinux
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
 from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.kernel import loops
 from lab.machines.container.spec import Drive
 
 

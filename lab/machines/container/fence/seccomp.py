@@ -1,7 +1,8 @@
 """The system calls of a machine that its warden answers, and those that nobody answers (seccomp(2), linux/filter.h).
 
 User namespaces already refuse most of what a machine may not; the filter adds what they would let through, and hands
-a few calls to the warden, which does for the machine what needs the host's rights (lab.machines.container.broker).
+a few calls to the warden, which does for the machine what needs the host's rights (see
+lab.machines.container.fence.broker).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ctypes
 import errno
 import struct
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 
 # linux/seccomp.h
 _SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 317, 1, 1 << 3, 1 << 5

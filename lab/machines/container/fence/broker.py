@@ -33,8 +33,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from lab.machines.container import handover, seccomp, syscalls
-from lab.machines.container.firmware import loops
+from lab.machines.container.fence import handover, seccomp
+from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 
 # linux/seccomp.h

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container import syscalls
-from lab.machines.container.firmware import cpio
 from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.formats import cpio
+from lab.machines.container.kernel import syscalls
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # Nothing in an early boot takes longer, a network that is waited for included.

@@ -1,7 +1,7 @@
 """The early boot: what systemd would start in the image's initramfs, started in its order.
 
 It runs as the machine's first process, in the machine's namespaces and behind its fence (see
-lab.machines.container.inside): what it reads and starts was written by whoever made the image.
+lab.machines.container.fence.inside): what it reads and starts was written by whoever made the image.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from lab.machines.container.firmware import manager, units
+from lab.machines.container.firmware.early import manager, units
+from lab.machines.container.firmware.early.initramfs import Initramfs
+from lab.machines.container.firmware.early.units import Unit
 from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.initramfs import Initramfs
 from lab.machines.container.firmware.screen import Screen
-from lab.machines.container.firmware.units import Unit
 
 #: Units that are not started, and what takes their place (docs/machines.md has this table).
 REPLACED: Mapping[str, str] = {

@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.machines.container import smbios, syscalls
-from lab.machines.container.cables import port
-from lab.machines.container.disks import Device
+from lab.machines.container.hardware import smbios
+from lab.machines.container.hardware.cables import port
+from lab.machines.container.hardware.disks import Device
+from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import MachineSpec
 
 _CHARACTER = {

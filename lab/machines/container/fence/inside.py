@@ -27,7 +27,9 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent
-from lab.machines.container import faces, seccomp, syscalls
+from lab.machines.container.fence import seccomp
+from lab.machines.container.hardware import faces
+from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import NotBootable, Stage
 
 # Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
@@ -44,8 +46,9 @@ _FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
 
 class Order(msgspec.Struct, frozen=True):
     """What is to be started. The directory `work` has in `place` its root, in `dev` its devices and in `files` what
-    goes over /proc and /sys (lab.machines.container.faces); `cgroups` are the options of the v1 hierarchies, or nothing
-    for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as descriptors with the order."""
+    goes over /proc and /sys (lab.machines.container.hardware.faces); `cgroups` are the options of the v1 hierarchies,
+    or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as descriptors with the
+    order."""
 
     work: str
     cgroups: tuple[str, ...]

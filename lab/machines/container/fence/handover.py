@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
