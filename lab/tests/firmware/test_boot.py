@@ -41,6 +41,52 @@ def test_an_installed_disk_boots_and_ignition_runs_once(tmp_path: Path) -> None:
     assert "Ignition (" not in text
 
 
+_FIRST = {
+    "name": "first.service",
+    "enabled": True,
+    "contents": "[Unit]\nConditionKernelCommandLine=ignition.firstboot\nBefore=ignition-firstboot-complete.service\n"
+    "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo ran >> /var/lib/first; sync /var/lib/first'\n"
+    "[Install]\nWantedBy=multi-user.target\n",
+}
+_COUNT = {
+    "name": "count.service",
+    "enabled": True,
+    "contents": "[Unit]\nAfter=first.service\n[Service]\nType=oneshot\n"
+    "ExecStart=/bin/sh -c 'echo first boots: $(wc -l < /var/lib/first). > /dev/console'\n"
+    "[Install]\nWantedBy=multi-user.target\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("cut", "may_be"),
+    [
+        # In the initramfs, with the root half written: nothing of the first boot has run.
+        ("Starting Ignition (files)", {1}),
+        ("Finished Ignition (files).", {1}),
+        # While the first boot is marked as complete: it is, or all of it runs again.
+        ("Mark the first boot as complete", {1, 2}),
+        ("login:", {1, 2}),
+    ],
+)
+def test_a_first_boot_that_loses_its_power_ends_as_one(tmp_path: Path, cut: str, may_be: set[int]) -> None:
+    disk = kit.installed(tmp_path, {**kit.CONFIG, "systemd": {"units": [_FIRST, _COUNT]}})
+    machine_spec = kit.spec(tmp_path, disks=kit.disks(vda=disk))
+    with kit.powered(tmp_path / "m", machine_spec) as machine:
+        assert " ignition.firstboot" in machine.wait_for(cut)
+    with kit.powered(tmp_path / "m", machine_spec) as machine:
+        text = machine.wait_for("proven login:")
+        if " ignition.firstboot" in text:
+            machine.wait_for("Finished ignition-firstboot")
+        counted = machine.wait_for("first boots: ").partition("first boots: ")[2]
+    assert int(counted[0]) in may_be
+    for _ in range(2):
+        with kit.powered(tmp_path / "m", machine_spec) as machine:
+            machine.wait_for("proven login:")
+            text = machine.wait_for(f"first boots: {counted[0]}.")
+        assert "ignition.firstboot" not in text
+        assert "Ignition (" not in text
+
+
 @pytest.fixture(scope="module")
 def iso(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made = kit.iso_with(tmp_path_factory.mktemp("iso"), kit.CONFIG)
