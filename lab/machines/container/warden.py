@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -76,7 +76,6 @@ class Warden:
         self._outer, self._line = self._hold()
         self._users = os.open(f"/proc/{self._outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         self._broker: Broker | None = None
-        self._runs = False
 
     # -- what the broker asks for ----------------------------------------------------------------------------------
 
@@ -114,7 +113,7 @@ class Warden:
 
     def _show_devices(self) -> None:
         devices = [device for disk in self._disks for device in disk.devices()]
-        if self._drive is not None and not self._runs:
+        if self._drive is not None:
             devices.append(Device(DRIVE, self._drive.number, 0, links=(f"by-label/{self._drive.label}",)))
         faces.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
 
@@ -142,7 +141,8 @@ class Warden:
         cables.plug(spec.nics, self._outer, pulled)
         devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root = self._work / "root"
-        boot = self._firmware(spec, devices=devices, root=root, console=self._console.log)
+        with _little_memory(spec.memory_mib):
+            boot = self._firmware(spec, devices=devices, root=root, console=self._console.log)
         for disk in self._disks:
             disk.rescan()
         if boot.early is None:
@@ -189,8 +189,6 @@ class Warden:
         """A word of the machine's first process: init runs, or something broke."""
         message = self._line.recv(1 << 16)
         if message == inside.RUNNING:
-            self._runs = True
-            self._show_devices()
             os.write(self._status, b"running\n")
         else:
             self._selector.unregister(self._line)
@@ -245,6 +243,20 @@ class Warden:
         self._console.say(text.replace("\n", "\r\n").encode() + b"\r\n")
 
 
+@contextlib.contextmanager
+def _little_memory(memory_mib: int) -> Iterator[None]:
+    """No more than a machine's memory and 1 GiB for what reads an image: a GRUB's variable that doubles itself has no
+    end. Raises NotBootable when it does not suffice."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, ((memory_mib + 1024) << 20, hard))
+    try:
+        yield
+    except (MemoryError, RecursionError) as error:
+        raise NotBootable(f"error: no memory left ({type(error).__name__}).") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 def _expect(message: bytes, wanted: bytes) -> None:
     if message != wanted:
         raise OSError(
@@ -272,8 +284,10 @@ def main(argv: list[str]) -> int:
     warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE), status)
     try:
         warden.start()
-    except NotBootable:
-        # The firmware has said why.
+    except NotBootable as error:
+        # The firmware has said why, unless it could not.
+        if error.reason.startswith("error: no memory left"):
+            warden.say(error.reason)
         warden.wait_for_ever()
     except Exception as error:
         warden.say(f"node0: the machine cannot be started: {error}")
