@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Literal
 
 from drivers.console import FileConsole
 from drivers.container import Machine, Machines
@@ -98,7 +99,13 @@ class World:
         return True
 
     def define(
-        self, index: int = 0, *, memory_mib: int = 1024, disk: Path | None = None, first_user: int = 1 << 28
+        self,
+        index: int = 0,
+        *,
+        memory_mib: int = 1024,
+        disk: Path | None = None,
+        first_user: int = 1 << 28,
+        firmware: Literal["uefi", "bios"] = "uefi",
     ) -> Machine:
         """A machine with one card and one disk."""
         name = f"m{index}"
@@ -113,6 +120,7 @@ class World:
             uuid=str(uuid.uuid4()),
             memory_mib=memory_mib,
             vcpus=1,
+            firmware=firmware,
             nics=(Nic(name="enp1s0", mac=f"52:54:00:6e:77:{index:02x}", network="lab0"),),
             disks=(DiskSpec(target="vda", path=str(image), size=image.stat().st_size, serial=f"{name}-vda"),),
             console_log=str(folder / "console.log"),

@@ -6,6 +6,7 @@ machine keeps; what must not change is looked at from the host.
 
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -13,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from lab.host.preflight import container_problems
+from lab.machines.container.firmware import disk
 from lab.machines.container.kernel.loops import attach
-from lab.tests.containers.kit import World
+from lab.tests.containers.kit import PATIENCE, World
 from lab.tests.firmware import kit
 
 pytestmark = pytest.mark.lab
@@ -150,6 +152,138 @@ def test_no_process_of_the_host_was_signalled(tried):
 
 def test_nothing_that_it_left_running_outlives_the_power(tried):
     assert tried["left"] == []
+
+
+_TOOLS = {
+    "ptrace of the first process": "ptrace(PTRACE_SEIZE, 1, 0, 0)",
+    "a descriptor of the first process": "syscall(438, syscall(434, 1, 0), 3, 0)",
+    "memory of the first process": "process_vm_readv(1, &to, 1, &from, 1, 0)",
+    "a block device": 'mknod("/run/b", S_IFBLK | 0600, 0x700)',
+    "an image that is a disk": 'mount("image:0:0:/dev/vda", "/tmp", "squashfs", 0, "")',
+    "an image beyond its file": 'mount("image:999999999999999999:1:/init", "/tmp", "squashfs", 0, "")',
+    "an image that nobody writes": 'mount("image:0:0:/run/pipe", "/tmp", "squashfs", 0, "")',
+    "an image outside": 'mount("image:0:0:/run/out", "/tmp", "squashfs", 0, "")',
+    "the medium as ext4": 'mount("/dev/sr0", "/tmp", "ext4", 0, "")',
+    "a write to the medium": 'write(open("/dev/sr0", O_RDWR), bytes, 512)',
+    "the medium's loop device": 'ioctl(open("/dev/sr0", O_RDONLY), 0x4C01, 0)',
+    "fsopen": 'syscall(430, "ext4", 0)',
+    "bpf": "syscall(321, 0, bytes, 64)",
+    "io_uring": "syscall(425, 8, bytes)",
+    "a core": "syscall(302, 0, 4, (unsigned long[]){1 << 20, 1 << 20}, 0)",
+}
+_PROGRAM = """#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <sys/mount.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+int main(void) {
+    static char bytes[4096];
+    struct iovec to = {bytes, 64}, from = {(void *)0x400000, 64};
+    FILE *said = fopen("/run/evil", "a");
+    mkfifo("/run/pipe", 0600);
+    symlink("/../../../..@OUT@", "/run/out");
+    @TRIES@
+    fprintf(said, "done\\n");
+    return fclose(said);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def with_tools(world, tmp_path_factory):
+    """What got through of the calls of a program that somebody compiled into his initramfs, with a fork bomb behind it;
+    and a directory outside that links of it lead to."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc: the initramfs has no program that makes any call")
+    folder = tmp_path_factory.mktemp("tools")
+    out = folder / "out.squashfs"
+    out.write_bytes(b"hsqs".ljust(4096, b"\0"))
+    tries = "".join(f'if ({code} >= 0) fprintf(said, "BROKE {name}\\n");' for name, code in _TOOLS.items())
+    source = folder / "evil.c"
+    source.write_text(_PROGRAM.replace("@TRIES@", tries).replace("@OUT@", str(out)))
+    tree = folder / "tree"
+    tree.mkdir()
+    subprocess.run(["gcc", "-w", "-o", str(tree / "evil"), str(source)], check=True, capture_output=True)
+    script = "#!/bin/bash\n/evil\nfor i in {1..200}; do sleep 1000 & done </dev/null >/dev/null 2>&1\n"
+    iso = kit.iso_with(folder, kit.CONFIG)
+    first = archive(tree, {_GENERATOR: script}, {})
+    victim = folder / "victim"
+    victim.mkdir()
+    victim.chmod(0o777)
+    links = folder / "links"
+    links.mkdir()
+    for name in ("tmp", "sysroot"):
+        (links / name).symlink_to(victim)
+    kit.embed(iso, kit.CONFIG, first + archive(links, {}, {}))
+    one = world.define(2, memory_mib=2048)
+    one.insert(iso.as_uri())
+    one.on()
+    world.console(one).wait_for(r"login: ", PATIENCE)
+    said = world.run(one, "cat /run/evil; pgrep -c sleep").stdout
+    one.off()
+    yield said.splitlines(), list(victim.iterdir())
+    iso.unlink()
+
+
+@pytest.mark.parametrize("what", _TOOLS)
+def test_calls_of_a_program_of_an_initramfs_get_nowhere(with_tools, what):
+    said, _ = with_tools
+    assert "done" in said
+    assert f"BROKE {what}" not in said
+
+
+def test_links_of_an_initramfs_lead_nowhere_and_its_programs_end_with_it(with_tools):
+    said, outside = with_tools
+    assert outside == []
+    assert said[-1] == "0"
+
+
+def test_boot_loaders_files_are_those_of_their_file_system(tmp_path):
+    """GRUB's initrd as a link to a file of the host's; a pipe; one that is larger than all memory."""
+    secret = tmp_path / "secret"
+    secret.write_text(_SECRET)
+    top = tmp_path / "boot"
+    top.mkdir()
+    (top / "initrd").write_bytes(b"initrd")
+    for name, target in (
+        ("up", f"../{secret.name}"),
+        ("absolute", secret),
+        ("own", "/initrd"),
+        ("proc", "/proc/kcore"),
+    ):
+        (top / name).symlink_to(target)
+    os.mkfifo(top / "pipe")
+    with (top / "large").open("wb") as file:
+        file.truncate(1 << 40)
+    found = {path.name: disk.read(top, path.name, 1 << 20) for path in top.iterdir()}
+    assert {name: content for name, content in found.items() if content is not None} == {
+        "initrd": b"initrd",
+        "own": b"initrd",
+    }
+
+
+def test_a_boot_loader_that_doubles_its_words_takes_no_memory_of_the_host(world, tmp_path):
+    """On a disk, in grub.cfg: 2^40 letters."""
+    image = tmp_path / "disk.raw"
+    with image.open("wb") as file:
+        file.truncate(64 << 20)
+        file.write(b"\1")
+    layout = "label: dos\nstart=2048, type=83\n"
+    subprocess.run(["sfdisk", "-q", str(image)], input=layout, text=True, check=True, capture_output=True)
+    grub = tmp_path / "tree/grub"
+    grub.mkdir(parents=True)
+    (grub / "grub.cfg").write_text("set a=aa\n" + 'set a="${a}${a}"\n' * 40)
+    options = ["-E", "offset=1048576", "-d", str(grub.parent)]
+    subprocess.run(["mkfs.ext4", "-qF", *options, str(image), "32M"], check=True, capture_output=True)
+    one = world.define(3, disk=image, firmware="bios", memory_mib=256)
+    one.on()
+    world.console(one).wait_for(r"no memory left", PATIENCE)
+    one.off()
 
 
 def test_power_off_ends_an_early_boot_with_all_that_it_started(world, tmp_path):
