@@ -122,11 +122,37 @@ ALLOWED: dict[str, set[str]] = {
     "lab.daemons": {
         "drivers", "lab", "lab.host", "lab.machines", "lab.machines.container", "lab.supervisor",
     },
-    "lab.machines": {"drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.spec"},
-    "lab.machines.container": {
-        "drivers", "lab.host", "lab.machines.container.firmware", "lab.machines.container.spec",
+    "lab.machines": {
+        "drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
+        "lab.machines.container.spec",
     },
-    "lab.machines.container.firmware": {"lab.machines.container.spec"},
+    "lab.machines.container": {
+        "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
+        "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    "lab.machines.container.kernel": {"lab.host"},
+    "lab.machines.container.hardware": {
+        "lab.machines.container.firmware.formats", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    "lab.machines.container.fence": {
+        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    # From power-on to the root: formats < loaders; the early boot runs in another process, with the machine's rights.
+    "lab.machines.container.firmware": {
+        "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
+        "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
+        "lab.machines.container.firmware.screen", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    "lab.machines.container.firmware.formats": set(),
+    "lab.machines.container.firmware.loaders": {
+        "lab.machines.container.firmware.errors",
+    },
+    "lab.machines.container.firmware.early": {
+        "lab.machines.container.firmware.errors", "lab.machines.container.firmware.formats",
+        "lab.machines.container.firmware.screen", "lab.machines.container.kernel",
+    },
+    "lab.machines.container.firmware.errors": {"lab.machines.container.spec"},
+    "lab.machines.container.firmware.screen": set(),
     "lab.machines.container.spec": set(),
     "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},

@@ -23,7 +23,8 @@ CARD = "enp1s0"
 
 
 def first_user(lab: str, index: int) -> int:
-    """Where the search for a machine's users begins (lab.machines.container.users): seldom where another's does."""
+    """Where the search for a machine's users (lab.machines.container.kernel.users) begins: seldom where another's
+    does."""
     number = int.from_bytes(hashlib.sha256(f"{lab}/{index}".encode()).digest()[:4], "big") % _MACHINES
     return _FIRST_USER + (number << 16)
 

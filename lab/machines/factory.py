@@ -22,7 +22,7 @@ from lab.host import kvm
 from lab.host.namespaces import enter_argv
 from lab.layout import Layout
 from lab.machines import containers, disks, domain
-from lab.machines.container import cables
+from lab.machines.container.hardware import cables
 from lab.machines.node import Media, Node
 from lab.topology import NodeSpec
 

@@ -12,7 +12,7 @@ import os
 import socket
 from pathlib import Path
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 
 # In its root file system; of PID 1, which passes it on to users' managers.
 SOCKET = "run/systemd/cgroups-agent"

@@ -17,7 +17,8 @@ import msgspec
 
 from drivers.container import Reply, Request, View
 from lab.host import namespaces
-from lab.machines.container import cgroups, inside, syscalls
+from lab.machines.container.fence import inside
+from lab.machines.container.kernel import cgroups, syscalls
 from lab.machines.container.owned import MachineError, Owned
 from lab.machines.container.spec import FILE
 

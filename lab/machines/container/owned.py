@@ -13,7 +13,9 @@ from pathlib import Path
 import msgspec
 
 from drivers.container import View
-from lab.machines.container import cables, cgroups, inside
+from lab.machines.container.fence import inside
+from lab.machines.container.hardware import cables
+from lab.machines.container.kernel import cgroups
 from lab.machines.container.spec import BootFrom, MachineSpec
 
 _DEVICES: tuple[BootFrom, ...] = ("hd", "cdrom", "network")

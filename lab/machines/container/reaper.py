@@ -11,7 +11,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lab.machines.container import cgroups, inside, syscalls
+from lab.machines.container.fence import inside
+from lab.machines.container.kernel import cgroups, syscalls
 
 
 def reap(lab: str) -> None:

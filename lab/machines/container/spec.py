@@ -3,23 +3,24 @@
 The runtime (this package) and the machine's firmware (lab.machines.container.firmware) both read it; a change of a
 field is a change of both. The firmware's side of the contract:
 
-    boot(spec, *, devices, root, console, netns) -> Boot
+    boot(spec, *, devices, root, console) -> Boot
 
-It runs privileged (in the user namespace of the host) in a private mount namespace of this boot. `devices` maps the
-targets of spec.disks ("vda") to block device files of the host. When it returns, the complete root file system is
-mounted read-write at `root`: an overlay, or a partition with its boot partition in it. It raises NotBootable when
-nothing boots, or when what was booted stops; the console says so then, and the machine stays on.
+It runs privileged (in the user namespace of the host) in a private mount namespace of this boot, reads what the machine
+boots, and runs nothing of it. `devices` maps the machine's disks and partitions ("vda", "vda3") to block device files
+of the host. What it returns has either an early boot, code of the image that the machine runs itself (Early); or the
+complete root file system is mounted read-write at `root` then. It raises NotBootable when nothing boots, or when a boot
+loader stops; the console says so then, and the machine stays on.
 
-Afterwards the runtime hands every mount at or below `root` to the machine with shifted owners. Owners 0 to 65535 on
-the file systems stay what they are there; the firmware need not care. An overlay cannot be handed over as a whole
-(the kernel maps no owners of overlays), so the runtime mounts its layers again, mapped: lower, upper and work
-directories must be absolute paths that can still be opened in this mount namespace after the return, without `,`
-and `:`.
+A root that is mounted is handed over: afterwards the runtime hands every mount at or below `root` to the machine with
+shifted owners. Owners 0 to 65535 on the file systems stay what they are there; the firmware need not care. An overlay
+cannot be handed over as a whole (the kernel maps no owners of overlays), so the runtime mounts its layers again,
+mapped: lower, upper and work directories must be absolute paths that can still be opened in this mount namespace after
+the return, without `,` and `:`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
@@ -94,12 +95,47 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return msgspec.json.decode((directory / FILE).read_bytes(), type=cls)
 
 
+class Drive(msgspec.Struct, frozen=True, kw_only=True):
+    """A medium in the drive: its label, the number of its block device and of the device that has its index for erofs
+    (or None), and descriptors of both, which keep them."""
+
+    label: str
+    number: tuple[int, int]
+    index: tuple[int, int] | None = None
+    held: tuple[int, ...] = ()
+
+
+class Early(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine runs before its init, as its first process and behind its fence: `stage` is module:class of it
+    (see Stage), `images` are its initrds as the boot loader read them, `drive` what the CD drive holds."""
+
+    stage: str
+    images: tuple[bytes, ...]
+    drive: Drive | None = None
+
+
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a boot came to: the kernel's arguments, the init to start with its own, and its environment."""
+    """What a boot came to: the kernel's arguments, the init to start with its own, and its environment; what is run
+    before that, or None when the root is mounted."""
 
     arguments: list[str]
     init: list[str]
     environment: dict[str, str] = {}
+    early: Early | None = None
+
+
+class Stage(Protocol):
+    """An early boot within the machine. It is made before the fence is closed and must have loaded all that it needs:
+    no file of the host can be opened later."""
+
+    def __init__(self, memory_mib: int, arguments: Sequence[str]) -> None: ...
+
+    def lay_out(self, place: Path, images: Sequence[bytes]) -> None:
+        """Mount at `place` the file system that it runs in; with directories for /proc, /sys, /dev and /run, which are
+        mounted afterwards. Raises NotBootable."""
+
+    def go(self, console: BinaryIO) -> Path:
+        """Run it, in that file system; returns where the machine's root is mounted. Raises NotBootable."""
 
 
 class NotBootable(Exception):
@@ -111,9 +147,6 @@ class NotBootable(Exception):
 
 
 class Firmware(Protocol):
-    """See this module's text. `console` is the serial line; `netns` the file of the network namespace that has the
-    machine's cards (enter it with setns(2) to fetch something)."""
+    """See this module's text. `console` is the serial line."""
 
-    def __call__(
-        self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, netns: Path
-    ) -> Boot: ...
+    def __call__(self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot: ...

@@ -1,10 +1,11 @@
 """One machine from power-on to power-off: `python -m lab.machines.container.warden DIR GROUP STATUS_FD [FIRMWARE]`.
 
 DIR holds machine.json; GROUP names its control groups (LAB/MACHINE); FIRMWARE is `module:function`. The warden runs in
-the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, hands
-the root file system over, starts the machine's init, and then answers its calls and its console until it ends. A line
-goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again. A machine that finds
-nothing to boot, whose boot stops, or whose init dies stays on, and its console says so, as others do.
+the lab's network and PID namespaces with a mount namespace of its own. It makes the hardware, runs the firmware, starts
+the machine's first process, which runs the image's early boot and then its init, and answers its calls and its console
+until it ends. A line goes to STATUS_FD when init runs. Exit code: 0 powered off, 10 it wants to be started again. A
+machine that finds nothing to boot, whose boot stops, or whose init dies stays on, and its console says so, as others
+do.
 
 However it ends, the machine ends with it; loop devices, mounts and cards go with their last user. The control groups
 are left to who waits for it.
@@ -22,32 +23,39 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
 from lab.host.namespaces import die_with_parent
-from lab.machines.container import cables, cgroups, faces, handover, inside, syscalls, users
 from lab.machines.container import emptied as emptied_groups
-from lab.machines.container.broker import Broker
-from lab.machines.container.disks import Disk
-from lab.machines.container.line import SerialLine
-from lab.machines.container.spec import Firmware, MachineSpec, NotBootable
+from lab.machines.container.fence import handover, inside
+from lab.machines.container.fence.broker import Broker
+from lab.machines.container.hardware import cables, faces
+from lab.machines.container.hardware.disks import Device, Disk
+from lab.machines.container.hardware.line import SerialLine
+from lab.machines.container.kernel import cgroups, syscalls, users
+from lab.machines.container.spec import Boot, Drive, Firmware, MachineSpec, NotBootable
 
 FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
 _GROUPS_SECONDS = 0.5
 _STEP_SECONDS = 60.0
-_CAP_SYS_RESOURCE = 24
+DRIVE = "sr0"
+# Of proc_pid_oom_score_adj(5)'s -1000 to 1000, where the host's own have 0 unless somebody chose otherwise.
+OOM_SCORE = 300
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Warden:
     """What a running machine consists of, in the order in which it is made."""
 
-    def __init__(self, directory: Path, group: str, firmware: Firmware) -> None:
+    def __init__(self, directory: Path, group: str, firmware: Firmware, status: int = -1) -> None:
+        """`status` is a descriptor that a line is written to when init runs."""
+        self._status = status
+        self._drive: Drive | None = None
         spec = MachineSpec.load(directory)
         # Kept to the end, by this process and the one that holds the namespaces.
         first, self._claim = users.claim(spec.uid_base)
@@ -63,8 +71,8 @@ class Warden:
             (self._work / name).mkdir()
         self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
         self._disks = [Disk(disk) for disk in self.spec.disks]
-        self._hierarchies = cgroups.mount_all(self._work / "cgroups")
-        self._group = cgroups.Group(self._hierarchies, group)
+        self.hierarchies = cgroups.mount_all(self._work / "cgroups")
+        self._group = cgroups.Group(self.hierarchies, group)
         self._outer, self._line = self._hold()
         self._users = os.open(f"/proc/{self._outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         self._broker: Broker | None = None
@@ -73,7 +81,12 @@ class Warden:
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
         """Names in it by numbers."""
-        return {number: name for disk in self._disks for number, name in disk.names().items()}
+        medium = {self._drive.number: DRIVE} if self._drive else {}
+        return medium | {number: name for disk in self._disks for number, name in disk.names().items()}
+
+    def drive(self) -> Drive | None:
+        """What is in its drive; it stays its own until power-off."""
+        return self._drive
 
     def init(self) -> int:
         """The machine's first process: the only child of the process that holds its namespaces."""
@@ -100,6 +113,8 @@ class Warden:
 
     def _show_devices(self) -> None:
         devices = [device for disk in self._disks for device in disk.devices()]
+        if self._drive is not None:
+            devices.append(Device(DRIVE, self._drive.number, 0, links=(f"by-label/{self._drive.label}",)))
         faces.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
 
     # -- its life --------------------------------------------------------------------------------------------------
@@ -125,49 +140,66 @@ class Warden:
         self._group.make(memory_mib=spec.memory_mib, vcpus=spec.vcpus, devices=numbers)
         cables.plug(spec.nics, self._outer, pulled)
         devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
-        root, netns = self._work / "root", Path(f"/proc/{self._outer}/ns/net")
-        boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, netns=netns)
+        root = self._work / "root"
+        with _little_memory(spec.memory_mib):
+            boot = self._firmware(spec, devices=devices, root=root, console=self._console.log)
         for disk in self._disks:
             disk.rescan()
-        handover.hand_over(root, self._work / "place", self._users, spec.uid_base, self._work / "layers")
+        if boot.early is None:
+            handover.hand_over(root, self._work / "place", self._users, spec.uid_base, self._work / "layers")
+        else:
+            self._drive = boot.early.drive
         faces.make_files(spec, self._work / "files", boot.arguments)
         faces.show_cards(spec, self._work / "files")
         faces.make_dev(spec, self._work / "dev", self._console.terminal)
         self._show_devices()
-        bind = syscalls.MS_BIND | syscalls.MS_REC
-        syscalls.mount(str(self._work / "dev"), str(self._work / "place/dev"), flags=bind)
         for number in self.own_devices():
             self._group.allow("{}:{}".format(*number))
         self._group.delegate(spec.uid_base)
         self._group.take(self._outer)
-        may_lower = self._permit_oom_scores()
-        order = inside.Order(
-            work=str(self._work),
-            cgroups=() if self._hierarchies.unified else tuple(self._hierarchies.at),
-            argv=(*boot.init, *self._init_arguments()),
-            environment={"container": "node0", "PATH": _PATH, "TERM": "vt220"} | boot.environment,
-            hand_opens=not may_lower,
-        )
-        self._line.send(msgspec.json.encode(order))
+        # With CAP_SYS_RESOURCE, which not every host's root has, it is also the least that its heirs may choose.
+        Path(f"/proc/{self._outer}/oom_score_adj").write_text(str(OOM_SCORE))
+        self._send(boot)
         message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)
-        _expect(message, b"listening")
+        _expect(message, inside.LISTENING)
         self._broker = Broker(fds[0], self._users, self)
         self._selector.register(self._broker, selectors.EVENT_READ, self._broker.answer)
+        self._selector.register(self._line, selectors.EVENT_READ, self._told)
+
+    def _send(self, boot: Boot) -> None:
+        """The order to the process that holds the namespaces, with the initrds."""
+        order = inside.Order(
+            work=str(self._work),
+            cgroups=() if self.hierarchies.unified else tuple(self.hierarchies.at),
+            argv=(*boot.init, *self._init_arguments()),
+            environment={"container": "node0", "PATH": _PATH, "TERM": "vt220"} | boot.environment,
+            memory_mib=self.spec.memory_mib,
+            arguments=tuple(boot.arguments),
+            stage=boot.early.stage if boot.early else "",
+        )
+        with contextlib.ExitStack() as held:
+            images = []
+            for image in boot.early.images if boot.early else ():
+                file = held.enter_context(os.fdopen(os.memfd_create("initrd"), "wb", buffering=0))
+                file.write(image)
+                images.append(file.fileno())
+            socket.send_fds(self._line, [msgspec.json.encode(order)], images)
+
+    def _told(self) -> None:
+        """A word of the machine's first process: init runs, or something broke."""
+        message = self._line.recv(1 << 16)
+        if message == inside.RUNNING:
+            os.write(self._status, b"running\n")
+        else:
+            self._selector.unregister(self._line)
+            if message:
+                self.say(f"node0: the machine's first process says: {message.decode(errors='replace')}")
 
     def _init_arguments(self) -> tuple[str, ...]:
         """How systemd is told which control groups there are."""
-        if self._hierarchies.unified:
+        if self.hierarchies.unified:
             return ("systemd.unified_cgroup_hierarchy=1",)
         return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1")
-
-    def _permit_oom_scores(self) -> bool:
-        """Let the machine lower oom_score_adj: what a process with CAP_SYS_RESOURCE has set, all its heirs may set."""
-        status = Path("/proc/self/status").read_text()
-        effective = int(next(x for x in status.splitlines() if x.startswith("CapEff:")).split()[1], 16)
-        if not effective >> _CAP_SYS_RESOURCE & 1:
-            return False
-        Path(f"/proc/{self._outer}/oom_score_adj").write_text("-1000")
-        return True
 
     def serve(self) -> int:
         """Answer calls and carry the console until the machine ends; returns how it did."""
@@ -211,6 +243,20 @@ class Warden:
         self._console.say(text.replace("\n", "\r\n").encode() + b"\r\n")
 
 
+@contextlib.contextmanager
+def _little_memory(memory_mib: int) -> Iterator[None]:
+    """No more than a machine's memory and 1 GiB for what reads an image: a GRUB's variable that doubles itself has no
+    end. Raises NotBootable when it does not suffice."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, ((memory_mib + 1024) << 20, hard))
+    try:
+        yield
+    except (MemoryError, RecursionError) as error:
+        raise NotBootable(f"error: no memory left ({type(error).__name__}).") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
 def _expect(message: bytes, wanted: bytes) -> None:
     if message != wanted:
         raise OSError(
@@ -235,17 +281,20 @@ def main(argv: list[str]) -> int:
     most = int(Path("/proc/sys/fs/nr_open").read_text())
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[0], most))
-    warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE))
+    warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE), status)
     try:
         warden.start()
-    except NotBootable:
-        # The firmware has said why.
+    except NotBootable as error:
+        # The firmware has said why, unless it could not.
+        if error.reason.startswith("error: no memory left"):
+            warden.say(error.reason)
         warden.wait_for_ever()
     except Exception as error:
         warden.say(f"node0: the machine cannot be started: {error}")
         raise
-    os.write(status, b"running\n")
     code = warden.serve()
+    if code == inside.STOPPED:
+        warden.wait_for_ever()
     if code not in (inside.POWERED_OFF, inside.REBOOTED):
         # Linux, kernel/exit.c.
         warden.say("Kernel panic - not syncing: Attempted to kill init!")

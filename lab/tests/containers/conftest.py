@@ -5,7 +5,7 @@ import os
 import pytest
 
 from lab.host.preflight import container_problems
-from lab.tests.containers.kit import World, tree
+from lab.tests.containers.kit import PATIENCE, World, tree
 
 
 @pytest.fixture(scope="module")
@@ -29,5 +29,5 @@ def machine(world):
     """A machine at its login."""
     one = world.define()
     one.on()
-    world.console(one).wait_for(r"login: ", 180)
+    world.console(one).wait_for(r"login: ", PATIENCE)
     return one

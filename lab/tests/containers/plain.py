@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import Boot, MachineSpec
 
 TREE = "NODE0_TEST_TREE"
 
 
-def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, netns: Path) -> Boot:
+def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot:
     """An overlay over the tree that the environment names."""
     console.write(b"plain firmware\r\n")
     memory = root.parent / "memory"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tests.containers.kit import attempt
+from lab.tests.containers.kit import PATIENCE, attempt
 
 pytestmark = pytest.mark.lab
 
@@ -160,18 +160,18 @@ def test_processes_of_the_host_are_not_seen(world, machine):
 def test_reboot_ends_nothing_but_the_machine(world):
     victim = world.define(5)
     victim.on()
-    world.console(victim).wait_for(r"login: ", 180)
+    world.console(victim).wait_for(r"login: ", PATIENCE)
     up = Path("/proc/sys/kernel/random/boot_id").read_text()
     world.run(victim, "reboot -ff || true; sleep 5")
     console = world.console(victim)
-    console.wait_for(r"(?s)login: .*login: ", 180)
+    console.wait_for(r"(?s)login: .*login: ", PATIENCE)
     assert Path("/proc/sys/kernel/random/boot_id").read_text() == up
     victim.off()
 
 
 def test_memory_beyond_its_limit_is_not_had(world, machine):
     held = "python3 -c \"x = bytearray(3 << 30); print('BROKE', len(x))\" || echo killed $?"
-    done = world.run(machine, f"({held}) 2>/dev/null; true", timeout=180)
+    done = world.run(machine, f"({held}) 2>/dev/null; true")
     assert "BROKE" not in done.stdout
     group = next(Path("/sys/fs/cgroup/memory").glob(f"node0/{world.lab}/{machine.name}/memory.max_usage_in_bytes"))
     # The kernel charges a page more before it says no.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines.container import cgroups, syscalls
+from lab.machines.container.kernel import cgroups, syscalls
 
 V1 = "9:name=systemd:/\n8:pids:/\n7:blkio:/\n6:freezer:/\n5:devices:/\n4:memory:/x\n3:cpuset:/\n2:cpu,cpuacct:/\n"
 HYBRID = f"{V1}0::/user.slice\n"

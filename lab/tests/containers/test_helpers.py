@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines.container.firmware.loops import attach
+from lab.machines.container.kernel.loops import attach
 from lab.tests.containers.kit import attempt
 
 pytestmark = pytest.mark.lab

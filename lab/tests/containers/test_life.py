@@ -9,7 +9,7 @@ import pytest
 
 from drivers.errors import MediaError, NotFoundError, ScreenshotError
 from drivers.protocols import BootDevice, PowerState
-from lab.tests.containers.kit import World
+from lab.tests.containers.kit import PATIENCE, World
 
 pytestmark = pytest.mark.lab
 
@@ -18,11 +18,11 @@ def test_it_boots_to_its_login_and_its_console_takes_what_is_typed(world, machin
     console = world.console(machine)
     assert machine.state() is PowerState.ON
     assert machine.look().running
-    console.wait_for(r"login: ", 180)
+    console.wait_for(r"login: ", PATIENCE)
     console.send("root\n")
-    console.wait_for(r"root@m0:~# ", 120)
+    console.wait_for(r"root@m0:~# ", PATIENCE)
     console.send("echo $((6*7)) is-the-answer\n")
-    console.wait_for(r"^42 is-the-answer", 120)
+    console.wait_for(r"^42 is-the-answer", PATIENCE)
 
 
 def test_its_hardware_is_as_asked_for(world, machine):
@@ -60,7 +60,7 @@ def test_podman_runs_containers(world, machine):
     podman save -q localhost/tiny:1 -o /root/t.tar; ctr -n k8s.io image import /root/t.tar >/dev/null
     ctr -n k8s.io run --rm localhost/tiny:1 c1 /bin/sh -c 'echo by-containerd'
     """
-    done = world.run(machine, script, timeout=120)
+    done = world.run(machine, script, timeout=PATIENCE)
     assert done.stdout.split() == ["own-network", "/host/dev/vda", "/sys/block/vda", "by-containerd"], done.stderr
 
 
@@ -119,7 +119,7 @@ def test_a_restart_is_the_same_machine_with_another_boot_id(world, machine):
     end = len(console.raw())
     console._position = end
     world.run(machine, "systemctl --no-block reboot")
-    console.wait_for(r"login: ", 180)
+    console.wait_for(r"login: ", PATIENCE)
     assert machine.state() is PowerState.ON
     after = world.run(machine, boot_id).stdout
     assert len(after) == len(before) == 37
@@ -128,7 +128,7 @@ def test_a_restart_is_the_same_machine_with_another_boot_id(world, machine):
 
 def test_it_powers_itself_off(world, machine):
     machine.ask("shutdown")
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + PATIENCE
     while machine.state() is PowerState.ON:
         assert time.monotonic() < deadline, world.console(machine).tail()
         time.sleep(0.1)
@@ -156,7 +156,7 @@ def test_a_kill_leaves_nothing(world, machine, tmp_path):
     machines = [other.define(index) for index in (1, 2)]
     for one in machines:
         one.on()
-        other.console(one).wait_for(r"login: ", 180)
+        other.console(one).wait_for(r"login: ", PATIENCE)
     assert _of_host(tmp_path) != before
     inits = [other.init(one) for one in machines]
     assert other.lab in "".join(str(p) for p in Path("/sys/fs/cgroup").glob("*/node0/*"))
@@ -170,12 +170,12 @@ def test_a_machine_that_froze_itself_can_be_switched_off(world):
     """cgroup v1 kills nothing that is frozen."""
     victim = world.define(6)
     victim.on()
-    world.console(victim).wait_for(r"login: ", 180)
+    world.console(victim).wait_for(r"login: ", PATIENCE)
     freezer = Path(f"/sys/fs/cgroup/freezer/node0/{world.lab}/{victim.name}/machine")
     if not freezer.exists():
         pytest.skip("with cgroup2 alone what is frozen can be killed")
     world.run(victim, "systemd-run --no-block sh -c 'sleep 1; echo FROZEN > /sys/fs/cgroup/freezer/freezer.state'")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while (freezer / "freezer.state").read_text().strip() != "FROZEN":
         assert time.monotonic() < deadline, "it did not freeze"
         time.sleep(0.1)
@@ -193,7 +193,7 @@ def test_a_kill_leaves_nothing_of_a_machine_that_froze_itself(world, tmp_path):
     other.start()
     one = other.define()
     one.on()
-    other.console(one).wait_for(r"login: ", 180)
+    other.console(one).wait_for(r"login: ", PATIENCE)
     init = other.init(one)
     Path(f"/sys/fs/cgroup/freezer/node0/{other.lab}/{one.name}/machine/freezer.state").write_text("FROZEN")
     other.kill()
@@ -206,19 +206,19 @@ def test_a_killed_warden_is_a_machine_without_power(world):
     victim = world.define(10)
     victim.on()
     console = world.console(victim)
-    console.wait_for(r"login: ", 180)
+    console.wait_for(r"login: ", PATIENCE)
     init = world.init(victim)
     holder = _parent(init)
     image = str(world.root / "machines" / victim.name)
     os.kill(_parent(holder), 9)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while victim.state() is PowerState.ON or _of_host(image)[0]:
         assert time.monotonic() < deadline, _of_host(image)[0]
         time.sleep(0.05)
     assert not Path(f"/proc/{init}").exists()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/node0/{world.lab}/{victim.name}"))
     victim.on()
-    console.wait_for(r"login: ", 180)
+    console.wait_for(r"login: ", PATIENCE)
     victim.off()
 
 

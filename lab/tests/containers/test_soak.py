@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import DriverError
-from lab.machines.container import users
-from lab.tests.containers.kit import World
+from lab.machines.container.kernel import users
+from lab.tests.containers.kit import PATIENCE, World
 
 pytestmark = pytest.mark.lab
 
@@ -100,12 +100,12 @@ def test_machines_up_and_down_leave_the_host_as_it_was(world, tmp_path):
             for one in batch:
                 one.on()
             for one in batch:
-                other.console(one).wait_for(r"login: ", 120)
+                other.console(one).wait_for(r"login: ", PATIENCE)
             assert len(of_host(tmp_path, other.lab)["loops"]) == len(batch)
             for one in batch:
                 one.off()
             # The kernel takes network namespaces down in its own time.
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + PATIENCE
             while (after := (of_daemon(other), of_host(tmp_path, other.lab))) != before:
                 assert time.monotonic() < deadline, changes(before, after)
                 time.sleep(0.1)
@@ -129,7 +129,7 @@ def test_a_kill_at_any_moment_leaves_nothing(world, tmp_path, turn):
         time.sleep(chance.uniform(0, 3))
     else:
         for one in machines:
-            other.console(one).wait_for(r"login: ", 180)
+            other.console(one).wait_for(r"login: ", PATIENCE)
     if phase == "power-off":
 
         def power_off():
@@ -158,7 +158,7 @@ def test_two_machines_that_begin_with_the_same_users_have_different_ones(world, 
         maps = []
         for where, one in ((world, first), (other, second)):
             one.on()
-            where.console(one).wait_for(r"login: ", 180)
+            where.console(one).wait_for(r"login: ", PATIENCE)
             maps.append(Path(f"/proc/{where.init(one)}/uid_map").read_text().split())
         bases = [int(words[1]) for words in maps]
         assert bases[0] != bases[1]
@@ -166,7 +166,7 @@ def test_two_machines_that_begin_with_the_same_users_have_different_ones(world, 
         # And again after it was off and on, while the other one keeps its own.
         first.off()
         first.on()
-        world.console(first).wait_for(r"(?s)login: .*login: ", 180)
+        world.console(first).wait_for(r"(?s)login: .*login: ", PATIENCE)
         assert int(Path(f"/proc/{world.init(first)}/uid_map").read_text().split()[1]) not in bases[1:]
     finally:
         first.off()

@@ -6,9 +6,6 @@ import contextlib
 import gzip
 import json
 import os
-import pty
-import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,11 +20,12 @@ import pytest
 from drivers.console import strip_control
 from lab.host.paths import cache_dir
 from lab.host.preflight import container_problems
-from lab.machines.container.firmware import loops
-from lab.machines.container.firmware.iso9660 import Medium
+from lab.machines.container.firmware.formats.iso9660 import Medium
+from lab.machines.container.kernel import loops
 from lab.machines.container.spec import DiskSpec, MachineSpec
 from lab.release.os.build import ISO_NAME
 from lab.release.os.cpio import Member, write_archive
+from lab.tests.firmware.only import SEEN
 
 BOOT_SECONDS = 120.0
 PROOF = "written by Ignition"
@@ -106,7 +104,7 @@ def spec(folder: Path, **changes: Any) -> MachineSpec:
         "vcpus": 2,
         "console_log": str(folder / "console.log"),
         "console_socket": str(folder / "console.sock"),
-        "uid_base": 0,
+        "uid_base": 1 << 28,
     }
     return MachineSpec(**{**settings, **changes})
 
@@ -117,93 +115,61 @@ def disks(**paths: Path) -> tuple[DiskSpec, ...]:
 
 
 class Machine:
-    """A machine that was switched on: what its console said, line by line."""
+    """A machine that was switched on: what its console said."""
 
-    def __init__(self, terminal: int, process: subprocess.Popen[bytes]) -> None:
-        self._terminal, self.process = terminal, process
-        self.text = ""
+    def __init__(self, log: Path, process: subprocess.Popen[bytes]) -> None:
+        self._log, self.process = log, process
+
+    @property
+    def text(self) -> str:
+        """What it said up to now."""
+        return strip_control(self._log.read_text(errors="replace")) if self._log.exists() else ""
 
     def wait_for(self, words: str, seconds: float = BOOT_SECONDS) -> str:
-        """Everything that the console said until it says ``words``."""
+        """Everything that the console said when it has said ``words``."""
         deadline = time.monotonic() + seconds
-        while words not in self.text:
-            left = deadline - time.monotonic()
-            if left <= 0 or not self._read(min(left, 1.0)):
-                pytest.fail(f"the console never said {words!r}; it said:\n{self.text}")
-        return self.text
-
-    def _read(self, seconds: float) -> bool:
-        """Take what comes; False when nothing will come any more."""
-        if not select.select([self._terminal], [], [], seconds)[0]:
-            return self.process.poll() is None
-        try:
-            self.text += strip_control(os.read(self._terminal, 65536).decode(errors="replace"))
-        except OSError:
-            return self.process.poll() is None
-        return True
-
-    def type(self, line: str) -> None:
-        """A line on its keyboard."""
-        os.write(self._terminal, f"{line}\n".encode())
+        while words not in (text := self.text):
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                pytest.fail(f"the console never said {words!r}; it said:\n{text}")
+            time.sleep(0.02)
+        return text
 
 
 @contextlib.contextmanager
-def powered(folder: Path, machine: MachineSpec, **devices: Path) -> Iterator[Machine]:
-    """Switch a machine on, in namespaces and a cgroup of its own, and off at the end."""
+def powered(folder: Path, machine: MachineSpec) -> Iterator[Machine]:
+    """Switch a machine on, in namespaces and control groups of its own, and off, by the plug, at the end."""
     folder.mkdir(exist_ok=True)
     machine.save(folder)
-    group = _cgroup(f"node0-test-{os.getpid()}")
-    ours, theirs = pty.openpty()
-    arguments = [str(folder), str(folder / "root"), os.ttyname(theirs), *(f"{k}={v}" for k, v in devices.items())]
-    command = ["unshare", "-mpuiCn", "--propagation", "private", "--fork", "--kill-child"]
-    command += [sys.executable, "-m", "lab.tests.firmware.up", *arguments]
-    enter = f'echo $$ > {group}/cgroup.procs && exec "$@"'
-    log = folder / "up.log"
+    Path(machine.console_log).unlink(missing_ok=True)
+    group = f"test-{os.getpid()}"
+    command = ["unshare", "-mpn", "--mount-proc", "--fork", "--kill-child", sys.executable]
+    command += ["-m", "lab.machines.container.warden", str(folder), f"{group}/m", "1"]
+    log = folder / "warden.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            ["sh", "-c", enter, "sh", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            start_new_session=True,
-        )
-    os.close(theirs)
-    started = Machine(ours, process)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+    started = Machine(Path(machine.console_log), process)
     try:
         yield started
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(30)
-        os.close(ours)
-        _remove(group)
-        shutil.rmtree(folder / "root.firmware", ignore_errors=True)
+        remove_groups(group)
         print(started.text, log.read_text(errors="replace"), sep="\n")
 
 
-def _cgroup(name: str) -> Path:
-    top = next(
-        path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if (path / "cgroup.procs").exists()
-    )
-    group = top / name
-    group.mkdir(exist_ok=True)
-    return group
-
-
-def _remove(group: Path) -> None:
-    """The group with those that the machine made in it, once all its processes are gone."""
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            for path in sorted(group.rglob("*/"), key=lambda p: len(p.parts), reverse=True):
-                if path.is_dir():
-                    path.rmdir()
-            group.rmdir()
-            return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{group} is still in use: {error}") from error
-            time.sleep(0.05)
+def remove_groups(name: str) -> None:
+    """The control groups of a machine, once all its processes are gone."""
+    deadline = time.monotonic() + 60
+    for group in (*Path("/sys/fs/cgroup").glob(f"*/node0/{name}"), *Path("/sys/fs/cgroup").glob(f"node0/{name}")):
+        while group.exists():
+            try:
+                for below, _, _ in os.walk(group, topdown=False):
+                    os.rmdir(below)
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{group} is still in use: {error}") from error
+                time.sleep(0.05)
 
 
 def installed(folder: Path, config: dict[str, Any], gib: int = 8) -> Path:
@@ -239,24 +205,16 @@ def set_kargs(iso: Path, change: Callable[[str], str]) -> None:
             file.write((change(text) + area["end"]).ljust(facts["size"], area["pad"]).encode())
 
 
-def booted(
-    folder: Path, machine: MachineSpec, script: str = "true", serve: Path | None = None, **devices: Path
-) -> tuple[str, str]:
-    """The firmware alone: its console with how it ended, and what a script saw in what it made."""
+def booted(folder: Path, machine: MachineSpec, script: str = "true", serve: Path | None = None) -> tuple[str, str]:
+    """Firmware and early boot alone: the console with how it ended, and what a script saw in what they made."""
     folder.mkdir(exist_ok=True)
     machine.save(folder)
-    command = [
-        "unshare",
-        "--mount",
-        "--net",
-        "--propagation",
-        "private",
-        sys.executable,
-        "-m",
-        "lab.tests.firmware.only",
-    ]
-    command += [str(folder), str(folder / "root"), script, str(serve or "-"), *(f"{k}={v}" for k, v in devices.items())]
+    log = Path(machine.console_log)
+    log.unlink(missing_ok=True)
+    command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable]
+    command += ["-m", "lab.tests.firmware.only", str(folder), script, str(serve or "-")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=BOOT_SECONDS, check=False)
-    print(done.stdout, done.stderr, sep="\n")
+    console, _, seen = log.read_text().replace("\r", "").partition(f"{SEEN}\n")
+    print(console, done.stdout, done.stderr, seen, sep="\n")
     assert done.returncode == 0
-    return done.stdout, done.stderr
+    return console + done.stdout, seen

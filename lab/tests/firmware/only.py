@@ -1,75 +1,75 @@
-"""The firmware alone, up to where a machine's init would begin; then a shell looks at what it made.
+"""A machine whose init is a script: its firmware, its early boot, and a look at what they made.
 
-    unshare --mount --net python -m lab.tests.firmware.only SPEC ROOT SCRIPT FOLDER TARGET=DEVICE...
+    unshare --mount --net --pid --fork --mount-proc python -m lab.tests.firmware.only DIRECTORY SCRIPT FOLDER
 
-Standard output is the console; the script (root directory as $1) writes what it sees to standard error. With a FOLDER
-that is not "-", the machine has a card eth0, at whose other end 192.168.7.1 serves the folder on port 8080.
+Standard output is how it ended. The script (root directory as $1) says what it sees on the console, behind a line that
+is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import http.server
+import os
 import subprocess
 import sys
 import threading
-import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
 
 from lab.machines.container import firmware
-from lab.machines.container.spec import MachineSpec, NotBootable
+from lab.machines.container.fence import inside
+from lab.machines.container.kernel import cgroups
+from lab.machines.container.spec import Boot, MachineSpec, NotBootable
+from lab.machines.container.warden import Warden
 
 ADDRESS = "192.168.7.1"
-
-
-def cable() -> subprocess.Popen[bytes]:
-    """A network namespace with a card whose other end is ours; it lives as long as the process."""
-    own = Path("/proc/self/ns/net").readlink()
-    holder = subprocess.Popen(["unshare", "--net", "sleep", "600"])
-    deadline = time.monotonic() + 30
-    while Path(f"/proc/{holder.pid}/ns/net").readlink() == own:
-        assert time.monotonic() < deadline, "no network namespace within 30 s"
-        time.sleep(0.01)
-    for command in (
-        f"ip link add server type veth peer name eth0 netns {holder.pid}",
-        f"ip address add {ADDRESS}/24 dev server",
-        "ip link set server up",
-    ):
-        subprocess.run(command.split(), check=True, timeout=30)
-    return holder
+NETWORK = "lab"
+SEEN = "@seen@"
 
 
 def serve(folder: str) -> None:
+    commands = [
+        f"ip link add {NETWORK} type bridge",
+        f"ip address add {ADDRESS}/24 dev {NETWORK}",
+        f"ip link set {NETWORK} up",
+    ]
+    for command in commands:
+        subprocess.run(command.split(), check=True, timeout=30)
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
     server = http.server.ThreadingHTTPServer((ADDRESS, 8080), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def main(spec_directory: str, root: str, script: str, folder: str, *disks: str) -> int:
-    devices = {target: Path(path) for target, _, path in (disk.partition("=") for disk in disks)}
-    holder = None
-    if folder != "-":
-        holder = cable()
-        serve(folder)
-    netns = Path(f"/proc/{holder.pid}/ns/net") if holder else None
-    try:
-        boot = firmware.boot(
-            MachineSpec.load(Path(spec_directory)),
-            devices=devices,
-            root=Path(root),
-            console=sys.stdout.buffer,
-            netns=netns,
-        )
+def main(directory: str, script: str, folder: str) -> int:
+    subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True, timeout=30)
+
+    def looking(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot:
+        boot = firmware.boot(spec, devices=devices, root=root, console=console)
         sys.stdout.write(f"init: {' '.join(boot.init)}\n")
+        look = ["/bin/sh", "-c", f"echo {SEEN}; {script}\nexit 0", "sh", "/"]
+        return msgspec.structs.replace(boot, init=look)
+
+    group = f"test-{os.getppid()}/{os.getpid()}"
+    status = os.open("/dev/null", os.O_WRONLY)
+    warden = Warden(Path(directory), group, looking, status)
+    if folder != "-":
+        serve(folder)
+    try:
+        warden.start()
+        if warden.serve() == inside.STOPPED:
+            said = Path(warden.spec.console_log).read_text().strip().splitlines()[-1]
+            sys.stdout.write(f"BootStopped: {said}\n")
     except NotBootable as error:
         sys.stdout.write(f"{type(error).__name__}: {error.reason}\n")
     finally:
         sys.stdout.flush()
-        enter = ["nsenter", f"--net={netns}"] if netns else []
-        subprocess.run([*enter, "sh", "-c", script, "sh", root], stdout=sys.stderr, timeout=60, check=False)
-        if holder:
-            holder.kill()
-            holder.wait(30)
+        with contextlib.suppress(OSError):
+            cgroups.Group(warden.hierarchies, group).remove()
     return 0
 
 

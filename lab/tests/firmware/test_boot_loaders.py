@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container.firmware import grub, isolinux
-from lab.machines.container.firmware.entry import Entry
 from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.loaders import grub, isolinux
+from lab.machines.container.firmware.loaders.entry import Entry
 from lab.release.os import coreos_installer, liveboot
 from lab.release.os.customise import DATA
 

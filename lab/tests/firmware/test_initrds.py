@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container.firmware.cpio import BadArchive, archives, members, unpack
+from lab.machines.container.firmware.formats.cpio import BadArchive, archives, members, unpack
 from lab.release.os.cpio import Member, header, write_archive
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lab.machines.container.firmware import erofs, loops
-from lab.machines.container.firmware.handover import layers, mounts_below
-from lab.machines.container.firmware.iso9660 import Extent, Medium, NotIso
+from lab.machines.container.firmware.formats import erofs
+from lab.machines.container.firmware.formats.iso9660 import Extent, Medium, NotIso
+from lab.machines.container.kernel import loops
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
@@ -106,25 +106,3 @@ def test_a_loop_device_is_a_range_and_gone_when_nobody_has_it(tmp_path: Path) ->
         device.write(bytes(512))
     with pytest.raises(FileNotFoundError):
         loops.attach(tmp_path / "absent")
-
-
-MOUNTS = r"""
-1 0 8:1 / / rw - ext4 /dev/sda1 rw
-20 1 0:45 / /work/tree/sys\040root rw,relatime shared:1 - overlay overlay rw,lowerdir=/a\134:b:/c,upperdir=/u,workdir=/w
-21 20 0:44 /var /work/tree/sys\040root/var rw - tmpfs tmpfs rw,size=1k
-22 1 0:44 / /work/tree/sys\040root2 rw - tmpfs tmpfs rw
-"""
-
-
-def test_mounts_of_the_new_root() -> None:
-    found = mounts_below(Path("/work/tree/sys root"), MOUNTS)
-    assert [(str(m.place), m.kind) for m in found] == [
-        ("/work/tree/sys root", "overlay"),
-        ("/work/tree/sys root/var", "tmpfs"),
-    ]
-    assert layers("rw,lowerdir=/l,upperdir=/u,workdir=/w,uuid=on") == {
-        "lowerdir": "/l",
-        "upperdir": "/u",
-        "workdir": "/w",
-    }
-    assert layers("ro,lowerdir+=/l1,lowerdir+=/l2") == {"lowerdir": "/l1:/l2"}

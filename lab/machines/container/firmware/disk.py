@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container.firmware import loops
-from lab.machines.container.firmware.entry import Entry, NoEntry
 from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.grub import Grub
-from lab.machines.container.firmware.initramfs import Initramfs, ProgramFailed, run
-from lab.machines.container.firmware.partitions import BIOS_BOOT, ESP, SECTOR, Partition, Table, read_table
+from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.loaders.grub import Grub
+from lab.machines.container.firmware.programs import ProgramFailed, run
 from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.kernel import syscalls
 
 CONFIGS = ("grub/grub.cfg", "grub2/grub.cfg", "boot/grub/grub.cfg", "boot/grub2/grub.cfg")
 LOADER = "EFI/BOOT/BOOTX64.EFI"
@@ -25,12 +25,10 @@ _READABLE = ("ext2", "ext3", "ext4", "xfs")
 
 @dataclass(frozen=True)
 class Slice:
-    """A partition as a block device: ``node`` is where this boot can open it, ``facts`` what blkid knows of it."""
+    """A partition as a block device of the host's; ``facts`` are what blkid knows of it."""
 
     partition: Partition
-    name: str
     node: Path
-    rdev: int
     facts: dict[str, str]
 
 
@@ -53,52 +51,20 @@ def table(device: Path, firmware: str) -> Table:
     return found
 
 
-def slices(target: str, devices: Mapping[str, Path], found: Table, work: Path, hold: ExitStack) -> list[Slice]:
-    """The disk's partitions as block devices: those that the runtime or the kernel has, else loop devices, which
-    ``hold`` keeps.
-
-    One file system must not be mounted by two devices, so what the machine itself will know a partition by comes first.
-    """
-    work.mkdir(parents=True, exist_ok=True)
-    made = []
+def slices(target: str, devices: Mapping[str, Path], found: Table) -> list[Slice]:
+    """The disk's partitions that are devices: those of the size that the table says."""
     infix = "p" if target[-1].isdigit() else ""
-    device = devices[target]
+    made = []
     for partition in found.partitions:
-        name = f"{target}{infix}{partition.number}"
-        rdev = _runtimes(devices.get(name), partition) or _kernels(device, partition)
-        if rdev is None:
-            rdev = hold.enter_context(loops.attach(device, offset=partition.start, size=partition.size)).rdev
-        node = work / name
-        os.mknod(node, stat.S_IFBLK | 0o600, rdev)
-        made.append(Slice(partition, name, node, rdev, _facts(node)))
+        node = devices.get(f"{target}{infix}{partition.number}")
+        if node is not None and _size(node) == partition.size:
+            made.append(Slice(partition, node, _facts(node)))
     return made
 
 
-def _runtimes(device: Path | None, partition: Partition) -> int | None:
-    """The number of the runtime's device for a partition; None when it has none, or one of another size."""
-    if device is None:
-        return None
+def _size(device: Path) -> int:
     with device.open("rb") as file:
-        if file.seek(0, os.SEEK_END) != partition.size:
-            return None
-    return device.stat().st_rdev
-
-
-def _kernels(device: Path, partition: Partition) -> int | None:
-    """The number of the kernel's device for a partition; None when it scans none on this disk, or knows another one."""
-    status = device.stat()
-    if not stat.S_ISBLK(status.st_mode):
-        return None
-    disk = Path(f"/sys/dev/block/{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}")
-    for number in disk.glob("*/partition"):
-        place = number.parent
-        if int(number.read_text()) == partition.number:
-            start, size = (int((place / name).read_text()) * SECTOR for name in ("start", "size"))
-            if (start, size) != (partition.start, partition.size):
-                return None
-            major, minor = (place / "dev").read_text().split(":")
-            return os.makedev(int(major), int(minor))
-    return None
+        return file.seek(0, os.SEEK_END)
 
 
 def _facts(node: Path) -> dict[str, str]:
@@ -120,8 +86,8 @@ def mounted(source: Path, place: Path, *options: str) -> Iterator[Path]:
         run("umount", str(place))
 
 
-def entry(parts: list[Slice], place: Path, screen: Screen) -> tuple[Entry, Slice, list[bytes]]:
-    """What the disk's boot loader starts, the partition that it was read from, and the initrds.
+def entry(parts: list[Slice], place: Path, screen: Screen, room: Room) -> tuple[Entry, list[bytes]]:
+    """What the disk's boot loader starts, and the initrds.
 
     Raises BootStopped: there is a boot loader, since the firmware found one, and it stops.
     """
@@ -129,32 +95,37 @@ def entry(parts: list[Slice], place: Path, screen: Screen) -> tuple[Entry, Slice
         if part.facts.get("TYPE") not in _READABLE:
             continue
         # A boot loader replays no journal.
-        option = "ro,norecovery" if part.facts["TYPE"] == "xfs" else "ro,noload"
-        with mounted(part.node, place, "-o", option) as root:
-            path = next((name for name in CONFIGS if (root / name).is_file()), None)
+        option = "norecovery" if part.facts["TYPE"] == "xfs" else "noload"
+        with mounted(part.node, place, "-o", f"ro,nosuid,nodev,noexec,{option}") as root:
+            path = next((name for name in CONFIGS if read(root, name, room.left) is not None), None)
             if path is None:
                 continue
 
-            def read(name: str, root: Path = root) -> bytes | None:
-                file = root / name.lstrip("/")
-                return file.read_bytes() if file.is_file() else None
+            def config(name: str, root: Path = root) -> bytes | None:
+                return read(root, name, room.left)
 
-            chosen = Grub(read, screen.line).boot(f"/{path}")
-            initrds = [read(name) for name in chosen.initrds]
-            for name, content in zip(chosen.initrds, initrds, strict=True):
-                if content is None:
-                    raise BootStopped(f"error: file `{name}' not found.")
-            return chosen, part, [content for content in initrds if content is not None]
+            chosen = Grub(config, screen.line).boot(f"/{path}")
+            images = []
+            for name in chosen.initrds:
+                found = read(root, name, room.left)
+                if found is None:
+                    raise BootStopped(f"error: file `{name}' not found, or out of memory.")
+                room.take(name, len(found))
+                images.append(found)
+            return chosen, images
     raise BootStopped("error: no such device: no partition has a configuration of GRUB")
 
 
-def nodes(initramfs: Initramfs, parts: list[Slice]) -> None:
-    """The partitions in the initramfs, with the links that udev makes."""
-    for part in parts:
-        initramfs.node(part.name, part.rdev)
-        initramfs.link(f"by-partuuid/{part.partition.uuid}", part.name)
-        if part.partition.name:
-            initramfs.link(f"by-partlabel/{part.partition.name}", part.name)
-        for key, directory in (("LABEL", "by-label"), ("UUID", "by-uuid")):
-            if part.facts.get(key):
-                initramfs.link(f"{directory}/{part.facts[key]}", part.name)
+def read(root: Path, name: str, most: int) -> bytes | None:
+    """A file of a file system that somebody else made; its links lead nowhere but to its own files. None when there is
+    none, or a larger one."""
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = syscalls.open_in_root(top, name, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    finally:
+        os.close(top)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        return file.read() if stat.S_ISREG(status.st_mode) and status.st_size <= most else None

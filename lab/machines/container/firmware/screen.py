@@ -10,14 +10,16 @@ from typing import BinaryIO
 class Screen:
     """The console while firmware, boot loader and initramfs own it. A console that cannot be written stops nothing."""
 
-    def __init__(self, out: BinaryIO) -> None:
-        self._out = out
+    def __init__(self, out: BinaryIO, end: str = "\r\n") -> None:
+        """`end` ends a line; a terminal makes its own of "\\n"."""
+        self._out, self._end = out, end
         self._started = time.monotonic()
 
     def line(self, text: str) -> None:
         """One line, or several."""
         with contextlib.suppress(OSError, ValueError):
-            self._out.write("".join(f"{part}\r\n" for part in text.splitlines() or [""]).encode(errors="replace"))
+            lines = (f"{part}{self._end}" for part in text.splitlines() or [""])
+            self._out.write("".join(lines).encode(errors="replace"))
             self._out.flush()
 
     def kernel(self, text: str) -> None:

@@ -1,7 +1,8 @@
 """The system calls of a machine that its warden answers, and those that nobody answers (seccomp(2), linux/filter.h).
 
 User namespaces already refuse most of what a machine may not; the filter adds what they would let through, and hands
-a few calls to the warden, which does for the machine what needs the host's rights (lab.machines.container.broker).
+a few calls to the warden, which does for the machine what needs the host's rights (see
+lab.machines.container.fence.broker).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ctypes
 import errno
 import struct
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 
 # linux/seccomp.h
 _SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER, _WAIT_KILLABLE = 317, 1, 1 << 3, 1 << 5
@@ -67,8 +68,8 @@ def _argument(index: int) -> bytes:
     return _op(_LOAD, _ARGUMENTS + 8 * index)
 
 
-def program(*, opens: bool) -> bytes:
-    """The filter; with `opens`, opening an existing file for writing alone is handed to the warden too."""
+def program() -> bytes:
+    """The filter."""
     code = _op(_LOAD, _ARCH) + _op(_EQUAL, _ARCH_X86_64, 1, 0) + _op(_RETURN, _ERRNO | errno.ENOSYS)
     code += _op(_LOAD, _NUMBER)
     # x32's numbers are another table.
@@ -87,17 +88,16 @@ def program(*, opens: bool) -> bytes:
     for left, family in zip(reversed(range(len(_EVERYWHERE))), _EVERYWHERE, strict=True):
         code += _op(_EQUAL, family, left, 0 if left else 1)
     code += _op(_RETURN, _ERRNO | errno.EAFNOSUPPORT) + _op(_RETURN, _ALLOW)
-    if opens:
-        for number, index in ((OPENAT, 2), (OPEN, 1)):
-            # Nothing but O_WRONLY or O_RDWR of these bits.
-            code += _op(_EQUAL, number, 0, 6) + _argument(index) + _op(_AND, _O_CREAT | _O_ACCMODE)
-            code += _op(_EQUAL, 1, 1, 0) + _op(_EQUAL, 2, 0, 1) + _op(_RETURN, _NOTIFY) + _op(_RETURN, _ALLOW)
+    for number, index in ((OPENAT, 2), (OPEN, 1)):
+        # An existing file for writing: nothing but O_WRONLY or O_RDWR of these bits.
+        code += _op(_EQUAL, number, 0, 6) + _argument(index) + _op(_AND, _O_CREAT | _O_ACCMODE)
+        code += _op(_EQUAL, 1, 1, 0) + _op(_EQUAL, 2, 0, 1) + _op(_RETURN, _NOTIFY) + _op(_RETURN, _ALLOW)
     return code + _op(_RETURN, _ALLOW)
 
 
-def install(*, opens: bool) -> int:
+def install() -> int:
     """Filter this process and all that come of it; returns the descriptor at which the warden listens."""
-    code = program(opens=opens)
+    code = program()
     buffer = ctypes.create_string_buffer(code, len(code))
     fprog = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(buffer))
     flags = _NEW_LISTENER | _WAIT_KILLABLE

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lab.machines.container.firmware.errors import BootStopped
+
 #: A file of the boot loader's file system by its path, or None.
 Read = Callable[[str], bytes | None]
 
@@ -16,6 +18,21 @@ class Entry:
     kernel: str
     arguments: tuple[str, ...]
     initrds: tuple[str, ...]
+
+
+class Room:
+    """What a boot loader's files may take of the memory: who reads them here is no process of the machine's, and has no
+    limit."""
+
+    def __init__(self, count: int) -> None:
+        """``count`` bytes."""
+        self.left = count
+
+    def take(self, path: str, length: int) -> None:
+        """Take some for a file. Raises BootStopped."""
+        if length > self.left:
+            raise BootStopped(f"error: out of memory: `{path}' has {length} bytes.")
+        self.left -= length
 
 
 class NoEntry(Exception):

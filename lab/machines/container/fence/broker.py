@@ -1,14 +1,16 @@
 """The calls that a machine's warden answers in the kernel's place (seccomp_unotify(2)).
 
 - `mount` of one of the machine's own block devices, which user namespaces may not: the warden mounts it, with the
-  machine's owners and no device files, where the caller wanted it. All other mounts go on to the kernel.
+  machine's owners and no device files, where the caller wanted it. The medium in the drive is one of them (iso9660).
+- `mount` of a squashfs in a file of the machine, which would take a loop device: the source `image:OFFSET:SIZE:PATH`
+  stands for the file, read-only. All other mounts go on to the kernel.
 - `mount` of a sysfs, or of /sys itself without what lies over it, for a container that shares the machine's network
   namespace: it gets the machine's /sys, with the machine's devices, and not the host's.
 - `ioctl` BLKRRPART and BLKPG on one of its disks: the warden looks at the table and makes the partitions anew.
 - `adjtimex`, `clock_adjtime`: reading goes on to the kernel; adjusting succeeds and does nothing, since the clock is
   the host's. Setting it is refused by the filter.
-- opening `oom_score_adj` for writing: where the host's root itself may not lower it (no CAP_SYS_RESOURCE), what is
-  written goes nowhere, since runc takes a refusal for the end of a container.
+- opening `oom_score_adj` for writing: what is written goes nowhere. A machine's processes are the first that a host
+  without memory ends (warden.OOM_SCORE), and may not lower that; runc takes a refusal for the end of a container.
 
 Only what the machine's kernel would let the caller do is done for it: it must have the capability that the call takes,
 in the user namespace that owns its mounts. The machine owns its /dev: nothing is opened by a name in it, since that may
@@ -31,7 +33,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from lab.machines.container import seccomp, syscalls
+from lab.machines.container.fence import handover, seccomp
+from lab.machines.container.kernel import loops, syscalls
+from lab.machines.container.spec import Drive
 
 # linux/seccomp.h
 _RECV, _SEND, _ID_VALID, _ADDFD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
@@ -54,7 +58,13 @@ _ATTRIBUTES = {
     syscalls.MS_NOSUID: syscalls.MOUNT_ATTR_NOSUID,
     syscalls.MS_NOEXEC: syscalls.MOUNT_ATTR_NOEXEC,
 }
-_KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs")
+_KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs", "iso9660")
+# A squashfs in a file: where it begins, how long it is, the file. (loop(4) has room for 63 bits.)
+_IMAGE = re.compile(r"image:(\d{1,18}):(\d{1,18}):(/.+)", re.DOTALL)
+# A live system mounts one; each holds a loop device of the host.
+_MOST_IMAGES = 4
+# What lies in a file system that a program answers for is whatever that program wants, and when.
+_ANSWERED = ("fuse", "fuseblk", "nfs", "nfs4", "cifs", "9p")
 
 
 class Hardware(Protocol):
@@ -62,6 +72,9 @@ class Hardware(Protocol):
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
         """Names in it, by the numbers of the machine's disks and partitions."""
+
+    def drive(self) -> Drive | None:
+        """What is in its drive, as far as it is to be mounted."""
 
     def init(self) -> int:
         """The machine's first process."""
@@ -85,6 +98,7 @@ class Broker:
         self._listener = listener
         self._users = users
         self._hardware = hardware
+        self._images = 0
 
     def fileno(self) -> int:
         """For selectors."""
@@ -203,10 +217,14 @@ class Broker:
         kind = self._string(pid, kind_at)
         if kind == "sysfs":
             return self._show_sys(identity, pid, self._string(pid, target_at), flags)
+        source = self._string(pid, source_at)
+        image = _IMAGE.fullmatch(source) if kind == "squashfs" else None
+        if image is not None:
+            return self._mount_image(identity, pid, image, self._string(pid, target_at), flags)
         if kind not in _KINDS:
             return False
         try:
-            node = self._open(identity, pid, self._string(pid, source_at), os.O_PATH)
+            node = self._open(identity, pid, source, os.O_PATH)
         except OSError:
             return False
         try:
@@ -217,12 +235,53 @@ class Broker:
         device = self._hardware.own_devices().get(number)
         if not stat.S_ISBLK(found.st_mode) or device is None or not self._may(identity, pid, _CAP_SYS_ADMIN):
             return False
+        drive = self._hardware.drive()
+        medium = drive is not None and number == drive.number
+        if medium != (kind == "iso9660"):
+            return False
         target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
         try:
-            options = self._string(pid, data_at) if data_at else ""
-            self._mount_there(pid, identity, kind, device, found.st_rdev, options, flags, target)
+            pairs = _pairs(self._string(pid, data_at) if data_at else "")
+            if drive is not None and medium:
+                self._mount_medium(pid, identity, device, drive, flags, target)
+            else:
+                self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs, flags, target)
         finally:
             os.close(target)
+        return True
+
+    def _mount_medium(self, pid: int, identity: int, device: str, drive: Drive, flags: int, target: int) -> None:
+        """By an index of erofs, where there is one: many kernels have no iso9660, and those that have cannot map its
+        owners. The source keeps the drive's name, by which programs look for the medium."""
+        medium, flags = os.makedev(*drive.number), flags | syscalls.MS_RDONLY
+        if drive.index is not None:
+            nodes = {device: os.makedev(*drive.index), "medium": medium}
+            with contextlib.suppress(OSError):
+                self._mount_there(pid, identity, "erofs", nodes, {"device": "/dev/medium"}, flags, target)
+                return
+        self._mount_there(pid, identity, "iso9660", {device: medium}, {}, flags, target, mapped=False)
+
+    def _mount_image(self, identity: int, pid: int, image: re.Match[str], path: str, flags: int) -> bool:
+        if not self._may(identity, pid, _CAP_SYS_ADMIN):
+            return False
+        with contextlib.ExitStack() as held:
+            named = self._open(identity, pid, image[3], os.O_PATH)
+            held.callback(os.close, named)
+            found = os.fstat(named)
+            number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
+            kinds = handover.kinds(Path(f"/proc/{pid}/mountinfo").read_text())
+            if not stat.S_ISREG(found.st_mode) or kinds.get(number, _ANSWERED[0]) in _ANSWERED:
+                raise Refusal(errno.ENOTBLK)
+            if self._images >= _MOST_IMAGES:
+                raise Refusal(errno.EBUSY)
+            offset, size = int(image[1]), int(image[2])
+            file = Path(f"/proc/self/fd/{named}")
+            loop = held.enter_context(loops.attach(file, offset=offset, size=size, read_only=True))
+            target = self._open(identity, pid, path, os.O_PATH)
+            held.callback(os.close, target)
+            flags |= syscalls.MS_RDONLY
+            self._mount_there(pid, identity, "squashfs", {loop.path.name: loop.rdev}, {}, flags, target)
+            self._images += 1
         return True
 
     def _show_sys(self, identity: int, pid: int, path: str, flags: int) -> bool:
@@ -253,14 +312,20 @@ class Broker:
         return True
 
     def _mount_there(
-        self, pid: int, identity: int, kind: str, device: str, number: int, options: str, flags: int, target: int
+        self,
+        pid: int,
+        identity: int,
+        kind: str,
+        nodes: dict[str, int],
+        pairs: dict[str, str | None],
+        flags: int,
+        target: int,
+        *,
+        mapped: bool = True,
     ) -> None:
-        pairs = {}
-        for option in filter(None, options.split(",")):
-            name, equal, value = option.partition("=")
-            pairs[name] = value if equal else None
+        """Mount the first of `nodes`, device numbers by their names."""
         if flags & syscalls.MS_RDONLY:
-            pairs["ro"] = None
+            pairs = pairs | {"ro": None}
         attributes = syscalls.MOUNT_ATTR_NODEV
         for flag, attribute in _ATTRIBUTES.items():
             attributes |= attribute if flags & flag else 0
@@ -272,9 +337,10 @@ class Broker:
                 syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
                 syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
                 syscalls.mount("dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "mode=700,size=64k")
-                os.mknod(f"/dev/{device}", stat.S_IFBLK | 0o600, number)
-                tree = syscalls.new_mount(kind, f"/dev/{device}", pairs)
-                syscalls.set_attributes(tree, attributes, users=self._users)
+                for name, number in nodes.items():
+                    os.mknod(f"/dev/{name}", stat.S_IFBLK | 0o600, number)
+                tree = syscalls.new_mount(kind, f"/dev/{next(iter(nodes))}", pairs)
+                syscalls.set_attributes(tree, attributes, users=self._users if mapped else None)
                 _enter(there)
                 syscalls.attach_at(tree, target)
 
@@ -304,6 +370,15 @@ class Broker:
         finally:
             os.close(nowhere)
         return None
+
+
+def _pairs(options: str) -> dict[str, str | None]:
+    """A mount's options as fsconfig(2) takes them."""
+    pairs: dict[str, str | None] = {}
+    for option in filter(None, options.split(",")):
+        name, equal, value = option.partition("=")
+        pairs[name] = value if equal else None
+    return pairs
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 
 TOP = "node0"
 OWN = "machine"

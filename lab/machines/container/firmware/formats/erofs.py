@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lab.machines.container.firmware.iso9660 import BLOCK, Extent
+from lab.machines.container.firmware.formats.iso9660 import BLOCK, Extent
 
 MAGIC = 0xE0F5E1E2
 SUPER_OFFSET = 1024

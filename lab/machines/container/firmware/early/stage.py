@@ -1,14 +1,21 @@
-"""The early boot: what systemd would start in the image's initramfs, started in its order."""
+"""The early boot: what systemd would start in the image's initramfs, started in its order.
+
+It runs as the machine's first process, in the machine's namespaces and behind its fence (see
+lab.machines.container.fence.inside): what it reads and starts was written by whoever made the image.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
 
-from lab.machines.container.firmware import manager, units
+from lab.machines.container.firmware.early import manager, units
+from lab.machines.container.firmware.early.initramfs import Initramfs
+from lab.machines.container.firmware.early.units import Unit
 from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.initramfs import Initramfs
 from lab.machines.container.firmware.screen import Screen
-from lab.machines.container.firmware.units import Unit
 
 #: Units that are not started, and what takes their place (docs/machines.md has this table).
 REPLACED: Mapping[str, str] = {
@@ -32,6 +39,33 @@ _WITHOUT = ("systemd-debug-generator", "systemd-gpt-auto-generator")
 # Ignition's first words where there is no journal to take its log; it goes to its output then.
 _NO_SYSLOG = "unable to open syslog"
 LOG = "node0/firmware/early.log"
+
+
+class Stage:
+    """The early boot of a machine, from its initrds to its root (lab.machines.container.spec.Stage)."""
+
+    def __init__(self, memory_mib: int, arguments: Sequence[str]) -> None:
+        self._initramfs = Initramfs(memory_mib, arguments)
+
+    def lay_out(self, place: Path, images: Sequence[bytes]) -> None:
+        """See lab.machines.container.spec.Stage."""
+        self._initramfs.lay_out(place, images)
+
+    def go(self, console: BinaryIO) -> Path:
+        """See lab.machines.container.spec.Stage."""
+        screen = Screen(console, end="\n")
+        try:
+            self._initramfs.equip()
+            Early(self._initramfs, screen).go()
+        except BootStopped as error:
+            screen.line(error.reason)
+            raise
+        sysroot = self._initramfs.tree / "sysroot"
+        if not os.path.ismount(sysroot):
+            reason = "Failed to switch root: Specified switch root path '/sysroot' does not seem to be an OS tree."
+            screen.line(reason)
+            raise BootStopped(reason)
+        return sysroot
 
 
 class Early:

@@ -12,9 +12,10 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
-from lab.machines.container import smbios, syscalls
-from lab.machines.container.cables import port
-from lab.machines.container.disks import Device
+from lab.machines.container.hardware import smbios
+from lab.machines.container.hardware.cables import port
+from lab.machines.container.hardware.disks import Device
+from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import MachineSpec
 
 _CHARACTER = {
@@ -73,7 +74,9 @@ def _own_directory(path: Path, owner: int) -> None:
 
 
 def show_devices(spec: MachineSpec, devices: Iterable[Device], dev: Path, files: Path) -> None:
-    """Make the nodes and links in `dev` and the directories of /sys for these disks and partitions, and no other."""
+    """Make the nodes and links in `dev` and the directories of /sys for these disks and partitions, and no other.
+
+    One without attributes is a node only."""
     devices = list(devices)
 
     def lay_out() -> None:
@@ -116,6 +119,7 @@ def _describe(devices: list[Device], files: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for child in folder.iterdir():
             shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
+    devices = [device for device in devices if device.attributes]
     for device in devices:
         own = f"{device.parent}/{device.name}" if device.parent else device.name
         for name, text in device.attributes.items():

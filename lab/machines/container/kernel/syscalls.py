@@ -37,7 +37,7 @@ _RESOLVE_IN_ROOT = 0x10
 
 # linux/securebits.h, linux/prctl.h: that a change of user leaves the capabilities alone.
 _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _NO_SETUID_FIXUP = 27, 28, 1 << 2
-_PR_CAPBSET_DROP = 24
+_PR_CAPBSET_DROP, _PR_SET_DUMPABLE = 24, 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -150,6 +150,12 @@ def file_owner(user: int) -> Iterator[None]:
 def drop_for_good(capability: int) -> None:
     """This process and its heirs gain this capability no more (capabilities(7), the bounding set)."""
     _prctl(_PR_CAPBSET_DROP, capability)
+
+
+def hide() -> None:
+    """Nobody but the host's root reads this process's memory, environment and files, until it becomes another program
+    (prctl(2), PR_SET_DUMPABLE)."""
+    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def by_a_child(action: Callable[[], None]) -> None:

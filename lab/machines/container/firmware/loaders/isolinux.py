@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lab.machines.container.firmware.entry import Entry, Read
 from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.loaders.entry import Entry, Read
 
 CONFIGS = ("isolinux/isolinux.cfg", "boot/isolinux/isolinux.cfg", "isolinux.cfg")
 

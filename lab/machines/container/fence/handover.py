@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container import syscalls
+from lab.machines.container.kernel import syscalls
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -45,6 +45,11 @@ def mounts(text: str) -> list[Mounted]:
         named = {_plain(name): _plain(value) for name, _, value in pairs}
         found.append(Mounted(int(number), int(parent), _plain(target), kind, "ro" in flags.split(","), named))
     return found
+
+
+def kinds(text: str) -> dict[str, str]:
+    """The kinds of file systems that a mountinfo lists, by their device numbers ("0:25")."""
+    return {line.split(" ")[2]: line.partition(" - ")[2].split(" ")[0] for line in text.splitlines()}
 
 
 def seen(all_mounts: list[Mounted], root: str) -> list[Mounted]:

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from lab.machines.container.firmware.entry import Entry, Read
 from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.loaders.entry import Entry, Read
 
 CONFIGS = (
     *("EFI/redhat/grub.cfg", "EFI/fedora/grub.cfg", "EFI/centos/grub.cfg", "EFI/debian/grub.cfg"),

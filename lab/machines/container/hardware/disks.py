@@ -10,8 +10,8 @@ import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.machines.container.firmware.loops import Loop, attach, move
-from lab.machines.container.firmware.partitions import Partition, read_table
+from lab.machines.container.firmware.formats.partitions import Partition, read_table
+from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 
 SECTOR = 512

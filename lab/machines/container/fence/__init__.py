@@ -1,0 +1,1 @@
+"""What a container machine is kept in: namespaces, the filter, and the calls that are answered for it."""

@@ -1,0 +1,225 @@
+"""The first steps within a machine's namespaces, up to the exec of its init.
+
+Two processes. The outer one holds the user, network, UTS and IPC namespaces from power-on, while the firmware works;
+then it joins the control groups' namespace and forks the first process of the PID namespace, which mounts /proc, /sys
+and the control groups, changes its root, closes the fence and becomes the machine's init. Each ends with its parent,
+whatever ends that.
+
+An image that has an early boot has it run by that first process, as a kernel has an initramfs: when the fence is closed
+and nothing of the host is open any more. What the first process has in memory of its makers the image's programs cannot
+read (`syscalls.hide`); should they get it to do something, then with the machine's rights and as seen by the filter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from lab.host.namespaces import die_with_parent
+from lab.machines.container.fence import seccomp
+from lab.machines.container.hardware import faces
+from lab.machines.container.kernel import syscalls
+from lab.machines.container.spec import NotBootable, Stage
+
+# Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
+POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12
+# What is said at the line: the listener comes with the first; the second when init is about to run.
+LISTENING, RUNNING = b"listening", b"running"
+# linux/capability.h: CAP_SYS_MODULE, CAP_SYS_RAWIO. Units that need them are left out (ConditionCapability=).
+_NEVER = (16, 17)
+_MESSAGE_BYTES = 1 << 20
+# Descriptors that one message can carry (Linux, SCM_MAX_FD), and by far more initrds than boot loaders are given.
+MOST_IMAGES = 253
+_FILE_SYSTEM = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What is to be started. The directory `work` has in `place` its root, in `dev` its devices and in `files` what
+    goes over /proc and /sys (lab.machines.container.hardware.faces); `cgroups` are the options of the v1 hierarchies,
+    or nothing for cgroup2. `stage` is the early boot (spec.Early), or "": its initrds come as descriptors with the
+    order."""
+
+    work: str
+    cgroups: tuple[str, ...]
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    memory_mib: int
+    arguments: tuple[str, ...] = ()
+    stage: str = ""
+
+
+def hold(line: socket.socket) -> NoReturn:
+    """Be the outer process: make namespaces, wait for the order at `line`, start the machine, tell how it ended."""
+    code = BROKEN
+    try:
+        die_with_parent()
+        os.setsid()
+        flags = syscalls.CLONE_NEWUSER | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
+        unshare(flags)
+        line.send(b"namespaces")
+        text, images, _, _ = socket.recv_fds(line, _MESSAGE_BYTES, MOST_IMAGES)
+        if text:
+            order = msgspec.json.decode(text, type=Order)
+            # From here on by relative paths: the machine's users may not pass the directories above.
+            os.chdir(order.work)
+            os.setgroups([])
+            os.setresgid(0, 0, 0)
+            os.setresuid(0, 0, 0)
+            # Another user: the kernel forgot with whom this process ends.
+            die_with_parent()
+            unshare(syscalls.CLONE_NEWCGROUP | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID)
+            pid = os.fork()
+            if pid == 0:
+                _become_init(order, line, images)
+            line.close()
+            code = _meaning(os.waitpid(pid, 0)[1])
+    except BaseException:
+        _complain(line)
+    finally:
+        os._exit(code)
+
+
+def _meaning(status: int) -> int:
+    """reboot(2) in a PID namespace ends its first process with SIGHUP for a restart, SIGINT for a halt."""
+    if os.WIFSIGNALED(status):
+        return {signal.SIGHUP: REBOOTED, signal.SIGINT: POWERED_OFF}.get(signal.Signals(os.WTERMSIG(status)), BROKEN)
+    code = os.WEXITSTATUS(status)
+    return code if code in (POWERED_OFF, STOPPED) else BROKEN
+
+
+def unshare(flags: int) -> None:
+    """unshare(2)."""
+    syscalls.call("unshare", 272, flags)
+
+
+def _complain(line: socket.socket) -> None:
+    try:
+        line.send(b"failed " + traceback.format_exc().encode()[-4000:])
+    except OSError:
+        traceback.print_exc(file=sys.stderr)
+
+
+def _become_init(order: Order, line: socket.socket, images: list[int]) -> NoReturn:
+    code = BROKEN
+    try:
+        die_with_parent()
+        os.setsid()
+        os.umask(0o022)
+        signal.pthread_sigmask(signal.SIG_SETMASK, set())
+        # A first process gets no signal that it has no handler for.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        syscalls.hide()
+        syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
+        stage = _stage(order)
+        if stage is None:
+            # A copy: the mount that was handed over is locked, and nothing locked can become the root.
+            syscalls.mount("place", "place", flags=syscalls.MS_BIND | syscalls.MS_REC)
+        else:
+            stage.lay_out(Path("place"), [_take(image) for image in images])
+            gc.collect()
+        syscalls.mount("dev", "place/dev", flags=syscalls.MS_BIND | syscalls.MS_REC)
+        _mount_kernels(order)
+        os.chdir("place")
+        syscalls.pivot_root_here()
+        socket.sethostname("localhost")
+        terminal = os.open("/dev/console", os.O_RDWR)
+        for number in range(3):
+            os.dup2(terminal, number, inheritable=True)
+        for capability in _NEVER:
+            syscalls.drop_for_good(capability)
+        # One byte: with this limit alone the kernel starts no program of the host's for a core (core(5)).
+        resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
+        listener = seccomp.install()
+        socket.send_fds(line, [LISTENING], [listener])
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        os.closerange(3, line.fileno())
+        os.closerange(line.fileno() + 1, most)
+        # From here on all is the machine's own.
+        if stage is not None:
+            with os.fdopen(1, "wb", buffering=0, closefd=False) as console:
+                _switch_root(stage.go(console))
+            terminal = os.open("/dev/console", os.O_RDWR)
+            for number in range(3):
+                os.dup2(terminal, number, inheritable=True)
+        line.send(RUNNING)
+        os.closerange(3, most)
+        # Python ignores these; an init does not expect to inherit that.
+        for name in ("SIGPIPE", "SIGXFSZ"):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)
+        os.execve(order.argv[0], list(order.argv), order.environment)
+    except NotBootable:
+        # It has said why.
+        code = STOPPED
+    except BaseException:
+        _complain(line)
+    finally:
+        os._exit(code)
+
+
+def _stage(order: Order) -> Stage | None:
+    if not order.stage:
+        return None
+    module, _, name = order.stage.partition(":")
+    made: Stage = getattr(importlib.import_module(module), name)(order.memory_mib, order.arguments)
+    return made
+
+
+def _take(image: int) -> bytes:
+    with os.fdopen(image, "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
+def _mount_kernels(order: Order) -> None:
+    """/proc, /sys, control groups and what else a kernel or a systemd mounts first, below `place`."""
+    root = Path("place")
+    syscalls.mount("proc", f"{root}/proc", "proc", _FILE_SYSTEM)
+    syscalls.mount("sysfs", f"{root}/sys", "sysfs", _FILE_SYSTEM)
+    faces.put_over(Path("files"), root)
+    _mount_cgroups(root / "sys/fs/cgroup", order.cgroups)
+    read_only = _FILE_SYSTEM | syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY
+    syscalls.mount("none", f"{root}/sys", flags=read_only)
+    options = "newinstance,ptmxmode=0666,mode=0620,gid=5"
+    syscalls.mount("devpts", f"{root}/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
+    shared = syscalls.MS_NOSUID | syscalls.MS_NODEV
+    syscalls.mount("shm", f"{root}/dev/shm", "tmpfs", shared, "mode=1777")
+    # As systemd has it: a fifth of the memory.
+    size = max(order.memory_mib // 5, 1)
+    syscalls.mount("run", f"{root}/run", "tmpfs", shared, f"mode=755,size={size}m")
+
+
+def _switch_root(root: Path) -> None:
+    """End all that the early boot left running, and change over to the root that it made (switch_root(8))."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
+    for name in ("dev", "proc", "sys", "run"):
+        (root / name).mkdir(exist_ok=True)
+        syscalls.mount(f"/{name}", str(root / name), flags=syscalls.MS_MOVE)
+    os.chdir(root)
+    syscalls.pivot_root_here()
+
+
+def _mount_cgroups(place: Path, hierarchies: tuple[str, ...]) -> None:
+    if not hierarchies:
+        syscalls.mount("cgroup2", str(place), "cgroup2", _FILE_SYSTEM)
+        return
+    syscalls.mount("cgroups", str(place), "tmpfs", _FILE_SYSTEM, "mode=755")
+    for name in hierarchies:
+        folder = place / name.removeprefix("name=")
+        folder.mkdir()
+        data = f"none,{name}" if name.startswith("name=") else name
+        syscalls.mount("cgroup", str(folder), "cgroup", _FILE_SYSTEM, data)

@@ -1,0 +1,1 @@
+"""What images are made of, read without the kernel's help."""

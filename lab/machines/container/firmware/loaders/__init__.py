@@ -1,0 +1,1 @@
+"""Boot loaders: from their configuration to a kernel's arguments and initrds."""
