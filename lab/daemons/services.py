@@ -17,7 +17,7 @@ import yaml
 from lab.daemons import dns
 from lab.host.paths import cache_dir
 from lab.layout import BMC_PORT, BRIDGE, HTTP_PORT, POOL, REGISTRY_PORT, Layout
-from lab.pki import Authority, make_ssh_key, write_secret
+from lab.daemons.pki import Authority, make_ssh_key, write_secret
 from lab.supervisor.plan import Plan, Ready, Service
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SSH_SECONDS = 20.0
+SSH_SECONDS = 20.0
 COMMANDS = {
     "journal.log": "sudo journalctl --no-pager -o short-precise",
     "podman-ps.txt": "sudo podman ps -a",
@@ -99,7 +99,7 @@ class _Collector:
 
     def inside(self, node: Node) -> None:
         """Collect what the node reports about itself, over SSH."""
-        host = node.ssh(timeout=_SSH_SECONDS)
+        host = node.ssh(timeout=SSH_SECONDS)
         folder = self.folder("nodes", node.name)
         for name, command in COMMANDS.items():
 

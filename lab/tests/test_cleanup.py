@@ -8,6 +8,7 @@ import pytest
 from lab import lab, topology
 from lab.cleanup import afterwards, finish
 from lab.commands import cli
+from lab.connection import Connection
 from lab.errors import CommandTimeoutError, LabError, LabStartError
 from lab.evidence import bundle as evidence
 from lab.evidence import phases
@@ -116,9 +117,9 @@ def test_no_artefacts_directory_gives_the_memory_back(tmp_path):
     assert entries() == []
 
 
-@pytest.mark.parametrize("step", ["_look_no_more", "_leave_libvirt", "_leave_namespaces", "_end_supervisor"])
+@pytest.mark.parametrize("step", ["end_watch", "leave_hypervisor", "leave_namespaces"])
 def test_whatever_fails_at_a_labs_end_its_files_and_its_share_go(tmp_path, monkeypatch, no_start, step):
-    monkeypatch.setattr(Lab, step, full_disk)
+    monkeypatch.setattr(Connection, step, full_disk)
     with pytest.raises(LabStartError) as caught:
         Lab(topology.sno(), tmp_path / "artifacts").start()
     assert "No space left" in caught.value.__notes__[0]

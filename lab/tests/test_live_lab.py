@@ -155,7 +155,7 @@ from lab.testing.live import small
 from lab import topology
 with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
     lab.nodes["master-0"].power.on()
-    print(lab._record.supervisor[0], lab.init, lab.layout.root, flush=True)
+    print(lab.supervisor[0], lab.init, lab.layout.root, flush=True)
     lab.run(["sleep", "600"], timeout=600)
 """
 
@@ -192,8 +192,8 @@ def test_a_killed_supervisor_takes_the_lab_with_it(tmp_path):
     with lab:
         inode = os.readlink(f"/proc/{lab.init}/ns/net")
         init, started = lab.init, start_time(lab.init)
-        supervisor = lab._record.supervisor[0]
-        lab._hang_up()
+        supervisor = lab.supervisor[0]
+        lab.detach()
         os.kill(supervisor, signal.SIGKILL)
         gone(init, started)
         assert namespace_users(inode) == []

@@ -127,7 +127,7 @@ def test_nothing_is_left_of_a_lab_whose_machine_ran(tmp_path, state, monkeypatch
     with Lab(small(topology.sno(firmware="bios")), tmp_path / "a") as lab:
         lab.nodes["master-0"].power.on()
         inode = os.readlink(f"/proc/{lab.init}/ns/net")
-        pid, started = lab._record.supervisor or (0, 0)
+        pid, started = lab.supervisor
         assert len(namespace_users(inode)) > 5
         assert [entry.lab for entry in budget.Ledger(tmp_path / "budget.json", budget.Amount()).entries()] == [lab.id]
     assert not alive(pid, started)

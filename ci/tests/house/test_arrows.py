@@ -131,8 +131,9 @@ ALLOWED: dict[str, set[str]] = {
     "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
     "lab.faults": {"lab", "lab.machines", "lab.running"},
+    "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
-        "drivers", "lab", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines", "lab.supervisor",
+        "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines", "lab.supervisor",
     },
     "lab.deploy": {"lab", "lab.lab", "lab.release"},
     "lab.commands": {

@@ -88,7 +88,7 @@ def cluster(tmp_path, tiny_iso, monkeypatch):
     write_configs(tmp_path / "mine", topology.sno(firmware="bios"), OWN)
     monkeypatch.setattr("lab.release.build.build_release", lambda: Release(tmp_path / "storage"))
     # Nothing in that machine will ever answer.
-    monkeypatch.setattr("lab.evidence.bundle._SSH_SECONDS", 0.0)
+    monkeypatch.setattr("lab.evidence.bundle.SSH_SECONDS", 0.0)
     (tmp_path / "storage").mkdir()
     return tmp_path
 

@@ -111,18 +111,16 @@ def test_what_was_asked_to_end_is_no_failure(tmp_path, caplog):
 def test_a_lab_that_ends_as_a_whole_is_told(tmp_path, caplog, capsys, who):
     lab = Lab(small(topology.sno()), tmp_path)
     with lab:
-        supervisor, started = lab._record.supervisor or (0, 0)
+        supervisor, started = lab.supervisor
         os.kill(supervisor if who == "supervisor" else lab.init, signal.SIGKILL)
         wait_until(lambda: said_of(caplog, "the lab "), 20, "the watch to notice", poll=0.05)
         with pytest.raises(DaemonEndedError, match="itself failed: the lab "):
             lab.run(["true"], timeout=10)
-        # Its own process is what reaps it here.
-        lab._supervisor._process.wait(20)
+        gone(supervisor, started)
         assert look_at(lab.layout.root).state is State.ENDED
         assert cli.main(["ls"]) == 0
         said = capsys.readouterr().out
         if who == "init":
-            gone(supervisor, started)
             assert f"{lab.id}  has ended unexpectedly; `node0-lab gc` removes its remains" in said
             assert f"{lab.id}  FAILED: the lab was killed by SIGKILL at " in said
             with pytest.raises(LabGoneError, match="has ended: the lab was killed by SIGKILL at"):

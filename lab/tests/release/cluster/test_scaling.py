@@ -118,7 +118,7 @@ def world(tmp_path, signer, monkeypatch):
     operator = scaling.Scaling(api, files, scaling.Wanted(CONFIG, IMAGES, "r"))
     endpoints = [f"https://{ip}:2379" for ip in reversed(ips)]  # the one that will be removed comes last
     cert = (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
-    monkeypatch.setattr(operator, "_etcd", lambda view: Etcd(endpoints, str(files / "etcd-ca.crt"), cert))
+    monkeypatch.setattr(operator, "etcd", lambda view: Etcd(endpoints, str(files / "etcd-ca.crt"), cert))
     yield operator, api, members, ips
     members.stop()
 
@@ -156,7 +156,7 @@ def condition(api, kind):
 
 def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(world):
     operator, api, members, ips = world
-    etcd = operator._etcd(None)
+    etcd = operator.etcd(None)
 
     def bootstrap_answers():
         try:
@@ -223,7 +223,7 @@ def test_a_worker_gets_router_and_console_and_no_key_of_the_control_plane(world)
 
 def _members(operator):
     try:
-        return operator._etcd(None).members()
+        return operator.etcd(None).members()
     except EtcdError:
         return []
 

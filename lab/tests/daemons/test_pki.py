@@ -7,7 +7,7 @@ import stat
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from lab.pki import Authority, make_ssh_key
+from lab.daemons.pki import Authority, make_ssh_key
 
 
 def test_certificates_verify_and_keys_are_secret(tmp_path):
