@@ -127,3 +127,11 @@ class WaitTimeout(LabError):
 
 class NodeUnreachableError(WaitTimeout):
     """A node did not answer over SSH in time."""
+
+
+class ImageFetchError(LabError):
+    """An image cannot be had. `status` is what a BMC answers then: 400 for the client's mistake, else 502."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

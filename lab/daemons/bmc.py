@@ -31,7 +31,8 @@ from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
 from lab.daemons import containers
-from lab.daemons.images import ImageFetchError, Images
+from lab.daemons.images import Images
+from lab.errors import ImageFetchError
 from lab.redact import redact
 
 

@@ -9,12 +9,12 @@ import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 from urllib.parse import unquote, urlparse
 
 import requests
 
-from lab.errors import LabError
+from lab.errors import ImageFetchError
 
 _CHUNK = 1 << 20
 _ANSWER_SECONDS = 60.0
@@ -22,12 +22,11 @@ _AS_IT_IS = {"Accept-Encoding": "identity"}
 _VERSION_HEADERS = ("ETag", "Last-Modified", "Content-Length")
 
 
-class ImageFetchError(LabError):
-    """An image cannot be had. `status` is what a BMC answers then: 400 for the client's mistake, else 502."""
+class Readable(Protocol):
+    """What can be read a piece at a time: a file, the body of an answer."""
 
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.status = status
+    def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes; none at the end."""
 
 
 class Images:
@@ -84,7 +83,7 @@ class Images:
         return shared
 
 
-def store(source: IO[bytes], target: Path, size: int) -> None:
+def store(source: Readable, target: Path, size: int) -> None:
     """Write a download to `target`, whole or not at all; `size` in bytes, -1 when it was not announced."""
     with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part:
         try:

@@ -15,9 +15,9 @@ import msgspec
 import yaml
 
 from lab.daemons import dns
+from lab.daemons.pki import Authority, make_ssh_key, write_secret
 from lab.host.paths import cache_dir
 from lab.layout import BMC_PORT, BRIDGE, HTTP_PORT, POOL, REGISTRY_PORT, Layout
-from lab.daemons.pki import Authority, make_ssh_key, write_secret
 from lab.supervisor.plan import Plan, Ready, Service
 
 

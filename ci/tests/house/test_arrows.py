@@ -116,7 +116,7 @@ ALLOWED: dict[str, set[str]] = {
     "installer.tests": {"installer.*"},
     "drivers": set(),
     "drivers.tests": {"drivers"},
-    "lab": set(),  # what all of lab/ speaks of: errors, topology, layout, configs, derive, pki, waiting
+    "lab": set(),  # what all of lab/ speaks of: errors, topology, layout, configs, derive, waiting
     "lab.host": {"lab"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
@@ -133,7 +133,8 @@ ALLOWED: dict[str, set[str]] = {
     "lab.faults": {"lab", "lab.machines", "lab.running"},
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
-        "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines", "lab.supervisor",
+        "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
+        "lab.supervisor",
     },
     "lab.deploy": {"lab", "lab.lab", "lab.release"},
     "lab.commands": {

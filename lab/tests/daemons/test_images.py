@@ -6,7 +6,8 @@ from io import BytesIO
 
 import pytest
 
-from lab.daemons.images import ImageFetchError, Images, store
+from lab.daemons.images import Images, store
+from lab.errors import ImageFetchError
 
 
 @pytest.fixture

@@ -122,6 +122,7 @@ class Scaling:
         self._client: Etcd | None = None
 
     def etcd(self, view: View) -> Etcd:
+        """A client of the members that there are: the bootstrap host's and those of all control plane nodes."""
         others = [f"https://{address(node)}:2379" for node in view.masters if address(node)]
         endpoints = ("https://localhost:2379", *others)
         if self._client is None or self._client.endpoints != endpoints:
