@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from lab.release.cluster.private import write_private
+
 _PRIVATE = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-
-
-def write_secret(path: Path, data: bytes) -> None:
-    """Write a file with mode 0600 from its first byte on."""
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(fd, "wb") as out:
-        out.write(data)
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-        write_secret(key, private.private_bytes(*_PRIVATE))
+        write_private(key, private.private_bytes(*_PRIVATE))
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
@@ -91,7 +85,7 @@ def make_ssh_key(path: Path) -> str:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-    write_secret(path, private)
+    write_private(path, private)
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
     line = public.decode() + " lab"
     path.with_suffix(".pub").write_text(line + "\n")

@@ -18,6 +18,7 @@ from typing import Any
 import bcrypt
 import yaml
 
+from lab.release.cluster.private import write_private
 from lab.release.stage import progress
 from lab.release.stage.errors import RegistryFailed
 
@@ -69,9 +70,7 @@ class RegistryConfig:
 
     def write(self, path: Path) -> list[str]:
         """Write the file (0600: it holds the registry's secret); the command that serves it, in the foreground."""
-        path.touch(mode=0o600)
-        path.chmod(0o600)
-        path.write_text(self.render())
+        write_private(path, self.render())
         return [progress.need("docker-registry", "docker-registry"), "serve", str(path)]
 
 

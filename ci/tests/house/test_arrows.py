@@ -178,7 +178,7 @@ ALLOWED: dict[str, set[str]] = {
 #: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.
 COMMON = ("installer", "installer.redact")
 #: Modules that import nothing of ours, of use throughout lab/; they lie where programs run that have nothing else.
-LEAVES = ("lab.numbers", "lab.release.cluster.yamltext")
+LEAVES = ("lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
 #: Shows what is in it: its __init__ imports from the rooms below.
 FACADES = ("lab",)
 #: Tie the rooms of installer/ together; nothing imports them.

@@ -19,6 +19,7 @@ from lab.release.cluster.nodes.probes import View
 from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
 from lab.release.cluster.pods.pod import RESOURCES
+from lab.release.cluster.private import write_private
 from lab.testing.scaling import CONFIG
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -70,7 +71,7 @@ class Members:
         """Run the pod's own command line with this host's paths."""
         place = self.root / name
         for path, text in assets.etcd_files(self.signer, name, [ip]).items():
-            tls.write_private(place / path, text)
+            write_private(place / path, text)
         (place / "etcd-certs" / "ca.crt").write_text(self.signer.cert)
         words = [
             word.replace(RESOURCES, str(place))
@@ -106,7 +107,7 @@ def world(tmp_path, signer, monkeypatch):
     client = tls.make(tls.leaves(CONFIG)["etcd-client"], signer)
     files = tmp_path / "files"
     for name, text in (("etcd-ca.crt", signer.cert), ("etcd-client.crt", client.cert), ("etcd-client.key", client.key)):
-        tls.write_private(files / name, text)
+        write_private(files / name, text)
     api = Api()
     pairs = tls.complete(CONFIG, {"etcd-signer": signer})
     cluster = assets.Cluster(CONFIG, pairs, "r", IMAGES)
