@@ -137,26 +137,26 @@ def main() -> None:
 
         media.run()
     if "swarm" in what:
-        from ci.bench import swarm
+        from ci.bench.service import swarm
 
         swarm.run(args.hosts)
     if "conformity" in what:
-        from ci.bench import conformity
+        from ci.bench.service import conformity
 
         conformity.run(args.spec, args.examples)
     if "idle" in what:
-        from ci.bench import idle
+        from ci.bench.installs import idle
 
         idle.run(args.lab, args.seconds)
     if "machines" in what:
-        from ci.bench import machines
+        from ci.bench.installs import machines
 
         if args.show:
             machines.show(machines.kept(machines.store()))
         else:
             machines.run(args.kinds, args.sizes, args.seconds)
     if "floor" in what or "install" in what:
-        from ci.bench import floor
+        from ci.bench.installs import floor
 
         lowest = floor.run(args.scenario, installed)
         if "install" in what:

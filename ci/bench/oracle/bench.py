@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ci.bench.measure import table
 from ci.bench.oracle import exchange, ignition
-from ci.bench.oracle.cases import Cases
 from ci.bench.oracle.compare import Comparison, compare
-from ci.bench.oracle.material import material
+from ci.bench.oracle.inputs.cases import Cases
+from ci.bench.oracle.inputs.material import material
 from ci.bench.oracle.page import PAGE, Found, problems, sort
 from ci.bench.oracle.programs import Oracle, node0_answers, oracle_home
 from lab.host.paths import cache_dir

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ci.bench import floor, machines
-from ci.bench.machines import Install, Login, Phase, Results, figures, keep, kept, marks, segments, waits
+from ci.bench.installs import floor, machines
+from ci.bench.installs.machines import Install, Login, Phase, Results, figures, keep, kept, marks, segments, waits
+from ci.bench.installs.sampler import Sample, Sampler, sample
 from ci.bench.measure import TICK, Clock, busy, timed
-from ci.bench.sampler import Sample, Sampler, sample
 from lab import topology
 
 STAT = "cpu  {user} 10 20 5000 700 30 40 9 0 0\ncpu0 1 1 1 1 1 1 1 0 0 0\n"

@@ -6,16 +6,16 @@ import pytest
 
 from ci.bench.oracle import classes
 from ci.bench.oracle.answers import Answer, Error, crash, field_errors, message, warnings
-from ci.bench.oracle.bases import bases, merged
 from ci.bench.oracle.bench import agreement
-from ci.bench.oracle.cases import Cases, apply, general
 from ci.bench.oracle.compare import compare, shape
 from ci.bench.oracle.exchange import handed_on
 from ci.bench.oracle.ignition import Tally, content, tally
-from ci.bench.oracle.material import Material
+from ci.bench.oracle.inputs.bases import bases, merged
+from ci.bench.oracle.inputs.cases import Cases, apply, general
+from ci.bench.oracle.inputs.material import Material
+from ci.bench.oracle.inputs.values import ABSENT
 from ci.bench.oracle.page import PAGE, Found, named, problems, sort
 from ci.bench.oracle.programs import Input, Oracle, create_manifests, node0_answers, oracle_home
-from ci.bench.oracle.values import ABSENT
 
 MATERIAL = Material("certificate\n", "other\n", "key\n")
 WRAP = 'failed to fetch Agent Manifests: failed to load asset "Install Config": invalid install-config configuration: '

@@ -11,12 +11,12 @@ from typing import Any
 
 import yaml
 
-from ci.bench.oracle.bases import Config, bases
-from ci.bench.oracle.fields import FIELDS, extras
-from ci.bench.oracle.material import Material
+from ci.bench.oracle.inputs.bases import Config, bases
+from ci.bench.oracle.inputs.fields import FIELDS, extras
+from ci.bench.oracle.inputs.material import Material
+from ci.bench.oracle.inputs.texts import texts
+from ci.bench.oracle.inputs.values import ABSENT, KINDS
 from ci.bench.oracle.programs import Input
-from ci.bench.oracle.texts import texts
-from ci.bench.oracle.values import ABSENT, KINDS
 
 STRUCTURES, PAIRS = 450, 300
 _FILES = {"install": "install-config.yaml", "agent": "agent-config.yaml"}

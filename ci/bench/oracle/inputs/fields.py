@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ci.bench.oracle.bases import FIVE, Config, hosts
-from ci.bench.oracle.values import ABSENT, KINDS, choice
+from ci.bench.oracle.inputs.bases import FIVE, Config, hosts
+from ci.bench.oracle.inputs.values import ABSENT, KINDS, choice
 
 #: (file, path, kind or values): `*` is any index. Applied to every base that has the field.
 FIELDS: list[tuple[str, str, str | list[Any]]] = [
