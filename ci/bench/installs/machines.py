@@ -1,7 +1,7 @@
 """Virtual machines and containers side by side: the same installations, measured in the same way, in one run.
 
 Processors and memory are the whole machine's, the lab's own daemons included, whatever the kind: nothing else should
-run meanwhile. The floor is the higher of two times that no run can undercut (ci.bench.installs.floor.bounds); "without waits" is
+run meanwhile. The floor is the higher of two times that no run can undercut (floor.bounds); "without waits" is
 the run's own work, spread over the processors.
 """
 
