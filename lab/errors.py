@@ -89,10 +89,10 @@ class UnknownLabError(LabError):
 class UnknownNodeError(LabError):
     """The topology has no node of that name."""
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"no node {name!r} in this lab; it has {', '.join(known)}")
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        super().__init__(f"no node {name!r} in this lab; it has {', '.join(names)}")
         self.name = name
-        self.known = tuple(known)
+        self.names = tuple(names)
 
 
 class CommandTimeoutError(LabError):

@@ -59,12 +59,14 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         return name, str(link)
 
     def eject_image(self, identity: str, device: str) -> None:
+        """Take the image out, and remove this insert's link to it."""
         local = self._get_device(identity, device).get("_local_file")
         super().eject_image(identity, device)
         if local:
             shutil.rmtree(os.path.dirname(local), ignore_errors=True)
 
     def insert_image(self, identity: str, device: str, *args: Any, **kwargs: Any) -> str:
+        """Put an image in, in the place of one that is there; its path."""
         if self._get_device(identity, device).get("Inserted"):
             self.eject_image(identity, device)
         path: str = super().insert_image(identity, device, *args, **kwargs)
@@ -96,6 +98,7 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
             ElementTree.SubElement(added, "boot", order=str(max(orders) + 1))
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
+        """As sushy-tools does; without an image, the pool's link to the last one goes."""
         super().set_boot_image(identity, device, boot_image, *args, **kw)
         if boot_image is None:
             with libvirtdriver.libvirt_open(self._uri) as conn:

@@ -86,9 +86,9 @@ class _Collector:
         (console / f"{node.name}.txt").write_text(redact(node.console.text()))
         machine = self.lab.hypervisor.machine(node.name)
         contained = self.lab.layout.topology.machine == "container"
-        said = self.folder("machines" if contained else "libvirt")
+        descriptions = self.folder("machines" if contained else "libvirt")
         for name, text in documents(machine).items():
-            (said / f"{node.name}.{name}").write_text(redact(text))
+            (descriptions / f"{node.name}.{name}").write_text(redact(text))
         if machine.state() is PowerState.OFF:
             return False
         if contained:

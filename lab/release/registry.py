@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bcrypt
 import yaml
 
 from lab.release.cluster.private import write_private
@@ -34,7 +33,8 @@ class RegistryConfig:
     """What a docker-registry serves, where and to whom.
 
     ``address`` is host:port to listen on. Without certificate and key it speaks plain HTTP. With an htpasswd file
-    (bcrypt, see ``htpasswd_line``) every request needs a user. ``readonly`` refuses pushes and never writes to storage.
+    (bcrypt only, checked at each request) every request needs a user. ``readonly`` refuses pushes and never writes to
+    storage.
     """
 
     storage: Path
@@ -72,11 +72,6 @@ class RegistryConfig:
         """Write the file (0600: it holds the registry's secret); the command that serves it, in the foreground."""
         write_private(path, self.render())
         return [progress.need("docker-registry", "docker-registry"), "serve", str(path)]
-
-
-def htpasswd_line(user: str, password: str, rounds: int = 5) -> str:
-    """A line of an htpasswd file. docker-registry takes bcrypt only, and checks it at each request: keep rounds low."""
-    return f"{user}:{bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds)).decode()}\n"
 
 
 def tags_folder(storage: Path) -> Path:

@@ -129,12 +129,12 @@ def keep(path: Path, results: Results) -> None:
 
 def marks(log: str) -> list[tuple[str, float]]:
     """When each step was told first, by the wall clock (seconds since the epoch), in the order of time."""
-    found: dict[str, float] = {}
+    times: dict[str, float] = {}
     for line in _LINE.finditer(log):
         for name, pattern in MARKS:
-            if name not in found and re.search(pattern, line["text"]):
-                found[name] = datetime.fromisoformat(line["time"]).timestamp()
-    return sorted(found.items(), key=lambda item: item[1])
+            if name not in times and re.search(pattern, line["text"]):
+                times[name] = datetime.fromisoformat(line["time"]).timestamp()
+    return sorted(times.items(), key=lambda item: item[1])
 
 
 def segments(
@@ -201,9 +201,9 @@ def logins(kind: MachineKind, release: Release) -> Login:
             for node in lab.nodes.values():
                 node.power.on()
             for node in lab.nodes.values():
-                said = node.console.wait_for(r"login: |BOOT STOPPED", timeout=LOGIN_SECONDS)[0]
-                if said != "login: ":
-                    raise SystemExit(f"{node.name} stopped at its boot: {said}")
+                last_line = node.console.wait_for(r"login: |BOOT STOPPED", timeout=LOGIN_SECONDS)[0]
+                if last_line != "login: ":
+                    raise SystemExit(f"{node.name} stopped at its boot: {last_line}")
     return Login(clock.seconds, when, load)
 
 

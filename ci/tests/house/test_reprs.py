@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from installer.redact.names import sensitive
+from lab.release.cluster.kube.payload import Manifest
 
 # Names that say what is in there: whether to print one, where it is, or things that hide it themselves.
 NONE = {
@@ -60,3 +61,8 @@ def test_one_that_shows_its_secret_is_seen():
     assert (shown(Bad), shown(Worse)) == (["token"], ["password"])
     assert sensitive("token")
     assert sensitive("bmc_password")
+
+
+def test_an_object_of_the_payload_is_not_shown():
+    secret = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"x": "hidden"}}
+    assert "hidden" not in repr(Manifest("0000_10_s.yaml", 10, "s", secret))

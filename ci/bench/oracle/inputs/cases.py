@@ -158,8 +158,8 @@ class Cases:
         for name, change in single:
             by_base.setdefault(name, []).append(change)
         names = sorted(name for name, changes in by_base.items() if len(changes) > 5)
-        made = 0
-        while made < PAIRS:
+        count = 0
+        while count < PAIRS:
             name = self._rng.choice(names)
             one, other = self._rng.sample(by_base[name], 2)
             paths = (f"{one.file}.{one.path}.", f"{other.file}.{other.path}.")
@@ -169,5 +169,5 @@ class Cases:
                 pair = self._input(name, [one, other])
             except (LookupError, TypeError, AttributeError):  # the first took away where the second belongs
                 continue
-            made += 1
+            count += 1
             yield pair

@@ -27,10 +27,10 @@ def material(folder: Path) -> Material:
     """What is kept in `folder`; made where there is none."""
     path = folder / "material.json"
     if not path.exists():
-        made = Material(_authority("one"), _authority("other"), _key_pem(ec.generate_private_key(ec.SECP256R1())))
+        fresh = Material(_authority("one"), _authority("other"), _key_pem(ec.generate_private_key(ec.SECP256R1())))
         folder.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(asdict(made)))
+        part.write_text(json.dumps(asdict(fresh)))
         part.rename(path)
     return Material(**json.loads(path.read_text()))
 

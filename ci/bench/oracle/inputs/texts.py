@@ -49,9 +49,9 @@ def texts(install: str, agent: str) -> dict[str, dict[str, bytes]]:
     of_agent("unknown in host", agent.replace("- hostname: node-0", "- hostname: node-0\n  foo: 1"))
     result: dict[str, dict[str, bytes]] = {}
     for name, pair in changed.items():
-        given = zip((INSTALL, AGENT), pair, strict=True)
+        named = zip((INSTALL, AGENT), pair, strict=True)
         result[name] = {
-            file: text if isinstance(text, bytes) else text.encode() for file, text in given if text is not None
+            file: text if isinstance(text, bytes) else text.encode() for file, text in named if text is not None
         }
     return result
 

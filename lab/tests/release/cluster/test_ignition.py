@@ -12,6 +12,7 @@ from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.ignition import containerd, machineconfig, negotiate
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.installconfig import Mirror
+from lab.testing.ignition import read_data_url
 
 PATHS = st.sampled_from(["/a", "/b", "/c"])
 CONFIGS = st.builds(
@@ -25,7 +26,7 @@ CONFIGS = st.builds(
 
 def contents(config):
     return {
-        f["path"]: ignition.read_data_url(f["contents"]["source"], f["contents"].get("compression"))
+        f["path"]: read_data_url(f["contents"]["source"], f["contents"].get("compression"))
         for f in config.get("storage", {}).get("files", [])
     }
 
@@ -41,11 +42,11 @@ def test_merge_is_associative_and_the_child_wins(a, b, c):
 @given(st.binary(max_size=200), st.booleans())
 def test_file_contents_survive(raw, compress):
     entry = ignition.file("/x", raw, compress=compress)["contents"]
-    assert ignition.read_data_url(entry["source"], entry.get("compression")) == raw
+    assert read_data_url(entry["source"], entry.get("compression")) == raw
 
 
 def test_percent_encoded_data_urls_are_read():
-    assert ignition.read_data_url("data:,a%20b%0A") == b"a b\n"
+    assert read_data_url("data:,a%20b%0A") == b"a b\n"
 
 
 def test_etcd_data_is_cut_behind_its_last_record(tmp_path):

@@ -21,6 +21,7 @@ from lab.release.cluster.kube import payload
 from lab.release.cluster.openshift_install import command as install
 from lab.release.cluster.pki import certs, tls
 from lab.release.cluster.pods.pod import RESOURCES
+from lab.testing.ignition import read_data_url
 
 RELEASE = "release.example/n/r@sha256:" + "0" * 64
 TAGS = (
@@ -69,7 +70,7 @@ def unpack(config, root):
         path = root / entry["path"].lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         contents = entry["contents"]
-        path.write_bytes(ignition.read_data_url(contents["source"], contents.get("compression")))
+        path.write_bytes(read_data_url(contents["source"], contents.get("compression")))
         path.chmod(entry["mode"])
 
 
@@ -169,7 +170,7 @@ def test_master_ignition_is_a_whole_control_plane(bootstrapped):
     assert "/var/lib/etcd/member/snap/db" in files
     folders = {"etcd": "manifests", "kube-apiserver": "manifests", "operators": "manifests-operators"}
     for folder, pod in [(folders[s.name], p) for s in bootkube.stages(cluster, host) for p in s.pods]:
-        text = ignition.read_data_url(files[f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml"]["contents"]["source"])
+        text = read_data_url(files[f"/etc/kubernetes/{folder}/{pod.name}-pod.yaml"]["contents"]["source"])
         spec = yaml.safe_load(text)["spec"]
         assert spec["hostNetwork"]
         image = spec["containers"][0]["image"]
