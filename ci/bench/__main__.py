@@ -30,6 +30,7 @@ BENCHMARKS = [
     "machines",
     "mutants",
     "oracle",
+    "house",
 ]
 SCENARIO = "sno-ipv4-static-uefi"
 
@@ -65,7 +66,8 @@ def main() -> None:
         "machines: the same installations in containers and VMs, side by side; "
         "mutants: changes to the code that the tests notice; "
         "oracle: verdicts, errors and manifests of many inputs against those of the real openshift-install, where "
-        "one was built (default: image builds media)",
+        "one was built; "
+        "house: lines, modules a folder, cycles, citations, start, create image (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
@@ -82,6 +84,7 @@ def main() -> None:
         "--sizes", nargs="+", choices=["sno", "compact", "ha"], help="which (default: all in containers, sno in VMs)"
     )
     side.add_argument("--show", action="store_true", help="measure nothing, print what was measured last")
+    parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
     mutation = parser.add_argument_group("mutants")
     mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
     mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
@@ -114,6 +117,13 @@ def main() -> None:
         from ci.bench.oracle import bench
 
         bench.run(args.seed)
+        return
+    if "house" in args.what:
+        if args.what != ["house"]:
+            parser.error("house is measured alone")
+        from ci.bench import house
+
+        house.run(args.before)
         return
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")
