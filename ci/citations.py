@@ -34,7 +34,7 @@ ROOM_PAGES = {
 }
 RULES = ("installer.md", "1.2")
 #: Files with citations that are wrong on purpose.
-MADE_UP = "ci/tests/test_citations.py"
+MADE_UP = "ci/tests/house/test_citations.py"
 
 _LIST = r"\d+(?: to \d+)?(?:(?:, and|,| and) \d+(?: to \d+)?)*"
 _TOKEN = re.compile(

@@ -7,17 +7,20 @@ way that pytest no longer sees.)
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-LABS = ("lab/tests/live/test_", "lab/tests/containers/test_")
+#: Modules of real labs: named for it, or in the folder of container machines.
+LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/containers/test_")
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     """By file, the modules of labs together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "labs" if nodeid.startswith(LABS) else str(super()._split_scope(nodeid))
+        return "labs" if LABS.match(nodeid) else str(super()._split_scope(nodeid))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Grouping | None:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from drivers.errors import BrowserError
 
 PROGRAMS = ("chromium-headless-shell", "chromium")
-PROGRAM = next((found for name in PROGRAMS if (found := shutil.which(name))), "")
+PROGRAM = next((path for name in PROGRAMS if (path := shutil.which(name))), "")
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--no-proxy-server"),
     *("--disable-background-networking", "--disable-component-update", "--disable-extensions", "--mute-audio"),

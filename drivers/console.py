@@ -69,10 +69,6 @@ class FileConsole:
         """Skip the output so far: the next wait starts at its end."""
         self._position = self._size()
 
-    def rewind(self) -> None:
-        """The next wait starts at the very beginning."""
-        self._position = 0
-
     def _size(self) -> int:
         return self.log.stat().st_size if self.log.exists() else 0
 

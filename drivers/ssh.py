@@ -49,6 +49,7 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
         return [self._prefix, *words], arguments
 
     def run_ssh(self, command: str) -> CommandResult:
+        """Run it on the host; once more where the connection broke before the command was sent."""
         try:
             return super().run_ssh(command)
         except RuntimeError as error:

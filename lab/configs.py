@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from lab.release.cluster.private import write_private
 from lab.topology import NodeSpec, Topology
 
 CLUSTER_NETWORK = {"cidr": "10.128.0.0/14", "hostPrefix": 23}
@@ -121,12 +122,9 @@ def write_configs(
 
     `edit_agent` may change the agent-config before it is written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     agent = agent_config(topology)
     if edit_agent is not None:
         edit_agent(agent)
     files = {"install-config.yaml": install_config(topology, access), "agent-config.yaml": agent}
     for name, content in files.items():
-        path = directory / name
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(content, sort_keys=False))
+        write_private(directory / name, yaml.safe_dump(content, sort_keys=False))

@@ -24,6 +24,7 @@ from lab.derive import AGENT, INSTALL
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
 from lab.release.cluster import yamltext
+from lab.release.cluster.private import write_private
 from lab.topology import Topology
 from lab.waiting import wait_until
 
@@ -80,9 +81,7 @@ def adapt_agent_config(config: dict[str, Any], clock: str) -> dict[str, Any]:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    path.unlink(missing_ok=True)
-    path.touch(mode=0o600)
-    path.write_text(yaml.safe_dump(content, sort_keys=False))
+    write_private(path, yaml.safe_dump(content, sort_keys=False))
 
 
 @dataclass(frozen=True)

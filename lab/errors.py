@@ -89,10 +89,10 @@ class UnknownLabError(LabError):
 class UnknownNodeError(LabError):
     """The topology has no node of that name."""
 
-    def __init__(self, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"no node {name!r} in this lab; it has {', '.join(known)}")
+    def __init__(self, name: str, names: Sequence[str]) -> None:
+        super().__init__(f"no node {name!r} in this lab; it has {', '.join(names)}")
         self.name = name
-        self.known = tuple(known)
+        self.names = tuple(names)
 
 
 class CommandTimeoutError(LabError):
@@ -127,3 +127,11 @@ class WaitTimeout(LabError):
 
 class NodeUnreachableError(WaitTimeout):
     """A node did not answer over SSH in time."""
+
+
+class ImageFetchError(LabError):
+    """An image cannot be had. `status` is what a BMC answers then: 400 for the client's mistake, else 502."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

@@ -25,6 +25,7 @@ import msgspec
 from drivers import redfish, ssh
 from lab.cleanup import Step, afterwards, finish
 from lab.configs import Access
+from lab.connection import Connection
 from lab.daemons import services
 from lab.errors import LabGoneError
 from lab.evidence import bundle as evidence
@@ -32,12 +33,12 @@ from lab.evidence.phases import Phases
 from lab.faults import Fault
 from lab.host import budget, preflight, records
 from lab.host.identity import me, start_time
-from lab.host.namespaces import NamespaceThreads, enter_argv
+from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
 from lab.host.process import clean_environment, in_background, run_streaming
 from lab.layout import RELEASE_SOURCE, Layout
 from lab.machines import containers
-from lab.machines.factory import Nodes, Owner, connect, define, owner
+from lab.machines.factory import Nodes, Owner, connect, define
 from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
 from lab.supervisor.spawn import Supervisor
@@ -88,10 +89,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._commands = itertools.count(1)
         self._phases = Phases(self.artifacts / "phases.json")
         self._record: records.Record | None = None
-        self._threads: NamespaceThreads | None = None
-        self._hypervisor: Owner | None = None
-        self._watch: watch.Watch | None = None
-        self._told: list[Ended] = []
+        self._connection = Connection(self.id)
         self._alive = -1
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -103,7 +101,7 @@ class Lab(AbstractContextManager["Lab"]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         if self._keep:
-            finish(("let go of the supervisor", self._let_go), *self._hanging_up(), cause=error)
+            finish(("let go of the supervisor", self._let_go), *self._connection.closing(), cause=error)
         else:
             finish(*self._stopping(), cause=error)
 
@@ -119,6 +117,7 @@ class Lab(AbstractContextManager["Lab"]):
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
         lab.layout = Layout(record.root, record.topology)
+        lab._connection = Connection(lab.id)
         lab._record = record
         lab._connect(msgspec.json.decode(lab.layout.secrets.read_bytes(), type=services.Credentials))
         lab._make_nodes(record.machines)
@@ -166,21 +165,14 @@ class Lab(AbstractContextManager["Lab"]):
         self._make_nodes(self._record.machines)
 
     def _connect(self, credentials: services.Credentials) -> None:
-        if self._record is None or self._record.supervisor is None:
-            raise LabGoneError("the lab has not been started")
-        try:
-            self._watch = watch.Watch(self.id, self.layout.root, self._record.supervisor[0])
-        except ProcessLookupError as error:
-            raise LabGoneError(f"lab {self.id} has ended") from error
-        self._threads = NamespaceThreads(self._record.init)
-        self._hypervisor = owner(self.layout)
+        self._connection.open(self.layout, self.supervisor[0], self.init)
         self.credentials = credentials
         self.bmc = redfish.Service(
             f"{self.layout.bmc_url}/redfish/v1/",
             credentials.bmc_user,
             credentials.bmc_password,
             ca=self.layout.ca,
-            run=self._threads.call,
+            run=self._connection.call,
         )
 
     def _make_nodes(self, machines: Mapping[str, str]) -> None:
@@ -198,14 +190,17 @@ class Lab(AbstractContextManager["Lab"]):
 
     def keep(self) -> None:
         """Leave the lab running when this object or this process ends; end it with `node0-lab down`."""
-        if self._record is None or self._record.supervisor is None:
-            raise LabGoneError("the lab has not been started")
-        os.kill(self._record.supervisor[0], signal.SIGUSR1)
+        os.kill(self.supervisor[0], signal.SIGUSR1)
         self._let_go()
+        assert self._record is not None
         self._record = msgspec.structs.replace(self._record, kept=True)
         self._record.save()
         self._keep = True
         log.warning("lab %s is kept: node0-lab ls | ssh | console | down %s", self.id, self.id)
+
+    def detach(self) -> None:
+        """Untie this process from the lab, which goes on: no thread of it stays in the lab's namespaces."""
+        self._connection.close()
 
     def _let_go(self) -> None:
         if self._supervisor is not None:
@@ -217,37 +212,10 @@ class Lab(AbstractContextManager["Lab"]):
         if fd >= 0:
             os.close(fd)
 
-    def _look_no_more(self) -> None:
-        watching, self._watch = self._watch, None
-        if watching is not None:
-            self._told = watching.ended()
-            watching.close()
-
-    def _leave_libvirt(self) -> None:
-        hypervisor, self._hypervisor = self._hypervisor, None
-        if hypervisor is not None:
-            hypervisor.close()
-
-    def _leave_namespaces(self) -> None:
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.close()
-
-    def _hanging_up(self) -> tuple[Step, ...]:
-        return (
-            ("end the watch", self._look_no_more),
-            ("leave libvirt", self._leave_libvirt),
-            ("leave the lab's namespaces", self._leave_namespaces),
-        )
-
-    def _hang_up(self) -> None:
-        """Detach from the lab: no thread of this process stays in it."""
-        finish(*self._hanging_up())
-
     def _stopping(self) -> tuple[Step, ...]:
         """The steps that end a lab; each is independent and idempotent."""
         return (
-            *self._hanging_up(),
+            *self._connection.closing(),
             ("end its supervisor", self._end_supervisor),
             ("release its directory", self._drop_claim),
             ("remove its files", self._remove_files),
@@ -280,11 +248,16 @@ class Lab(AbstractContextManager["Lab"]):
         return self._record.init
 
     @property
+    def supervisor(self) -> tuple[int, int]:
+        """The process that the lab lives by: its pid and start time (lab.host.identity)."""
+        if self._record is None or self._record.supervisor is None:
+            raise LabGoneError("the lab has not been started")
+        return self._record.supervisor
+
+    @property
     def hypervisor(self) -> Owner:
         """Who has the lab's machines: its libvirt, or the daemon of container machines."""
-        if self._hypervisor is None:
-            raise LabGoneError(f"lab {self.id} is not running")
-        return self._hypervisor
+        return self._connection.hypervisor
 
     @property
     def ssh_key(self) -> Path:
@@ -320,10 +293,8 @@ class Lab(AbstractContextManager["Lab"]):
     def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """What `function(*args, **kwargs)` returns, run by a thread in the lab's network and mount namespaces. Raises
         DaemonEndedError when the lab itself has failed."""
-        if self._threads is None:
-            raise LabGoneError(f"lab {self.id} is not running")
         self.check()
-        return self._threads.call(function, *args, **kwargs)
+        return self._connection.call(function, *args, **kwargs)
 
     def run(
         self,
@@ -389,12 +360,11 @@ class Lab(AbstractContextManager["Lab"]):
     def ended(self) -> list[Ended]:
         """Parts of the lab (daemons, or the whole lab) that have ended unexpectedly. If there are any, whatever is
         tested in the lab is void."""
-        return self._watch.ended() if self._watch is not None else self._told
+        return self._connection.ended()
 
     def check(self) -> None:
         """Raises DaemonEndedError when the lab itself has failed."""
-        if self._watch is not None:
-            self._watch.check()
+        self._connection.check()
 
     def kernel_trouble(self) -> dict[str, list[str]]:
         """Kernel error messages on each machine's console, by machine; machines without any are left out."""

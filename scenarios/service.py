@@ -17,6 +17,7 @@ import yaml
 
 from lab.configs import NIC, nmstate
 from lab.deploy import Deployment
+from lab.release.cluster.private import write_private
 from lab.release.components import hardware_requirements
 from lab.waiting import wait_until
 from scenarios.cluster import Installation
@@ -225,8 +226,7 @@ def install_discovered(service: Service, image_type: str, host_name: str) -> Dis
     target = deployment.directory / "auth"
     target.mkdir(mode=0o700, exist_ok=True)
     raw = service.call("v2_download_cluster_credentials", cluster.id, "kubeconfig", _preload_content=False)
-    (target / "kubeconfig").touch(mode=0o600)
-    (target / "kubeconfig").write_bytes(raw.data)
+    write_private(target / "kubeconfig", raw.data)
     return subject
 
 

@@ -30,6 +30,7 @@ BENCHMARKS = [
     "machines",
     "mutants",
     "oracle",
+    "house",
 ]
 SCENARIO = "sno-ipv4-static-uefi"
 
@@ -65,7 +66,8 @@ def main() -> None:
         "machines: the same installations in containers and VMs, side by side; "
         "mutants: changes to the code that the tests notice; "
         "oracle: verdicts, errors and manifests of many inputs against those of the real openshift-install, where "
-        "one was built (default: image builds media)",
+        "one was built; "
+        "house: lines, modules a folder, cycles, citations, start, create image (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
@@ -82,6 +84,7 @@ def main() -> None:
         "--sizes", nargs="+", choices=["sno", "compact", "ha"], help="which (default: all in containers, sno in VMs)"
     )
     side.add_argument("--show", action="store_true", help="measure nothing, print what was measured last")
+    parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
     mutation = parser.add_argument_group("mutants")
     mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
     mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
@@ -115,6 +118,13 @@ def main() -> None:
 
         bench.run(args.seed)
         return
+    if "house" in args.what:
+        if args.what != ["house"]:
+            parser.error("house is measured alone")
+        from ci.bench import house
+
+        house.run(args.before)
+        return
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")
     if "conformity" in args.what and (args.spec is None or not args.spec.is_file()):
@@ -137,26 +147,26 @@ def main() -> None:
 
         media.run()
     if "swarm" in what:
-        from ci.bench import swarm
+        from ci.bench.service import swarm
 
         swarm.run(args.hosts)
     if "conformity" in what:
-        from ci.bench import conformity
+        from ci.bench.service import conformity
 
         conformity.run(args.spec, args.examples)
     if "idle" in what:
-        from ci.bench import idle
+        from ci.bench.installs import idle
 
         idle.run(args.lab, args.seconds)
     if "machines" in what:
-        from ci.bench import machines
+        from ci.bench.installs import machines
 
         if args.show:
             machines.show(machines.kept(machines.store()))
         else:
             machines.run(args.kinds, args.sizes, args.seconds)
     if "floor" in what or "install" in what:
-        from ci.bench import floor
+        from ci.bench.installs import floor
 
         lowest = floor.run(args.scenario, installed)
         if "install" in what:

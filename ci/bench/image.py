@@ -70,23 +70,29 @@ print(seconds, used.ru_maxrss, used.ru_utime + used.ru_stime)
 """
 
 
-def _measured(command: list[str], env: dict[str, str]) -> tuple[float, float, float]:
+def measured(command: list[str], env: dict[str, str], cwd: Path | None = None) -> tuple[float, float, float]:
     """(seconds, peak memory in MB of its biggest process, CPU seconds of all) of a command that must succeed."""
     runner = [sys.executable, "-c", _RUNNER, *command]
-    done = subprocess.run(runner, env={**os.environ, **env}, capture_output=True, text=True, check=False)
+    done = subprocess.run(runner, env={**os.environ, **env}, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed: {done.stderr}")
     seconds, peak, cpu = map(float, done.stdout.split())
     return seconds, peak / 1024, cpu
 
 
-def _inputs(directory: Path, server: Registry) -> None:
+def write_inputs(directory: Path, server: Registry) -> None:
+    """An asset directory with nothing but the inputs of one node, whose release the registry mirrors."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
     source = {"source": server.sources[0].source, "mirrors": [server.repository]}
     common = {"pullSecret": server.pull_secret, "imageDigestSources": [source], "additionalTrustBundle": server.ca_pem}
     (directory / "install-config.yaml").write_text(text({**SNO, **common}))
     (directory / "agent-config.yaml").write_text(text(AGENT))
+
+
+def push_release(server: Registry) -> str:
+    """Push a release with images of next to nothing; its pull spec."""
+    return server.push_release({tag: server.push([{tag: b"x"}], tag) for tag in COMPONENTS})
 
 
 def _pair(work: Path, base: Path, server: Registry, env: dict[str, str], *, cp_first: bool) -> Taken:
@@ -97,9 +103,9 @@ def _pair(work: Path, base: Path, server: Registry, env: dict[str, str], *, cp_f
         "cp": ["cp", "--reflink=auto", str(base), str(folder / "copy.iso")],
     }
     for name in sorted(commands, reverse=not cp_first):
-        _inputs(folder, server)
+        write_inputs(folder, server)
         os.sync()
-        seconds, memory, cpu = _measured(commands[name], env)
+        seconds, memory, cpu = measured(commands[name], env)
         taken[name] = (seconds, seconds + seconds_of(os.sync), memory, cpu)
     shutil.rmtree(folder)
     return Taken(*taken["create"][:2], *taken["cp"][:2], *taken["create"][2:])
@@ -145,7 +151,7 @@ def _fixed(work: Path, server: Registry, release: str) -> None:
         "[c.signer(name) for name in c.SIGNERS * n]; n and access.password_hash('x')"
     )
     without, with_keys = (
-        statistics.median(_measured([sys.executable, "-c", code, n], {})[2] for _ in range(ROUNDS)) for n in "01"
+        statistics.median(measured([sys.executable, "-c", code, n], {})[2] for _ in range(ROUNDS)) for n in "01"
     )
     table(
         f"create image, fixed cost: base of {base.stat().st_size / 1e6:.0f} MB, medians of {ROUNDS} runs",
@@ -201,7 +207,7 @@ def run() -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as name, registry(Path(name) / "registry") as server:
         work = Path(name)
-        release = server.push_release({tag: server.push([{tag: b"x"}], tag) for tag in COMPONENTS})
+        release = push_release(server)
         _fixed(work, server, release)
         big = build(work / "big", "2023-07.x86_64", BIG)
         shutil.rmtree(work / "big/root")
@@ -221,6 +227,6 @@ def run() -> None:
             "small things",
             [
                 (f"validation of {HOSTS} hosts, target under 3 s", f"{_validation(work):.2f} s"),
-                ("node0 --help, target under 0.25 s", f"{min(_measured(start, {})[0] for _ in range(5)):.3f} s"),
+                ("node0 --help, target under 0.25 s", f"{min(measured(start, {})[0] for _ in range(5)):.3f} s"),
             ],
         )

@@ -207,7 +207,7 @@ def known(project: Project, file: str) -> tuple[Path, Measured | None]:
     if not place.is_file():
         return place, None
     kept = Measured(**json.loads(place.read_text()))
-    current = all(digest(project.root / path) == known for path, known in kept.deps.items())
+    current = all(digest(project.root / path) == digested for path, digested in kept.deps.items())
     return place, kept if current else None
 
 

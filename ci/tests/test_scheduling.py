@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ci.grouping import LABS
 from scenarios.scheduling import Durations, longest_first, unit_of
 
 ROOT = Path(__file__).parents[2]
@@ -111,8 +112,8 @@ def test_one(request, number):
 
 def test_a_module_stays_in_one_worker_and_so_do_all_labs(tmp_path):
     (tmp_path / "conftest.py").write_text("from ci.grouping import pytest_xdist_make_scheduler\n")
-    (tmp_path / "lab/tests/live").mkdir(parents=True)
-    for name in ("live/test_lab_a", "live/test_lab_b", "live/test_lab_c", "test_os", "test_release"):
+    (tmp_path / "lab/tests/host").mkdir(parents=True)
+    for name in ("test_live_a", "host/test_live_b", "host/test_live_c", "test_os", "test_release"):
         (tmp_path / f"lab/tests/{name}.py").write_text(GROUPED)
     env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
     argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]
@@ -122,7 +123,15 @@ def test_a_module_stays_in_one_worker_and_so_do_all_labs(tmp_path):
     assert len(lines) == 30
     workers = {name: {worker for worker, module in lines if module == name} for _, name in lines}
     assert all(len(who) == 1 for who in workers.values()), workers
-    assert workers["test_lab_a"] == workers["test_lab_b"] == workers["test_lab_c"] != workers["test_os"], workers
+    assert workers["test_live_a"] == workers["test_live_b"] == workers["test_live_c"] != workers["test_os"], workers
+
+
+def test_every_module_of_real_labs_is_known_by_its_place():
+    marked = {
+        str(path.relative_to(ROOT)) for path in (ROOT / "lab/tests").rglob("*.py") if "mark.lab" in path.read_text()
+    }
+    assert marked
+    assert {name for name in marked if not LABS.match(name)} == set()
 
 
 @pytest.mark.parametrize("topology", ["sno", "compact", "ha"])

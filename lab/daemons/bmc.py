@@ -12,8 +12,6 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import os
 import shutil
@@ -21,41 +19,21 @@ import sys
 import tempfile
 import threading
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 from xml.etree import ElementTree
 
 import flask
-import requests
 from sushy_tools import error
 from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
 from lab.daemons import containers
+from lab.daemons.images import Images
+from lab.errors import ImageFetchError
 from lab.redact import redact
-
-_CHUNK = 1 << 20
-_ANSWER_SECONDS = 60.0
-_AS_IT_IS = {"Accept-Encoding": "identity"}
-_VERSION_HEADERS = ("ETag", "Last-Modified", "Content-Length")
-
-
-def _store(source: Any, target: Path, size: int) -> None:
-    """Write a download to `target`, whole or not at all; `size` in bytes, -1 when it was not announced."""
-    with tempfile.NamedTemporaryFile(dir=target.parent, delete=False) as part:
-        try:
-            shutil.copyfileobj(source, part, _CHUNK)
-            part.flush()
-            received = os.fstat(part.fileno()).st_size
-            if size not in (-1, received):
-                raise OSError(f"only {received} of {size} bytes arrived")
-            os.replace(part.name, target)
-        except BaseException:
-            Path(part.name).unlink(missing_ok=True)
-            raise
 
 
 class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has no types
@@ -67,67 +45,28 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         if auth or custom_cert:
             fetched: tuple[str, str] = super()._get_image(image_url, auth, verify_media_cert, custom_cert)
             return fetched
-        with self._lock:
-            shared = self._fetch_once(image_url, verify_media_cert)
+        try:
+            with self._lock:
+                shared = Images(self._config["NODE0_HTTP_URL"], Path(self._config["NODE0_HTTP_ROOT"])).fetch(
+                    image_url, verify=verify_media_cert
+                )
+        except ImageFetchError as failure:
+            raise error.FishyError(str(failure), code=failure.status) from failure
         # Each insert gets its own link in its own directory: that is what eject removes.
         name = os.path.basename(urlparse(image_url).path) or "image.iso"
         link = Path(tempfile.mkdtemp(prefix="media-")) / name
         os.link(shared, link)
         return name, str(link)
 
-    def _fetch_once(self, url: str, verify: Any) -> Path:
-        """The image at `url`, downloaded unless the response's headers name a version that is cached already."""
-        images = Path(tempfile.gettempdir()) / "images"
-        images.mkdir(exist_ok=True)
-        ask = partial(requests.request, url=url, verify=verify, timeout=_ANSWER_SECONDS, headers=_AS_IT_IS)
-        try:
-            if self._is_local(url):
-                with ask("HEAD") as head:
-                    head.raise_for_status()
-                linked = self._linked(url, images / "local")
-                if linked is not None:
-                    return linked
-            with ask("GET", stream=True) as answer:
-                answer.raise_for_status()
-                stamp = "\n".join([url, *(answer.headers.get(h, "") for h in _VERSION_HEADERS)])
-                shared = images / hashlib.sha256(stamp.encode()).hexdigest()
-                if not shared.exists():
-                    _store(answer.raw, shared, int(answer.headers.get("Content-Length", -1)))
-        except requests.HTTPError as failure:
-            status = failure.response.status_code
-            code = 502 if status >= 500 else 400
-            raise error.FishyError(f"the server of {url} answered {status}", code=code) from failure
-        except (requests.RequestException, OSError) as failure:
-            raise error.FishyError(f"{url} cannot be fetched: {failure}", code=502) from failure
-        return shared
-
-    def _is_local(self, url: str) -> bool:
-        return url.startswith(f"{self._config['NODE0_HTTP_URL']}/")
-
-    def _linked(self, url: str, folder: Path) -> Path | None:
-        """A link to the file that the lab's HTTP server serves at `url`; None when it is on another file system."""
-        name = unquote(urlparse(url).path).lstrip("/")
-        source = (Path(self._config["NODE0_HTTP_ROOT"]) / name).resolve()
-        folder.mkdir(exist_ok=True)
-        shared = folder / hashlib.sha256(url.encode()).hexdigest()
-        if shared.exists() and shared.samefile(source):
-            return shared
-        shared.unlink(missing_ok=True)
-        try:
-            os.link(source, shared)
-        except OSError as failure:
-            if failure.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK):
-                return None
-            raise
-        return shared
-
     def eject_image(self, identity: str, device: str) -> None:
+        """Take the image out, and remove this insert's link to it."""
         local = self._get_device(identity, device).get("_local_file")
         super().eject_image(identity, device)
         if local:
             shutil.rmtree(os.path.dirname(local), ignore_errors=True)
 
     def insert_image(self, identity: str, device: str, *args: Any, **kwargs: Any) -> str:
+        """Put an image in, in the place of one that is there; its path."""
         if self._get_device(identity, device).get("Inserted"):
             self.eject_image(identity, device)
         path: str = super().insert_image(identity, device, *args, **kwargs)
@@ -159,6 +98,7 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
             ElementTree.SubElement(added, "boot", order=str(max(orders) + 1))
 
     def set_boot_image(self, identity: str, device: str, boot_image: str | None = None, *args: Any, **kw: Any) -> None:
+        """As sushy-tools does; without an image, the pool's link to the last one goes."""
         super().set_boot_image(identity, device, boot_image, *args, **kw)
         if boot_image is None:
             with libvirtdriver.libvirt_open(self._uri) as conn:

@@ -112,7 +112,7 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
     def get_boot_device(self, identity: str) -> str:
         """What is tried first."""
         first = self._look(identity).first
-        return next(name for name, known in _BOOT.items() if known == first)
+        return next(name for name, device in _BOOT.items() if device == first)
 
     def set_boot_device(self, identity: str, boot_source: str) -> None:
         """Try this first."""

@@ -15,9 +15,10 @@ import msgspec
 import yaml
 
 from lab.daemons import dns
+from lab.daemons.pki import Authority, make_ssh_key
 from lab.host.paths import cache_dir
 from lab.layout import BMC_PORT, BRIDGE, HTTP_PORT, POOL, REGISTRY_PORT, Layout
-from lab.pki import Authority, make_ssh_key, write_secret
+from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Plan, Ready, Service
 
 
@@ -60,7 +61,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     layout.make()
     topology = layout.topology
     credentials = Credentials.make()
-    write_secret(layout.secrets, msgspec.json.encode(credentials))
+    write_private(layout.secrets, msgspec.json.encode(credentials))
     make_ssh_key(layout.ssh_key)
     authority = Authority.make(f"node0 lab {lab_id}")
     layout.ca.write_bytes(authority.pem)
@@ -166,7 +167,7 @@ def _chronyd(layout: Layout) -> Service:
 def _htpasswd(path: Path, user: str, password: str) -> None:
     # Both servers check the hash on every request; a low cost suits a random password that lives as long as one lab.
     hashed = bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds=5)).decode()
-    write_secret(path, f"{user}:{hashed}\n".encode())
+    write_private(path, f"{user}:{hashed}\n".encode())
 
 
 def _registry(layout: Layout, credentials: Credentials, storage: Path | None) -> Service:
@@ -187,7 +188,7 @@ def _registry(layout: Layout, credentials: Credentials, storage: Path | None) ->
         "auth": {"htpasswd": {"realm": "lab", "path": str(htpasswd)}},
     }
     path = layout.root / "registry.yaml"
-    write_secret(path, yaml.safe_dump(config).encode())
+    write_private(path, yaml.safe_dump(config).encode())
     argv = ("docker-registry", "serve", str(path))
     return Service("registry", argv, Ready("tcp", layout.topology.gateway, REGISTRY_PORT))
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SSH_SECONDS = 20.0
+SSH_SECONDS = 20.0
 COMMANDS = {
     "journal.log": "sudo journalctl --no-pager -o short-precise",
     "podman-ps.txt": "sudo podman ps -a",
@@ -86,9 +86,9 @@ class _Collector:
         (console / f"{node.name}.txt").write_text(redact(node.console.text()))
         machine = self.lab.hypervisor.machine(node.name)
         contained = self.lab.layout.topology.machine == "container"
-        said = self.folder("machines" if contained else "libvirt")
+        descriptions = self.folder("machines" if contained else "libvirt")
         for name, text in documents(machine).items():
-            (said / f"{node.name}.{name}").write_text(redact(text))
+            (descriptions / f"{node.name}.{name}").write_text(redact(text))
         if machine.state() is PowerState.OFF:
             return False
         if contained:
@@ -99,7 +99,7 @@ class _Collector:
 
     def inside(self, node: Node) -> None:
         """Collect what the node reports about itself, over SSH."""
-        host = node.ssh(timeout=_SSH_SECONDS)
+        host = node.ssh(timeout=SSH_SECONDS)
         folder = self.folder("nodes", node.name)
         for name, command in COMMANDS.items():
 

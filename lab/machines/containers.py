@@ -60,14 +60,14 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
 def define(layout: Layout) -> dict[str, str]:
     """Make the disks of all nodes and tell what the machines are; their UUIDs by name. They are off."""
     disks.make_all(layout)
-    found = {}
+    uuids = {}
     for index, node in enumerate(layout.topology.nodes):
         spec = machine_spec(node, layout, index)
         folder = layout.machines / node.name
         folder.mkdir()
         spec.save(folder)
-        found[node.name] = spec.uuid
-    return found
+        uuids[node.name] = spec.uuid
+    return uuids
 
 
 def reap() -> list[str]:

@@ -50,10 +50,10 @@ def documents(machine: Machine | container.Machine) -> dict[str, str]:
     """What its owner says of a machine, by file name."""
     if isinstance(machine, container.Machine):
         return {"json": msgspec.json.format(msgspec.json.encode(machine.look())).decode()}
-    found = {"inactive.xml": machine.xml()}
+    definitions = {"inactive.xml": machine.xml()}
     if machine.state() is PowerState.ON:
-        found["live.xml"] = machine.xml(live=True)
-    return found
+        definitions["live.xml"] = machine.xml(live=True)
+    return definitions
 
 
 def ports(machine: Machine | container.Machine) -> list[str]:

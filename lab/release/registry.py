@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import bcrypt
 import yaml
 
+from lab.release.cluster.private import write_private
 from lab.release.stage import progress
 from lab.release.stage.errors import RegistryFailed
 
@@ -33,7 +33,8 @@ class RegistryConfig:
     """What a docker-registry serves, where and to whom.
 
     ``address`` is host:port to listen on. Without certificate and key it speaks plain HTTP. With an htpasswd file
-    (bcrypt, see ``htpasswd_line``) every request needs a user. ``readonly`` refuses pushes and never writes to storage.
+    (bcrypt only, checked at each request) every request needs a user. ``readonly`` refuses pushes and never writes to
+    storage.
     """
 
     storage: Path
@@ -69,15 +70,8 @@ class RegistryConfig:
 
     def write(self, path: Path) -> list[str]:
         """Write the file (0600: it holds the registry's secret); the command that serves it, in the foreground."""
-        path.touch(mode=0o600)
-        path.chmod(0o600)
-        path.write_text(self.render())
+        write_private(path, self.render())
         return [progress.need("docker-registry", "docker-registry"), "serve", str(path)]
-
-
-def htpasswd_line(user: str, password: str, rounds: int = 5) -> str:
-    """A line of an htpasswd file. docker-registry takes bcrypt only, and checks it at each request: keep rounds low."""
-    return f"{user}:{bcrypt.hashpw(password.encode(), bcrypt.gensalt(rounds)).decode()}\n"
 
 
 def tags_folder(storage: Path) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lab.host.paths import state_dir
-from lab.tests.live.kit import tiny_iso  # noqa: F401 - a fixture
+from lab.testing.live import tiny_iso  # noqa: F401 - a fixture
 
 
 @pytest.fixture

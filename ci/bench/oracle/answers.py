@@ -61,8 +61,8 @@ class Error:
 
 def _lines(answer: Answer) -> list[tuple[str, str]]:
     """(level, text); the level of a line that is no log entry is empty."""
-    found = [(_LINE.fullmatch(line), line) for line in answer.stderr.splitlines()]
-    return [(match[1], match[2]) if match else ("", line) for match, line in found]
+    matches = [(_LINE.fullmatch(line), line) for line in answer.stderr.splitlines()]
+    return [(match[1], match[2]) if match else ("", line) for match, line in matches]
 
 
 def message(answer: Answer) -> str:
@@ -70,8 +70,8 @@ def message(answer: Answer) -> str:
     if answer.code == 0:
         return ""
     lines = _lines(answer)
-    said = [text for level, text in lines if level in ("fatal", "error")]
-    return " ".join(" ".join(said or [text for level, text in lines if not level]).split())
+    errors = [text for level, text in lines if level in ("fatal", "error")]
+    return " ".join(" ".join(errors or [text for level, text in lines if not level]).split())
 
 
 def warnings(answer: Answer) -> frozenset[str]:
@@ -95,25 +95,25 @@ def stage(text: str) -> str:
 
 def field_errors(text: str) -> tuple[Error, ...]:
     """The field errors that a message lists, without doubles."""
-    found: list[tuple[re.Match[str], str, int]] = []  # its head, its value, and where its detail begins
+    heads: list[tuple[re.Match[str], str, int]] = []  # its head, its value, and where its detail begins
     several, detail_at = False, 0
     for head in _HEAD.finditer(text):
         before = text[: head.start()]
         # In a list, heads follow ", "; what looks like one within a value or a detail is none.
-        if found and not (several and before.endswith(", ") and head.start() > detail_at):
+        if heads and not (several and before.endswith(", ") and head.start() > detail_at):
             continue
         several = several or before.endswith("[")
         value, length = _value(text[head.end() :]) if head[2] in _SHOWS_VALUE else ("", 0)
         detail_at = head.end() + length
-        found.append((head, value, detail_at))
-    if not found:
+        heads.append((head, value, detail_at))
+    if not heads:
         return ()
-    ends = [head.start() - 2 for head, _, _ in found[1:]] + [len(text) - (several and text.endswith("]"))]
+    ends = [head.start() - 2 for head, _, _ in heads[1:]] + [len(text) - (several and text.endswith("]"))]
     return tuple(
         sorted(
             {
                 Error(head[1], head[2], value.strip(), text[at:end].removeprefix(": "))
-                for (head, value, at), end in zip(found, ends, strict=True)
+                for (head, value, at), end in zip(heads, ends, strict=True)
             }
         )
     )

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ci.bench.measure import table
 from ci.bench.oracle import exchange, ignition
-from ci.bench.oracle.cases import Cases
 from ci.bench.oracle.compare import Comparison, compare
-from ci.bench.oracle.material import material
+from ci.bench.oracle.inputs.cases import Cases
+from ci.bench.oracle.inputs.material import material
 from ci.bench.oracle.page import PAGE, Found, problems, sort
 from ci.bench.oracle.programs import Oracle, node0_answers, oracle_home
 from lab.host.paths import cache_dir
@@ -48,10 +48,10 @@ def agreement(compared: Sequence[Comparison]) -> list[tuple[str, str]]:
 def report(compared: Sequence[Comparison]) -> Found:
     """Print the tables; the differences by class."""
     table("node0 against openshift-install: agent create cluster-manifests", agreement(compared))
-    found = sort({one.name: one.differences for one in compared if one.comparable and not one.all})
-    ordered = sorted(found.classes.items(), key=lambda item: -len(item[1]))
+    differences = sort({one.name: one.differences for one in compared if one.comparable and not one.all})
+    ordered = sorted(differences.classes.items(), key=lambda item: -len(item[1]))
     table("differences by class (docs/differences.md)", [(name, f"{len(names):5}") for name, names in ordered])
-    return found
+    return differences
 
 
 def run(seed: int) -> None:
@@ -63,11 +63,11 @@ def run(seed: int) -> None:
         theirs = oracle.answers(inputs)
         ours = node0_answers(inputs)
         compared = [compare(one.name, left, right) for one, left, right in zip(inputs, theirs, ours, strict=True)]
-        found = report(compared)
+        differences = report(compared)
         valid = [(one, left, right) for one, left, right in zip(inputs, theirs, ours, strict=True) if one.base]
         table("each reads what the other wrote", exchange.rows(oracle, valid))
         table("the agent ISO's Ignition", ignition.rows(oracle, [one for one, _, _ in valid]))
-    if lines := problems(PAGE.read_text(), found, whole=seed == SEED):
+    if lines := problems(PAGE.read_text(), differences, whole=seed == SEED):
         raise SystemExit("\n".join([f"\n{_relative(PAGE)} and the comparison do not agree:", *lines]))
 
 

@@ -86,18 +86,18 @@ def rows(oracle: Oracle, valid: Sequence[Input]) -> list[tuple[str, str]]:
     return [*missing, *_rows("files", "modes", files), *_rows("units", "enabled or not", units)]
 
 
-def _rows(what: str, mode: str, found: Tally) -> list[tuple[str, str]]:
-    shared = found.both.total()
+def _rows(what: str, mode: str, counts: Tally) -> list[tuple[str, str]]:
+    shared = counts.both.total()
     result = [
-        (f"{what} of both, in {found.compared} inputs", f"{shared:5}"),
-        (f"  {mode} equal", f"{found.mode.total():5} of {shared:5}"),
-        ("  contents equal", f"{found.content.total():5} of {shared:5}"),
+        (f"{what} of both, in {counts.compared} inputs", f"{shared:5}"),
+        (f"  {mode} equal", f"{counts.mode.total():5} of {shared:5}"),
+        ("  contents equal", f"{counts.content.total():5} of {shared:5}"),
     ]
-    for who, names in (("openshift-install", found.only_theirs), ("node0", found.only_ours)):
+    for who, names in (("openshift-install", counts.only_theirs), ("node0", counts.only_ours)):
         result += [(f"{what} of {who} only", f"{count:5} {name}") for name, count in sorted(names.items())]
     result += [
-        (f"{what}: {mode} differ", f"{count - found.mode[name]:5} {name}")
-        for name, count in sorted(found.both.items())
-        if found.mode[name] != count
+        (f"{what}: {mode} differ", f"{count - counts.mode[name]:5} {name}")
+        for name, count in sorted(counts.both.items())
+        if counts.mode[name] != count
     ]
     return result

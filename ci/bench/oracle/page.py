@@ -43,24 +43,18 @@ def sort(differences: Mapping[str, Collection[str]]) -> Found:
     return Found(classes, unknown)
 
 
-def problems(text: str, found: Found, *, whole: bool = True) -> list[str]:
+def problems(text: str, differences: Found, *, whole: bool = True) -> list[str]:
     """What the page and the comparison do not agree about, one line each.
 
     `whole`: whether all inputs were compared; of some only, it is no fault that a class does not occur.
     """
-    page = named(text)
+    page, classes = named(text), differences.classes
     lines = [f"{name}: named on the page without a reason" for name, cells in page.items() if not all(cells)]
-    lines += [
-        f"{name}: found in {len(found.classes[name])} inputs, not on the page" for name in found.classes.keys() - page
-    ]
+    lines += [f"{name}: found in {len(classes[name])} inputs, not on the page" for name in classes.keys() - page]
     lines += [f"{name}: on the page, and nothing says what belongs to it" for name in page.keys() - CLASSES.keys()]
     if whole:
-        lines += [
-            f"{name}: on the page, and no longer found" for name in page.keys() & CLASSES.keys() - found.classes.keys()
-        ]
-        lines += [
-            f"{name}: no longer found, nor on the page" for name in CLASSES.keys() - page.keys() - found.classes.keys()
-        ]
-    for shape, names in found.unknown.items():
+        lines += [f"{name}: on the page, and no longer found" for name in page.keys() & CLASSES.keys() - classes.keys()]
+        lines += [f"{name}: no longer found, nor on the page" for name in CLASSES.keys() - page.keys() - classes.keys()]
+    for shape, names in differences.unknown.items():
         lines.append(f"in no class, in {len(names)} inputs: {shape}\n    as in {next(iter(names))}")
     return sorted(lines)

@@ -98,15 +98,15 @@ class Oracle:
 
     def answers(self, inputs: Sequence[Input], command: Sequence[str] = MANIFESTS) -> list[Answer]:
         """What it answers to each input, in their order."""
-        known = self._known()
+        kept = self._known()
         keys = [self._key(one, command) for one in inputs]
-        new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in known}
+        new = {key: one for key, one in zip(keys, inputs, strict=True) if key not in kept}
         with ThreadPoolExecutor(os.cpu_count()) as pool, self._kept.open("a") as log:
-            found = pool.map(lambda one: self.ask(one, command), new.values())
-            for key, answer in zip(new, progress(found, len(new), "openshift-install"), strict=True):
-                known[key] = answer
+            pending = pool.map(lambda one: self.ask(one, command), new.values())
+            for key, answer in zip(new, progress(pending, len(new), "openshift-install"), strict=True):
+                kept[key] = answer
                 log.write(json.dumps({"key": key, **asdict(answer)}) + "\n")
-        return [known[key] for key in keys]
+        return [kept[key] for key in keys]
 
     def ask(self, one: Input, command: Sequence[str] = MANIFESTS) -> Answer:
         """Run it on one input."""
@@ -127,15 +127,15 @@ class Oracle:
         return hashlib.sha256(repr((self._salt, tuple(command), files)).encode()).hexdigest()
 
     def _known(self) -> dict[str, Answer]:
-        known = {}
+        kept = {}
         for line in self._kept.read_text().splitlines() if self._kept.exists() else ():
             try:
                 entry = json.loads(line)
             except ValueError:  # a run that was ended while it wrote
                 continue
             key = entry.pop("key")
-            known[key] = Answer(**entry)
-        return known
+            kept[key] = Answer(**entry)
+        return kept
 
 
 def environment(path: str, home: Path, data: Path) -> dict[str, str]:
@@ -158,8 +158,8 @@ def node0_answers(inputs: Sequence[Input], ask: Callable[[Input], Answer] | None
         context = multiprocessing.get_context("fork")
         env = environment("/usr/bin:/bin", place, place)
         with context.Pool(os.cpu_count(), _prepare, (env,), maxtasksperchild=_PER_PROCESS) as pool:
-            found = pool.imap(ask or create_manifests, inputs)
-            return list(progress(found, len(inputs), "node0"))
+            pending = pool.imap(ask or create_manifests, inputs)
+            return list(progress(pending, len(inputs), "node0"))
 
 
 def _prepare(env: dict[str, str]) -> None:
@@ -201,9 +201,9 @@ def create_manifests(one: Input) -> Answer:
         return Answer(code, text.replace(name, "DIR"), collected(directory))
 
 
-def progress(found: Iterable[Answer], count: int, who: str) -> Iterator[Answer]:
+def progress(answers: Iterable[Answer], count: int, who: str) -> Iterator[Answer]:
     """Pass answers on, and say now and then how many there are."""
-    for number, answer in enumerate(found, 1):
+    for number, answer in enumerate(answers, 1):
         if number % 250 == 0 or number == count:
             print(f"{who}: {number} of {count}", file=sys.stderr, flush=True)
         yield answer

@@ -116,6 +116,7 @@ def _root_filesystem(store: Store, root: Path, work: Path, image: Path) -> int:
 
 
 def boot_filesystem(store: Store, work: Path, kernel: Path, initramfs: Path, *, image: Path, kargs: str) -> None:
+    """Make `image`: kernel, initramfs and GRUB's menu with the kernel arguments `kargs`."""
     tree = work / "boot"
     (tree / "grub").mkdir(parents=True)
     shutil.copyfile(kernel, tree / "vmlinuz")

@@ -36,7 +36,8 @@ from lab.release.stage.errors import ToolMissing
 T = TypeVar("T")
 
 _PACKAGE = __name__.rsplit(".", 2)[0]  # lab.release
-_CHECKOUT = Path(__file__).resolve().parents[3]
+# As modules name their own files, and without links on the way there.
+_CHECKOUTS = (Path(__file__).absolute().parents[3], Path(__file__).resolve().parents[3])
 # Modules that are about building, not about what is built.
 _ABOUT_BUILDING = frozenset(f"{_PACKAGE}.stage.{name}" for name in ("progress", "store", "keys", "errors"))
 
@@ -184,7 +185,8 @@ def _constant(value: object) -> object:
     """A module's constant as a key says it; a path or pattern stands for itself."""
     if isinstance(value, Path):
         # The checkout may lie anywhere; what lies in it is said by a File where it matters.
-        return {"path": str(value.relative_to(_CHECKOUT) if value.is_relative_to(_CHECKOUT) else value)}
+        inside = next((value.relative_to(top) for top in _CHECKOUTS if value.is_relative_to(top)), value)
+        return {"path": str(inside)}
     if isinstance(value, re.Pattern):
         return {"pattern": value.pattern, "flags": value.flags}
     return canonical(value)
@@ -221,7 +223,7 @@ def _resolved(used: Iterable[str], names: Mapping[str, Any]) -> Iterable[tuple[s
         head, _, tail = path.partition(".")
         if head not in names:
             continue
-        value = names[head]
+        value = Path(names[head]) if head == "__file__" else names[head]
         if tail:
             if not (isinstance(value, types.ModuleType) and _counts(value.__name__)):
                 continue

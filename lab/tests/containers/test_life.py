@@ -116,8 +116,7 @@ def test_a_restart_is_the_same_machine_with_another_boot_id(world, machine):
     boot_id = "cat /proc/sys/kernel/random/boot_id"
     before = world.run(machine, boot_id).stdout
     console = world.console(machine)
-    end = len(console.raw())
-    console._position = end
+    console.mark()
     world.run(machine, "systemctl --no-block reboot")
     console.wait_for(r"login: ", PATIENCE)
     assert machine.state() is PowerState.ON

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.pki import Authority
+from lab.daemons.pki import Authority
 from lab.release.os import build
 from lab.release.os.cpio import Member, write_archive
 from lab.release.stage.keys import file_sha256

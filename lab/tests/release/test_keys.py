@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import importlib
+import importlib.util
 import inspect
-import textwrap
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,22 @@ from lab.release.stage.keys import Built, File, Unkeyed, canonical, code_of, dig
 from lab.release.stage.store import Store
 
 RELEASE = Path(keys.__file__).parents[1]
+
+
+def builders() -> Iterator[tuple[str, Callable[..., None]]]:
+    """The builders that any module of the release hands to a stage, by module and name: the third argument of every
+    `.stage(`."""
+    for path in RELEASE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="stage"), args=[_, _, builder]):
+                    assert isinstance(builder, ast.Name), f"{path}: a builder that is no plain function"
+                    name = str(path.relative_to(RELEASE).with_suffix("")).replace("/", ".")
+                    module = importlib.import_module(f"lab.release.{name}")
+                    yield f"{name}.{builder.id.lstrip('_')}", getattr(module, builder.id)
+
+
+BUILDERS = dict(builders())
 
 
 def changed(value: Any) -> Any:
@@ -59,38 +77,25 @@ def declared(tmp_path: Path) -> dict[str, tuple[Any, Callable[..., None]]]:
     writer.add_bytes("etc/x", "1")
     contents = writer.contents()
     return {
-        "kubernetes": (kubernetes.Inputs.now(), kubernetes._build),
-        "base": (debian.BaseInputs("suite", ("a",), tools), debian._build_base),
-        "debs": (debian.DebInputs(base, {"g": group}), debian._download),
-        "packages": (debian.PackageInputs("g", base, group, Unkeyed({})), debian._package_layer),
-        "wheels": (wheels.Inputs(("a",), {"a": "1"}, "00", Unkeyed(file)), wheels._build),
-        "code": (code.CodeInputs({"a": File.of(file)}, "00", "m", "3"), code._code_layer),
-        "zipapp": (code.CodeInputs({"a": File.of(file)}, "00", "m", "3"), code._zipapp),
-        "pause": (images.PauseInputs(File.of(file), tools), images._pause),
-        "layer": (images.LayerInputs(contents, Compression.GZIP, Unkeyed(writer)), images._write_layer),
-        "os-rootfs": (rootfs.Inputs("s", ("a",), ("f",), ("r",), tools), rootfs._bootstrap),
+        "kubernetes": (kubernetes.Inputs.now(), BUILDERS["kubernetes.build"]),
+        "base": (debian.BaseInputs("suite", ("a",), tools), BUILDERS["image.debian.build_base"]),
+        "debs": (debian.DebInputs(base, {"g": group}), BUILDERS["image.debian.download"]),
+        "packages": (debian.PackageInputs("g", base, group, Unkeyed({})), BUILDERS["image.debian.package_layer"]),
+        "wheels": (wheels.Inputs(("a",), {"a": "1"}, "00", Unkeyed(file)), BUILDERS["image.wheels.build"]),
+        "code": (code.CodeInputs({"a": File.of(file)}, "00", "m", "3"), BUILDERS["image.code.code_layer"]),
+        "zipapp": (code.CodeInputs({"a": File.of(file)}, "00", "m", "3"), BUILDERS["image.code.zipapp"]),
+        "pause": (images.PauseInputs(File.of(file), tools), BUILDERS["images.pause"]),
+        "layer": (images.LayerInputs(contents, Compression.GZIP, Unkeyed(writer)), BUILDERS["images.write_layer"]),
+        "os-rootfs": (rootfs.Inputs("s", ("a",), ("f",), ("r",), tools), BUILDERS["os.rootfs.bootstrap"]),
         "os": (
             os_build.Inputs(Built(Path("os-rootfs/0")), {"a": File.of(file)}, {"/b": File.of(file)}, "k", tools),
-            os_build._build,
+            BUILDERS["os.build.build"],
         ),
     }
 
 
-def builders() -> set[str]:
-    """The builders that any module of the release hands to a stage: the third argument of every `.stage(`."""
-    found = set()
-    for path in RELEASE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            match node:
-                case ast.Call(func=ast.Attribute(attr="stage"), args=[_, _, builder]):
-                    assert isinstance(builder, ast.Name), f"{path}: a builder that is no plain function"
-                    found.add(f"{path.relative_to(RELEASE).with_suffix('')}.{builder.id}".replace("/", "."))
-    return found
-
-
 def test_every_stage_is_looked_at_here(declared):
-    there = {f"{b.__module__}.{b.__name__}".removeprefix("lab.release.") for _, b in declared.values()}
-    assert there == builders()
+    assert {build for _, build in declared.values()} == set(BUILDERS.values())
 
 
 def test_each_input_of_each_stage_wants_another_key(declared):
@@ -139,7 +144,7 @@ def test_a_constant_that_a_builder_reads_wants_another_key(module, name, stages,
     old = getattr(module, name)
     monkeypatch.setattr(module, name, changed(str(old)) if isinstance(old, (Path, int)) else changed(old))
     if module is kubernetes:
-        declared["kubernetes"] = (kubernetes.Inputs.now(), kubernetes._build)
+        declared["kubernetes"] = (kubernetes.Inputs.now(), BUILDERS["kubernetes.build"])
     for stage, key in before.items():
         if stage == "wheels" and name == "WHEELS":
             continue  # declared by whoever calls it: the next test
@@ -280,9 +285,20 @@ def builder(_store: object, inputs: object, out: Path) -> None:
     (out / CONSTANT[0]).write_text(str(inputs))
 
 
-def source_of(text: str) -> str:
-    """The key of the function that a text defines, as if it were a builder."""
-    return keys._without_words(ast.parse(textwrap.dedent(text)).body[0])
+@pytest.fixture
+def source_of(tmp_path, monkeypatch):
+    """The key of the function that a text defines, as if it were a builder in the release: source_of(text) -> key."""
+
+    def key(text: str) -> str:
+        name, path = "lab.release.made_up", tmp_path / f"{len(list(tmp_path.iterdir()))}.py"
+        path.write_text(text)
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)
+        spec.loader.exec_module(module)
+        return code_of(module.f)
+
+    return key
 
 
 @pytest.mark.parametrize(
@@ -294,7 +310,7 @@ def source_of(text: str) -> str:
         ("def f(b):\n    return b + 1", False),
     ],
 )
-def test_comments_and_docstrings_are_no_code(text, same):
+def test_comments_and_docstrings_are_no_code(text, same, source_of):
     assert (source_of(text) == source_of('def f(a):\n    """Words."""\n    return a + 1')) is same
 
 
@@ -305,18 +321,18 @@ def test_a_constant_of_the_builders_module_is_code(monkeypatch):
 
 
 def test_what_a_builder_calls_is_code(monkeypatch):
-    first = code_of(debian._build_base)
+    first = code_of(BUILDERS["image.debian.build_base"])
 
     def wanted(name: str) -> bool:
         return not name
 
     wanted.__module__, wanted.__qualname__ = "lab.release.image.debian", "wanted"
     monkeypatch.setattr(debian, "wanted", wanted)
-    assert code_of(debian._build_base) != first
+    assert code_of(BUILDERS["image.debian.build_base"]) != first
 
 
 def test_how_a_build_is_shown_and_stored_is_not(monkeypatch):
-    first = code_of(kubernetes._build)
+    first = code_of(BUILDERS["kubernetes.build"])
 
     def run(*_arguments: object, **_more: object) -> None:
         """Another way to run commands."""
@@ -324,12 +340,7 @@ def test_how_a_build_is_shown_and_stored_is_not(monkeypatch):
     run.__module__ = "lab.release.stage.progress"
     monkeypatch.setattr(kubernetes.progress, "run", run)
     monkeypatch.setattr(kubernetes.progress, "TAIL_LINES", 3)
-    assert code_of(kubernetes._build) == first
-
-
-def test_the_key_is_the_same_in_every_checkout():
-    assert str(keys._CHECKOUT) not in str(keys._constant(RELEASE / "os/data"))
-    assert keys._constant(Path("/usr/lib/go-1.19")) == {"path": "/usr/lib/go-1.19"}
+    assert code_of(BUILDERS["kubernetes.build"]) == first
 
 
 def test_a_builder_that_knows_more_than_its_inputs_is_refused(tmp_path):

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import bcrypt
 import pytest
 import yaml
 from hypothesis import given
@@ -19,7 +18,7 @@ from lab.release.image import code
 from lab.release.image.debian import Packages, wanted
 from lab.release.image.layer import Compression, LayerWriter
 from lab.release.image.oci import Image
-from lab.release.registry import SOURCE, RegistryConfig, has_manifest, htpasswd_line
+from lab.release.registry import SOURCE, RegistryConfig, has_manifest
 from lab.release.stage.errors import RecipeMismatch
 from lab.release.stage.store import Store
 
@@ -118,12 +117,6 @@ def test_registry_configuration(tmp_path: Path) -> None:
     plain = yaml.safe_load(RegistryConfig(tmp_path, "127.0.0.1:5000").render())
     assert "tls" not in plain["http"]
     assert "auth" not in plain
-
-
-def test_htpasswd_line_is_bcrypt() -> None:
-    user, _, digest = htpasswd_line("lab", "secret").strip().partition(":")
-    assert user == "lab"
-    assert bcrypt.checkpw(b"secret", digest.encode())
 
 
 def test_a_manifest_counts_only_with_its_tag(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from lab.release.cluster.pki import tls
 from lab.release.cluster.pods import staticpods
 from lab.release.cluster.pods.assets import Cluster, Host, control_plane_files, etcd_files, ingress_files, load
 from lab.release.cluster.pods.pod import RESOURCES, Stage, StaticPod
+from lab.release.cluster.private import write_private
 
 log = logging.getLogger(__name__)
 
@@ -80,10 +81,10 @@ def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -
 def render(cluster: Cluster, host: Host, machines: Sequence[Object]) -> None:
     """Write the static pods' files and the commands that start the temporary control plane."""
     for name, text in static_pod_files(cluster, host, machines).items():
-        tls.write_private(host.kubernetes / "static-pod-resources" / name, text)
+        write_private(host.kubernetes / "static-pod-resources" / name, text)
     for pod in temporary_pods(cluster, host):
         script = host.assets / "bootstrap-manifests" / f"{pod.name}.sh"
-        tls.write_private(script, pod.podman(cluster.images) + "\n")
+        write_private(script, pod.podman(cluster.images) + "\n")
 
 
 def user_objects(cluster: Cluster, assets: Path) -> list[Object]:
@@ -229,7 +230,7 @@ def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: 
     expect(host, "stopped")
     text = json.dumps(master_ignition(cluster, host, machines))
     fresh = host.assets / ".master.ign.new"
-    tls.write_private(fresh, text)
+    write_private(fresh, text)
     fresh.rename(host.assets / "master.ign")
     log.info("Wrote master.ign, %d bytes", len(text))
     say(host, "written")

@@ -7,7 +7,6 @@ import gzip
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 VERSION = "3.2.0"
 Config = dict[str, Any]
@@ -16,13 +15,6 @@ Config = dict[str, Any]
 def data_url(content: bytes) -> str:
     """A data URL, base64."""
     return "data:text/plain;charset=utf-8;base64," + base64.b64encode(content).decode()
-
-
-def read_data_url(url: str, compression: str | None = None) -> bytes:
-    """The bytes of a data URL, base64 or percent-encoded."""
-    head, _, body = url.partition(",")
-    raw = base64.b64decode(body) if head.endswith(";base64") else unquote_to_bytes(body)
-    return gzip.decompress(raw) if compression == "gzip" else raw
 
 
 def file(path: str, content: str | bytes, mode: int = 0o644, *, compress: bool = False) -> Config:

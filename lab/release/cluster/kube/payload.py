@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
@@ -48,7 +48,7 @@ class Manifest:
     source: str
     level: int
     component: str
-    object: Object
+    object: Object = field(repr=False)  # it may be a Secret
 
     @property
     def name(self) -> str:

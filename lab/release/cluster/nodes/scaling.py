@@ -121,7 +121,8 @@ class Scaling:
         self._wanted = wanted
         self._client: Etcd | None = None
 
-    def _etcd(self, view: View) -> Etcd:
+    def etcd(self, view: View) -> Etcd:
+        """A client of the members that there are: the bootstrap host's and those of all control plane nodes."""
         others = [f"https://{address(node)}:2379" for node in view.masters if address(node)]
         endpoints = ("https://localhost:2379", *others)
         if self._client is None or self._client.endpoints != endpoints:
@@ -131,7 +132,7 @@ class Scaling:
 
     def step(self, view: View) -> bool:
         """One step; True while there is work left that only needs time. Raises ApiError, EtcdError."""
-        etcd = self._etcd(view)
+        etcd = self.etcd(view)
         members = etcd.members()
         for learner in (m for m in members if m.learner and m.name):
             try:

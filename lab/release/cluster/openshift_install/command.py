@@ -28,6 +28,7 @@ from lab.release.cluster.kube import kubeconfig, payload, resources
 from lab.release.cluster.openshift_install import bootstrap
 from lab.release.cluster.pki import tls
 from lab.release.cluster.pki.certs import KeyPair
+from lab.release.cluster.private import write_private
 
 RELEASE_ENV = "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE"
 STATE = ".openshift_install_state.json"
@@ -92,9 +93,9 @@ def load_assets(directory: Path, release_image: str) -> Assets:
     else:
         password = new_password()
         kubeadmin_hash = _bcrypt(password)
-        tls.write_private(hash_file, kubeadmin_hash)
+        write_private(hash_file, kubeadmin_hash)
     if not (directory / "auth" / "kubeadmin-password").exists():
-        tls.write_private(directory / "auth" / "kubeadmin-password", password)
+        write_private(directory / "auth" / "kubeadmin-password", password)
     assets = Assets(
         config=config,
         pairs=pairs,
@@ -104,7 +105,7 @@ def load_assets(directory: Path, release_image: str) -> Assets:
         release_image=release_image,
     )
     state = {"install-config": text, "infraID": assets.infra_id, "clusterID": assets.cluster_id}
-    tls.write_private(directory / STATE, json.dumps(state, indent=1))
+    write_private(directory / STATE, json.dumps(state, indent=1))
     return assets
 
 
@@ -141,7 +142,7 @@ def create_manifests(directory: Path, assets: Assets) -> None:
     for name, objects in manifests.items():
         # OpenShift keeps what starts with 99_ in openshift/
         target = directory / ("openshift" if name.startswith("99_") else "manifests") / name
-        tls.write_private(target, yaml.safe_dump_all(objects, sort_keys=False))
+        write_private(target, yaml.safe_dump_all(objects, sort_keys=False))
 
 
 def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> None:
@@ -177,8 +178,8 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
         url = f"https://{config.api_host}:22623/config/{role}"
         outputs[f"{role}.ign"] = ignition.pointer(url, assets.pairs["root-ca"].cert)
     for output, content in outputs.items():
-        tls.write_private(directory / output, json.dumps(content))
-    tls.write_private(directory / "auth" / "kubeconfig", files["kubeconfig"])
+        write_private(directory / output, json.dumps(content))
+    write_private(directory / "auth" / "kubeconfig", files["kubeconfig"])
     metadata = {"clusterName": config.name, "clusterID": assets.cluster_id, "infraID": assets.infra_id}
     (directory / "metadata.json").write_text(json.dumps(metadata))
 

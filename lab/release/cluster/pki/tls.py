@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from cryptography import x509
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.pki import certs
 from lab.release.cluster.pki.certs import BOTH, CLIENT, SERVER, SHORT, TEN_YEARS, YEAR, KeyPair
+from lab.release.cluster.private import write_private
 
 #: CAs: asset name (their CN too) and lifetime.
 SIGNERS = {
@@ -151,13 +151,6 @@ def etcd_server(signer: KeyPair, addresses: Sequence[str], hostname: str) -> Key
 def bundle(pairs: Mapping[str, KeyPair], names: Sequence[str]) -> str:
     """The certificates of several CAs, one PEM text."""
     return "".join(pairs[name].cert for name in names)
-
-
-def write_private(path: Path, text: str) -> None:
-    """Write a file with mode 0600."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
-        stream.write(text)
 
 
 def save(pairs: Mapping[str, KeyPair], directory: Path) -> None:

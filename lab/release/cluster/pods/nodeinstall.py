@@ -7,7 +7,6 @@ etcd and five Python programs takes twice as long on an emulated CPU. Every step
 from __future__ import annotations
 
 import logging
-import shutil
 import ssl
 import sys
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 from lab.release.cluster.errors import ClusterError, WaitError
 from lab.release.cluster.pods.installerpod import ETCD_DATA, FILES, KUBERNETES, PODS
+from lab.release.cluster.private import write_private
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +37,7 @@ def copy_files(source: Path, target: Path) -> int:
         place = target / path.relative_to(base)
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         fresh = place.with_name(f".{place.name}.new")
-        fresh.touch(mode=0o600)
-        shutil.copyfile(path, fresh)
+        write_private(fresh, path.read_bytes())
         fresh.rename(place)
         count += 1
     return count
@@ -55,8 +54,7 @@ def place(manifest: Path, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     name = f"{manifest.stem.partition('_')[2]}-pod.yaml"
     fresh = directory / f".{name}.new"
-    fresh.touch(mode=0o600)
-    shutil.copyfile(manifest, fresh)
+    write_private(fresh, manifest.read_bytes())
     fresh.rename(directory / name)
 
 

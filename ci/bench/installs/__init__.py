@@ -1,0 +1,1 @@
+"""Measurements of installations and of what installed machines cost."""

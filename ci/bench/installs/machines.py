@@ -1,0 +1,280 @@
+"""Virtual machines and containers side by side: the same installations, measured in the same way, in one run.
+
+Processors and memory are the whole machine's, the lab's own daemons included, whatever the kind: nothing else should
+run meanwhile. The floor is the higher of two times that no run can undercut (floor.bounds); "without waits" is
+the run's own work, spread over the processors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from ci.bench.installs import floor
+from ci.bench.installs.sampler import Sampler
+from ci.bench.measure import Clock, table, timed
+from lab import topology
+from lab.configs import write_configs
+from lab.deploy import Deployment, default_installer
+from lab.host.paths import cache_dir
+from lab.lab import Lab
+from lab.release.build import Release, latest_release
+from lab.topology import MachineKind
+from scenarios.ids import edit_agent_config, topology_of
+
+KINDS: tuple[MachineKind, ...] = get_args(MachineKind)
+SIZES = ("sno", "compact", "ha")
+SCENARIO = "{}-ipv4-static-uefi"
+# What is measured when nothing is asked for: emulated clusters of several machines take an hour each.
+USUAL: Mapping[MachineKind, Sequence[str]] = {"container": SIZES, "vm": ("sno",)}
+TARGET_SECONDS = {"sno": 90, "compact": 180, "ha": 300}
+TARGET_RATIO, TARGET_LOGIN = 1.5, 10
+# A live machine wants a config; this one asks for nothing.
+NOTHING = '{"ignition": {"version": "3.2.0"}}'
+LOGIN_SECONDS = 1800.0
+INSTALL_SECONDS = 3600.0
+# A cluster that has just been installed is not at rest yet.
+SETTLE_SECONDS = 30.0
+# What `wait-for` says first of each step, in the order in which they come.
+MARKS = (
+    ("the service answers", r"The rendezvous service answers"),
+    ("hosts are ready", r"Updated status of the cluster to ready"),
+    ("installation begins", r"Updated status of the cluster to installing"),
+    ("first disk is written", r"reached installation stage Writing image to disk: 100%"),
+    ("the bootstrap's API answers", r"Bootstrap Kube API Initialized"),
+    ("first host has joined", r"reached installation stage Joined"),
+    ("bootstrap is complete", r"cluster bootstrap is complete"),
+    ("cluster version is complete", r"to ensure each cluster operator has finished progressing"),
+    ("operators have settled", r"All cluster operators have completed progressing"),
+    ("installation is complete", r"Install complete!"),
+)
+_LINE = re.compile(r'^time="(?P<time>[^"]+)" level=\w+ msg="(?P<text>.*)"$', re.MULTILINE)
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """A step: how long it took, and how long all processors together worked meanwhile, in seconds."""
+
+    name: str
+    seconds: float
+    work: float
+
+
+class Install(msgspec.Struct, frozen=True):
+    """One installation, from the lab's start to install-complete. `chain` and `spread` are what its floor is the higher
+    one of; `rest_cores` is the processors' work at rest."""
+
+    seconds: float
+    chain: float
+    spread: float
+    peak_mib: int
+    rest_cores: float
+    phases: tuple[Phase, ...]
+    when: str
+    load: float
+
+    @property
+    def ratio(self) -> float:
+        """To the floor."""
+        return self.seconds / max(self.chain, self.spread)
+
+    def gapless(self, processors: int) -> float:
+        """How long all of the work that was done would have taken, had no processor waited at any time."""
+        return sum(phase.work for phase in self.phases) / processors
+
+
+class Login(msgspec.Struct, frozen=True):
+    """Seconds from the first of five machines' power-on to the last one's login."""
+
+    seconds: float
+    when: str
+    load: float
+
+
+class Results(msgspec.Struct):
+    """The last measurement of each kind and size ("container sno"), and of each kind's logins."""
+
+    processors: int = 0
+    installs: dict[str, Install] = {}
+    logins: dict[str, Login] = {}
+
+
+def store() -> Path:
+    """The file that results are kept in."""
+    return cache_dir() / "bench-machines.json"
+
+
+def kept(path: Path) -> Results:
+    """The results of earlier runs; none when there is no such file, or one that this version cannot read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Results)
+    except (OSError, msgspec.DecodeError):
+        return Results()
+
+
+def keep(path: Path, results: Results) -> None:
+    """Replace the file."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
+    fresh.replace(path)
+
+
+def marks(log: str) -> list[tuple[str, float]]:
+    """When each step was told first, by the wall clock (seconds since the epoch), in the order of time."""
+    times: dict[str, float] = {}
+    for line in _LINE.finditer(log):
+        for name, pattern in MARKS:
+            if name not in times and re.search(pattern, line["text"]):
+                times[name] = datetime.fromisoformat(line["time"]).timestamp()
+    return sorted(times.items(), key=lambda item: item[1])
+
+
+def segments(
+    phases: Iterable[Mapping[str, object]], told: Sequence[tuple[str, float]], origin: float, wall_origin: float
+) -> list[tuple[str, float, float]]:
+    """(name, begin, end) by the monotonic clock: the lab's phases up to power-on, then what `wait-for` told, each mark
+    with what led to it.
+
+    `phases` is as in phases.json; their `at` counts from `origin`, which the wall clock called `wall_origin`.
+    """
+    parts, last = [], origin
+    for entry in phases:
+        name, seconds = str(entry["name"]), entry["seconds"]
+        if entry["depth"] == 0 and isinstance(seconds, float) and not name.startswith("wait"):
+            begin = origin + float(str(entry["at"]))
+            parts.append((name, begin, begin + seconds))
+            last = begin + seconds
+    for name, at in told:
+        end = max(last, origin + at - wall_origin)
+        parts.append((f"until {name}", last, end))
+        last = end
+    return parts
+
+
+def _now() -> tuple[str, float]:
+    return time.strftime("%Y-%m-%d %H:%M"), round(os.getloadavg()[0], 2)
+
+
+def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, Clock], seconds: float) -> Install:
+    """Install once, and look at the cluster at rest for some seconds."""
+    scenario = SCENARIO.format(size)
+    shape, processors = topology_of(scenario).on(kind), len(os.sched_getaffinity(0))
+    chain, spread = floor.bounds(steps, shape, processors)
+    when, load = _now()
+    with tempfile.TemporaryDirectory() as work:
+        origin, wall_origin = time.monotonic(), time.time()
+        with Sampler() as sampler, Lab(shape, Path(work) / "artifacts", release) as lab:
+            deployment = Deployment(lab, default_installer(), release, log_level="debug")
+            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario))
+            deployment.create_image()
+            deployment.boot()
+            deployment.wait(INSTALL_SECONDS)
+            sampler.look()
+            log = (deployment.directory / ".openshift_install.log").read_text()
+            entries = msgspec.json.decode((lab.artifacts / "phases.json").read_bytes())
+            time.sleep(SETTLE_SECONDS)
+            with timed() as rest:
+                time.sleep(seconds)
+    queued = sum(float(entry["seconds"]) for entry in entries if entry["name"] == "wait for the machine")
+    parts = segments(entries, marks(log), origin, wall_origin)
+    phases = tuple(Phase(name, end - begin, sampler.work(begin, end)) for name, begin, end in parts)
+    taken = sum(float(entry["seconds"]) for entry in entries if entry["depth"] == 0) - queued
+    return Install(taken, chain, spread, sampler.peak_mib, rest.work / rest.seconds, phases, when, load)
+
+
+def logins(kind: MachineKind, release: Release) -> Login:
+    """Five machines with the machine OS in their drives: from power-on to the last one's login."""
+    when, load = _now()
+    with tempfile.TemporaryDirectory() as work, Lab(topology.ha().on(kind), Path(work) / "artifacts", release) as lab:
+        iso = floor.live_iso(release, NOTHING, Path(work))
+        for node in lab.nodes.values():
+            node.media.insert(iso)
+        with timed() as clock:
+            for node in lab.nodes.values():
+                node.power.on()
+            for node in lab.nodes.values():
+                last_line = node.console.wait_for(r"login: |BOOT STOPPED", timeout=LOGIN_SECONDS)[0]
+                if last_line != "login: ":
+                    raise SystemExit(f"{node.name} stopped at its boot: {last_line}")
+    return Login(clock.seconds, when, load)
+
+
+def figures(results: Results) -> list[tuple[str, str]]:
+    """The table of all kinds and sizes that have been measured."""
+    rows = [("", "   seconds   target   floor  ratio  without waits  ratio  peak memory     at rest  measured, load")]
+    for kind in KINDS:
+        for size in SIZES:
+            one = results.installs.get(f"{kind} {size}")
+            if one is not None:
+                target = f"{TARGET_SECONDS[size]:6d} s" if kind == "container" else "       -"
+                gapless = one.gapless(results.processors)
+                figure = (
+                    f"{one.seconds:8.1f} s {target} {max(one.chain, one.spread):5.0f} s {one.ratio:6.2f} "
+                    f"{gapless:12.0f} s {one.seconds / gapless:6.2f} {one.peak_mib:8d} MiB "
+                    f"{one.rest_cores:5.2f} cores  {one.when}, {one.load:.2f}"
+                )
+                rows.append((f"{kind} {size}", figure))
+    for size in SIZES:
+        contained, virtual = (results.installs.get(f"{kind} {size}") for kind in ("container", "vm"))
+        if contained and virtual:
+            rows.append(
+                (
+                    f"{size}: container to vm",
+                    f"{contained.seconds / virtual.seconds:.2f} of the time, "
+                    f"{contained.peak_mib / max(virtual.peak_mib, 1):.2f} of the memory",
+                )
+            )
+    for name, login in sorted(results.logins.items()):
+        target = f"target under {TARGET_LOGIN} s; " if name == "container" else ""
+        figure = f"{login.seconds:8.1f} s ({target}measured {login.when}, {login.load:.2f})"
+        rows.append((f"{name}, five machines at login", figure))
+    return rows
+
+
+def waits(one: Install, processors: int) -> list[tuple[str, str]]:
+    """Each step of an installation: its time, how many processors worked; and the one in which most of them waited."""
+    rows = [
+        (phase.name, f"{phase.seconds:6.1f} s {phase.work / phase.seconds if phase.seconds else 0:5.2f} cores")
+        for phase in one.phases
+    ]
+    if one.phases:
+        idle = {phase.name: processors * phase.seconds - phase.work for phase in one.phases}
+        name = max(idle, key=idle.__getitem__)
+        rows.append(("waits most", f"{name}: processors idle for {idle[name]:.0f} of all {sum(idle.values()):.0f} s"))
+    rows.append(
+        ("floor: in turn, spread", f"{one.chain:.0f} s in the longest chain, {one.spread:.0f} s of work per processor")
+    )
+    return rows
+
+
+def show(results: Results) -> None:
+    """Print all that is known."""
+    table(f"machines, {results.processors} processors; ratios: target under {TARGET_RATIO}", figures(results))
+    for name, one in sorted(results.installs.items()):
+        table(f"{name}: what takes how long", waits(one, results.processors))
+
+
+def run(kinds: Sequence[MachineKind] | None, sizes: Sequence[str] | None, seconds: float) -> None:
+    """Measure these kinds and sizes (None: the usual ones), keep each result at once, and print all that is known."""
+    path, release = store(), latest_release()
+    results = kept(path)
+    results.processors = len(os.sched_getaffinity(0))
+    for kind in kinds or KINDS:
+        steps = floor.once_each(kind)
+        rows = [(name, f"{clock.seconds:6.1f} s, {clock.work:6.1f} s of work") for name, clock in steps.items()]
+        table(f"{kind}: each step alone", rows)
+        results.logins[kind] = logins(kind, release)
+        keep(path, results)
+        for size in sizes or USUAL[kind]:
+            results.installs[f"{kind} {size}"] = one = install(kind, size, release, steps, seconds)
+            keep(path, results)
+            table(f"{kind} {size}: {one.seconds:.1f} s", waits(one, results.processors))
+    show(results)

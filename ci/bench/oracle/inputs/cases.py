@@ -1,0 +1,173 @@
+"""The inputs: valid ones, fields with other values, values of other types, other YAML, and pairs of such changes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ci.bench.oracle.inputs.bases import Config, bases
+from ci.bench.oracle.inputs.fields import FIELDS, extras
+from ci.bench.oracle.inputs.material import Material
+from ci.bench.oracle.inputs.texts import texts
+from ci.bench.oracle.inputs.values import ABSENT, KINDS
+from ci.bench.oracle.programs import Input
+
+STRUCTURES, PAIRS = 450, 300
+_FILES = {"install": "install-config.yaml", "agent": "agent-config.yaml"}
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A field of one of the two files, set or taken away."""
+
+    file: str
+    path: str
+    value: Any
+
+    def __str__(self) -> str:
+        shown = "absent" if self.value is ABSENT else json.dumps(self.value, default=str, ensure_ascii=False)
+        return f"{self.file} {self.path}={shown if len(shown) < 60 else shown[:57] + '...'}"
+
+
+def dump(document: Config) -> bytes:
+    """As YAML."""
+    return yaml.dump(document, Dumper=_DUMPER, sort_keys=False, width=1000, allow_unicode=True).encode()
+
+
+def apply(document: Config, path: str, value: Any) -> None:
+    """Set or remove the field at a dotted path. Raises LookupError or TypeError where there is no such place."""
+    *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    here: Any = document
+    for part in way:
+        here = here.setdefault(part, {}) if isinstance(here, dict) else here[part]
+    if value is ABSENT:
+        del here[last]
+    elif isinstance(here, list) and last == len(here):
+        here.append(copy.deepcopy(value))
+    else:
+        here[last] = copy.deepcopy(value)
+
+
+def walk(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field below, with its dotted path."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        here = f"{path}.{key}" if path else str(key)
+        yield here, item
+        yield from walk(item, here)
+
+
+def general(path: str) -> str:
+    """A path with `*` in the place of indices."""
+    return ".".join("*" if part.isdigit() else part for part in path.split("."))
+
+
+def of_other_types(value: Any) -> list[Any]:
+    """What a field of this one's type is not to hold, and edges of what it is."""
+    if isinstance(value, bool):
+        return ["x", 1, None, []]
+    if isinstance(value, int):
+        return ["x", 1.5, True, [], {}, None]
+    if isinstance(value, str):
+        return [5, True, [], {}, None, "", f" {value}", f"{value} ", value + "x" * 300]
+    if isinstance(value, list):
+        return ["x", {}, 5, None, [], value + value if value else [None]]
+    return ["x", [], 5, None, {}]
+
+
+class Cases:
+    """All inputs of one seed."""
+
+    def __init__(self, material: Material, seed: int) -> None:
+        self._bases = bases(material.certificate)
+        self._material = material
+        self._rng = random.Random(seed)
+
+    def all(self) -> list[Input]:
+        """Without doubles; each is named by its base and what was changed."""
+        every = [self._input(name, []) for name in self._bases]
+        fields = [*self._fields(), *self._extras()]
+        every += (self._input(name, [change]) for name, change in fields)
+        structures = list(self._structures())
+        chosen = self._rng.sample(structures, min(STRUCTURES, len(structures)))
+        every += (self._input(name, [change]) for name, change in chosen)
+        install, agent = self._bases["sno"]
+        for name, files in texts(dump(install).decode(), dump(agent).decode()).items():
+            every.append(Input(f"text: {name}", files))
+        every += self._pairs([*fields, *chosen])
+        unique: dict[tuple[tuple[str, bytes], ...], Input] = {}
+        for one in every:
+            unique.setdefault(tuple(sorted(one.files.items())), one)
+        return list(unique.values())
+
+    def _input(self, base: str, changes: list[Change]) -> Input:
+        documents = dict(zip(_FILES, copy.deepcopy(self._bases[base]), strict=True))
+        for change in changes:
+            apply(documents[change.file], change.path, change.value)
+        files = {_FILES[file]: dump(document) for file, document in documents.items()}
+        return Input(f"{base}: {'; '.join(map(str, changes)) or 'as it is'}", files, base=not changes)
+
+    def _documents(self) -> Iterator[tuple[str, str, Config]]:
+        for name, (install, agent) in self._bases.items():
+            yield name, "install", install
+            yield name, "agent", agent
+
+    def _fields(self) -> Iterator[tuple[str, Change]]:
+        """Each value of each field once, in one of the bases that have the field."""
+        places: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for name, file, document in self._documents():
+            for path, _ in walk(document):
+                places.setdefault((file, general(path)), []).append((name, path))
+        for file, pattern, kind in FIELDS:
+            for value in KINDS[kind] if isinstance(kind, str) else kind:
+                name, path = self._rng.choice(places[file, pattern])
+                yield name, Change(file, path, value)
+
+    def _extras(self) -> Iterator[tuple[str, Change]]:
+        material = self._material
+        for names, file, path, values in extras(material.certificate, material.other, material.key):
+            for name in names.split():
+                own = path.replace("BASE", next(iter(self._bases[name][0]["platform"])))
+                for value in values:
+                    if value is not ABSENT or own in dict(
+                        walk(dict(zip(_FILES, self._bases[name], strict=True))[file])
+                    ):
+                        yield name, Change(file, own, value)
+
+    def _structures(self) -> Iterator[tuple[str, Change]]:
+        for name, file, document in self._documents():
+            for path, value in walk(document):
+                yield name, Change(file, path, ABSENT)
+                for other in of_other_types(value):
+                    yield name, Change(file, path, other)
+                if isinstance(value, dict):
+                    yield name, Change(file, f"{path}.unknownKey", "x")
+                if isinstance(value, list) and value:
+                    yield name, Change(file, f"{path}.{len(value)}", value[0])
+
+    def _pairs(self, single: list[tuple[str, Change]]) -> Iterator[Input]:
+        """Two changes of one base, neither within the other."""
+        by_base: dict[str, list[Change]] = {}
+        for name, change in single:
+            by_base.setdefault(name, []).append(change)
+        names = sorted(name for name, changes in by_base.items() if len(changes) > 5)
+        count = 0
+        while count < PAIRS:
+            name = self._rng.choice(names)
+            one, other = self._rng.sample(by_base[name], 2)
+            paths = (f"{one.file}.{one.path}.", f"{other.file}.{other.path}.")
+            if paths[0].startswith(paths[1]) or paths[1].startswith(paths[0]):
+                continue
+            try:
+                pair = self._input(name, [one, other])
+            except (LookupError, TypeError, AttributeError):  # the first took away where the second belongs
+                continue
+            count += 1
+            yield pair

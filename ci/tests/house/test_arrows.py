@@ -1,0 +1,377 @@
+"""The house's arrows: scenarios -> lab -> drivers, installer alone; and those between rooms within rooms.
+
+design.md, "The house"; CONTRIBUTING.md says where a line belongs. What is not yet as it should be stands in the lists
+`KNOWN_...`: these only shrink, since what stands in them and is no longer so fails as well.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from ci.imports import Edge, graph, loops, modules, named
+
+ROOT = Path(__file__).parents[3]
+ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
+
+#: Which room may import which, itself aside; `lab.*` is lab and all rooms in it. A module is in the room with the
+#: longest name that it begins with. The single modules of installer/ (errors, progress, ...) are everybody's there.
+ALLOWED: dict[str, set[str]] = {
+    "installer.agent": {
+        "installer.agent.checks", "installer.agent.errors", "installer.agent.host", "installer.assisted",
+        "installer.hostsys",
+    },
+    "installer.agent.errors": set(),
+    "installer.agent.host": {"installer.agent.errors", "installer.assisted", "installer.hostsys"},
+    "installer.agent.checks": {
+        "installer.agent.errors", "installer.agent.host", "installer.assisted", "installer.hostsys",
+    },
+    "installer.agent.swarm": {"installer.agent", "installer.agent.errors", "installer.assisted", "installer.hostsys"},
+    "installer.assisted": set(),
+    "installer.config": set(),
+    "installer.config.rules": {"installer.config"},
+    "installer.config.load": {"installer.config", "installer.config.rules"},  # parses, then asks the rules
+    "installer.config.rendezvous": {"installer.config", "installer.config.rules"},
+    "installer.create": {
+        "installer.config", "installer.config.load", "installer.config.rendezvous", "installer.credentials",
+        "installer.ignition", "installer.image", "installer.manifests",
+        "installer.network", "installer.release",
+    },
+    "installer.credentials": set(),
+    "installer.gather": {"installer.assisted", "installer.ignition", "installer.observe"},
+    "installer.hostsys": {"installer.assisted"},
+    "installer.ignition": {"installer.image"},
+    "installer.image": set(),
+    "installer.iso_tool": {"installer.image"},
+    "installer.manifests": {"installer.config", "installer.config.load", "installer.release"},
+    "installer.network": set(),
+    "installer.observe": {"installer.assisted"},
+    "installer.orchestrator": {"installer.assisted", "installer.hostsys", "installer.ignition"},
+    "installer.redact": set(),
+    "installer.redact.tests": {"installer.*"},
+    "installer.release": {"installer.image"},
+    "installer.rendezvous": {"installer.assisted", "installer.release", "installer.rendezvous.store"},
+    "installer.rendezvous.eventloop": set(),
+    "installer.rendezvous.store": {"installer.assisted"},
+    "installer.rendezvous.states": {"installer.assisted"},
+    "installer.rendezvous.validations": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.states", "installer.rendezvous.store",
+    },
+    "installer.rendezvous.steps": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.store",
+        "installer.rendezvous.validations",
+    },
+    "installer.rendezvous.reconcile": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.states", "installer.rendezvous.steps",
+        "installer.rendezvous.store", "installer.rendezvous.validations",
+    },
+    "installer.rendezvous.prepare": {
+        "installer.assisted", "installer.ignition", "installer.release", "installer.rendezvous",
+        "installer.rendezvous.store", "installer.rendezvous.validations",
+    },
+    "installer.rendezvous.resources": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.prepare",
+        "installer.rendezvous.reconcile", "installer.rendezvous.states", "installer.rendezvous.steps",
+        "installer.rendezvous.store", "installer.rendezvous.validations",
+    },
+    "installer.rendezvous.api": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.eventloop", "installer.rendezvous.prepare",
+        "installer.rendezvous.reconcile", "installer.rendezvous.resources", "installer.rendezvous.store",
+    },
+    "installer.rendezvous.api.handlers": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.api", "installer.rendezvous.prepare",
+        "installer.rendezvous.reconcile", "installer.rendezvous.resources", "installer.rendezvous.store",
+        "installer.rendezvous.validations",
+    },
+    "installer.rendezvous.page": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.api", "installer.rendezvous.reconcile",
+        "installer.rendezvous.store", "installer.rendezvous.validations",
+    },
+    "installer.rendezvous.api.app": {  # puts the service, the routes and the page together
+        "installer.assisted", "installer.rendezvous.api", "installer.rendezvous.api.handlers",
+        "installer.rendezvous.page",
+    },
+    "installer.rendezvous.api.serving": {
+        "installer.assisted", "installer.rendezvous.api", "installer.rendezvous.api.app",
+        "installer.rendezvous.eventloop",
+    },
+    "installer.rendezvous.discovery": {
+        "installer.assisted", "installer.ignition", "installer.image", "installer.network", "installer.release",
+        "installer.rendezvous", "installer.rendezvous.prepare", "installer.rendezvous.store",
+    },
+    "installer.rendezvous.client": {"installer.assisted", "installer.rendezvous", "installer.rendezvous.validations"},
+    "installer.rendezvous.__main__": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.api", "installer.rendezvous.api.serving",
+        "installer.rendezvous.prepare", "installer.rendezvous.reconcile", "installer.rendezvous.store",
+        "installer.rendezvous.validations",
+    },
+    "installer.rendezvous.standalone": {
+        "installer.assisted", "installer.credentials", "installer.release", "installer.rendezvous",
+        "installer.rendezvous.__main__",
+        "installer.rendezvous.api", "installer.rendezvous.discovery", "installer.rendezvous.store",
+        "installer.rendezvous.validations",
+    },
+    "installer.waitfor": {"installer.assisted", "installer.observe"},
+    "installer.testing": {"installer.*"},
+    "installer.tests": {"installer.*"},
+    "drivers": set(),
+    "drivers.tests": {"drivers"},
+    "lab": set(),  # what all of lab/ speaks of: errors, topology, layout, configs, derive, waiting
+    "lab.host": {"lab"},
+    "lab.supervisor": {"lab", "lab.host"},
+    "lab.daemons": {
+        "drivers", "lab", "lab.host", "lab.machines", "lab.machines.container", "lab.supervisor",
+    },
+    "lab.machines": {
+        "drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
+        "lab.machines.container.spec",
+    },
+    "lab.machines.container": {
+        "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
+        "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    "lab.machines.container.kernel": {"lab.host"},
+    "lab.machines.container.hardware": {
+        "lab.machines.container.firmware.formats", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    "lab.machines.container.fence": {
+        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    # From power-on to the root: formats < loaders; the early boot runs in another process, with the machine's rights.
+    "lab.machines.container.firmware": {
+        "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
+        "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
+        "lab.machines.container.firmware.screen", "lab.machines.container.kernel", "lab.machines.container.spec",
+    },
+    "lab.machines.container.firmware.formats": set(),
+    "lab.machines.container.firmware.loaders": {
+        "lab.machines.container.firmware.errors",
+    },
+    "lab.machines.container.firmware.early": {
+        "lab.machines.container.firmware.errors", "lab.machines.container.firmware.formats",
+        "lab.machines.container.firmware.screen", "lab.machines.container.kernel",
+    },
+    "lab.machines.container.firmware.errors": {"lab.machines.container.spec"},
+    "lab.machines.container.firmware.screen": set(),
+    "lab.machines.container.spec": set(),
+    "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
+    "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
+    "lab.faults": {"lab", "lab.machines", "lab.running"},
+    "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
+    "lab.lab": {
+        "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
+        "lab.supervisor",
+    },
+    "lab.deploy": {"lab", "lab.lab", "lab.release"},
+    "lab.commands": {
+        "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.supervisor",
+    },
+    "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
+    "lab.release.stage": set(),
+    "lab.release.image": {"lab.release.stage"},
+    "lab.release.cluster": set(),  # runs in containers that hold nothing else of the lab
+    "lab.release.cluster.pki": {"lab.release.cluster"},
+    "lab.release.cluster.kube": {"lab.release.cluster", "lab.release.cluster.pki"},
+    "lab.release.cluster.pods": {"lab.release.cluster", "lab.release.cluster.kube", "lab.release.cluster.pki"},
+    "lab.release.cluster.ignition": {"lab.release.cluster", "lab.release.cluster.kube", "lab.release.cluster.pods"},
+    "lab.release.cluster.nodes": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube", "lab.release.cluster.pki",
+        "lab.release.cluster.pods",
+    },
+    "lab.release.cluster.openshift_install": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube", "lab.release.cluster.pki",
+    },
+    "lab.release.cluster.bootkube": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube",
+        "lab.release.cluster.nodes", "lab.release.cluster.pki", "lab.release.cluster.pods",
+    },
+    "lab.release.cluster.version_operator": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube",
+        "lab.release.cluster.nodes",
+    },
+    "lab.release.cluster.controller": {"lab.release.cluster", "lab.release.cluster.kube", "lab.release.cluster.pki"},
+    "lab.release.cluster.machine_config_server": {
+        "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube",
+    },
+    "lab.release.cluster.console": {"lab.release.cluster", "lab.release.cluster.kube"},
+    "lab.release.os": {"lab.release.stage"},
+    "lab.testing": {"lab.*", "drivers"},
+    "lab.tests": {"lab.*", "drivers"},
+    "scenarios": {"lab.*", "drivers"},
+    "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
+}  # fmt: skip
+#: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.
+COMMON = ("installer", "installer.redact")
+#: Modules that import nothing of ours, of use throughout lab/; they lie where programs run that have nothing else.
+LEAVES = ("lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
+#: Shows what is in it: its __init__ imports from the rooms below.
+FACADES = ("lab",)
+#: Tie the rooms of installer/ together; nothing imports them.
+COMMAND = ("installer.cli", "installer.__main__")
+
+#: Room -> room that should not be, and which of its modules are imported all the same.
+KNOWN_ARROWS: dict[tuple[str, str], set[str]] = {}
+#: Imports within functions that close a cycle.
+KNOWN_LATE_CYCLES: set[tuple[str, str]] = set()
+#: Imports for the type checker alone that close a cycle: no harm when it runs, but two modules know each other.
+KNOWN_TYPING_CYCLES: set[tuple[str, str]] = set()
+#: Another room's module started by its name, past its command.
+KNOWN_NAMES: set[tuple[str, str]] = set()
+#: The lab release packs these programs into images, as the payload's own, and its scripts run them
+#: (design.md, decision 1).
+PAYLOAD = ("lab/release/components.py", "lab/release/cluster/data/")
+SCRIPTS = ("", ".sh", ".service")
+#: Test modules that others take things from; what is shared belongs into a kit.
+KNOWN_SHARED_TESTS: set[str] = set()
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Path]:
+    return modules(ROOT, ROOMS)
+
+
+@pytest.fixture(scope="module")
+def edges(found) -> list[Edge]:
+    return graph(found)
+
+
+def room(module: str) -> str:
+    """The row of ALLOWED that a module belongs to; `installer` for installer/'s single modules."""
+    parts = module.split(".")
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((name for name in names if name in ALLOWED), parts[0])
+
+
+def may(importer: str, imported: str) -> bool:
+    """Whether the arrows let one module import the other."""
+    start, end = room(importer), room(imported)
+    if imported in COMMAND:
+        return importer in COMMAND or start in ("installer.tests", "ci.tests")
+    if imported in LEAVES:
+        return importer.split(".")[0] in ("lab", "scenarios", "ci")
+    if start == end or (importer in FACADES and imported.startswith(importer + ".")):
+        return True
+    if end.endswith(".tests"):
+        return start == "ci.tests" or (start.endswith(".tests") and start.split(".")[0] == end.split(".")[0])
+    if importer in COMMAND or (end in COMMON and start.split(".")[0] == COMMON[0]):
+        return end.split(".")[0] == COMMON[0]
+    allowed = ALLOWED.get(start, set())
+    return end in allowed or any((end + ".").startswith(one[:-1]) for one in allowed if one.endswith(".*"))
+
+
+def test_a_room_imports_only_along_the_arrows(edges):
+    wrong: dict[tuple[str, str], set[str]] = {}
+    new = []
+    for edge in edges:
+        if may(edge.importer, edge.imported):
+            continue
+        pair = (room(edge.importer), room(edge.imported))
+        inner = edge.imported.removeprefix(pair[1] + ".")
+        wrong.setdefault(pair, set()).add(inner)
+        if inner not in KNOWN_ARROWS.get(pair, set()):
+            new.append(str(edge))
+    assert not new, "\n".join(["not along the arrows:", *new])
+    assert wrong == KNOWN_ARROWS  # what is mended leaves the list
+
+
+def test_every_module_of_a_folder_has_a_row(found):
+    """A new folder in installer/ or lab/, at any depth, is a room: it says in ALLOWED what it may import."""
+    folders = {".".join(path.parts[:-1]) for path in relative(found) if len(path.parts) > 2}
+    ours = {name for name in folders if name.split(".")[0] in ("installer", "lab")}
+    assert {name for name in ours if not {"tests", "testing"} & set(name.split("."))} - set(ALLOWED) == set()
+    assert {name for name in ALLOWED if name not in found} == set()
+
+
+def test_a_leaf_imports_nothing_of_ours(edges):
+    assert [str(edge) for edge in edges if edge.importer in LEAVES] == []
+
+
+def relative(found) -> list[Path]:
+    return [path.relative_to(ROOT) for path in found.values()]
+
+
+def test_the_arrows_themselves_have_no_cycle():
+    assert loops((start, end) for start, ends in ALLOWED.items() for end in ends) == []
+
+
+def closing(edges, kinds: set[str], last: str) -> set[tuple[str, str]]:
+    """Edges of the kind `last` within a cycle of edges of `kinds`."""
+    groups = loops((edge.importer, edge.imported) for edge in edges if edge.kind in kinds)
+    return {
+        (edge.importer, edge.imported)
+        for edge in edges
+        if edge.kind == last and any({edge.importer, edge.imported} <= group for group in groups)
+    }
+
+
+def test_no_module_imports_itself_in_a_circle(edges):
+    assert loops((edge.importer, edge.imported) for edge in edges if edge.kind == "now") == []
+    assert closing(edges, {"now", "late"}, "late") == KNOWN_LATE_CYCLES
+    assert closing(edges, {"now", "late", "typing"}, "typing") == KNOWN_TYPING_CYCLES
+
+
+def test_no_room_starts_a_module_of_another_by_name(found):
+    """It runs the other's command instead; tests may replace what they like."""
+    paths = {path: True for path in relative(found) if "tests" not in path.parts}
+    for top in ROOMS:
+        scripts = (path for path in (ROOT / top).rglob("*") if path.is_file() and path.suffix in SCRIPTS)
+        paths |= {path.relative_to(ROOT): False for path in scripts}
+    wrong = set()
+    for path, python in paths.items():
+        here = ".".join(path.with_suffix("").parts)
+        for line, name in named((ROOT / path).read_text(), found, python=python):
+            if not may(here, name) and not str(path).startswith(PAYLOAD):
+                wrong.add((str(path), name))
+                print(f"{path}:{line} names {name}")
+    assert wrong == KNOWN_NAMES
+
+
+def test_what_is_started_by_name_can_be_started(found):
+    """`python -m a.package` wants a __main__ in it: scripts in images say so only when they run."""
+    wrong = []
+    for top in ROOMS:
+        for path in (item for item in (ROOT / top).rglob("*") if item.is_file() and item.suffix in SCRIPTS):
+            for line, name in named(path.read_text(), found, python=False):
+                module = found[f"{name}.__main__"] if f"{name}.__main__" in found else found[name]
+                if module.name != "__main__.py" and '__name__ == "__main__"' not in module.read_text():
+                    wrong.append(f"{path.relative_to(ROOT)}:{line} starts {name}")
+    assert not wrong
+
+
+def test_what_tests_share_lies_in_kits(edges):
+    shared = {edge.imported for edge in edges if edge.imported.rpartition(".")[2].startswith("test_")}
+    assert shared == KNOWN_SHARED_TESTS
+
+
+def test_no_unknown_top_level_folder():
+    tracked = {
+        p.name for p in ROOT.iterdir() if p.is_dir() and not p.name.startswith(".") and not p.name.endswith(".egg-info")
+    }
+    assert tracked - {"build", "artifacts", "__pycache__"} <= {*ROOMS, "docs"}
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "verdict"),
+    [
+        ("lab.x", "installer.config", False), ("scenarios.x", "installer.config", False),
+        ("installer.config.x", "lab.x", False), ("drivers.x", "lab.x", False), ("lab.x", "scenarios.x", False),
+        ("lab.release.cluster.x", "lab.y", False), ("lab.release.cluster.x", "lab.release.stage.store", False),
+        ("installer.image.x", "installer.create.y", False), ("installer.create.x", "installer.image.y", True),
+        ("installer.create.x", "installer.errors", True), ("installer.errors", "installer.create.x", False),
+        ("installer.create.x", "installer.cli", False), ("installer.cli", "installer.create.x", True),
+        ("installer.errors", "installer.progress", True), ("lab.x", "installer.errors", False),
+        ("installer.create.x", "installer.tests.kit", False), ("installer.tests.test_x", "installer.create.y", True),
+        ("lab.tests.test_x", "lab.release.cluster.y", True), ("lab.tests.test_x", "installer.create.y", False),
+        ("ci.tests.test_x", "installer.create.y", True), ("ci.bench.x", "installer.create.y", False),
+        ("scenarios.x", "lab.release.build", True), ("lab.x", "lab.release.cluster.y", False),
+    ],
+)  # fmt: skip
+def test_the_table_is_read_as_it_is_meant(importer, imported, verdict):
+    assert may(importer, imported) is verdict
+
+
+def test_syntax_of_every_module_is_read(found):
+    assert len(found) > 400
+    for path in found.values():
+        ast.parse(path.read_text())

@@ -1,0 +1,46 @@
+"""Public functions and classes say what they are for (CONTRIBUTING.md, "Style")."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+ROOMS = ("drivers", "lab", "scenarios", "ci")
+
+
+def silent(node: ast.Module | ast.ClassDef, above: str = "") -> Iterator[str]:
+    """Public functions and classes in a module or class that have no docstring, by their dotted names."""
+    for one in node.body:
+        if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if one.name.startswith(("_", "test_")):
+            continue
+        if ast.get_docstring(one) is None:
+            yield above + one.name
+        if isinstance(one, ast.ClassDef):
+            yield from silent(one, f"{above}{one.name}.")
+
+
+def test_everything_public_has_a_docstring():
+    missing = []
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if not {"tests", "redact"} & set(path.parts):
+                name = path.relative_to(ROOT)
+                missing += [f"{name}: {one}" for one in silent(ast.parse(path.read_text()))]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("def f(): pass", ["f"]),
+        ('async def f():\n    """Does."""', []),
+        ('class A:\n    """Is."""\n    def f(self): pass\n    def _g(self): pass', ["A.f"]),
+        ("class _A:\n    def f(self): pass", []),
+    ],
+)
+def test_what_has_none_is_seen(source, names):
+    assert list(silent(ast.parse(source))) == names

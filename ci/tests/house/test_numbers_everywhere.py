@@ -1,0 +1,99 @@
+"""No program of ours takes a number that was not looked at: int and float are no types for a command line."""
+
+import argparse
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+from lab import numbers
+from lab.commands.cli import main as lab_main
+from lab.errors import LabError
+from lab.host import budget
+from lab.release import __main__ as release
+
+ROOT = Path(__file__).parents[3]
+
+
+def unchecked(source: str) -> list[str]:
+    """Arguments whose type is Python's own, and numbers of the environment that are made by it."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call):
+            continue
+        for given in node.keywords:
+            # As an argument's: a name goes before it.
+            named = node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
+            if named and given.arg == "type" and ast.unparse(given.value) in ("int", "float"):
+                found.append(f"{node.lineno}: {ast.unparse(node)}")
+        if isinstance(node.func, ast.Name) and node.func.id in ("int", "float") and "environ" in ast.unparse(node):
+            found.append(f"{node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
+def test_every_number_is_looked_at(room):
+    wrong = {
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in (ROOT / room).rglob("*.py")
+        if not {"tests", "testing"} & set(path.parts)
+        for line in unchecked(path.read_text())
+    }
+    assert not wrong
+
+
+def test_an_unchecked_one_is_seen():
+    assert unchecked('p.add_argument("--x", type=int)')
+    assert unchecked('add("x", type=float)')
+    assert unchecked('int(os.environ.get("X") or 1)')
+    assert not unchecked('p.add_argument("--x", type=Path)')
+
+
+BAD = ["nan", "inf", "1e400", "1e12", "-1", "٣", "", "x", "9" * 400]
+
+
+@pytest.mark.parametrize("text", BAD)
+@pytest.mark.parametrize(
+    "words", [["up", "sno", "--wait={}"], ["deploy", "d", "--wait={}"], ["deploy", "d", "--memory={}"]], ids=" ".join
+)
+def test_the_lab(capsys, words, text):
+    with pytest.raises(SystemExit) as caught:
+        lab_main([word.format(text) for word in words])
+    assert caught.value.code == 2
+    assert "must be a " in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("text", [*BAD, "0.9"])
+def test_the_release(capsys, text):
+    with pytest.raises(SystemExit) as caught:
+        release.parser().parse_args(["prune", f"--hours={text}"])
+    assert caught.value.code == 2
+    assert "must be a number of hours from 1 to 87600, not" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["NODE0_BUDGET_MIB", "NODE0_BUDGET_VCPU"])
+def test_the_budget(tmp_path, monkeypatch, name):
+    for text in (*BAD, "0", "1.5"):
+        monkeypatch.setenv(name, text)
+        if text:
+            with pytest.raises(LabError, match=f"^{name}: must be a whole number from 1 to"):
+                budget.capacity(tmp_path)
+        else:
+            assert budget.capacity(tmp_path).vcpu > 0
+    monkeypatch.setenv(name, "7")
+    assert 7 in (budget.capacity(tmp_path).mib, budget.capacity(tmp_path).vcpu)
+    assert os.environ[name] == "7"
+
+
+def test_limits():
+    assert numbers.whole("-5", -5, 1) == -5
+    assert numbers.real("1e1", 0, 10) == 10.0
+    for read, text in ((numbers.whole, "2"), (numbers.whole, "-6"), (numbers.real, "1.01"), (numbers.real, "-5.01")):
+        with pytest.raises(ValueError, match="from -5 to 1, not"):
+            read(text, -5, 1)
+    with pytest.raises(argparse.ArgumentTypeError):
+        numbers.WAIT("604801")
+    assert (numbers.WAIT("604800"), numbers.WAIT("0"), numbers.MEMORY("256")) == (604800.0, 0.0, 256)
+    with pytest.raises(argparse.ArgumentTypeError):
+        numbers.MEMORY("255")

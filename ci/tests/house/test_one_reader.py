@@ -1,0 +1,75 @@
+"""YAML is read in one module of each half: everywhere else PyYAML may write, but not read."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+READERS = {
+    "installer/composer.py",
+    "installer/yamltext.py",
+    "lab/release/cluster/yamltext.py",
+}
+# What of PyYAML reads, whatever it is called there.
+READS = ("load", "safe_load", "full_load", "unsafe_load", "parse", "compose", "scan", "Loader", "Parser", "Composer")
+# Programs that are given no other's text: they read what their own code, or the installers that they compare, write.
+OWN = {"scenarios/cluster.py", "ci/bench/oracle/compare.py", "ci/bench/oracle/inputs/texts.py"}
+
+
+def readers(source: str) -> set[str]:
+    """The lines of a module that read YAML, each with its name."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "yaml":
+            name = node.attr
+        elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith("msgspec.yaml.decode"):
+            found.add(f"{node.lineno}: {ast.unparse(node)}")
+            continue
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("yaml", "ruamel"):
+            found |= {f"{node.lineno}: from {node.module} import {one.name}" for one in node.names}
+            continue
+        elif isinstance(node, ast.Import):
+            found |= {
+                f"{node.lineno}: import {one.name}" for one in node.names
+                if (one.name == "yaml" and one.asname) or one.name.startswith(("ruamel", "oyaml"))
+            }  # fmt: skip
+            continue
+        else:
+            continue
+        if name.endswith("Loader") or name.removesuffix("_all") in READS:
+            found.add(f"{node.lineno}: yaml.{name}")
+    return found
+
+
+@pytest.mark.parametrize("room", ["installer", "lab", "drivers", "scenarios", "ci"])
+def test_nobody_else_reads_yaml(room):
+    wrong = {
+        f"{name}:{line}"
+        for path in (ROOT / room).rglob("*.py")
+        if not {"tests", "testing"} & set(path.parts) and (name := str(path.relative_to(ROOT))) not in READERS | OWN
+        for line in readers(path.read_text())
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import yaml\nyaml.safe_load(x)",
+        "import yaml\nlist(yaml.load_all(x, Loader=L))",
+        "import yaml\nyaml.compose(x)",
+        "import yaml\nyaml.parse(x)",
+        "import yaml\nclass L(yaml.CSafeLoader): ...",
+        "from yaml import safe_load",
+        "import yaml as y",
+        "import ruamel.yaml",
+        "import msgspec\nmsgspec.yaml.decode(x)",
+    ],
+)
+def test_a_reader_is_seen(source):
+    assert readers(source)
+
+
+def test_writers_are_free():
+    assert not readers("import yaml\nyaml.safe_dump(x)\nyaml.YAMLError\nyaml.ScalarNode")

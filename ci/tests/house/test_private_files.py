@@ -1,0 +1,62 @@
+"""Files that hold secrets are written in one way: no window in which others may read them, wherever it is done."""
+
+import ast
+import stat
+from pathlib import Path
+
+import pytest
+
+from lab.release.cluster.private import write_private
+
+ROOT = Path(__file__).parents[3]
+WRITER = "lab/release/cluster/private.py"
+#: Run where there is nothing else of ours: on a live host as a program, before a container machine's systemd.
+ALONE = {"lab/release/os/coreos_installer.py", "lab/machines/container/firmware/early.py"}
+MODES = {"0o600", "0o400"}
+
+
+def own_ways(source):
+    """Lines on which a file of mode 0600 is made: by `touch` or `os.open` for writing alone."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            words = {ast.get_source_segment(source, one) for one in [*node.args, *(k.value for k in node.keywords)]}
+            writes = node.func.attr == "open" and any("O_WRONLY" in (word or "") for word in words)
+            if words & MODES and (writes or node.func.attr == "touch"):
+                lines.append(node.lineno)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)", [1]),
+        ("\npath.touch(mode=0o600)", [2]),
+        ("os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)", []),
+        ("path.touch()", []),
+    ],
+)
+def test_an_own_way_is_seen(source, lines):
+    assert own_ways(source) == lines
+
+
+def test_nobody_else_writes_private_files():
+    ways = set()
+    for room in ("lab", "drivers", "scenarios", "ci"):
+        for path in (ROOT / room).rglob("*.py"):
+            if not {"tests", "testing", "redact"} & set(path.parts) and own_ways(path.read_text()):
+                ways.add(str(path.relative_to(ROOT)))
+    assert ways == {WRITER} | ALONE
+
+
+@pytest.mark.parametrize("content", ["hidden", b"hidden"])
+@pytest.mark.parametrize("before", [None, 0o644, 0o444])
+def test_a_private_file_is_its_owners_whatever_was_there(tmp_path, content, before):
+    path = tmp_path / "auth/key"
+    if before is not None:
+        path.parent.mkdir()
+        path.write_text("something longer than that")
+        path.chmod(before)
+    write_private(path, content)
+    assert path.read_text() == "hidden"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

@@ -1,0 +1,68 @@
+"""What holds a secret does not show it: texts of objects end in logs, in messages of errors, in failed asserts."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from installer.redact.names import sensitive
+from lab.release.cluster.kube.payload import Manifest
+
+# Names that say what is in there: whether to print one, where it is, or things that hide it themselves.
+NONE = {
+    "installer.waitfor.settings.Settings.print_password",
+    "lab.release.registry.RegistryConfig.htpasswd",
+    "installer.create.prefetch.Prefetched.credentials",
+    "installer.config.types.Fencing.credentials",
+    "lab.daemons.services.Prepared.credentials",
+}
+
+
+def modules() -> Iterator[str]:
+    for room in ("installer", "lab", "drivers", "scenarios"):
+        for found in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}."):
+            if not {"tests", "testing", "redact"} & set(found.name.split(".")) and not found.name.endswith("__main__"):
+                yield found.name
+
+
+def shown(kind: type) -> list[str]:
+    """The fields that the kind's own repr shows."""
+    if dataclasses.is_dataclass(kind):
+        return [field.name for field in dataclasses.fields(kind) if field.repr]
+    if issubclass(kind, msgspec.Struct) and kind.__repr__ is msgspec.Struct.__repr__:
+        return list(kind.__struct_fields__)
+    return []
+
+
+def leaks(name: str) -> list[str]:
+    module = importlib.import_module(name)
+    own = [kind for kind in vars(module).values() if inspect.isclass(kind) and kind.__module__ == name]
+    return [f"{name}.{kind.__name__}.{field}" for kind in own for field in shown(kind) if sensitive(field)]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_no_secret_is_in_a_repr():
+    pytest.importorskip("libvirt")
+    assert sorted({leak for name in modules() for leak in leaks(name)} - NONE) == []
+
+
+def test_one_that_shows_its_secret_is_seen():
+    @dataclasses.dataclass
+    class Bad:
+        token: str
+
+    class Worse(msgspec.Struct):
+        password: str
+
+    assert (shown(Bad), shown(Worse)) == (["token"], ["password"])
+    assert sensitive("token")
+    assert sensitive("bmc_password")
+
+
+def test_an_object_of_the_payload_is_not_shown():
+    secret = {"kind": "Secret", "metadata": {"name": "s"}, "stringData": {"x": "hidden"}}
+    assert "hidden" not in repr(Manifest("0000_10_s.yaml", 10, "s", secret))

@@ -1,0 +1,89 @@
+"""What one process has of a running lab: the watch over its parts, threads in its namespaces, its hypervisor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lab.cleanup import Step, finish
+from lab.errors import LabGoneError
+from lab.host.namespaces import NamespaceThreads
+from lab.layout import Layout
+from lab.machines.factory import Owner, owner
+from lab.supervisor.plan import Ended
+from lab.supervisor.watch import Watch
+
+T = TypeVar("T")
+
+
+class Connection:
+    """The ties of this process to the lab `lab_id`: none until `open`, none after `closing`."""
+
+    def __init__(self, lab_id: str) -> None:
+        self._id = lab_id
+        self._watch: Watch | None = None
+        self._threads: NamespaceThreads | None = None
+        self._hypervisor: Owner | None = None
+        self._told: list[Ended] = []
+
+    def open(self, layout: Layout, supervisor: int, init: int) -> None:
+        """Tie this process to the lab with these processes. Raises LabGoneError; what is tied then, `closing` ends."""
+        try:
+            self._watch = Watch(self._id, layout.root, supervisor)
+        except ProcessLookupError as error:
+            raise LabGoneError(f"lab {self._id} has ended") from error
+        self._threads = NamespaceThreads(init)
+        self._hypervisor = owner(layout)
+
+    @property
+    def hypervisor(self) -> Owner:
+        """Who has the lab's machines: its libvirt, or the daemon of container machines."""
+        if self._hypervisor is None:
+            raise LabGoneError(f"lab {self._id} is not running")
+        return self._hypervisor
+
+    def call(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        """What `function(*args, **kwargs)` returns, run by a thread in the lab's network and mount namespaces."""
+        if self._threads is None:
+            raise LabGoneError(f"lab {self._id} is not running")
+        return self._threads.call(function, *args, **kwargs)
+
+    def ended(self) -> list[Ended]:
+        """Parts of the lab that have ended unexpectedly; after `end_watch`, those that had until then."""
+        return self._watch.ended() if self._watch is not None else self._told
+
+    def check(self) -> None:
+        """Raises DaemonEndedError when the lab itself has failed."""
+        if self._watch is not None:
+            self._watch.check()
+
+    def closing(self) -> tuple[Step, ...]:
+        """The steps that untie this process; each is independent and idempotent."""
+        return (
+            ("end the watch", self.end_watch),
+            ("leave libvirt", self.leave_hypervisor),
+            ("leave the lab's namespaces", self.leave_namespaces),
+        )
+
+    def close(self) -> None:
+        """All steps of `closing`: no thread of this process stays in the lab."""
+        finish(*self.closing())
+
+    def end_watch(self) -> None:
+        """Watch no more, and remember what has been seen."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            self._told = watch.ended()
+            watch.close()
+
+    def leave_hypervisor(self) -> None:
+        """End the connection to libvirt or the daemon of container machines."""
+        hypervisor, self._hypervisor = self._hypervisor, None
+        if hypervisor is not None:
+            hypervisor.close()
+
+    def leave_namespaces(self) -> None:
+        """End the threads in the lab's namespaces."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.close()

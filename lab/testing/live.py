@@ -1,0 +1,93 @@
+"""Fixtures and helpers that tests of real labs share."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pycdlib
+import pytest
+
+from lab.host.identity import alive
+from lab.supervisor.plan import Plan
+from lab.topology import Topology
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
+
+# El Torito loads it at 07c0:0000 in real mode: writes its text to COM1, a byte at a time, and halts.
+#   mov ax,0x7c0; mov ds,ax; mov si,0x20; mov dx,0x3f8
+#   next: lodsb; test al,al; jz stop; out dx,al; jmp next; stop: hlt; jmp stop
+BOOT_CODE = bytes.fromhex("b8c0078ed8be2000baf803ac84c07403eeebf8f4ebfd")
+HELLO = b"\r\nhello from the CD\r\n"
+
+
+@pytest.fixture
+def tiny_iso(beside_labs: Path) -> Path:
+    """A bootable CD of a few sectors that says hello on the serial line."""
+    sector = (BOOT_CODE.ljust(0x20, b"\0") + HELLO + b"\0").ljust(2048, b"\0")
+    iso = pycdlib.PyCdlib()
+    iso.new()
+    iso.add_fp(BytesIO(sector), len(sector), "/BOOT.;1")
+    iso.add_eltorito("/BOOT.;1", bootcatfile="/BOOT.CAT;1")
+    iso.write(str(beside_labs / "tiny.iso"))
+    iso.close()
+    return beside_labs / "tiny.iso"
+
+
+def gone(pid: int, started: int, seconds: float = 20.0) -> None:
+    """Wait until that process has ended; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while alive(pid, started):
+        assert time.monotonic() < deadline, f"process {pid} is still there after {seconds} s"
+        time.sleep(0.05)
+
+
+def namespace_users(inode: str) -> list[int]:
+    """Every process of the machine that is in the network namespace `inode`."""
+    users = []
+    for link in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            if os.readlink(link) == inode:
+                users.append(int(link.parts[2]))
+        except OSError:
+            continue
+    return users
+
+
+def ask(name: str) -> list[str] | int:
+    """The IPv4 addresses of a name, sorted; the resolver's error number when there are none."""
+    try:
+        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET)})
+    except socket.gaierror as error:
+        return error.errno or 0
+
+
+def small(shape: Topology) -> Topology:
+    """The same with little memory: these tests must not wait for the memory that somebody's installation has."""
+    return msgspec.structs.replace(
+        shape, nodes=tuple(msgspec.structs.replace(node, memory_mib=256) for node in shape.nodes)
+    )
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def pid_of(lab: Lab, name: str) -> int:
+    """The machine's pid of a lab's daemon."""
+    plan = msgspec.json.decode((lab.layout.root / "plan.json").read_bytes(), type=Plan)
+    [service] = [s for s in plan.services if s.name == name]
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            argv = (folder / "cmdline").read_bytes().decode().split("\0")[:-1]
+            if argv == list(service.argv) and _parent(int(folder.name)) == lab.init:
+                return int(folder.name)
+        except OSError:
+            continue
+    raise AssertionError(f"{name} does not run")

@@ -1,0 +1,47 @@
+"""What a machine lacks that is to run a lab, and whether container machines can be limited here."""
+
+import pytest
+
+from lab import topology
+from lab.errors import PreflightError
+from lab.host import preflight
+from lab.host.preflight import missing_controllers
+
+V1 = "9:name=systemd:/\n7:pids:/\n5:devices:/\n4:memory:/\n2:cpu,cpuacct:/\n0::/\n"
+V2 = "0::/init.scope\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "missing"), [(V1, []), (V1.replace("devices", "freezer"), ["devices"]), ("4:memory:/\n0::/\n", 3)]
+)
+def test_a_host_with_v1_controllers(groups, missing):
+    found = missing_controllers(groups, "")
+    assert found == missing or len(found) == missing
+
+
+@pytest.mark.parametrize(
+    ("controllers", "missing"),
+    [("cpuset cpu io memory hugetlb pids rdma misc\n", []), ("cpu io memory pids\n", ["cpuset"]), ("\n", 4)],
+)
+def test_a_host_with_cgroup2_alone(tmp_path, controllers, missing):
+    (tmp_path / "cgroup.controllers").write_text(controllers)
+    mounts = f"proc /proc proc rw 0 0\ncgroup2 {tmp_path} cgroup2 rw,nosuid 0 0\n"
+    found = missing_controllers(V2, mounts)
+    assert found == missing or len(found) == missing
+
+
+def test_where_cgroup2_is_not_mounted_the_machines_own_mount_tells():
+    assert missing_controllers(V2, "proc /proc proc rw 0 0\n") == []
+
+
+def test_preflight_names_every_problem(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "libvirtd" else "/bin/x")
+
+    with pytest.raises(PreflightError) as caught:
+        preflight.check(topology.sno(), tmp_path / ("d" * 100), "x")
+    text = str(caught.value)
+    assert "run as root" in text
+    assert "libvirtd is not installed: apt-get install libvirt-daemon-system" in text
+    assert "too long for UNIX sockets" in text
+    assert len(caught.value.problems) == 3

@@ -1,0 +1,307 @@
+"""Control plane nodes join one at a time, with real etcd members on loopback addresses and TLS throughout."""
+
+import base64
+import datetime as dt
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lab.release.cluster.errors import EtcdError, WaitError
+from lab.release.cluster.ignition.machineconfig import CURRENT, ROLE
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.nodes import etcdapi, scaling
+from lab.release.cluster.nodes.etcdapi import Etcd, Member
+from lab.release.cluster.nodes.probes import View
+from lab.release.cluster.pki import certs, tls
+from lab.release.cluster.pods import assets, installerpod, nodeinstall, staticpods
+from lab.release.cluster.pods.pod import RESOURCES
+from lab.release.cluster.private import write_private
+from lab.testing.scaling import CONFIG
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+TAGS = ("etcd", "hyperkube", "machine-config-operator", "haproxy-router", "console", "agent-installer-csr-approver")
+IMAGES = Images("4.18.0", {**{tag: f"r.example/n@sha256:{tag}" for tag in TAGS}, "cluster-version-operator": "r"})
+
+
+class Api:
+    """The part of the API client that scaling uses, over a dictionary."""
+
+    def __init__(self):
+        self.objects = {}
+
+    @staticmethod
+    def _key(kind, name, namespace):
+        return (kind, namespace or "", name)
+
+    def get(self, api_version, kind, name, namespace=None):
+        return self.objects.get(self._key(kind, name, namespace))
+
+    def create(self, obj):
+        key = self._key(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"))
+        if key in self.objects:
+            return None
+        self.objects[key] = obj
+        return obj
+
+    def replace(self, obj, sub=""):
+        self.objects[self._key(obj["kind"], obj["metadata"]["name"], obj["metadata"].get("namespace"))] = obj
+        return obj
+
+    def pods(self):
+        return [obj for (kind, _, _), obj in self.objects.items() if kind == "Pod"]
+
+
+def node(name, ip, role="master"):
+    addresses = [{"type": "InternalIP", "address": ip}]
+    labels = {ROLE: role, CURRENT: f"rendered-{role}-1"}
+    return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": {"addresses": addresses}}
+
+
+class Members:
+    """Real etcd processes, each on an address of its own; what a node's installer pod would start."""
+
+    def __init__(self, root, signer):
+        self.root, self.signer, self.processes = root, signer, []
+
+    def start(self, pod, name, ip):
+        """Run the pod's own command line with this host's paths."""
+        place = self.root / name
+        for path, text in assets.etcd_files(self.signer, name, [ip]).items():
+            write_private(place / path, text)
+        (place / "etcd-certs" / "ca.crt").write_text(self.signer.cert)
+        words = [
+            word.replace(RESOURCES, str(place))
+            .replace(staticpods.ETCD_DATA, str(place / "data"))
+            .replace("0.0.0.0", ip)
+            .replace("--heartbeat-interval=750", "--heartbeat-interval=50")
+            .replace("--election-timeout=7500", "--election-timeout=500")
+            .replace("http://127.0.0.1:2381", f"http://{ip}:2381")
+            for word in (*pod.command, "--strict-reconfig-check=false")  # which refuses members in the first 5 s
+        ]
+        with (place / "log").open("w") as log:
+            self.processes.append(subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=log, cwd=place))
+
+    def stop(self):
+        for process in self.processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def signer():
+    return certs.new_ca("etcd-signer")
+
+
+@pytest.fixture
+def world(tmp_path, signer, monkeypatch):
+    """(scaling, api, members, files): a bootstrap member runs, nothing has joined."""
+    assert shutil.which("etcd"), "etcd is missing: run ci/setup"
+    # a request that is on its way when the leader is removed is not answered
+    monkeypatch.setattr(etcdapi, "SECONDS", 3.0)
+    net = 64 + os.getpid() % 128  # two runs at once on one machine keep apart
+    ips = [f"127.77.{net}.{host}" for host in (10, 11, 12)]
+    client = tls.make(tls.leaves(CONFIG)["etcd-client"], signer)
+    files = tmp_path / "files"
+    for name, text in (("etcd-ca.crt", signer.cert), ("etcd-client.crt", client.cert), ("etcd-client.key", client.key)):
+        write_private(files / name, text)
+    api = Api()
+    pairs = tls.complete(CONFIG, {"etcd-signer": signer})
+    cluster = assets.Cluster(CONFIG, pairs, "r", IMAGES)
+    for obj in scaling.bootstrap_objects(cluster, ips[0]):
+        api.create(obj)
+    api.create({"apiVersion": scaling.OPERATOR, "kind": "Etcd", "metadata": {"name": "cluster"}})
+    members = Members(tmp_path, signer)
+    members.start(staticpods.etcd(ips[0], scaling.BOOTSTRAP_MEMBER), scaling.BOOTSTRAP_MEMBER, ips[0])
+    operator = scaling.Scaling(api, files, scaling.Wanted(CONFIG, IMAGES, "r"))
+    endpoints = [f"https://{ip}:2379" for ip in reversed(ips)]  # the one that will be removed comes last
+    cert = (str(files / "etcd-client.crt"), str(files / "etcd-client.key"))
+    monkeypatch.setattr(operator, "etcd", lambda view: Etcd(endpoints, str(files / "etcd-ca.crt"), cert))
+    yield operator, api, members, ips
+    members.stop()
+
+
+def until(check, seconds=30.0):
+    deadline = time.monotonic() + seconds
+    while not (seen := check()):
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.1)
+    return seen
+
+
+def view(api, nodes):
+    return View(api, None, NOW, nodes, api.pods(), "c.d.example", "apps.c.d.example", CONFIG)
+
+
+def step(operator, seen):
+    """One look, as the operators' loop does it: what etcd refuses now is tried again (a fresh member for 5 s)."""
+    try:
+        return operator.step(seen)
+    except EtcdError:
+        return False
+
+
+def finish(api):
+    """The installer pods end well."""
+    for pod in api.pods():
+        pod["status"] = {"phase": "Succeeded"}
+
+
+def condition(api, kind):
+    status = api.get("", "Etcd", "cluster").get("status") or {}
+    return next((c["status"] for c in status.get("conditions", []) if c["type"] == kind), None)
+
+
+def test_masters_become_voters_one_by_one_and_the_bootstrap_member_goes_last(world):
+    operator, api, members, ips = world
+    etcd = operator.etcd(None)
+
+    def bootstrap_answers():
+        try:
+            return etcd.members()
+        except EtcdError:
+            return []
+
+    assert [m.name for m in until(bootstrap_answers)] == [scaling.BOOTSTRAP_MEMBER]
+    nodes = [node("m1", ips[1]), node("m2", ips[2])]
+    until(lambda: step(operator, view(api, nodes)) and api.pods())
+    assert [p["spec"]["nodeName"] for p in api.pods()] == ["m1"], "one node at a time"
+    assert condition(api, "EtcdRunningInCluster") == "False"
+    for _ in range(3):
+        step(operator, view(api, nodes))
+    assert len(api.pods()) == 1, "the second waits until the first votes"
+    assert [m.learner for m in etcd.members() if not m.name] == [True]
+
+    def start(name, ip):
+        manifests = api.get("", "ConfigMap", f"static-pods-{name}", installerpod.NAMESPACE)["data"]
+        assert "0-etcd_etcd.yaml" in manifests
+        peers = next(w for w in manifests["0-etcd_etcd.yaml"].split() if w.startswith("--initial-cluster="))
+        members.start(staticpods.etcd(ip, name, peers.partition("=")[2]), name, ip)
+
+    def voters():
+        step(operator, view(api, nodes))
+        return sorted(m.name for m in etcd.members() if m.votes)
+
+    start("m1", ips[1])
+    until(lambda: voters() == [scaling.BOOTSTRAP_MEMBER, "m1"])
+    for _ in range(3):
+        step(operator, view(api, nodes))
+    assert len(api.pods()) == 1, "the second waits until the first has all its pods"
+    finish(api)
+    until(lambda: step(operator, view(api, nodes)) and len(api.pods()) == 2)
+    start("m2", ips[2])
+    until(lambda: voters() == [scaling.BOOTSTRAP_MEMBER, "m1", "m2"])
+    operator.step(view(api, nodes))
+    assert condition(api, "EtcdRunningInCluster") == "True"
+    assert condition(api, "EtcdBootstrapMemberRemoved") is None
+    finish(api)
+    # the bootstrap host's node has the address of the bootstrap member: it must wait until that is gone
+    nodes.append(node("m0", ips[0]))
+    operator.step(view(api, nodes))
+    assert len(api.pods()) == 2
+    complete = {"kind": "ConfigMap", "metadata": {"name": "bootstrap", "namespace": "kube-system"}}
+    api.create({**complete, "data": {"status": "complete"}})
+    until(lambda: step(operator, view(api, nodes)) and len(api.pods()) == 3)
+    assert condition(api, "EtcdBootstrapMemberRemoved") == "True"
+    assert sorted(m.name for m in etcd.members()) == ["", "m1", "m2"]
+
+
+def test_a_worker_gets_router_and_console_and_no_key_of_the_control_plane(world):
+    operator, api, _, ips = world
+    until(lambda: _members(operator))
+    until(lambda: step(operator, view(api, [node("w0", ips[1], "worker")])))
+    [pod] = api.pods()
+    sources = [
+        s["secret"]["name"] for v in pod["spec"]["volumes"] if "projected" in v for s in v["projected"]["sources"]
+    ]
+    assert sources == [scaling.INGRESS]
+    manifests = api.get("", "ConfigMap", "static-pods-w0", installerpod.NAMESPACE)["data"]
+    assert sorted(manifests) == ["0-operators_console.yaml", "0-operators_router-default.yaml"]
+
+
+def _members(operator):
+    try:
+        return operator.etcd(None).members()
+    except EtcdError:
+        return []
+
+
+def test_peers_name_every_started_member_and_the_new_one_last():
+    members = [Member("1", "a", ("https://a:2380",), False), Member("2", "", ("https://b:2380",), True)]
+    assert scaling.peers_for("b", "https://b:2380", members) == "a=https://a:2380,b=https://b:2380"
+
+
+# ---- what the installer pod does on the node
+
+
+def projected(root, files):
+    """A volume as the kubelet lays it out: real files in a dated directory, links beside it."""
+    dated = root / "..2026_01_01"
+    for path, text in files.items():
+        (dated / path).parent.mkdir(parents=True, exist_ok=True)
+        (dated / path).write_text(text)
+    (root / "..data").symlink_to(dated.name)
+    for name in {path.split("/")[0] for path in files}:
+        (root / name).symlink_to(f"..data/{name}")
+
+
+def test_the_installer_pod_puts_files_and_stages_in_place(tmp_path, monkeypatch, signer):
+    files = assets.etcd_files(signer, "m1", ["192.0.2.1"])
+    secret = installerpod.resource_secret("s", files)
+    pod = installerpod.installer_pod("m1", "image", [secret])
+    [volume] = [v for v in pod["spec"]["volumes"] if v["name"] == "files"]
+    items = volume["projected"]["sources"][0]["secret"]["items"]
+    content = {item["path"]: base64.b64decode(secret["data"][item["key"]]).decode() for item in items}
+    assert content == files
+    (tmp_path / "files").mkdir()
+    (tmp_path / "etcd").mkdir()
+    (tmp_path / "pods").mkdir()
+    projected(tmp_path / "files", content)
+    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", peers="a=b")
+    for name, text in installerpod.static_pods_map("m1", stages, IMAGES)["data"].items():
+        (tmp_path / "pods" / name).write_text(text)
+    seen = []
+    placed = tmp_path / "kubernetes" / "manifests"
+
+    def ready(stage):
+        return lambda resources: seen.append((stage, sorted(p.name for p in placed.iterdir()))) or ""
+
+    monkeypatch.setattr(nodeinstall, "CHECKS", {name: ready(name) for name in nodeinstall.CHECKS})
+    for _ in range(2):  # a node that lost power in the middle does it all again
+        seen.clear()
+        nodeinstall.run(tmp_path / "files", tmp_path / "pods", tmp_path / "kubernetes", tmp_path / "etcd")
+    key = tmp_path / "kubernetes" / "static-pod-resources" / "etcd-certs" / "server.key"
+    assert key.read_text() == files["etcd-certs/server.key"]
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert [stage for stage, _ in seen] == ["etcd", "kube-apiserver"]
+    assert {"etcd-pod.yaml", "kube-apiserver-pod.yaml", "machine-config-server-pod.yaml"} <= {
+        p.name for p in placed.iterdir()
+    }
+    assert (tmp_path / "etcd").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_node_with_one_cpu_admits_its_control_plane_and_the_installer():
+    """A pod that asks for more than is left is refused by the kubelet, or pushes the installer out."""
+    stages = staticpods.control_plane(CONFIG, "r", "192.0.2.1", "m1", peers="a=b")
+    pods = [pod for stage in stages for pod in stage.pods] + [*staticpods.ingress(), staticpods.keepalived()]
+    asked = {pod.name: int(pod.cpu.removesuffix("m")) for pod in pods}
+    installer = installerpod.installer_pod("m1", "image", [])["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    assert sum(asked.values()) + int(installer.removesuffix("m")) <= 1000
+    assert max(asked, key=lambda name: asked[name]) == "etcd", "its heartbeats come first"
+
+
+def test_stages_wait_for_the_one_before(tmp_path):
+    answers = ["not yet", "not yet", ""]
+    pauses: list[float] = []
+    nodeinstall.CHECKS["slow"] = lambda resources: answers.pop(0)
+    try:
+        nodeinstall.wait("slow", tmp_path, pause=pauses.append)
+        assert len(pauses) == 2
+        nodeinstall.CHECKS["slow"] = lambda resources: "connection refused"
+        with pytest.raises(WaitError, match="connection refused"):
+            nodeinstall.wait("slow", tmp_path, seconds=1, clock=iter([0, 0.5, 2]).__next__, pause=pauses.append)
+    finally:
+        del nodeinstall.CHECKS["slow"]

@@ -1,0 +1,71 @@
+"""The operators' rounds: what they read while nodes are being given their parts, and after."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lab.release.cluster.kube.conditions import Finding
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.version_operator import operators
+from lab.testing.scaling import CONFIG
+
+
+class Api:
+    """Counts what is read; it has the cluster's names, one operator, and nothing else."""
+
+    def __init__(self):
+        self.reads: Counter[str] = Counter()
+        self.written = []
+
+    def get(self, api_version, kind, name, namespace=None):
+        self.reads[kind] += 1
+        known = {"DNS": {"baseDomain": "c.d.example"}, "Ingress": {"domain": "apps.c.d.example"}}
+        return {"spec": known[kind]} if kind in known else None
+
+    def list(self, api_version, kind):
+        self.reads[kind] += 1
+        return [{"metadata": {"name": "etcd"}}] if kind == "ClusterOperator" else []
+
+    def replace(self, obj, sub=""):
+        self.written.append(obj)
+
+
+@pytest.fixture
+def rounds(monkeypatch):
+    """The loop with a scaling that is told what to answer, and a clock that is told the time."""
+    api, busy, now = Api(), [True], [1000.0]
+    loop = operators.Operators(api, Path(), Images("4.18.0", {}), "r")
+    monkeypatch.setattr(operators, "read_config", lambda kube: CONFIG)
+    monkeypatch.setattr(operators.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(operators.probes, "PROBES", {"etcd": lambda seen: Finding(True, "AsExpected", "")})
+    monkeypatch.setattr(operators.Scaling, "step", lambda self, seen: busy[0])
+    return api, loop, busy, now
+
+
+def test_while_nodes_are_given_their_parts_everything_is_looked_at_less_often(rounds):
+    api, loop, busy, now = rounds
+    assert loop.step()["etcd"].good
+    now[0] += operators.SCALING_SECONDS
+    assert loop.step()["etcd"].good, "what was seen last"
+    assert api.reads["Pod"] == 2
+    assert api.reads["ClusterOperator"] == api.reads["MachineConfigPool"] == 1
+    now[0] += operators.LOOK_SECONDS
+    loop.step()
+    assert api.reads["ClusterOperator"] == 2
+    busy[0] = False
+    loop.step()
+    loop.step()
+    assert api.reads["ClusterOperator"] == 4, "each round, once all have theirs"
+
+
+def test_names_and_configuration_are_read_until_they_are_known(rounds, monkeypatch):
+    api, loop, _, _ = rounds
+    monkeypatch.setattr(operators, "read_config", lambda kube: None)
+    loop.step()
+    loop.step()
+    assert api.reads["DNS"] == 2
+    monkeypatch.setattr(operators, "read_config", lambda kube: CONFIG)
+    loop.step()
+    loop.step()
+    assert api.reads["DNS"] == api.reads["Ingress"] == 3
