@@ -170,7 +170,9 @@ ALLOWED: dict[str, set[str]] = {
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
     "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
-    "ci.informer": {"ci.informer.arithmetic"},
+    "ci.informer": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab"},
+    "ci.informer.errors": set(),
+    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence"},
     "ci.informer.arithmetic": set(),
     "ci.informer.tests": {"ci.informer.*"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
