@@ -89,7 +89,7 @@ def save(path: Path, name: str, runs: Sequence[tuple[str, str, float, Sequence[A
     """Write runs as a JUnit file, a suite each: its name, when it began, its seconds, its attempts. Void tests are
     errors, as JUnit knows nothing of them."""
     document = JUnitXml(name)
-    for job, began, seconds, attempts in runs:
+    for job, began, _, attempts in runs:
         suite = TestSuite(job)
         suite.timestamp = began
         for attempt in attempts:
