@@ -31,9 +31,9 @@ class Levels:
     """
 
     worse: float = 0.10
-    warning: float = 0.6
-    alarm: float = 7.0
-    closing: float = 4.0
+    warning: float = 0.2
+    alarm: float = 7.5
+    closing: float = 3.0
     batch: int = 5
     most: int = 60
     prior_runs: int = 100
