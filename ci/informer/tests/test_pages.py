@@ -111,7 +111,7 @@ def test_pages_are_accessible_in_a_browser(pages, tmp_path):
     source = (Path(axe.__file__).parent / "axe.min.js").read_text()
     failed = failed_run(pages)
     # Files need no certificate, but the browser wants one to trust.
-    with chromium(tmp_path / "profile", Authority.make("nobody").pem()) as page:
+    with chromium(tmp_path / "profile", Authority.make("nobody").pem) as page:
         for path in (pages / "index.html", pages / "grid.html", pages / "jobs" / job_file("compact@vm"), failed):
             page.open(path.as_uri())
             for mode in ("light", "dark"):
