@@ -92,9 +92,10 @@ def _run(arguments: argparse.Namespace) -> int:
         rounds=arguments.n,
         limit=60 * arguments.minutes,
         more=arguments.more,
+        arguments=[f"--installer={arguments.installer}"] if arguments.installer else [],
     )
     with History(_history_path(arguments)) as history:
-        rows = running.run(history, plan, arguments.artifacts, lambda line: print(line, flush=True))
+        rows = running.run(history, plan, arguments.artifacts.absolute(), lambda line: print(line, flush=True))
     return REJECTED if any(row.outcome is Outcome.FAILED for row in rows) else ACCEPTED
 
 
@@ -231,6 +232,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-n", type=whole_type(1, 1000), default=1, metavar="N", help="so often each (default: 1)")
     run.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
     run.add_argument("--payload", default="lab", help="what the runs are on, as verdicts name it (default: lab)")
+    run.add_argument("--installer", metavar="PATH", help="another installer to test, for example openshift-install")
     run.add_argument("--artifacts", type=Path, default=Path("artifacts/informer"), help="where evidence goes")
     run.add_argument(
         "--minutes", type=real_type(1, 1440, "minutes"), default=120, help="longest for a run (default: 120)"

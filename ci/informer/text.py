@@ -72,7 +72,8 @@ RUN_HEADS = ("run", "began", "job", "payload", "outcome", "took", "whose", "reas
 def _job_lines(job: JobVerdict) -> Iterator[str]:
     yield f"{job.decision.value:<10} {job.kind.value:<10} {job.job}: {job.why}"
     for row in job.failures[:_FAILURES]:
-        yield f"           run {row.id} ({row.label or 'not labelled'}, {row.cluster or '-'}): {first_line(row.reason)}"
+        whose = " ".join(text for text in (row.label, row.component, row.cluster) if text)
+        yield f"           run {row.id} ({whose}): {first_line(row.reason)}"
         if row.advice:
             yield f"             {row.advice}"
     if job.voids:
@@ -113,6 +114,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
                 "why": job.why,
                 "regressed_since": str(job.finding.since) if job.finding else None,
                 "labels": sorted({row.label for row in job.failures if row.label}),
+                "components": sorted({row.component for row in job.failures if row.component}),
                 "again": job.again,
             }
             for job in verdict.jobs

@@ -36,13 +36,23 @@ class Symptom:
     label: str
     advice: str
 
-    def found(self, evidence: Mapping[str, str]) -> tuple[str, str] | None:
-        """The place and the line that it shows in, if it does."""
+    def found(self, evidence: Mapping[str, str]) -> Hit | None:
+        """Where it shows first, if it does."""
         for place in self.where:
             for line in evidence.get(place, "").splitlines():
-                if self.match.search(line[:_SEARCHED]):
-                    return place, line.strip()[:_LINE]
+                if match := self.match.search(line[:_SEARCHED]):
+                    return Hit(self, place, line.strip()[:_LINE], match.groupdict().get("component") or "")
         return None
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A symptom that a run shows: where, in which line, and which component it names (or none)."""
+
+    symptom: Symptom
+    place: str
+    line: str
+    component: str
 
 
 def _symptom(entry: Any, where: str) -> Symptom:
@@ -90,21 +100,27 @@ def read(path: Path | None = None) -> Symptoms:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """A red run's label, advice, and the symptoms that it shows: name, place, line."""
+    """A red run's label, advice, the component at fault (where that is known), and all symptoms that it shows."""
 
     label: str
     advice: str
-    shown: Sequence[tuple[str, str, str]] = ()
+    component: str = ""
+    shown: Sequence[Hit] = ()
 
 
 def diagnose(outcome: Outcome, evidence: Mapping[str, str], symptoms: Symptoms) -> Diagnosis:
     """A red run's diagnosis. A run that is void is never the product's fault."""
-    hits = [(one, place) for one in symptoms.all if (place := one.found(evidence))]
-    shown = [(one.name, *place) for one, place in hits]
-    telling = [one for one, _ in hits if outcome is not Outcome.VOID or one.label != "product"]
+    hits = [hit for one in symptoms.all if (hit := one.found(evidence))]
+    telling = [hit for hit in hits if outcome is not Outcome.VOID or hit.symptom.label != "product"]
     if telling:
-        return Diagnosis(telling[0].label, telling[0].advice, shown)
-    return Diagnosis("lab", VOID_UNKNOWN, shown) if outcome is Outcome.VOID else Diagnosis("product", UNKNOWN, shown)
+        first = telling[0]
+        component = next(
+            (hit.component for hit in telling if hit.component and hit.symptom.label == first.symptom.label), ""
+        )
+        return Diagnosis(first.symptom.label, first.symptom.advice, first.component or component, hits)
+    if outcome is Outcome.VOID:
+        return Diagnosis("lab", VOID_UNKNOWN, shown=hits)
+    return Diagnosis("product", UNKNOWN, shown=hits)
 
 
 def label(history: History, symptoms: Symptoms) -> int:
@@ -121,9 +137,11 @@ def label(history: History, symptoms: Symptoms) -> int:
             texts = history.evidence(row["id"])
             texts["message"] = f"{row['reason']}\n{texts.get('message', '')}"
             found = diagnose(Outcome(row["outcome"]), texts, symptoms)
-            db.execute("UPDATE run SET label = ?, advice = ? WHERE id = ?", (found.label, found.advice, row["id"]))
+            values = (found.label, found.advice, found.component, row["id"])
+            db.execute("UPDATE run SET label = ?, advice = ?, component = ? WHERE id = ?", values)
+            shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in found.shown]
             db.execute("DELETE FROM symptom WHERE run = ?", (row["id"],))
-            db.executemany("INSERT INTO symptom VALUES (?, ?, ?, ?)", [(row["id"], *one) for one in found.shown])
+            db.executemany("INSERT INTO symptom VALUES (?, ?, ?, ?)", shown)
         db.execute("INSERT OR REPLACE INTO applied VALUES ('symptoms', ?)", (symptoms.digest,))
     return len(rows)
 

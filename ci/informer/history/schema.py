@@ -21,6 +21,7 @@ MIGRATIONS = (
         payload INTEGER NOT NULL REFERENCES payload(id), key TEXT NOT NULL UNIQUE,
         began TEXT NOT NULL, seconds REAL NOT NULL, outcome TEXT NOT NULL,
         reason TEXT NOT NULL, folder TEXT NOT NULL, label TEXT NOT NULL DEFAULT '', advice TEXT NOT NULL DEFAULT '',
+        component TEXT NOT NULL DEFAULT '',
         cluster TEXT REFERENCES cluster(id)
     );
     CREATE INDEX run_began ON run (began);

@@ -16,7 +16,7 @@ from ci.informer.history.model import Attempt, Run, Step
 from ci.informer.history.schema import connect
 
 _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
-    run.reason, run.folder, run.label, run.advice, run.cluster"""
+    run.reason, run.folder, run.label, run.advice, run.component, run.cluster"""
 _TABLES = "run JOIN job ON job.id = run.job JOIN payload ON payload.id = run.payload"
 
 
@@ -35,6 +35,7 @@ class Row:
     folder: str
     label: str
     advice: str
+    component: str
     cluster: str | None
 
     @property
@@ -90,7 +91,7 @@ class History:
             VALUES (?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (key) DO UPDATE SET job = excluded.job, payload = excluded.payload, began = excluded.began,
                 seconds = excluded.seconds, outcome = excluded.outcome, reason = excluded.reason,
-                folder = excluded.folder, label = '', advice = '', cluster = NULL
+                folder = excluded.folder, label = '', advice = '', component = '', cluster = NULL
             RETURNING id""",
             (*values, run.key),
         ).fetchone()

@@ -12,7 +12,7 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import Row
 from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
-from ci.informer.verdict import Verdict, command
+from ci.informer.verdict import JobVerdict, Verdict, command
 
 #: Columns of the grid, and runs in a job's list.
 COLUMNS, LISTED = 60, 400
@@ -41,6 +41,12 @@ def _run_link(row: Row, up: str, text: str) -> str:
     return f'<a href="{up}runs/{row.id}.html">{escape(text)}</a>'
 
 
+def _components(job: JobVerdict) -> str:
+    """Whose the failures are, and which components they name."""
+    named = sorted({f"{row.label} {row.component}".strip() for row in job.failures if row.label})
+    return f"; {escape(', '.join(named))}" if named else ""
+
+
 def verdict(one: Verdict) -> Iterable[str]:
     """A payload's verdict with its numbers."""
     yield f'<section><h2>{escape(one.payload)}</h2><p class="big">{word(one.decision.value)}: {escape(one.why)}</p>'
@@ -52,7 +58,7 @@ def verdict(one: Verdict) -> Iterable[str]:
                 _job_link(job.job),
                 job.kind.value,
                 word(job.decision.value),
-                escape(job.why),
+                escape(job.why) + _components(job),
                 str(job.voids),
                 str(job.more or ""),
                 f"<code>{escape(job.again)}</code>",
@@ -158,7 +164,8 @@ def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str
     yield f'<p class="big">{word(row.outcome.value)}</p>'
     yield f"<p>{_job_link(row.job, '../')} on {escape(row.payload)}, {took}</p>"
     if row.label:
-        yield f"<p>Whose: <strong>{escape(row.label)}</strong>. {escape(row.advice)}</p>"
+        whose = f"{row.label}: {row.component}" if row.component else row.label
+        yield f"<p>Whose: <strong>{escape(whose)}</strong>. {escape(row.advice)}</p>"
     yield f"<p>Run it again: <code>{escape(command(row.job))}</code></p>"
     if row.reason:
         yield "<h2>Reason</h2>" + pre("Reason", row.reason)

@@ -31,16 +31,18 @@ def red(history, message, key="k", day=1, void="", job="sno", **evidence):
 @pytest.mark.parametrize(
     ("place", "line", "label", "name"),
     [
-        ("console", "[12.3] Out of memory: Killed process 812 (etcd)", "host", "host-out-of-memory"),
+        ("console", "[12.3] Out of memory: Killed process 812 (etcd)", "product", "guest-out-of-memory"),
+        ("lab", "Out of memory: Killed process 812 (qemu-system-x86)", "host", "host-out-of-memory"),
         ("message", "OSError: [Errno 28] No space left on device", "host", "host-disk-full"),
         ("console", "watchdog: BUG: soft lockup - CPU#1 stuck for 23s!", "host", "host-starved"),
-        ("lab", "dnsmasq (pid 12) has ended with 1", "lab", "lab-daemon-ended"),
+        ("lab", "dnsmasq ended with exit code 1 at 12:00:03", "lab", "lab-daemon-ended"),
+        ("message", "lab x itself failed: registry was killed by SIGKILL at 12:00:03", "lab", "lab-daemon-ended"),
         ("message", "Redfish GET /redfish/v1 timed out", "lab", "lab-bmc"),
-        ("journal", "pinging container registry r:5000: dial tcp: connection refused", "lab", "lab-registry"),
+        ("event", "pinging container registry r:5000: dial tcp: connection refused", "lab", "lab-registry"),
         ("console", "Kernel panic - not syncing: VFS", "product", "kernel-trouble"),
         ("event", "Failed to pull image: manifest unknown", "product", "image-missing"),
         ("wait-for", "unauthorized: authentication required", "product", "pull-secret"),
-        ("wait-for", "Cluster operators etcd, console are not available", "product", "operator-not-available"),
+        ("wait-for", "Cluster operator etcd Degraded is True with X: y", "product", "operator-not-available"),
         ("wait-for", "level=error msg=Bootstrap failed to complete", "product", "bootstrap-failed"),
         ("message", "E   AssertionError: 2 == 3", "product", "assertion"),
         ("message", "TimeoutError: the API did not answer", "product", "timed-out"),
@@ -50,7 +52,15 @@ def test_a_symptom_labels_a_run(place, line, label, name):
     found = diagnose(Outcome.FAILED, {place: f"before\n{line}\nafter"}, SYMPTOMS)
     assert found.label == label
     assert found.advice
-    assert found.shown[0] == (name, place, line)
+    assert (found.shown[0].symptom.name, found.shown[0].place, found.shown[0].line) == (name, place, line)
+
+
+def test_a_symptom_names_the_component():
+    line = "level=error msg=Cluster operator authentication Available is False with NoEndpoints: none"
+    found = diagnose(Outcome.FAILED, {"wait-for": line, "message": "E   AssertionError"}, SYMPTOMS)
+    assert (found.label, found.component) == ("product", "authentication")
+    ended = {"lab": "dnsmasq ended by itself at 12:00:03", "wait-for": line}
+    assert diagnose(Outcome.VOID, ended, SYMPTOMS).component == "dnsmasq"
 
 
 @given(st.sampled_from([Outcome.FAILED, Outcome.VOID]), st.dictionaries(st.sampled_from(triage.PLACES), st.text()))
