@@ -20,7 +20,7 @@ from ci.informer.history import artifacts, junit
 from ci.informer.history.store import History
 from ci.informer.pages import build
 from ci.informer.review import counts_of, job_state, rejected
-from ci.informer.simulate import MONTH, World, Year, simulate
+from ci.informer.simulate import MONTH, World, Year, kept, simulate
 from ci.informer.verdict import Decision, judge
 from lab.host.paths import state_dir
 from lab.numbers import real_type, whole_type
@@ -186,6 +186,9 @@ def _simulate(arguments: argparse.Namespace) -> int:
         years = [simulate(arguments.seed + place, world) for place in range(arguments.years)]
     except ValueError as error:
         raise InformerError(f"simulate: {error}") from error
+    if arguments.keep:
+        with History(arguments.keep) as history:
+            print(f"{len(history.add(kept(arguments.seed, world)))} runs kept in {arguments.keep}")
     total = sum(years, Year(world))
     nights = world.nights * len(years)
     print(f"{world.jobs} jobs, {world.runs} runs a night each, {arguments.flakes:g} % flakes, {world.nights} nights")
@@ -275,6 +278,7 @@ def _parser() -> argparse.ArgumentParser:
         ("--planted", whole_type(0, 1000), 10, "regressions of 3 to 30 points, each in a job of its own"),
     ):
         simulated.add_argument(name, type=kind, default=default, metavar="N", help=f"{told} (default: {default})")
+    simulated.add_argument("--keep", type=Path, metavar="FILE", help="write the first year's nightly runs to a history")
     page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
     page.add_argument("directory", type=Path, metavar="DIR")
     for sub in (verdict, page):

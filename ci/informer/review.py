@@ -132,7 +132,7 @@ def rejected(history: History) -> list[str]:
 
 
 def record(history: History, rows: Sequence[Row]) -> Watch:
-    """As `watched`, and the job's regressions are written into the history."""
+    """As `watched`, and the job's regressions are written into the history. `rows` are all of the job's runs."""
     watch, job = Watch(), rows[0].job
     with history.writing() as db:
         number = db.execute("SELECT id FROM job WHERE name = ?", (job,)).fetchone()["id"]
@@ -157,3 +157,13 @@ def record(history: History, rows: Sequence[Row]) -> Watch:
                     "UPDATE regression SET closed = ? WHERE job = ? AND closed IS NULL", (day.isoformat(), number)
                 )
     return watch
+
+
+def regressions(history: History, job: str) -> list[tuple[str, str, str, str, str, float]]:
+    """A job's regressions: since, seen, closed (or nothing), sample, base, p."""
+    found = history.db.execute(
+        """SELECT since, seen, coalesce(closed, '') AS closed, sample, base, p FROM regression
+        JOIN job ON job.id = regression.job WHERE job.name = ? ORDER BY since""",
+        (job,),
+    )
+    return [(one["since"], one["seen"], one["closed"], one["sample"], one["base"], one["p"]) for one in found]

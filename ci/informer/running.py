@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from ci.informer.history import artifacts
 from ci.informer.history.model import Run
 from ci.informer.history.store import History, Row
 from ci.informer.review import watched
+from lab.redact import redact
 
 ROOT = Path(__file__).parents[2]
 #: How often a run that is void is repeated, and runs that one suspicious night may have on top.
@@ -29,6 +31,7 @@ _GRACE = 120.0
 _LATE = 124  # as timeout(1) has it
 _NOTHING_COLLECTED = 5  # pytest's exit code
 _TAIL = 2000
+_ID = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 
 Say = Callable[[str], None]
 
@@ -81,7 +84,7 @@ def _attempted(plan: Plan, scenario: str, folder: Path) -> Run:
     folder.mkdir(parents=True)
     began, start = datetime.now(UTC), time.monotonic()
     code = _finished(argv_of(plan, scenario, folder), folder / "pytest.log", plan.limit)
-    tail = (folder / "pytest.log").read_bytes()[-_TAIL:].decode(errors="replace")
+    tail = redact((folder / "pytest.log").read_bytes()[-_TAIL:].decode(errors="replace"))
     if code == _NOTHING_COLLECTED:
         raise InformerError(f"scenario: {scenario!r}: no test has this id (python -m pytest scenarios/ --collect-only)")
     stamp, job = f"{began:%Y-%m-%dT%H:%M:%SZ}", f"{scenario}@{plan.machines}"
@@ -119,7 +122,10 @@ def _recorded(history: History, plan: Plan, scenario: str, folder: Path, say: Sa
 
 
 def run(history: History, plan: Plan, folder: Path, say: Say) -> list[Row]:
-    """Run all jobs, round by round, then what a suspicion asks for. The rows of all that ran."""
+    """Run all jobs, round by round, then what a suspicion asks for. The rows of all that ran. Raises InformerError."""
+    for scenario in plan.scenarios:
+        if not _ID.fullmatch(scenario):
+            raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")
     rows = [_recorded(history, plan, scenario, folder, say) for _ in range(plan.rounds) for scenario in plan.scenarios]
     left = plan.more
     for scenario in plan.scenarios:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from ci.informer.arithmetic.flakes import Outcome, counted
 from ci.informer.arithmetic.proportions import Counts
+from ci.informer.history.model import Run, Step
 from ci.informer.watching import Levels, Watch
 
 FIRST = date(2026, 1, 1)
@@ -157,3 +158,24 @@ def simulate(seed: int, world: World = World(), levels: Levels = Levels()) -> Ye
     """A year (or as many nights as the world has), judged."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
     return sum((_judge(seed, job, world, levels, by_job.get(job)) for job in range(world.jobs)), Year(world))
+
+
+def kept(seed: int, world: World) -> Iterator[Run]:
+    """The nightly runs of a year, those before it included, as a history has them."""
+    by_job = {planted.job: planted for planted in plant(seed, world)}
+    for job in range(world.jobs):
+        runner, name = Runner(seed, job, world, by_job.get(job)), f"job-{job:02}@simulated"
+        for night in range(-BEFORE, world.nights):
+            began = datetime.combine(FIRST + timedelta(days=night), time(22), UTC)
+            payload = f"{began:%Y-%m-%d}"
+            for place, run in enumerate(runner.runs(night, world.runs)):
+                yield Run(
+                    job=name,
+                    payload=payload,
+                    key=f"simulated {seed} {name} {payload} {place}",
+                    began=f"{began + timedelta(minutes=place):%Y-%m-%dT%H:%M:%SZ}",
+                    seconds=round(run.seconds, 1),
+                    steps=[Step("install", 0.0, round(run.seconds, 1), run.outcome)],
+                    void="simulated" if run.outcome is Outcome.VOID else "",
+                    ended=run.outcome,
+                )

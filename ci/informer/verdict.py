@@ -13,7 +13,7 @@ from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History, Row
-from ci.informer.review import TestChange, counts_of, kind_of, record, regressed_tests, rejected, within
+from ci.informer.review import TestChange, counts_of, kind_of, record, regressed_tests, rejected, watched, within
 from ci.informer.watching import Finding
 
 
@@ -92,7 +92,7 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], blocki
         kind = Kind.BLOCKING
     counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
     decision, why, more = _told(counts, base)
-    watch = record(history, [row for row in rows if row.day <= day])
+    watch = watched([row for row in rows if row.day <= day])
     finding = watch.finding
     if finding is not None:
         low, high = wilson(finding.sample)
@@ -134,6 +134,8 @@ def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdi
         raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {known})")
     bad = [one for one in rejected(history) if one != payload]
     names = sorted({row.job for row in rows})
+    for job in names:
+        record(history, history.runs(job=job))
     found = [_judged(history, job, payload, bad, blocking) for job in names]
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)

@@ -170,7 +170,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
     "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
-    "ci.informer": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history"},
+    "ci.informer": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab"},
     "ci.informer.cli": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.pages",
         "lab", "lab.host",

@@ -13,6 +13,7 @@ from ci.informer.history.store import History, Row
 from ci.informer.pages import views
 from ci.informer.pages.frame import STYLE, page, write
 from ci.informer.pages.views import Details
+from ci.informer.review import record, regressions
 from ci.informer.verdict import judge
 
 #: Payloads with a verdict on the first page: the last ones.
@@ -59,7 +60,10 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
     by_job = {job: list(group) for job, group in groupby(sorted(rows, key=_by_job), key=lambda row: row.job)}
     write(root / "grid.html", page("Grid", views.grid(by_job)))
     for job, group in by_job.items():
-        write(root / "jobs" / views.job_file(job), page(job, views.job(job, group), up="../"))
+        write(
+            root / "jobs" / views.job_file(job),
+            page(job, views.job(job, group, _regressions(history, job, group)), up="../"),
+        )
     count = 2 + len(by_job)
     details, clusters = dict(_details(history)), _clusters(rows)
     for row in rows:
@@ -71,6 +75,12 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
         (root / f"runs/{row.id}.html").write_text(page(f"Run {row.id}: {row.job}", body, up="../"))
         count += 1
     return count
+
+
+def _regressions(history: History, job: str, rows: Sequence[Row]) -> list[views.Regression]:
+    """A job's regressions, up to date."""
+    record(history, rows)
+    return regressions(history, job)
 
 
 def _by_job(row: Row) -> tuple[str, str, int]:

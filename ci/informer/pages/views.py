@@ -14,6 +14,8 @@ from ci.informer.history.store import Row
 from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
 from ci.informer.verdict import JobVerdict, Verdict, command
 
+#: Since, seen, closed, sample, base, p, as ci.informer.review tells them.
+Regression = tuple[str, str, str, str, str, float]
 #: Columns of the grid, and runs in a job's list.
 COLUMNS, LISTED = 60, 400
 
@@ -105,12 +107,18 @@ def _sparkline(seconds: Sequence[float]) -> str:
     )
 
 
-def job(name: str, rows: Sequence[Row]) -> Iterable[str]:
-    """One job's history: durations, change points, runs."""
+def job(name: str, rows: Sequence[Row], regressions: Sequence[Regression] = ()) -> Iterable[str]:
+    """One job's history: regressions, durations, change points, runs."""
     told = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)][-LISTED:]
     good = [row for row in told if row.outcome.good]
     took = durations.summary([row.seconds for row in good])
     yield f"<p>Run it again: <code>{escape(command(name))}</code></p>"
+    if regressions:
+        yield from table(
+            "Regressions",
+            ("since", "seen", "closed", "then", "before", "p"),
+            ([*(escape(text) for text in texts), f"{p:.2g}"] for *texts, p in regressions),
+        )
     if took:
         yield f"<h2>Durations</h2><p>{escape(str(took))}, of the last {took.count} that passed.</p>"
         yield _sparkline([row.seconds for row in good])

@@ -2,16 +2,20 @@
 
 import json
 import sys
+from dataclasses import replace
+from datetime import date, timedelta
 
 import pytest
 
-from ci.informer import running
+from ci.informer import running, simulate
+from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
 from ci.informer.history.store import History
-from ci.informer.review import job_state, record, regressed_tests
+from ci.informer.review import job_state, record, regressed_tests, regressions
+from ci.informer.simulate import World, kept, plant
 from ci.informer.tests.kit import FIRST, filled
 from ci.informer.verdict import Decision, judge
 
@@ -79,6 +83,14 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
     assert found["since"] == "2026-02-15"
     assert found["since"] <= found["seen"] <= "2026-02-17"
     assert found["closed"] > found["seen"]
+
+
+def test_judging_an_older_payload_opens_nothing_again(history):
+    filled(history, sno=[*["P" * 10] * 45, *["PPPPPPPPFF"] * 3, *["P" * 10] * 20])
+    judge(history, "p067")
+    assert judge(history, "p047").jobs[0].finding is not None
+    [(since, _, closed, *_)] = regressions(history, "sno@vm")
+    assert "2026-02-15" == since < closed
 
 
 def test_tests_that_regressed_are_named(history):
@@ -172,6 +184,28 @@ def test_simulate_ends_with_the_line(tmp_path, capsys):
     assert "within 3 nights, " in last
 
 
+def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
+    """What the simulation's judge finds, `status` finds in the history of the same runs, but for the runs asked for."""
+    world = World(nights=20, planted=4, jobs=6, points=(25.0, 30.0))
+    with History(tmp_path / "history.db") as history:
+        history.add(kept(8, world))
+        planted = {f"job-{one.job:02}@simulated": one for one in plant(8, world)}
+        for job in history.jobs():
+            record(history, history.runs(job=job))
+            found = [date.fromisoformat(seen) for _, seen, *_ in regressions(history, job)]
+            if job in planted:
+                begin = simulate.FIRST + timedelta(days=planted[job].night)
+                assert any(begin <= day < begin + timedelta(days=4) for day in found), job
+            else:
+                assert found == []
+    assert (
+        node0_ci(tmp_path, "simulate", "--nights", "3", "--jobs", "1", "--planted", "0", "--keep", tmp_path / "k") == 0
+    )
+    assert "runs kept in" in capsys.readouterr().out
+    with History(tmp_path / "k") as history:
+        assert sum(row.outcome is not Outcome.VOID for row in history.runs()) == 43 * 10
+
+
 #: In pytest's place: leaves artefacts as scenarios do. The script has the outcomes, one run's after the other.
 PROGRAM = """
 import json, pathlib, sys
@@ -228,6 +262,12 @@ def test_a_failure_asks_for_more_runs(history, tmp_path, scripted):
     running.run(history, plan, tmp_path / "artifacts", said.append)
     assert [row.outcome.value for row in history.runs()] == ["failed", "passed", "passed", "passed"]
     assert "sno: a failure more than usual, 3 more runs" in said
+
+
+@pytest.mark.parametrize("name", ["sno or ha", "", "../x", "sno]"])
+def test_a_scenario_without_an_id_is_told(history, tmp_path, scripted, name):
+    with pytest.raises(InformerError, match="must be an id like sno-ipv4-static-uefi"):
+        running.run(history, replace(scripted(""), scenarios=[name]), tmp_path / "artifacts", print)
 
 
 def test_a_scenario_that_is_none_is_told(history, tmp_path, scripted):
