@@ -15,6 +15,7 @@ import yaml
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
+from lab.release.cluster.yamltext import load_all
 
 LABELS = ("product", "lab", "host")
 PLACES = ("lab", "host", "console", "journal", "event", "wait-for", "message")
@@ -86,9 +87,10 @@ def read(path: Path | None = None) -> Symptoms:
     name = str(path or "symptoms.yaml")
     try:
         text = path.read_text() if path else files("ci.informer").joinpath("symptoms.yaml").read_text()
-        entries = yaml.safe_load(text)
+        documents = load_all(text)
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise InformerError(f"{name}: {' '.join(str(error).split())}") from error
+    entries = documents[0] if len(documents) == 1 else None
     if not isinstance(entries, list):
         raise InformerError(f"{name}: must be a list of symptoms")
     found = [_symptom(entry, f"{name}: [{place}]") for place, entry in enumerate(entries)]
