@@ -122,3 +122,11 @@ def listed(history: History, since: date) -> list[Cluster]:
         )
         for one in found
     ]
+
+
+def first_seen(history: History) -> dict[str, date]:
+    """When each cluster was first seen."""
+    return {
+        one["id"]: date.fromisoformat(one["first_seen"])
+        for one in history.db.execute("SELECT id, first_seen FROM cluster")
+    }

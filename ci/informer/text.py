@@ -72,10 +72,14 @@ RUN_HEADS = ("run", "began", "job", "payload", "outcome", "took", "whose", "reas
 def _job_lines(job: JobVerdict) -> Iterator[str]:
     yield f"{job.decision.value:<10} {job.kind.value:<10} {job.job}: {job.why}"
     for row in job.failures[:_FAILURES]:
-        whose = " ".join(text for text in (row.label, row.component, row.cluster) if text)
+        since = job.known.get(row.cluster or "")
+        known = f"known since {since}" if since else "new"
+        whose = " ".join(text for text in (row.label, row.component, row.cluster, known) if text)
         yield f"           run {row.id} ({whose}): {first_line(row.reason)}"
         if row.advice:
             yield f"             {row.advice}"
+    if job.flaky:
+        yield f"           {job.flaky} flaky: passed when tried again"
     if job.voids:
         yield f"           {job.voids} void, not counted"
     if job.more:
@@ -108,6 +112,8 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
                 "runs": job.counts.runs,
                 "failures": job.counts.failures,
                 "void": job.voids,
+                "flaky": job.flaky,
+                "known": {name: str(since) for name, since in sorted(job.known.items())},
                 "base_runs": job.base.runs,
                 "base_failures": job.base.failures,
                 "more_runs": job.more,

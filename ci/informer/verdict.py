@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
 from fnmatch import fnmatch
 
@@ -11,6 +12,7 @@ from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline, per
 from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
+from ci.informer.clusters import first_seen
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History, Row
 from ci.informer.review import TestChange, counts_of, kind_of, record, regressed_tests, rejected, watched, within
@@ -39,6 +41,9 @@ class JobVerdict:
     more: int = 0  # runs that would decide, or settle a suspicion
     finding: Finding | None = None
     failures: Sequence[Row] = ()
+    flaky: int = 0
+    #: Clusters of its failures that were there before the payload, and since when.
+    known: Mapping[str, date] = field(default_factory=dict)
 
     @property
     def again(self) -> str:
@@ -101,6 +106,8 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], blocki
             decision = Decision.REJECTED
     elif watch.wanted:
         more = max(more, watch.wanted)
+    seen = first_seen(history)
+    failures = [row for row in ours if row.outcome is Outcome.FAILED]
     return JobVerdict(
         job,
         kind,
@@ -111,7 +118,9 @@ def _judged(history: History, job: str, payload: str, bad: Sequence[str], blocki
         voids=sum(row.outcome is Outcome.VOID for row in ours),
         more=more,
         finding=finding,
-        failures=[row for row in ours if row.outcome is Outcome.FAILED],
+        failures=failures,
+        flaky=sum(row.outcome is Outcome.FLAKE for row in ours),
+        known={row.cluster: seen[row.cluster] for row in failures if row.cluster and seen[row.cluster] < ours[0].day},
     )
 
 

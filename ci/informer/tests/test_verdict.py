@@ -13,6 +13,7 @@ from ci.informer.arithmetic.promotion import Kind
 from ci.informer.cli import main
 from ci.informer.errors import InformerError
 from ci.informer.history import junit
+from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
 from ci.informer.review import job_state, record, regressed_tests, regressions
 from ci.informer.simulate import World, kept, plant
@@ -83,6 +84,18 @@ def test_a_slow_regression_is_found_over_nights_and_closes(history):
     assert found["since"] == "2026-02-15"
     assert found["since"] <= found["seen"] <= "2026-02-17"
     assert found["closed"] > found["seen"]
+
+
+def test_a_failure_is_new_or_known_and_flakes_are_told(history, tmp_path, capsys):
+    filled(history, sno=[*GOOD, "PPFPP", "PPFPP"])
+    again = [Attempt("t", Outcome.FAILED, 1.0, "x"), Attempt("t", Outcome.PASSED, 1.0)]
+    history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", 9.0, again)])
+    node0_ci(tmp_path, "verdict", "p045")
+    assert " new): TimeoutError" in capsys.readouterr().out
+    node0_ci(tmp_path, "verdict", "p046")
+    out = capsys.readouterr().out
+    assert " known since 2026-02-15): TimeoutError" in out
+    assert "1 flaky: passed when tried again" in out
 
 
 def test_judging_an_older_payload_opens_nothing_again(history):
