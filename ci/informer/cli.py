@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sqlite3
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -61,6 +62,12 @@ def _day(value: str) -> date:
         return date.fromisoformat(value)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a day like 2026-11-23, not {value!r}") from None
+
+
+def _name(value: str) -> str:
+    if not value.strip() or not value.isprintable():
+        raise argparse.ArgumentTypeError(f"must be a name, not {value!r}")
+    return value
 
 
 def _settled(history: History) -> None:
@@ -234,7 +241,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="for example sno-ipv4-static-uefi")
     run.add_argument("-n", type=whole_type(1, 1000), default=1, metavar="N", help="so often each (default: 1)")
     run.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
-    run.add_argument("--payload", default="lab", help="what the runs are on, as verdicts name it (default: lab)")
+    run.add_argument(
+        "--payload", type=_name, default="lab", help="what the runs are on, as verdicts name it (default: lab)"
+    )
     run.add_argument("--installer", metavar="PATH", help="another installer to test, for example openshift-install")
     run.add_argument("--artifacts", type=Path, default=Path("artifacts/informer"), help="where evidence goes")
     run.add_argument(
@@ -264,8 +273,8 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("b", metavar="B")
     load = command("load", _load, "remember runs: a directory of artefacts, or a JUnit file")
     load.add_argument("path", type=Path, metavar="PATH")
-    load.add_argument("--payload", required=True, help="what they ran on")
-    load.add_argument("--job", help="which job a JUnit file is of")
+    load.add_argument("--payload", type=_name, required=True, help="what they ran on")
+    load.add_argument("--job", type=_name, help="which job a JUnit file is of")
     load.add_argument("--began", metavar="TIME", help="when it began (ISO 8601), where a JUnit file does not say")
     simulated = command("simulate", _simulate, "judge nights that are made up: what is found, and what is cried")
     for name, kind, default, told in (
@@ -295,7 +304,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
-    except (InformerError, OSError) as error:
+    except (InformerError, OSError, sqlite3.Error) as error:
         print(f"node0-ci: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:

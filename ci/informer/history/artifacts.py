@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history.model import Attempt, Run, Step
+from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from lab.evidence import report
 from lab.redact import redact
 
@@ -24,6 +25,7 @@ KINDS: Mapping[str, Sequence[str]] = {
 }
 #: Bytes that are kept of a file (its end), and of a kind.
 FILE_BYTES, KIND_BYTES = 32 << 10, 128 << 10
+_BEGAN = re.compile(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ")
 #: What these files say of outcomes, as the history's.
 _WORDS = {"passed": Outcome.PASSED, "failed": Outcome.FAILED, "void": Outcome.VOID, "skipped": Outcome.SKIPPED}
 
@@ -49,22 +51,21 @@ def evidence(folder: Path) -> dict[str, str]:
     return found
 
 
-def _number(entry: Mapping[str, Any], name: str) -> float:
-    value = entry.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0
-
-
 def _step(entry: Mapping[str, Any]) -> Step:
     # What was still running when the run ended has not passed.
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
     error = redact(str(entry.get("error") or ("" if outcome is not Outcome.FAILED else "did not end")))
-    depth = int(_number(entry, "depth"))
-    return Step(str(entry.get("name")), _number(entry, "at"), _number(entry, "seconds"), outcome, depth, error)
+    depth = int(seconds_of(entry.get("depth")))
+    return Step(
+        str(entry.get("name")), seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth, error
+    )
 
 
 def _attempt(entry: Mapping[str, Any]) -> Attempt:
     outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
-    return Attempt(str(entry.get("name")), outcome, _number(entry, "seconds"), redact(str(entry.get("message") or "")))
+    return Attempt(
+        str(entry.get("name")), outcome, seconds_of(entry.get("seconds")), redact(str(entry.get("message") or ""))
+    )
 
 
 def _kind_of_machines(folder: Path) -> str:
@@ -78,24 +79,27 @@ def _run(one: report.Run, payload: str) -> Run:
     began = str(one.phases[0].get("began") or "") if one.phases else ""
     if not began:
         began = f"{datetime.fromtimestamp(one.folder.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if not _BEGAN.fullmatch(began):
+        raise InformerError(f"{one.folder / 'phases.json'}: began: {began!r}: must be like 2026-11-23T22:00:00Z")
     job = f"{one.name}@{_kind_of_machines(one.folder)}"
     failed = one.outcome in ("failed", "running")
     messages = [a.message for a in attempts if a.outcome is Outcome.FAILED] + [step.error for step in steps]
     texts = evidence(one.folder) if one.outcome != "passed" else {}
     if any(messages):
         texts["message"] = "\n".join(text for text in messages if text)[:KIND_BYTES]
-    void = next((a.message for a in attempts if a.outcome is Outcome.VOID), "") or one.lab_failed.strip()
+    empty = "" if steps or attempts else "it ended before its first phase"
+    void = next((a.message for a in attempts if a.outcome is Outcome.VOID), "") or one.lab_failed.strip() or empty
     return Run(
         job=job,
         payload=payload,
         key=f"lab {job} {began}",
         began=began,
-        seconds=one.seconds,
+        seconds=sum(step.seconds for step in steps if not step.depth),
         attempts=attempts,
         steps=steps,
         evidence=texts,
         folder=str(one.folder.absolute()),
-        void=redact(void or "the lab failed") if one.outcome == "void" else "",
+        void=redact(void or "the lab failed") if one.outcome == "void" or empty else "",
         ended=Outcome.FAILED if failed else Outcome.PASSED,
     )
 

@@ -12,7 +12,7 @@ from junitparser import Error, Failure, JUnitXml, JUnitXmlError, Skipped, TestCa
 
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
-from ci.informer.history.model import Attempt, Run
+from ci.informer.history.model import Attempt, Run, seconds_of
 from lab.redact import redact
 
 #: How much of a message is kept, and how big a file may be: expat expands entities no further than a hundredfold.
@@ -55,7 +55,7 @@ def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
         suites = _suites(document)
         attempts = [_attempt(case) for suite in suites for case in suite if isinstance(case, TestCase)]
         stamps = [suite.timestamp for suite in suites if suite.timestamp]
-        seconds = sum(float(suite.time or 0) for suite in ([document] if isinstance(document, TestSuite) else document))
+        seconds = sum(seconds_of(suite.time) for suite in ([document] if isinstance(document, TestSuite) else document))
     except (OSError, ParseError, JUnitXmlError, ValueError, TypeError) as error:
         raise InformerError(f"{path}: not a JUnit file: {error}") from error
     if not attempts:
@@ -81,8 +81,8 @@ def load(path: Path, job: str, payload: str, began: str | None = None) -> Run:
 
 def _attempt(case: TestCase) -> Attempt:
     outcome, message = _outcome(case)
-    name = f"{case.classname}::{case.name}" if case.classname else str(case.name)
-    return Attempt(name, outcome, float(case.time or 0), message)
+    name = str(case.name or "(no name)")
+    return Attempt(f"{case.classname}::{name}" if case.classname else name, outcome, seconds_of(case.time), message)
 
 
 def save(path: Path, name: str, runs: Sequence[tuple[str, str, float, Sequence[Attempt]]]) -> None:

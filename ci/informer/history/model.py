@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -72,3 +73,12 @@ class Run:
         messages = [self.void, *(one.message for one in self.attempts if one.outcome is Outcome.FAILED)]
         messages += [step.error for step in self.steps if step.outcome is Outcome.FAILED]
         return next((text for text in messages if text), "")
+
+
+def seconds_of(value: object) -> float:
+    """A duration as another program wrote it; 0 for what is none."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return seconds if math.isfinite(seconds) and seconds >= 0 else 0.0

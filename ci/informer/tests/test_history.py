@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts, junit, schema
-from ci.informer.history.model import Attempt, Run, Step
+from ci.informer.history.model import Attempt, Run, Step, seconds_of
 from ci.informer.history.store import History
 
 # What XML can hold of a name.
@@ -190,6 +190,25 @@ def test_no_artefacts_is_told(tmp_path):
     (tmp_path / "x/phases.json").write_text("{")
     with pytest.raises(InformerError, match=r"phases\.json: Expecting"):
         artifacts.load(tmp_path, "p")
+
+
+def test_odd_artefacts_are_read_or_told(tmp_path):
+    (tmp_path / "x").mkdir()
+    phases = tmp_path / "x/phases.json"
+    phases.write_text("[]")
+    [run] = artifacts.load(tmp_path, "p")
+    assert (run.outcome, run.reason) == (Outcome.VOID, "it ended before its first phase")
+    phases.write_text(f'[{{"name": 3, "began": "{BEGAN}", "at": "x", "seconds": NaN, "outcome": "running"}}]')
+    [run] = artifacts.load(tmp_path, "p")
+    assert (run.outcome, run.seconds, run.steps[0].error) == (Outcome.FAILED, 0.0, "did not end")
+    phases.write_text('[{"name": "a", "began": "yesterday", "outcome": "passed"}]')
+    with pytest.raises(InformerError, match=r"phases\.json: began: 'yesterday': must be like"):
+        artifacts.load(tmp_path, "p")
+
+
+@given(st.one_of(st.none(), st.text(), st.floats(), st.lists(st.integers()), st.integers()))
+def test_a_duration_is_a_number_whatever_was_written(value):
+    assert 0 <= seconds_of(value) < float("inf")
 
 
 def test_notes_want_something_to_be_about(history):
