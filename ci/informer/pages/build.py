@@ -47,7 +47,10 @@ def _index(history: History, blocking: Sequence[str]) -> str:
 
 
 def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
-    """Write all pages; how many. Raises InformerError for a directory that holds other things."""
+    """Write all pages; how many. A run has a page as long as its job's page lists it.
+
+    Raises InformerError for a directory that holds other things.
+    """
     if root.exists() and not root.is_dir():
         raise InformerError(f"{root}: not a directory")
     if root.is_dir() and any(root.iterdir()) and not (root / MARK).exists():
@@ -65,15 +68,18 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
             page(job, views.job(job, group, _regressions(history, job, group)), up="../"),
         )
     count = 2 + len(by_job)
-    details, clusters = dict(_details(history)), _clusters(rows)
-    for row in rows:
+    shown = sorted((row for group in by_job.values() for row in group[-views.LISTED :]), key=lambda row: row.id)
+    details, clusters = dict(_details(history)), _clusters(shown)
+    for row in shown:
         known = details.get(row.id, Details())
         if row.outcome in (Outcome.FAILED, Outcome.VOID):
             known.evidence = history.evidence(row.id)
         body = views.run(row, known, clusters.get(row.cluster or "", ()))
-        # Runs never change much, and there are many: written in one go.
+        # There are many, and nothing reads them meanwhile but a browser: written in one go.
         (root / f"runs/{row.id}.html").write_text(page(f"Run {row.id}: {row.job}", body, up="../"))
         count += 1
+    for old in {path.name for path in (root / "runs").iterdir()} - {f"{row.id}.html" for row in shown}:
+        (root / "runs" / old).unlink()
     return count
 
 

@@ -16,7 +16,7 @@ from ci.informer.verdict import JobVerdict, Verdict, command
 
 #: Since, seen, closed, sample, base, p, as ci.informer.review tells them.
 Regression = tuple[str, str, str, str, str, float]
-#: Columns of the grid, and runs in a job's list.
+#: Columns of the grid, and runs that a job's page lists; these have pages of their own.
 COLUMNS, LISTED = 60, 400
 
 
@@ -109,7 +109,7 @@ def _sparkline(seconds: Sequence[float]) -> str:
 
 def job(name: str, rows: Sequence[Row], regressions: Sequence[Regression] = ()) -> Iterable[str]:
     """One job's history: regressions, durations, change points, runs."""
-    told = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)][-LISTED:]
+    told = [row for row in rows[-LISTED:] if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
     good = [row for row in told if row.outcome.good]
     took = durations.summary([row.seconds for row in good])
     yield f"<p>Run it again: <code>{escape(command(name))}</code></p>"

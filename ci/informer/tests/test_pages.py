@@ -13,6 +13,7 @@ from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history.model import Attempt, Run
 from ci.informer.history.store import History
+from ci.informer.pages import views
 from ci.informer.pages.build import build
 from ci.informer.pages.views import job_file
 from ci.informer.tests.kit import filled
@@ -91,6 +92,17 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path):
     with History(tmp_path / "history.db") as history, pytest.raises(InformerError, match="not empty"):
         build(history, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["precious"]
+
+
+def test_only_runs_that_are_listed_have_pages(tmp_path, monkeypatch):
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["PPPF"] * 5)
+        build(history, tmp_path / "out")
+        assert len(list((tmp_path / "out/runs").iterdir())) == 20
+        monkeypatch.setattr(views, "LISTED", 6)
+        build(history, tmp_path / "out")
+        wanted = {f"{row.id}.html" for row in history.runs(last=6)}
+    assert {path.name for path in (tmp_path / "out/runs").iterdir()} == wanted
 
 
 def test_an_empty_history_has_pages_too(tmp_path):
