@@ -99,6 +99,9 @@ def _attempted(plan: Plan, scenario: str, folder: Path) -> Run:
     run = replace(run, job=job, key=f"run {folder}", began=stamp)
     if code == _LATE and run.outcome.good:
         return replace(run, ended=Outcome.FAILED, attempts=())
+    if code and run.outcome.good:
+        # Killed in mid-run, or it broke itself: what had passed until then is not all that was to be tested.
+        return replace(run, void=f"pytest ended with {code} although no test failed", evidence={"message": tail})
     return run
 
 

@@ -233,10 +233,11 @@ if word == "none":
     sys.exit(5)
 folder = root / scenario
 folder.mkdir()
+outcome = "passed" if word == "killed" else word
 phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
 (folder / "phases.json").write_text(json.dumps([phase]))
-(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": word, "seconds": 1, "message": word}]))
-sys.exit(word != "passed")
+(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]))
+sys.exit(-9 if word == "killed" else word != "passed")
 """
 
 
@@ -258,6 +259,7 @@ def scripted(tmp_path):
         ("passed passed", 2, ["passed", "passed"]),
         ("void passed", 1, ["void", "passed"]),
         ("nothing passed", 1, ["void", "passed"]),
+        ("killed passed", 1, ["void", "passed"]),
         ("void void void passed", 1, ["void", "void", "void"]),
     ],
 )
