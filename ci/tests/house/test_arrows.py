@@ -199,6 +199,18 @@ ALLOWED: dict[str, set[str]] = {
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
     "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    "ci.informer": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab"},
+    "ci.informer.cli": {
+        "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.pages",
+        "lab", "lab.host",
+    },
+    "ci.informer.errors": set(),
+    "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence"},
+    "ci.informer.arithmetic": set(),
+    "ci.informer.pages": {
+        "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
+    },
+    "ci.informer.tests": {"ci.informer.*", "drivers", "lab"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.

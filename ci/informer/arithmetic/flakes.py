@@ -1,0 +1,67 @@
+"""Flakes: what attempts amount to, and how often to try again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from ci.informer.arithmetic.proportions import Counts
+
+#: How probable it may be that a healthy job fails in each of its attempts.
+RISK = 0.01
+#: Attempts beyond which another one is no use.
+MOST = 5
+
+
+class Outcome(Enum):
+    """How a run ended."""
+
+    PASSED = "passed"
+    FLAKE = "flake"
+    FAILED = "failed"
+    VOID = "void"
+    SKIPPED = "skipped"
+
+    @property
+    def good(self) -> bool:
+        """Whether it counts as a pass."""
+        return self in (Outcome.PASSED, Outcome.FLAKE)
+
+
+def of_attempts(attempts: Sequence[Outcome]) -> Outcome:
+    """What a run's attempts amount to: a pass after a failure is a flake; what is void says nothing.
+
+    Sippy counts so (getSuccessRate takes successes and flakes together), and so does the aggregator, where a pass in
+    one run outweighs that run's failures (getNumberOfPasses).
+    """
+    told = [one for one in attempts if one not in (Outcome.VOID, Outcome.SKIPPED)]
+    if not told:
+        return Outcome.VOID if Outcome.VOID in attempts else Outcome.SKIPPED
+    good = any(one.good for one in told)
+    if good and (Outcome.FAILED in told or Outcome.FLAKE in told):
+        return Outcome.FLAKE
+    return Outcome.PASSED if good else Outcome.FAILED
+
+
+def counted(outcomes: Sequence[Outcome]) -> Counts:
+    """Runs and failures; what is void or skipped is neither."""
+    told = [one for one in outcomes if one not in (Outcome.VOID, Outcome.SKIPPED)]
+    return Counts(len(told), sum(1 for one in told if one is Outcome.FAILED))
+
+
+def all_fail(attempts: int, history: Counts) -> float:
+    """How probable it is that each of so many attempts fails by flakes alone.
+
+    The Beta-binomial: the flake rate is Beta(failures + 1/2, passes + 1/2) after this history (H. Jeffreys, "An
+    invariant form for the prior probability", 1946), so a short history promises little. J. G. Skellam, "A probability
+    distribution derived from the binomial", JRSS B 10 (1948).
+    """
+    from scipy.stats import betabinom
+
+    return float(betabinom.pmf(attempts, attempts, history.failures + 0.5, history.passes + 0.5))
+
+
+def attempts_wanted(history: Counts, risk: float = RISK, most: int = MOST) -> int:
+    """After how many failures in a row a failure is believed: at the least so many that flakes make them with a
+    probability under `risk`, at most `most`."""
+    return next((count for count in range(1, most) if all_fail(count, history) < risk), most)

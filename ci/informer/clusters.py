@@ -1,0 +1,132 @@
+"""Clusters of failures: what is the same failure, told by its text, over two weeks; ids stay."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from rapidfuzz import process
+from rapidfuzz.distance import Levenshtein
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.history.store import History
+
+DAYS = 14
+#: Texts whose edit distance is under this share of the longer one are the same failure.
+DISTANCE = 0.10
+#: Characters of a text that are compared.
+_LONGEST = 1000
+#: What differs from run to run and says nothing, in lower case, and what stands for it; in this order.
+_VARYING = (
+    (re.compile(r"\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:z|[+-]\d\d:?\d\d)?"), "TIME"),
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "UUID"),
+    (re.compile(r"\bsha256:[0-9a-f]{12,64}\b"), "DIGEST"),
+    (re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b"), "MAC"),
+    (re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?:/\d+)?\b"), "ADDRESS"),
+    (re.compile(r"(?<![\w.])/[\w.+@-]+(?:/[\w.+@-]+)+"), "PATH"),
+    (re.compile(r"\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{7,}\b"), "HEX"),
+    (re.compile(r"\d+(?:\.\d+)?"), "N"),
+    (re.compile(r"\s+"), " "),
+)
+
+
+def normalised(text: str) -> str:
+    """A failure's text without what differs from run to run. Normalising twice changes nothing more."""
+    text = text[: 4 * _LONGEST].lower()
+    for pattern, word in _VARYING:
+        text = pattern.sub(word.lower(), text)
+    return text.strip()[:_LONGEST]
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two normalised texts are the same failure."""
+    return Levenshtein.normalized_distance(one, other, score_cutoff=DISTANCE) < DISTANCE
+
+
+def id_of(text: str) -> str:
+    """The id of the cluster that a normalised text begins."""
+    return "c" + hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Failures that are the same one."""
+
+    id: str
+    text: str
+    first_seen: date
+    last_seen: date
+    runs: int
+    jobs: int
+
+
+class _Known:
+    """The clusters that a failure may belong to: those seen within two weeks before it."""
+
+    def __init__(self, history: History) -> None:
+        found = history.db.execute("SELECT * FROM cluster ORDER BY first_seen, id")
+        self.texts = {one["id"]: one["text"] for one in found}
+        found = history.db.execute("SELECT id, last_seen FROM cluster")
+        self.last = {one["id"]: date.fromisoformat(one["last_seen"]) for one in found}
+
+    def nearest(self, text: str, day: date) -> str | None:
+        """The cluster of a text, if there is one."""
+        if id_of(text) in self.texts:
+            return id_of(text)
+        recent = {name: one for name, one in self.texts.items() if self.last[name] >= day - timedelta(days=DAYS)}
+        hit = process.extractOne(
+            text, recent, scorer=Levenshtein.normalized_distance, processor=None, score_cutoff=DISTANCE
+        )
+        return hit[2] if hit is not None and hit[1] < DISTANCE else None
+
+
+def assign(history: History) -> int:
+    """Give red runs that have none their cluster, oldest first; how many."""
+    rows = history.db.execute(
+        "SELECT id, began, reason FROM run WHERE outcome IN (?, ?) AND cluster IS NULL ORDER BY began, id",
+        (Outcome.FAILED.value, Outcome.VOID.value),
+    ).fetchall()
+    known = _Known(history)
+    with history.writing() as db:
+        for row in rows:
+            text, day = normalised(row["reason"]) or "(no message)", date.fromisoformat(row["began"][:10])
+            name = known.nearest(text, day)
+            if name is None:
+                name = id_of(text)
+                db.execute("INSERT INTO cluster VALUES (?, ?, ?, ?)", (name, text, day.isoformat(), day.isoformat()))
+                known.texts[name], known.last[name] = text, day
+            elif day > known.last[name]:
+                db.execute("UPDATE cluster SET last_seen = ? WHERE id = ?", (day.isoformat(), name))
+                known.last[name] = day
+            db.execute("UPDATE run SET cluster = ? WHERE id = ?", (name, row["id"]))
+    return len(rows)
+
+
+def listed(history: History, since: date) -> list[Cluster]:
+    """The clusters seen since a day, those with most runs first."""
+    found = history.db.execute(
+        """SELECT cluster.*, count(run.id) AS runs, count(DISTINCT run.job) AS jobs FROM cluster
+        JOIN run ON run.cluster = cluster.id AND run.began >= ? GROUP BY cluster.id ORDER BY runs DESC, cluster.id""",
+        (since.isoformat(),),
+    )
+    return [
+        Cluster(
+            one["id"],
+            one["text"],
+            date.fromisoformat(one["first_seen"]),
+            date.fromisoformat(one["last_seen"]),
+            one["runs"],
+            one["jobs"],
+        )
+        for one in found
+    ]
+
+
+def first_seen(history: History) -> dict[str, date]:
+    """When each cluster was first seen."""
+    return {
+        one["id"]: date.fromisoformat(one["first_seen"])
+        for one in history.db.execute("SELECT id, first_seen FROM cluster")
+    }

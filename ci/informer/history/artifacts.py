@@ -1,0 +1,117 @@
+"""Runs from this project's own artefacts: what scenarios and labs leave below `--artifacts` (lab/evidence)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history.model import Attempt, Run, Step, seconds_of
+from lab.evidence import report
+from lab.redact import redact
+
+#: Kind of evidence, and its files below a run's directory.
+KINDS: Mapping[str, Sequence[str]] = {
+    "lab": (report.LAB_FAILED, "services/*.log"),
+    "wait-for": ("commands/*wait-for*.log",),
+    "event": ("installer/logs/**/*event*", "installer/*event*"),
+    "console": ("console/*.txt", "kernel-trouble.txt"),
+    "journal": ("nodes/*/journal.log", "installer/logs/**/*journal*"),
+}
+#: Bytes that are kept of a file (its end), and of a kind.
+FILE_BYTES, KIND_BYTES = 32 << 10, 128 << 10
+_BEGAN = re.compile(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ")
+#: What these files say of outcomes, as the history's.
+_WORDS = {"passed": Outcome.PASSED, "failed": Outcome.FAILED, "void": Outcome.VOID, "skipped": Outcome.SKIPPED}
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(0, file.tell() - FILE_BYTES))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def evidence(folder: Path) -> dict[str, str]:
+    """The ends of a run's texts by kind, without secrets, each file's behind a line with its name."""
+    found: dict[str, str] = {}
+    for kind, patterns in KINDS.items():
+        paths = dict.fromkeys(p for pattern in patterns for p in sorted(folder.glob(pattern)) if p.is_file())
+        texts = [f"== {path.relative_to(folder)}\n{_tail(path)}" for path in paths if path.stat().st_size]
+        if texts:
+            found[kind] = redact("\n".join(texts)[:KIND_BYTES])
+    return found
+
+
+def _step(entry: Mapping[str, Any]) -> Step:
+    # What was still running when the run ended has not passed.
+    outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
+    error = redact(str(entry.get("error") or ("" if outcome is not Outcome.FAILED else "did not end")))
+    depth = int(seconds_of(entry.get("depth")))
+    return Step(
+        str(entry.get("name")), seconds_of(entry.get("at")), seconds_of(entry.get("seconds")), outcome, depth, error
+    )
+
+
+def _attempt(entry: Mapping[str, Any]) -> Attempt:
+    outcome = _WORDS.get(str(entry.get("outcome")), Outcome.FAILED)
+    return Attempt(
+        str(entry.get("name")), outcome, seconds_of(entry.get("seconds")), redact(str(entry.get("message") or ""))
+    )
+
+
+def _kind_of_machines(folder: Path) -> str:
+    """`container` or `vm`, by what the collector left (lab.evidence.bundle)."""
+    return "container" if (folder / "machines").is_dir() else "vm"
+
+
+def _run(one: report.Run, payload: str) -> Run:
+    steps = [_step(entry) for entry in one.phases]
+    attempts = [_attempt(entry) for entry in one.tests]
+    began = str(one.phases[0].get("began") or "") if one.phases else ""
+    if not began:
+        began = f"{datetime.fromtimestamp(one.folder.stat().st_mtime, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    if not _BEGAN.fullmatch(began):
+        raise InformerError(f"{one.folder / 'phases.json'}: began: {began!r}: must be like 2026-11-23T22:00:00Z")
+    job = f"{one.name}@{_kind_of_machines(one.folder)}"
+    failed = one.outcome in ("failed", "running")
+    messages = [a.message for a in attempts if a.outcome is Outcome.FAILED] + [step.error for step in steps]
+    texts = evidence(one.folder) if one.outcome != "passed" else {}
+    if any(messages):
+        texts["message"] = "\n".join(text for text in messages if text)[:KIND_BYTES]
+    empty = "" if steps or attempts else "it ended before its first phase"
+    void = next((a.message for a in attempts if a.outcome is Outcome.VOID), "") or one.lab_failed.strip() or empty
+    return Run(
+        job=job,
+        payload=payload,
+        key=f"lab {job} {began}",
+        began=began,
+        seconds=sum(step.seconds for step in steps if not step.depth),
+        attempts=attempts,
+        steps=steps,
+        evidence=texts,
+        folder=str(one.folder.absolute()),
+        void=redact(void or "the lab failed") if one.outcome == "void" or empty else "",
+        ended=Outcome.FAILED if failed else Outcome.PASSED,
+    )
+
+
+def load(root: Path, payload: str) -> list[Run]:
+    """The runs below a directory of artefacts. Raises InformerError where there are none, or phases.json is broken."""
+    found = report.runs(root) if root.is_dir() else []
+    if not found:
+        raise InformerError(f"{root}: phases.json: neither here nor one folder below")
+    for one in found:
+        try:
+            json.loads((one.folder / "phases.json").read_text())
+        except (OSError, ValueError) as error:
+            raise InformerError(f"{one.folder / 'phases.json'}: {error}") from error
+    return [_run(one, payload) for one in found]

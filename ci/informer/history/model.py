@@ -1,0 +1,84 @@
+"""What a history holds of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ci.informer.arithmetic.flakes import Outcome, of_attempts
+
+
+@dataclass(frozen=True)
+class Step:
+    """A phase of a run, in the order in which they began; `at` and `seconds` count from the run's begin."""
+
+    name: str
+    at: float
+    seconds: float
+    outcome: Outcome
+    depth: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at one test."""
+
+    test: str
+    outcome: Outcome
+    seconds: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job on a payload. `began` is UTC in ISO 8601 (2026-11-23T22:00:00Z); `key` is the same whenever the
+    same run is loaded again; `evidence` has texts by their kind: console, journal, event, wait-for, lab, message."""
+
+    job: str
+    payload: str
+    key: str
+    began: str
+    seconds: float
+    attempts: Sequence[Attempt] = ()
+    steps: Sequence[Step] = ()
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    #: Why it says nothing about the product; empty when it does.
+    void: str = ""
+    #: The outcome where there are no attempts.
+    ended: Outcome = Outcome.PASSED
+
+    @property
+    def tests(self) -> dict[str, list[Attempt]]:
+        """Attempts by test."""
+        by_test: dict[str, list[Attempt]] = {}
+        for attempt in self.attempts:
+            by_test.setdefault(attempt.test, []).append(attempt)
+        return by_test
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of its tests' outcomes; a flake counts as a pass."""
+        if self.void:
+            return Outcome.VOID
+        outcomes = {of_attempts([one.outcome for one in attempts]) for attempts in self.tests.values()}
+        worst = (Outcome.VOID, Outcome.FAILED, Outcome.FLAKE, Outcome.PASSED, Outcome.SKIPPED)
+        return next((one for one in worst if one in outcomes), self.ended)
+
+    @property
+    def reason(self) -> str:
+        """The first message of what failed; empty when nothing did."""
+        messages = [self.void, *(one.message for one in self.attempts if one.outcome is Outcome.FAILED)]
+        messages += [step.error for step in self.steps if step.outcome is Outcome.FAILED]
+        return next((text for text in messages if text), "")
+
+
+def seconds_of(value: object) -> float:
+    """A duration as another program wrote it; 0 for what is none."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return seconds if math.isfinite(seconds) and seconds >= 0 else 0.0

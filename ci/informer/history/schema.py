@@ -1,0 +1,107 @@
+"""The history's file: tables, and how older files become newer ones."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from ci.informer.errors import InformerError
+
+#: What brings a file from version n to n + 1 (`PRAGMA user_version`); never edited, only added to.
+MIGRATIONS = (
+    """
+    CREATE TABLE payload (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, good INTEGER);
+    CREATE TABLE job (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE test (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE cluster (
+        id TEXT PRIMARY KEY, text TEXT NOT NULL, first_seen TEXT NOT NULL, last_seen TEXT NOT NULL
+    );
+    CREATE TABLE run (
+        id INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES job(id),
+        payload INTEGER NOT NULL REFERENCES payload(id), key TEXT NOT NULL UNIQUE,
+        began TEXT NOT NULL, seconds REAL NOT NULL, outcome TEXT NOT NULL,
+        reason TEXT NOT NULL, folder TEXT NOT NULL, label TEXT NOT NULL DEFAULT '', advice TEXT NOT NULL DEFAULT '',
+        component TEXT NOT NULL DEFAULT '',
+        cluster TEXT REFERENCES cluster(id)
+    );
+    CREATE INDEX run_began ON run (began);
+    CREATE INDEX run_job ON run (job, began);
+    CREATE TABLE step (
+        run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, position INTEGER NOT NULL, name TEXT NOT NULL,
+        depth INTEGER NOT NULL, at REAL NOT NULL, seconds REAL NOT NULL, outcome TEXT NOT NULL, error TEXT NOT NULL,
+        PRIMARY KEY (run, position)
+    ) WITHOUT ROWID;
+    CREATE TABLE attempt (
+        run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, position INTEGER NOT NULL,
+        test INTEGER NOT NULL REFERENCES test(id), outcome TEXT NOT NULL, seconds REAL NOT NULL, message TEXT NOT NULL,
+        PRIMARY KEY (run, position)
+    ) WITHOUT ROWID;
+    CREATE INDEX attempt_test ON attempt (test);
+    CREATE TABLE evidence (
+        run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, kind TEXT NOT NULL, text TEXT NOT NULL,
+        PRIMARY KEY (run, kind)
+    ) WITHOUT ROWID;
+    CREATE TABLE symptom (
+        run INTEGER NOT NULL REFERENCES run(id) ON DELETE CASCADE, name TEXT NOT NULL, kind TEXT NOT NULL,
+        line TEXT NOT NULL, PRIMARY KEY (run, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE regression (
+        id INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES job(id), since TEXT NOT NULL, seen TEXT NOT NULL,
+        closed TEXT, sample TEXT NOT NULL, base TEXT NOT NULL, p REAL NOT NULL, UNIQUE (job, since)
+    );
+    CREATE TABLE note (
+        id INTEGER PRIMARY KEY, run INTEGER REFERENCES run(id) ON DELETE CASCADE, cluster TEXT REFERENCES cluster(id),
+        regression INTEGER REFERENCES regression(id), written TEXT NOT NULL, text TEXT NOT NULL
+    );
+    CREATE TABLE applied (what TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID;
+    """,
+)
+VERSION = len(MIGRATIONS)
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open a history, made or migrated where needed. Raises InformerError for what is none, or a newer one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, timeout=60, isolation_level=None)
+    except (OSError, sqlite3.Error) as error:
+        raise InformerError(f"{path}: {error}") from error
+    try:
+        connection.row_factory = sqlite3.Row
+        _migrate(connection, path)
+        connection.execute("PRAGMA foreign_keys=ON")
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise InformerError(f"{path}: not a history of node0-ci: {error}") from error
+    except InformerError:
+        connection.close()
+        raise
+    return connection
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    if _version(connection, path) == VERSION:
+        return
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have been quicker.
+        for number in range(_version(connection, path), VERSION):
+            for statement in MIGRATIONS[number].split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version={VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if not version and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise InformerError(f"{path}: not a history of node0-ci: it has other tables")
+    if version > VERSION:
+        raise InformerError(
+            f"{path}: user_version: {version} is newer than {VERSION}, the newest this node0-ci reads: update node0-ci"
+        )
+    return version

@@ -1,0 +1,207 @@
+"""Writing runs into a history, and asking it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from types import TracebackType
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history.model import Attempt, Run, Step
+from ci.informer.history.schema import connect
+
+_COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
+    run.reason, run.folder, run.label, run.advice, run.component, run.cluster"""
+_TABLES = "run JOIN job ON job.id = run.job JOIN payload ON payload.id = run.payload"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run as lists show it."""
+
+    id: int
+    job: str
+    payload: str
+    key: str
+    began: str
+    seconds: float
+    outcome: Outcome
+    reason: str
+    folder: str
+    label: str
+    advice: str
+    component: str
+    cluster: str | None
+
+    @property
+    def day(self) -> date:
+        """The day (UTC) on which it began."""
+        return date.fromisoformat(self.began[:10])
+
+
+class History:
+    """One SQLite file. Use it as a context manager; raises InformerError for a file that is none, or a newer one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.db = connect(path)
+
+    def __enter__(self) -> History:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.db.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """All of what is written within, or nothing of it."""
+        if self.db.in_transaction:
+            yield self.db
+            return
+        self.db.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.db
+        except BaseException:
+            self.db.execute("ROLLBACK")
+            raise
+        self.db.execute("COMMIT")
+
+    def _id(self, table: str, name: str) -> int:
+        self.db.execute(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", (name,))
+        return int(self.db.execute(f"SELECT id FROM {table} WHERE name = ?", (name,)).fetchone()[0])
+
+    def add(self, runs: Iterable[Run]) -> list[int]:
+        """Write runs, and their ids; one that is there already (by its key) is replaced."""
+        with self.writing():
+            return [self._add(run) for run in runs]
+
+    def _add(self, run: Run) -> int:
+        db = self.db
+        values = (
+            self._id("job", run.job), self._id("payload", run.payload), run.began, run.seconds, run.outcome.value,
+            run.reason, run.folder,
+        )  # fmt: skip
+        row = db.execute(
+            """INSERT INTO run (job, payload, began, seconds, outcome, reason, folder, key)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+            ON CONFLICT (key) DO UPDATE SET job = excluded.job, payload = excluded.payload, began = excluded.began,
+                seconds = excluded.seconds, outcome = excluded.outcome, reason = excluded.reason,
+                folder = excluded.folder, label = '', advice = '', component = '', cluster = NULL
+            RETURNING id""",
+            (*values, run.key),
+        ).fetchone()
+        number = int(row[0])
+        for table in ("step", "attempt", "evidence", "symptom"):
+            db.execute(f"DELETE FROM {table} WHERE run = ?", (number,))
+        db.executemany(
+            "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (number, place, s.name, s.depth, s.at, s.seconds, s.outcome.value, s.error)
+                for place, s in enumerate(run.steps)
+            ],
+        )
+        tests = {name: self._id("test", name) for name in run.tests}
+        db.executemany(
+            "INSERT INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (number, place, tests[a.test], a.outcome.value, a.seconds, a.message)
+                for place, a in enumerate(run.attempts)
+            ],
+        )
+        db.executemany(
+            "INSERT INTO evidence VALUES (?, ?, ?)", [(number, kind, text) for kind, text in run.evidence.items()]
+        )
+        return number
+
+    def runs(
+        self, job: str | None = None, payload: str | None = None, since: date | None = None, last: int | None = None
+    ) -> list[Row]:
+        """Runs in the order in which they began: of a job, of a payload, from a day on, the last so many."""
+        chosen = [("job.name = ?", job), ("payload.name = ?", payload), ("run.began >= ?", since and since.isoformat())]
+        where = " AND ".join(text for text, value in chosen if value is not None) or "1"
+        found = self.db.execute(
+            f"SELECT {_COLUMNS} FROM {_TABLES} WHERE {where} ORDER BY run.began DESC, run.id DESC LIMIT ?",
+            [*(value for _, value in chosen if value is not None), -1 if last is None else last],
+        )
+        return [_row(one) for one in found.fetchall()][::-1]
+
+    def run(self, number: int) -> Row:
+        """The run of an id. Raises InformerError."""
+        found = self.db.execute(f"SELECT {_COLUMNS} FROM {_TABLES} WHERE run.id = ?", (number,)).fetchone()
+        if found is None:
+            raise InformerError(f"{self.path}: run: there is no run {number}")
+        return _row(found)
+
+    def steps(self, number: int) -> list[Step]:
+        """A run's phases."""
+        found = self.db.execute("SELECT * FROM step WHERE run = ? ORDER BY position", (number,))
+        return [
+            Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
+            for one in found
+        ]
+
+    def attempts(self, number: int) -> list[Attempt]:
+        """A run's attempts at its tests."""
+        found = self.db.execute(
+            "SELECT test.name, attempt.* FROM attempt JOIN test ON test.id = attempt.test"
+            " WHERE run = ? ORDER BY position",
+            (number,),
+        )
+        return [Attempt(one["name"], Outcome(one["outcome"]), one["seconds"], one["message"]) for one in found]
+
+    def evidence(self, number: int) -> dict[str, str]:
+        """A run's texts by their kind."""
+        found = self.db.execute("SELECT kind, text FROM evidence WHERE run = ?", (number,))
+        return {one["kind"]: one["text"] for one in found}
+
+    def payloads(self) -> list[str]:
+        """Names of payloads, in the order in which they were first run."""
+        found = self.db.execute(
+            "SELECT payload.name FROM run JOIN payload ON payload.id = run.payload"
+            " GROUP BY payload.id ORDER BY min(run.began), payload.id"
+        )
+        return [one["name"] for one in found]
+
+    def jobs(self) -> list[str]:
+        """Names of jobs, sorted."""
+        return [one["name"] for one in self.db.execute("SELECT name FROM job ORDER BY name")]
+
+    def judge(self, payload: str, *, good: bool) -> None:
+        """Remember whether a payload was accepted."""
+        with self.writing() as db:
+            db.execute("UPDATE payload SET good = ? WHERE name = ?", (int(good), payload))
+
+    def last_good(self, before: date) -> date | None:
+        """The day of the first run of the last payload that was accepted and run before a day."""
+        found = self.db.execute(
+            """SELECT min(run.began) AS began FROM run JOIN payload ON payload.id = run.payload WHERE payload.good = 1
+            GROUP BY payload.id HAVING began < ? ORDER BY began DESC LIMIT 1""",
+            (before.isoformat(),),
+        ).fetchone()
+        return date.fromisoformat(found["began"][:10]) if found else None
+
+    def note(self, text: str, written: str, *, run: int | None = None, cluster: str | None = None) -> None:
+        """Add a person's note to a run or a cluster of failures. Raises InformerError when there is none."""
+        try:
+            with self.writing() as db:
+                db.execute(
+                    "INSERT INTO note (run, cluster, written, text) VALUES (?, ?, ?, ?)", (run, cluster, written, text)
+                )
+        except sqlite3.IntegrityError as error:
+            raise InformerError(f"{self.path}: note: there is no {cluster or f'run {run}'}") from error
+
+    def notes(self, run: int | None = None, cluster: str | None = None) -> Sequence[tuple[str, str]]:
+        """When each note of a run or cluster was written, and its text."""
+        found = self.db.execute(
+            "SELECT written, text FROM note WHERE run = ? OR cluster = ? ORDER BY id", (run, cluster)
+        )
+        return [(one["written"], one["text"]) for one in found]
+
+
+def _row(found: sqlite3.Row) -> Row:
+    return Row(**{**dict(found), "outcome": Outcome(found["outcome"])})

@@ -1,0 +1,101 @@
+"""Builds all pages of a history into a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history.model import Attempt, Step
+from ci.informer.history.store import History, Row
+from ci.informer.pages import views
+from ci.informer.pages.frame import STYLE, page, write
+from ci.informer.pages.views import Details
+from ci.informer.review import record, regressions
+from ci.informer.verdict import judge
+
+#: Payloads with a verdict on the first page: the last ones.
+VERDICTS = 3
+#: What a page directory of ours has; another one is not written into.
+MARK = "style.css"
+
+
+def _details(history: History) -> Iterator[tuple[int, Details]]:
+    """Details of all runs that have any, by the run's number, each table read once."""
+    found: dict[int, Details] = {}
+    for one in history.db.execute("SELECT * FROM step ORDER BY run, position"):
+        step = Step(one["name"], one["at"], one["seconds"], Outcome(one["outcome"]), one["depth"], one["error"])
+        found.setdefault(one["run"], Details()).steps.append(step)
+    names = {one["id"]: one["name"] for one in history.db.execute("SELECT id, name FROM test")}
+    for one in history.db.execute("SELECT * FROM attempt ORDER BY run, position"):
+        attempt = Attempt(names[one["test"]], Outcome(one["outcome"]), one["seconds"], one["message"])
+        found.setdefault(one["run"], Details()).attempts.append(attempt)
+    for one in history.db.execute("SELECT * FROM symptom ORDER BY run, name"):
+        found.setdefault(one["run"], Details()).symptoms.append((one["name"], one["kind"], one["line"]))
+    yield from found.items()
+
+
+def _index(history: History, blocking: Sequence[str]) -> str:
+    body = [
+        part
+        for payload in reversed(history.payloads()[-VERDICTS:])
+        for part in views.verdict(judge(history, payload, blocking))
+    ]
+    return page("Verdicts", body or ["<p>No run has been loaded yet: node0-ci load, or node0-ci run.</p>"])
+
+
+def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
+    """Write all pages; how many. A run has a page as long as its job's page lists it.
+
+    Raises InformerError for a directory that holds other things.
+    """
+    if root.exists() and not root.is_dir():
+        raise InformerError(f"{root}: not a directory")
+    if root.is_dir() and any(root.iterdir()) and not (root / MARK).exists():
+        raise InformerError(f"{root}: not empty, and not made by node0-ci page")
+    for folder in (root, root / "jobs", root / "runs"):
+        folder.mkdir(parents=True, exist_ok=True)
+    write(root / MARK, STYLE)
+    write(root / "index.html", _index(history, blocking))
+    rows = history.runs()
+    by_job = {job: list(group) for job, group in groupby(sorted(rows, key=_by_job), key=lambda row: row.job)}
+    write(root / "grid.html", page("Grid", views.grid(by_job)))
+    for job, group in by_job.items():
+        write(
+            root / "jobs" / views.job_file(job),
+            page(job, views.job(job, group, _regressions(history, job, group)), up="../"),
+        )
+    count = 2 + len(by_job)
+    shown = sorted((row for group in by_job.values() for row in group[-views.LISTED :]), key=lambda row: row.id)
+    details, clusters = dict(_details(history)), _clusters(shown)
+    for row in shown:
+        known = details.get(row.id, Details())
+        if row.outcome in (Outcome.FAILED, Outcome.VOID):
+            known.evidence = history.evidence(row.id)
+        body = views.run(row, known, clusters.get(row.cluster or "", ()))
+        # There are many, and nothing reads them meanwhile but a browser: written in one go.
+        (root / f"runs/{row.id}.html").write_text(page(f"Run {row.id}: {row.job}", body, up="../"))
+        count += 1
+    for old in {path.name for path in (root / "runs").iterdir()} - {f"{row.id}.html" for row in shown}:
+        (root / "runs" / old).unlink()
+    return count
+
+
+def _regressions(history: History, job: str, rows: Sequence[Row]) -> list[views.Regression]:
+    """A job's regressions, up to date."""
+    record(history, rows)
+    return regressions(history, job)
+
+
+def _by_job(row: Row) -> tuple[str, str, int]:
+    return row.job, row.began, row.id
+
+
+def _clusters(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.cluster:
+            found.setdefault(row.cluster, []).append(row)
+    return found

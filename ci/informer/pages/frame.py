@@ -1,0 +1,85 @@
+"""What all pages share: the frame, the style, links and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+
+from ci.informer.arithmetic.flakes import Outcome
+
+#: A letter beside the colour: what is told is never told by colour alone.
+LETTERS = {Outcome.PASSED: "P", Outcome.FLAKE: "f", Outcome.FAILED: "F", Outcome.VOID: "V", Outcome.SKIPPED: "s"}
+LEGEND = "P passed, f flake (passed when tried again), F failed, V void (the lab or host failed), s skipped"
+
+STYLE = """
+:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--soft:#57606a;--line:#d0d7de;--link:#0550ae;--good:#116329;
+--goodbg:#dafbe1;--bad:#a40e26;--badbg:#ffebe9;--flake:#6b4a00;--flakebg:#fff8c5;--void:#6639ba;--voidbg:#fbefff}
+@media(prefers-color-scheme:dark){:root{--bg:#0d1117;--fg:#e6edf3;--soft:#a3adb8;--line:#30363d;--link:#79c0ff;
+--good:#7ee787;--goodbg:#12261e;--bad:#ffa198;--badbg:#2d1316;--flake:#f0d36b;--flakebg:#272115;--void:#d2a8ff;
+--voidbg:#211a2e}}
+body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:84rem;padding:0 1rem 3rem;background:var(--bg);
+color:var(--fg)}a{color:var(--link)}a:focus-visible,pre:focus-visible,div:focus-visible{outline:3px solid var(--link);
+outline-offset:1px}.skip{position:absolute;left:-99rem}.skip:focus{left:1rem}nav ul{padding:0;list-style:none}
+nav li{display:inline-block;margin-right:1rem}table{border-collapse:collapse;margin:.5rem 0 1.5rem}
+caption{text-align:left;color:var(--soft);padding:.2rem 0}th,td{text-align:left;vertical-align:top;
+padding:.25rem .9rem .25rem 0;border-bottom:1px solid var(--line)}.n{text-align:right;font-variant-numeric:tabular-nums}
+.scroll{overflow-x:auto}.grid td{padding:1px;border:0}.grid th{white-space:nowrap}
+.grid a{display:block;width:1.7rem;height:1.7rem;line-height:1.7rem;text-align:center;text-decoration:none;
+border-radius:3px}.passed,.accepted{color:var(--good)}.failed,.rejected{color:var(--bad);font-weight:600}
+.flake,.undecided{color:var(--flake)}.void{color:var(--void)}.skipped{color:var(--soft)}
+.grid .passed{background:var(--goodbg)}.grid .failed{background:var(--badbg)}.grid .flake{background:var(--flakebg)}
+.grid .void{background:var(--voidbg)}pre{white-space:pre-wrap;overflow-wrap:anywhere;border:1px solid var(--line);
+border-radius:4px;padding:.5rem;max-height:24rem;overflow-y:auto}.bar{display:block;height:.9rem;background:var(--link);
+min-width:1px}.bar.failed{background:var(--bad)}.fall{width:24rem}.big{font-size:1.4rem}code{overflow-wrap:anywhere}
+"""
+
+
+def page(title: str, body: Iterable[str], up: str = "") -> str:
+    """A whole page; `up` is the way to the top folder ("" or "../")."""
+    links = (("index.html", "Verdicts"), ("grid.html", "Grid"))
+    nav = "".join(f'<li><a href="{up}{file}">{name}</a></li>' for file, name in links)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<title>{escape(title)}</title><link rel="stylesheet" href="{up}style.css"><link rel="icon" href="data:,">'
+        '</head><body><a class="skip" href="#main">Skip to content</a><header>'
+        f'<nav aria-label="Pages"><ul>{nav}</ul></nav></header><main id="main"><h1>{escape(title)}</h1>\n'
+        + "\n".join(body)
+        + "\n</main></body></html>\n"
+    )
+
+
+def word(outcome: str) -> str:
+    """An outcome or decision, coloured."""
+    return f'<span class="{outcome}">{outcome}</span>'
+
+
+def clock(seconds: float) -> str:
+    """A duration: 45.2 s, 12:05 (minutes) or 1:02:03."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def table(caption: str, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterable[str]:
+    """A table of cells that are HTML already; the first of a row is its head."""
+    yield f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
+    yield f"<caption>{escape(caption)}</caption><thead><tr>"
+    yield "".join(f'<th scope="col">{escape(head)}</th>' for head in heads) + "</tr></thead><tbody>"
+    for first, *rest in rows:
+        yield f'<tr><th scope="row">{first}</th>' + "".join(f"<td>{cell}</td>" for cell in rest) + "</tr>"
+    yield "</tbody></table></div>"
+
+
+def pre(title: str, text: str) -> str:
+    """A text that scrolls, which a keyboard can reach."""
+    return f'<pre tabindex="0" role="region" aria-label="{escape(title)}">{escape(text)}</pre>'
+
+
+def write(path: Path, text: str) -> None:
+    """Write a page, whole or not at all."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    fresh.replace(path)

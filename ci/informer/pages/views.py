@@ -1,0 +1,200 @@
+"""The bodies of the pages: verdicts, grid, one job, one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from urllib.parse import quote
+
+from ci.informer.arithmetic import changepoint, durations
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.history.model import Attempt, Step
+from ci.informer.history.store import Row
+from ci.informer.pages.frame import LEGEND, LETTERS, clock, pre, table, word
+from ci.informer.verdict import JobVerdict, Verdict, command
+
+#: Since, seen, closed, sample, base, p, as ci.informer.review tells them.
+Regression = tuple[str, str, str, str, str, float]
+#: Columns of the grid, and runs that a job's page lists; these have pages of their own.
+COLUMNS, LISTED = 60, 400
+
+
+@dataclass
+class Details:
+    """What is known of a run beyond its row."""
+
+    steps: list[Step] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
+    evidence: Mapping[str, str] = field(default_factory=dict)
+    symptoms: list[tuple[str, str, str]] = field(default_factory=list)
+
+
+def job_file(job: str) -> str:
+    """The file of a job's page, as it is called."""
+    return "".join(c if c.isalnum() or c in "-_.@" else f"~{ord(c):x}" for c in job) + ".html"
+
+
+def _job_link(job: str, up: str = "") -> str:
+    return f'<a href="{up}jobs/{quote(job_file(job))}">{escape(job)}</a>'
+
+
+def _run_link(row: Row, up: str, text: str) -> str:
+    return f'<a href="{up}runs/{row.id}.html">{escape(text)}</a>'
+
+
+def _components(job: JobVerdict) -> str:
+    """Whose the failures are, and which components they name."""
+    named = sorted({f"{row.label} {row.component}".strip() for row in job.failures if row.label})
+    return f"; {escape(', '.join(named))}" if named else ""
+
+
+def verdict(one: Verdict) -> Iterable[str]:
+    """A payload's verdict with its numbers."""
+    yield f'<section><h2>{escape(one.payload)}</h2><p class="big">{word(one.decision.value)}: {escape(one.why)}</p>'
+    yield from table(
+        f"What each job says of {one.payload}",
+        ("job", "kind", "says", "because", "void", "more runs", "again"),
+        (
+            (
+                _job_link(job.job),
+                job.kind.value,
+                word(job.decision.value),
+                escape(job.why) + _components(job),
+                str(job.voids),
+                str(job.more or ""),
+                f"<code>{escape(job.again)}</code>",
+            )
+            for job in one.jobs
+        ),
+    )
+    if one.tests:
+        yield from table(
+            "Tests that regressed in the last seven days",
+            ("test", "what", "now", "before", "p"),
+            (
+                (escape(t.test), t.assessment.status.value, str(t.sample), str(t.base), f"{t.assessment.p:.2g}")
+                for t in one.tests
+            ),
+        )
+    yield "</section>"
+
+
+def grid(by_job: Mapping[str, Sequence[Row]]) -> Iterable[str]:
+    """Jobs and their runs, the newest first (TestGrid's habit)."""
+    yield f"<p>{LEGEND}. The newest run is on the left; at most {COLUMNS} a job.</p>"
+    yield '<div class="scroll" tabindex="0" role="region" aria-label="Grid"><table class="grid">'
+    yield "<caption>Jobs and their runs</caption><tbody>"
+    for job, rows in by_job.items():
+        yield f'<tr><th scope="row">{_job_link(job)}</th>'
+        yield "".join(
+            f'<td><a class="{row.outcome.value}" href="runs/{row.id}.html" '
+            f'aria-label="{row.outcome.value}, {row.began}">{LETTERS[row.outcome]}</a></td>'
+            for row in reversed(rows[-COLUMNS:])
+        )
+        yield "</tr>"
+    yield "</tbody></table></div>"
+
+
+def _sparkline(seconds: Sequence[float]) -> str:
+    if len(seconds) < 2:
+        return ""
+    top, width = max(seconds) or 1.0, 600 / (len(seconds) - 1)
+    points = " ".join(f"{place * width:.1f},{100 - 95 * value / top:.1f}" for place, value in enumerate(seconds))
+    return (
+        '<svg role="img" aria-label="Durations, oldest on the left" viewBox="0 0 600 100" width="600" height="100">'
+        f'<polyline points="{points}" fill="none" stroke="currentColor"/></svg>'
+    )
+
+
+def job(name: str, rows: Sequence[Row], regressions: Sequence[Regression] = ()) -> Iterable[str]:
+    """One job's history: regressions, durations, change points, runs."""
+    told = [row for row in rows[-LISTED:] if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
+    good = [row for row in told if row.outcome.good]
+    took = durations.summary([row.seconds for row in good])
+    yield f"<p>Run it again: <code>{escape(command(name))}</code></p>"
+    if regressions:
+        yield from table(
+            "Regressions",
+            ("since", "seen", "closed", "then", "before", "p"),
+            ([*(escape(text) for text in texts), f"{p:.2g}"] for *texts, p in regressions),
+        )
+    if took:
+        yield f"<h2>Durations</h2><p>{escape(str(took))}, of the last {took.count} that passed.</p>"
+        yield _sparkline([row.seconds for row in good])
+    changes = [("duration", good[c.index], c.p) for c in changepoint.change_points([row.seconds for row in good])]
+    failing = [float(row.outcome is Outcome.FAILED) for row in told]
+    changes += [("share of failures", told[c.index], c.p) for c in changepoint.change_points(failing)]
+    if changes:
+        yield from table(
+            "Change points",
+            ("run", "what changed", "payload", "p"),
+            ((_run_link(row, "../", row.began), what, escape(row.payload), f"{p:.2g}") for what, row, p in changes),
+        )
+    yield from table(
+        f"The last {min(len(rows), LISTED)} of {len(rows)} runs",
+        ("began (UTC)", "outcome", "took", "payload", "whose", "reason"),
+        (
+            (
+                _run_link(row, "../", row.began),
+                word(row.outcome.value),
+                clock(row.seconds),
+                escape(row.payload),
+                escape(row.label),
+                escape(row.reason.partition("\n")[0][:160]),
+            )
+            for row in reversed(rows[-LISTED:])
+        ),
+    )
+
+
+def _waterfall(steps: Sequence[Step]) -> Iterable[str]:
+    end = max([step.at + step.seconds for step in steps] + [0.001])
+    yield from table(
+        "Phases",
+        ("phase", "outcome", "took", "when"),
+        (
+            (
+                "&nbsp;" * 3 * step.depth + escape(step.name),
+                word(step.outcome.value) + (f" {escape(step.error)}" if step.error else ""),
+                clock(step.seconds),
+                f'<div class="fall"><span class="bar {step.outcome.value}" style="margin-left:'
+                f'{100 * step.at / end:.1f}%;width:{100 * step.seconds / end:.1f}%"></span></div>',
+            )
+            for step in steps
+        ),
+    )
+
+
+def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str]:
+    """One run: phases, tests, what it shows, the failures that are like it, and the command that repeats it."""
+    took = f"began {row.began}, took {clock(row.seconds)}"
+    yield f'<p class="big">{word(row.outcome.value)}</p>'
+    yield f"<p>{_job_link(row.job, '../')} on {escape(row.payload)}, {took}</p>"
+    if row.label:
+        whose = f"{row.label}: {row.component}" if row.component else row.label
+        yield f"<p>Whose: <strong>{escape(whose)}</strong>. {escape(row.advice)}</p>"
+    yield f"<p>Run it again: <code>{escape(command(row.job))}</code></p>"
+    if row.reason:
+        yield "<h2>Reason</h2>" + pre("Reason", row.reason)
+    if details.symptoms:
+        yield from table("Symptoms", ("symptom", "where", "line"), ([escape(x) for x in s] for s in details.symptoms))
+    if details.steps:
+        yield from _waterfall(details.steps)
+    if details.attempts:
+        yield from table(
+            "Tests",
+            ("test", "outcome", "took", "message"),
+            (
+                (escape(a.test), word(a.outcome.value), clock(a.seconds), escape(a.message.partition("\n")[0][:200]))
+                for a in details.attempts
+            ),
+        )
+    if row.cluster:
+        others = ", ".join(_run_link(one, "../", f"{one.job} {one.began}") for one in cluster[-10:] if one.id != row.id)
+        yield f"<h2>Failures like this one</h2><p>Cluster {escape(row.cluster)}: {len(cluster)} runs. {others}</p>"
+    for kind, text in details.evidence.items():
+        if kind != "message":
+            yield f"<h2>{escape(kind)}</h2>" + pre(kind, text[-8000:])
+    if row.folder:
+        yield f"<p>All evidence: <code>{escape(row.folder)}</code></p>"

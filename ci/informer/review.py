@@ -1,0 +1,169 @@
+"""What a history says of its jobs and tests up to a day: the watch of each job, its kind, its regressions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import groupby
+
+from ci.informer.arithmetic import durations
+from ci.informer.arithmetic.aggregate import baseline
+from ci.informer.arithmetic.durations import Durations
+from ci.informer.arithmetic.flakes import Outcome, counted
+from ci.informer.arithmetic.promotion import Kind, Record, promoted
+from ci.informer.arithmetic.proportions import Counts
+from ci.informer.arithmetic.regression import Assessment, assess, base_window, sample_window
+from ci.informer.history.store import History, Row
+from ci.informer.watching import Levels, Watch
+
+#: Days that a job's kind rests on.
+KIND_DAYS = 30
+
+
+def counts_of(rows: Iterable[Row]) -> Counts:
+    """Runs and failures of rows; flakes are passes, void runs nothing."""
+    return counted([row.outcome for row in rows])
+
+
+def within(rows: Iterable[Row], begin: date, end: date) -> list[Row]:
+    """Those that began on a day from `begin` on, and before `end`."""
+    return [row for row in rows if begin <= row.day < end]
+
+
+def watched(rows: Sequence[Row], levels: Levels = Levels()) -> Watch:  # noqa: B008 - frozen
+    """A job's watch after all of its nights, judged as simulated nights are."""
+    watch = Watch(levels)
+    for day, night in groupby(rows, key=lambda row: row.day):
+        if (counts := counts_of(night)).runs:
+            watch.night(day, counts)
+    return watch
+
+
+def kind_of(rows: Sequence[Row], day: date, bad: Iterable[str] = ()) -> tuple[Kind, str]:
+    """What a job has earned by its runs before a day, and what it wants for more. `bad` are payloads that were
+    rejected: their failures are not the job's."""
+    rejected = set(bad)
+    before = [row for row in rows if row.day < day and row.payload not in rejected]
+    recent = within(before, day - timedelta(days=KIND_DAYS), day)
+    took = durations.summary([row.seconds for row in recent if row.outcome.good])
+    flaky = sum(row.outcome is Outcome.FLAKE for row in recent)
+    days = (day - before[0].day).days if before else 0
+    return promoted(Record(days, counts_of(recent), flaky, took.p95 if took else 0.0))
+
+
+@dataclass(frozen=True)
+class TestChange:
+    """A test that is worse than it was (or new and bad), over the last week."""
+
+    __test__ = False  # pytest: no test class
+
+    test: str
+    sample: Counts
+    base: Counts
+    assessment: Assessment
+
+
+def _test_counts(history: History, begin: date, end: date) -> dict[str, Counts]:
+    """Runs and failures of each test in runs from a day on and before another one; a pass in a run outweighs."""
+    found = history.db.execute(
+        """SELECT test.name, count(*) AS runs, sum(1 - good) AS failures FROM (
+            SELECT attempt.test, attempt.run, max(attempt.outcome = 'passed') AS good FROM attempt
+            JOIN run ON run.id = attempt.run
+            WHERE run.began >= ? AND run.began < ? AND run.outcome != 'void'
+                AND attempt.outcome IN ('passed', 'failed')
+            GROUP BY attempt.test, attempt.run
+        ) JOIN test ON test.id = test GROUP BY test""",
+        (begin.isoformat(), end.isoformat()),
+    )
+    return {one["name"]: Counts(one["runs"], one["failures"]) for one in found}
+
+
+def regressed_tests(history: History, day: date) -> list[TestChange]:
+    """Tests that component readiness would call regressed on a day, the surest first."""
+    sample = _test_counts(history, *sample_window(day))
+    base = _test_counts(history, *base_window(history.last_good(day) or sample_window(day)[0]))
+    pairs = [(name, counts, base.get(name, Counts())) for name, counts in sample.items()]
+    changes = [TestChange(name, now, then, assess(now, then)) for name, now, then in pairs]
+    return sorted((one for one in changes if one.assessment.status.bad), key=lambda one: one.assessment.p)
+
+
+@dataclass(frozen=True)
+class JobState:
+    """A job on a day: over the last week, against the baseline, and what its watch says."""
+
+    job: str
+    kind: Kind
+    wants: str
+    recent: Counts
+    base: Counts
+    watch: Watch
+    last: Row
+    took: Durations | None
+    drift: float | None
+    voids: int
+    flaky: int
+
+
+def job_state(rows: Sequence[Row], day: date, bad: Iterable[str] = ()) -> JobState:
+    """The state of one job, of which there are rows, on a day."""
+    recent = within(rows, *sample_window(day))
+    base = within(rows, *baseline(day))
+    kind, wants = kind_of(rows, day + timedelta(days=1), bad)
+    seconds = [row.seconds for row in recent if row.outcome.good]
+    return JobState(
+        job=rows[-1].job,
+        kind=kind,
+        wants=wants,
+        recent=counts_of(recent),
+        base=counts_of(base),
+        watch=watched([row for row in rows if row.day <= day]),
+        last=rows[-1],
+        took=durations.summary(seconds),
+        drift=durations.drift(seconds, [row.seconds for row in base if row.outcome.good]),
+        voids=sum(row.outcome is Outcome.VOID for row in recent),
+        flaky=sum(row.outcome is Outcome.FLAKE for row in recent),
+    )
+
+
+def rejected(history: History) -> list[str]:
+    """Payloads that were rejected."""
+    return [one["name"] for one in history.db.execute("SELECT name FROM payload WHERE good = 0")]
+
+
+def record(history: History, rows: Sequence[Row]) -> Watch:
+    """As `watched`, and the job's regressions are written into the history. `rows` are all of the job's runs."""
+    watch, job = Watch(), rows[0].job
+    with history.writing() as db:
+        number = db.execute("SELECT id FROM job WHERE name = ?", (job,)).fetchone()["id"]
+        for day, night in groupby(rows, key=lambda row: row.day):
+            if not (counts := counts_of(night)).runs:
+                continue
+            before, found = watch.finding, watch.night(day, counts)
+            if found is not None and found.again:
+                db.execute(
+                    "UPDATE regression SET closed = NULL WHERE id = (SELECT max(id) FROM regression WHERE job = ?)",
+                    (number,),
+                )
+            elif found is not None:
+                db.execute(
+                    """INSERT INTO regression (job, since, seen, sample, base, p) VALUES (?, ?, ?, ?, ?, ?)
+                    ON CONFLICT (job, since) DO UPDATE SET seen = excluded.seen, closed = NULL,
+                        sample = excluded.sample, base = excluded.base, p = excluded.p""",
+                    (number, str(found.since), str(found.seen), str(found.sample), str(found.base), found.p),
+                )
+            if before is not None and watch.finding is None:
+                db.execute(
+                    "UPDATE regression SET closed = ? WHERE job = ? AND closed IS NULL", (day.isoformat(), number)
+                )
+    return watch
+
+
+def regressions(history: History, job: str) -> list[tuple[str, str, str, str, str, float]]:
+    """A job's regressions: since, seen, closed (or nothing), sample, base, p."""
+    found = history.db.execute(
+        """SELECT since, seen, coalesce(closed, '') AS closed, sample, base, p FROM regression
+        JOIN job ON job.id = regression.job WHERE job.name = ? ORDER BY since""",
+        (job,),
+    )
+    return [(one["since"], one["seen"], one["closed"], one["sample"], one["base"], one["p"]) for one in found]

@@ -1,0 +1,44 @@
+"""Histories for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.history.model import Attempt, Run, Step
+from ci.informer.history.store import History
+
+FIRST = date(2026, 1, 1)
+LETTERS = {"P": Outcome.PASSED, "F": Outcome.FAILED, "V": Outcome.VOID}
+
+
+def runs_of(job: str, nights: Sequence[str], payload: str = "p{day:03}", seconds: float = 600.0) -> Iterator[Run]:
+    """Runs of a job, a text a night: `PPPF` are four runs, `V` is void."""
+    for day, letters in enumerate(nights):
+        for place, letter in enumerate(letters):
+            name = payload.format(day=day)
+            failed = letter == "F"
+            message = f"TimeoutError: the API of {job} did not answer after {1800 + day} s" if failed else ""
+            yield Run(
+                job=job,
+                payload=name,
+                key=f"{job} {name} {day} {place}",
+                began=f"{FIRST + timedelta(days=day)}T{place % 24:02}:00:00Z",
+                seconds=seconds + place,
+                attempts=[
+                    Attempt("test_nodes", Outcome.PASSED, 1.0),
+                    Attempt("test_api", LETTERS[letter], 2.0, message),
+                ],
+                steps=[
+                    Step("boot", 0.0, 60.0, Outcome.PASSED),
+                    Step("install", 60.0, seconds - 60, LETTERS[letter], 0, message),
+                ],
+                evidence={"wait-for": f"level=error msg={message}"} if failed else {},
+                void="dnsmasq has ended with 1" if letter == "V" else "",
+            )
+
+
+def filled(history: History, **jobs: Sequence[str]) -> None:
+    """A history with these jobs (`_` in a name becomes `-`)."""
+    history.add(run for job, nights in jobs.items() for run in runs_of(f"{job.replace('_', '-')}@vm", nights))

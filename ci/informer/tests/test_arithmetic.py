@@ -1,0 +1,252 @@
+"""The formulas against published examples, and what must hold of them whatever comes in."""
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci.informer.arithmetic import aggregate, changepoint, durations, flakes, promotion, regression
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
+from ci.informer.arithmetic.regression import Status, assess
+
+COUNTS = st.integers(0, 200).flatmap(lambda runs: st.builds(Counts, st.just(runs), st.integers(0, runs)))
+DAYS = st.dates(date(2020, 1, 1), date(2030, 1, 1))
+#: The aggregator's table (pass_fail.go), by runs: from which percentage of history on one more must pass.
+TABLE = {
+    10: (41, 52, 62, 71, 79, 86, 92, 98, 100),
+    9: (44, 56, 67, 76, 84, 91, 97, 100),
+    8: (48, 61, 72, 82, 90, 96, 100),
+    7: (53, 67, 79, 88, 95, 100),
+    6: (59, 74, 86, 95, 100),
+    5: (67, 82, 94, 100),
+    4: (76, 91, 99),
+    3: (87, 99),
+}
+#: R's `Nile`: the yearly flow at Aswan from 1871 on, in 10^8 m^3.
+NILE = (
+    1120, 1160, 963, 1210, 1160, 1160, 813, 1230, 1370, 1140, 995, 935, 1110, 994, 1020, 960, 1180, 799, 958, 1140,
+    1100, 1210, 1150, 1250, 1260, 1220, 1030, 1100, 774, 840, 874, 694, 940, 833, 701, 916, 692, 1020, 1050, 969,
+    831, 726, 456, 824, 702, 1120, 1100, 832, 764, 821, 768, 845, 864, 862, 698, 845, 744, 796, 1040, 759,
+    781, 865, 845, 944, 984, 897, 822, 1010, 771, 676, 649, 846, 812, 742, 801, 1040, 860, 874, 848, 890,
+    744, 749, 838, 1050, 918, 986, 797, 923, 975, 815, 1020, 906, 901, 1170, 912, 746, 919, 718, 714, 740,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("failures", "runs", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_is_newcombes_method_3(failures, runs, low, high):
+    assert list(wilson(Counts(runs, failures))) == pytest.approx([low, high], abs=5e-5)
+
+
+@given(COUNTS, st.floats(0.5, 0.999))
+def test_wilson_holds_the_share_and_widens_with_confidence(counts, confidence):
+    low, high = wilson(counts, confidence)
+    assert 0 <= low <= counts.failure_rate + 1e-12
+    assert counts.failure_rate - 1e-12 <= high <= 1
+    wider = wilson(counts, 0.9999)
+    assert wider[0] <= low + 1e-12
+    assert wider[1] >= high - 1e-12
+
+
+def test_fisher_is_the_tea_tasting():
+    """Three of four cups right, Fisher 1935: 17 in 70."""
+    assert fisher_worse(Counts(4, 3), Counts(4, 1)) == pytest.approx(17 / 70)
+
+
+@given(COUNTS, COUNTS)
+def test_fisher_is_a_probability_and_falls_with_failures(sample, base):
+    p = fisher_worse(sample, base)
+    assert 0 <= p <= 1 + 1e-9
+    if sample.failures < sample.runs:
+        assert fisher_worse(Counts(sample.runs, sample.failures + 1), base) <= p + 1e-9
+
+
+@pytest.mark.parametrize(("runs", "failures"), [(1, 2), (3, -1)])
+def test_more_failures_than_runs_are_an_error(runs, failures):
+    with pytest.raises(ValueError, match="failures of"):
+        Counts(runs, failures)
+
+
+@pytest.mark.parametrize("runs", TABLE)
+def test_required_passes_are_the_aggregators_table(runs):
+    wanted = [sum(begin <= percentage for begin in TABLE[runs]) for percentage in range(101)]
+    assert [aggregate.required_passes(runs, percentage) for percentage in range(101)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("percentage", "wanted"), [(100, 9), (98, 8), (97, 7), (92, 7), (91, 6), (85, 5), (80, 5), (40, 0)]
+)
+def test_of_ten_runs_must_pass(percentage, wanted):
+    assert aggregate.required_passes(10, percentage) == wanted
+
+
+@given(st.integers(1, 20), st.integers(0, 99))
+def test_a_better_history_asks_for_no_less(runs, percentage):
+    few = aggregate.required_passes(runs, percentage)
+    assert 0 <= few <= aggregate.required_passes(runs, percentage + 1) <= runs
+    assert few <= aggregate.required_passes(runs + 1, percentage) or runs + 1 == aggregate.GRACE_FROM
+
+
+def test_an_aggregated_job_wants_one_pass_at_least():
+    assert not aggregate.accepted(Counts(10, 10), Counts(100, 90))
+    assert aggregate.accepted(Counts(10, 9), Counts(100, 90))
+    assert aggregate.percentage_of(Counts()) == 70
+    assert not aggregate.accepted(Counts(10, 8), Counts())
+
+
+@given(DAYS)
+def test_the_baseline_ends_ten_days_before(day):
+    begin, end = aggregate.baseline(day)
+    assert (day - end).days == 10
+    assert (end - begin).days == 30
+
+
+@pytest.mark.parametrize(
+    ("sample", "base", "status"),
+    [
+        (Counts(100, 20), Counts(1000, 20), Status.EXTREME),
+        (Counts(100, 10), Counts(1000, 20), Status.REGRESSED),
+        (Counts(100, 7), Counts(1000, 20), Status.UNCHANGED),  # five points of pity
+        (Counts(10, 2), Counts(1000, 0), Status.UNCHANGED),  # two failures
+        (Counts(10, 3), Counts(1000, 0), Status.EXTREME),
+        (Counts(10, 3), Counts(10, 1), Status.UNCHANGED),  # not sure
+        (Counts(100, 0), Counts(100, 20), Status.IMPROVED),
+        (Counts(), Counts(100, 0), Status.MISSING),
+        (Counts(5, 5), Counts(), Status.NEW),
+        (Counts(6, 1), Counts(), Status.NEW_REGRESSED),
+        (Counts(20, 1), Counts(), Status.NEW),
+    ],
+)
+def test_a_test_is_assessed_as_component_readiness_does(sample, base, status):
+    assert assess(sample, base).status is status
+
+
+@given(COUNTS, COUNTS)
+def test_a_regression_has_failures_points_and_confidence(sample, base):
+    found = assess(sample, base)
+    if found.status in (Status.EXTREME, Status.REGRESSED):
+        worse = regression.points_worse(sample, base)
+        assert sample.failures >= 3
+        assert worse > 5
+        assert found.p < 0.05
+        assert (found.status is Status.EXTREME) == (worse > 15)
+    assert assess(sample, sample).status in (Status.UNCHANGED, Status.MISSING)
+
+
+@given(DAYS, st.integers(-3, 9))
+def test_a_closed_regression_reopens_within_five_days(closed, days):
+    assert regression.reopens(closed, closed + timedelta(days=days)) == (0 <= days <= 5)
+
+
+@given(DAYS)
+def test_the_sample_is_a_week_and_the_base_a_month(day):
+    begin, end = regression.sample_window(day)
+    assert (begin, end) == (day - timedelta(days=6), day + timedelta(days=1))
+    assert regression.base_window(day) == (day - timedelta(days=30), day)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "outcome"),
+    [
+        ("failed passed", Outcome.FLAKE),
+        ("passed", Outcome.PASSED),
+        ("failed failed", Outcome.FAILED),
+        ("void passed", Outcome.PASSED),
+        ("void", Outcome.VOID),
+        ("void failed", Outcome.FAILED),
+        ("skipped", Outcome.SKIPPED),
+        ("", Outcome.SKIPPED),
+    ],
+)
+def test_a_pass_in_a_rerun_is_a_flake(attempts, outcome):
+    assert flakes.of_attempts([Outcome(word) for word in attempts.split()]) is outcome
+
+
+@given(st.lists(st.sampled_from(Outcome)))
+def test_void_runs_count_as_neither(outcomes):
+    counts = flakes.counted(outcomes)
+    assert counts == flakes.counted([one for one in outcomes if one not in (Outcome.VOID, Outcome.SKIPPED)])
+    assert counts.passes == sum(one.good for one in outcomes)
+
+
+def test_all_attempts_fail_as_the_beta_binomial_says():
+    """With Beta(1/2, 1/2), no history, the first attempt fails with 1/2, both with (1/2)(3/2) / (1 * 2) = 3/8."""
+    assert flakes.all_fail(1, Counts()) == pytest.approx(1 / 2)
+    assert flakes.all_fail(2, Counts()) == pytest.approx(3 / 8)
+    assert flakes.attempts_wanted(Counts(1000, 1)) == 1
+    assert flakes.attempts_wanted(Counts(1000, 20)) == 2
+    assert flakes.attempts_wanted(Counts()) == flakes.MOST
+
+
+@given(COUNTS, st.integers(1, 6))
+def test_more_attempts_fail_more_seldom(history, attempts):
+    assert flakes.all_fail(attempts + 1, history) <= flakes.all_fail(attempts, history) + 1e-12
+    assert 1 <= flakes.attempts_wanted(history) <= flakes.MOST
+
+
+@pytest.mark.parametrize(
+    ("days", "counts", "flaky", "p95", "kind"),
+    [
+        (30, Counts(300, 0), 2, 3600, promotion.Kind.BLOCKING),
+        (30, Counts(300, 0), 3, 3600, promotion.Kind.INFORMING),
+        (30, Counts(300, 3), 0, 3600, promotion.Kind.INFORMING),
+        (13, Counts(300, 0), 0, 60, promotion.Kind.INFORMING),
+        (30, Counts(300, 0), 0, 3601, promotion.Kind.INFORMING),
+        (30, Counts(10, 3), 0, 60, promotion.Kind.INFORMING),
+        (30, Counts(100, 31), 0, 60, promotion.Kind.NEW),
+        (30, Counts(5, 0), 0, 60, promotion.Kind.NEW),
+    ],
+)
+def test_a_job_is_promoted_by_what_it_did(days, counts, flaky, p95, kind):
+    earned, wants = promotion.promoted(promotion.Record(days, counts, flaky, p95))
+    assert earned is kind
+    assert bool(wants) == (kind is not promotion.Kind.BLOCKING)
+
+
+def test_percentiles_are_type_7():
+    """Hyndman and Fan's type 7 of 1 to 10, as R and numpy give it."""
+    found = durations.summary(range(1, 11))
+    assert (found.p50, found.p95, found.longest) == (5.5, pytest.approx(9.55), 10)
+    assert durations.summary([]) is None
+    assert durations.summary([3.0]) == durations.Durations(1, 3.0, 3.0, 3.0)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(1e6, 1e9))
+def test_percentiles_are_in_order_and_one_hung_run_moves_only_the_longest_far(seconds, hung):
+    found = durations.summary(seconds)
+    assert min(seconds) <= found.p50 * (1 + 1e-9)
+    assert found.p50 <= found.p95 * (1 + 1e-9)
+    assert found.p95 <= found.longest * (1 + 1e-9)
+    assert durations.summary([*seconds, hung]).longest == hung
+
+
+@pytest.mark.parametrize(("factor", "told"), [(1.14, False), (1.2, True), (0.8, True), (0.9, False)])
+def test_drift_over_fifteen_percent_is_notable(factor, told):
+    before = [300.0, 310.0, 290.0, 305.0, 295.0]
+    assert durations.notable(durations.drift([factor * one for one in before], before)) is told
+    assert durations.drift(before[:4], before) is None
+
+
+def test_the_nile_changed_in_1898():
+    """G. W. Cobb, "The problem of the Nile", Biometrika 65 (1978)."""
+    change = changepoint.pettitt(NILE)
+    assert 1871 + change.index - 1 == 1898
+    assert change.p < 1e-6
+    assert [found.index for found in changepoint.change_points(NILE)] == [28]
+
+
+@given(st.lists(st.integers(0, 5), max_size=60), st.integers(1, 9))
+def test_change_points_do_not_depend_on_scale_or_direction(values, factor):
+    found = changepoint.change_points(values)
+    assert [c.index for c in changepoint.change_points([factor * v + 3 for v in values])] == [c.index for c in found]
+    assert [c.index for c in changepoint.change_points([-v for v in values])] == [c.index for c in found]
+    assert all(0 < change.index < len(values) and change.p < changepoint.LEVEL for change in found)
+
+
+def test_a_test_that_began_to_fail_has_its_change_there():
+    assert [change.index for change in changepoint.change_points([0] * 40 + [1] * 20)] == [40]
+    assert changepoint.change_points([0] * 40) == []

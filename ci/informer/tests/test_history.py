@@ -1,0 +1,219 @@
+"""The history's file, JUnit, and this project's own artefacts."""
+
+import json
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history import artifacts, junit, schema
+from ci.informer.history.model import Attempt, Run, Step, seconds_of
+from ci.informer.history.store import History
+
+# What XML can hold of a name.
+WORDS = st.text(st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_categories=("Cc",)), min_size=1)
+BEGAN = "2026-11-23T22:00:00Z"
+
+
+def a_run(**other):
+    return Run(**{"job": "sno", "payload": "4.20.1", "key": "k", "began": BEGAN, "seconds": 60.0, **other})
+
+
+@pytest.fixture
+def history(tmp_path):
+    with History(tmp_path / "history.db") as one:
+        yield one
+
+
+def test_a_run_comes_back_as_it_went_in(history):
+    attempts = [
+        Attempt("a", Outcome.FAILED, 1.5, "boom"),
+        Attempt("a", Outcome.PASSED, 1.0),
+        Attempt("b", Outcome.SKIPPED),
+    ]
+    steps = [Step("boot", 0.0, 12.5, Outcome.PASSED), Step("install", 12.5, 40.0, Outcome.FAILED, 1, "late")]
+    [number] = history.add([a_run(attempts=attempts, steps=steps, evidence={"console": "text"}, folder="/x")])
+    row = history.run(number)
+    assert (row.job, row.payload, row.outcome, row.folder) == ("sno", "4.20.1", Outcome.FLAKE, "/x")
+    assert history.attempts(number) == attempts
+    assert history.steps(number) == steps
+    assert history.evidence(number) == {"console": "text"}
+
+
+def test_a_run_that_is_loaded_again_replaces_itself(history):
+    history.add([a_run(attempts=[Attempt("a", Outcome.FAILED, message="boom")])])
+    history.add([a_run(attempts=[Attempt("a", Outcome.PASSED)])])
+    assert [row.outcome for row in history.runs()] == [Outcome.PASSED]
+
+
+def test_runs_are_found_by_job_payload_day_and_number(history):
+    for day in range(1, 6):
+        history.add([a_run(key=str(day), began=f"2026-11-0{day}T00:00:00Z", job=f"job-{day % 2}", payload=f"p{day}")])
+    assert [row.key for row in history.runs(last=2)] == ["4", "5"]
+    assert [row.key for row in history.runs(job="job-1")] == ["1", "3", "5"]
+    assert [row.key for row in history.runs(payload="p4")] == ["4"]
+    assert [row.key for row in history.runs(since=history.runs()[3].day)] == ["4", "5"]
+    assert history.payloads() == ["p1", "p2", "p3", "p4", "p5"]
+    history.judge("p2", good=True)
+    assert str(history.last_good(history.runs()[4].day)) == "2026-11-02"
+    assert history.last_good(history.runs()[0].day) is None
+
+
+def test_what_fails_in_between_leaves_nothing(history):
+    with pytest.raises(AttributeError):
+        history.add([a_run(), None])
+    assert history.runs() == []
+
+
+def test_a_newer_history_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "history.db"
+    History(path).db.execute(f"PRAGMA user_version={schema.VERSION + 1}")
+    with pytest.raises(InformerError) as caught:
+        History(path)
+    assert str(caught.value).startswith(f"{path}: user_version: {schema.VERSION + 1} is newer than {schema.VERSION}")
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_history_is_refused(tmp_path):
+    (tmp_path / "text").write_bytes(b"not a database at all" * 100)
+    with sqlite3.connect(tmp_path / "other") as db:
+        db.execute("CREATE TABLE job (x)")
+    for name in ("text", "other"):
+        with pytest.raises(InformerError, match="not a history"):
+            History(tmp_path / name)
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    History(path).db.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE fresh (x); CREATE TABLE run (x)"))
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    with pytest.raises(InformerError):
+        History(path)
+    with sqlite3.connect(path) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'fresh'").fetchone() == (0,)
+
+
+@given(
+    st.lists(
+        st.builds(
+            Attempt,
+            WORDS,
+            st.sampled_from([Outcome.PASSED, Outcome.FAILED, Outcome.SKIPPED]),
+            st.integers(0, 10**6).map(lambda ms: ms / 1000),
+        ),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_junit_comes_back_as_it_went_out(tmp_path_factory, attempts):
+    path = tmp_path_factory.mktemp("junit") / "out.xml"
+    junit.save(path, "node0", [("sno", BEGAN, 12.5, attempts)])
+    run = junit.load(path, "sno", "4.20.1")
+    assert [(one.test, one.outcome, one.seconds) for one in run.attempts] == [
+        (f"sno::{one.test}", one.outcome, one.seconds) for one in attempts
+    ]
+    assert (run.began, run.seconds) == (BEGAN, 12.5)
+
+
+def test_a_test_that_passed_the_second_time_is_a_flake(tmp_path):
+    """As openshift-tests writes flakes: the same name twice, once failed and once passed."""
+    (tmp_path / "junit.xml").write_text(
+        '<testsuite name="openshift-tests" tests="2" failures="1" time="4.5" timestamp="2026-11-23T22:00:00">'
+        '<testcase name="t" time="2"><failure message="first">more</failure></testcase><testcase name="t" time="2.5"/>'
+        "</testsuite>"
+    )
+    run = junit.load(tmp_path / "junit.xml", "e2e", "4.20.1")
+    assert run.outcome is Outcome.FLAKE
+    assert (run.began, run.seconds, run.reason) == (BEGAN, 4.5, "first\nmore")
+
+
+def test_void_tests_stay_void_in_junit(tmp_path):
+    path = tmp_path / "out.xml"
+    junit.save(path, "node0", [("sno", BEGAN, 1.0, [Attempt("t", Outcome.VOID, message="void: dnsmasq ended")])])
+    assert junit.load(path, "sno", "p").outcome is Outcome.VOID
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<a>", "<testsuites/>", "<html/>", '<testsuite><testcase name="a" time="x"/></testsuite>']
+)
+def test_what_is_no_junit_is_told_in_one_line(tmp_path, text):
+    (tmp_path / "junit.xml").write_text(text)
+    with pytest.raises(InformerError) as caught:
+        junit.load(tmp_path / "junit.xml", "job", "payload")
+    assert str(caught.value).startswith(str(tmp_path / "junit.xml"))
+    assert "\n" not in str(caught.value)
+
+
+def write_run(folder, *, outcome="passed", tests=(), lab_failed=""):
+    (folder / "commands").mkdir(parents=True)
+    phases = [
+        {"name": "boot", "began": BEGAN, "at": 0.0, "depth": 0, "seconds": 30.0, "outcome": "passed"},
+        {
+            "name": "install",
+            "began": BEGAN,
+            "at": 30.0,
+            "depth": 0,
+            "seconds": 70.0,
+            "outcome": outcome,
+            "error": "late",
+        },
+    ]
+    (folder / "phases.json").write_text(json.dumps(phases))
+    (folder / "tests.json").write_text(json.dumps(list(tests)))
+    (folder / "commands/wait-for.log").write_text("level=error msg=bootstrap timed out\n")
+    if lab_failed:
+        (folder / "lab-failed.txt").write_text(lab_failed)
+
+
+def test_artefacts_of_scenarios_are_loaded(tmp_path):
+    failed = {"name": "test_nodes", "outcome": "failed", "seconds": 2.0, "message": "AssertionError: 2 nodes"}
+    write_run(tmp_path / "sno-ipv4-static-uefi", outcome="failed", tests=[failed])
+    write_run(tmp_path / "compact", lab_failed="dnsmasq ended with 1\n")
+    (tmp_path / "compact/machines").mkdir()
+    compact, sno = artifacts.load(tmp_path, "4.20.1")
+    assert (compact.job, compact.outcome, compact.reason) == ("compact@container", Outcome.VOID, "dnsmasq ended with 1")
+    assert (sno.job, sno.outcome, sno.seconds) == ("sno-ipv4-static-uefi@vm", Outcome.FAILED, 100.0)
+    assert sno.reason == "AssertionError: 2 nodes"
+    assert "bootstrap timed out" in sno.evidence["wait-for"]
+    assert sno.evidence["message"] == "AssertionError: 2 nodes\nlate"
+
+
+def test_no_artefacts_is_told(tmp_path):
+    with pytest.raises(InformerError, match=r"phases\.json: neither here"):
+        artifacts.load(tmp_path, "p")
+    write_run(tmp_path / "x")
+    (tmp_path / "x/phases.json").write_text("{")
+    with pytest.raises(InformerError, match=r"phases\.json: Expecting"):
+        artifacts.load(tmp_path, "p")
+
+
+def test_odd_artefacts_are_read_or_told(tmp_path):
+    (tmp_path / "x").mkdir()
+    phases = tmp_path / "x/phases.json"
+    phases.write_text("[]")
+    [run] = artifacts.load(tmp_path, "p")
+    assert (run.outcome, run.reason) == (Outcome.VOID, "it ended before its first phase")
+    phases.write_text(f'[{{"name": 3, "began": "{BEGAN}", "at": "x", "seconds": NaN, "outcome": "running"}}]')
+    [run] = artifacts.load(tmp_path, "p")
+    assert (run.outcome, run.seconds, run.steps[0].error) == (Outcome.FAILED, 0.0, "did not end")
+    phases.write_text('[{"name": "a", "began": "yesterday", "outcome": "passed"}]')
+    with pytest.raises(InformerError, match=r"phases\.json: began: 'yesterday': must be like"):
+        artifacts.load(tmp_path, "p")
+
+
+@given(st.one_of(st.none(), st.text(), st.floats(), st.lists(st.integers()), st.integers()))
+def test_a_duration_is_a_number_whatever_was_written(value):
+    assert 0 <= seconds_of(value) < float("inf")
+
+
+def test_notes_want_something_to_be_about(history):
+    [number] = history.add([a_run()])
+    history.note("known", BEGAN, run=number)
+    assert history.notes(run=number) == [(BEGAN, "known")]
+    with pytest.raises(InformerError, match="there is no run 99"):
+        history.note("?", BEGAN, run=99)

@@ -1,0 +1,137 @@
+"""Static pages: what is in them, what may not be, and how they do in a browser."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from ci.informer import clusters, triage
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history.model import Attempt, Run
+from ci.informer.history.store import History
+from ci.informer.pages import views
+from ci.informer.pages.build import build
+from ci.informer.pages.views import job_file
+from ci.informer.tests.kit import filled
+from drivers.browser import PROGRAM, chromium
+from lab.pki import Authority
+
+EVIL = "<script>document.title='taken'</script>\"'&/.."
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    root = tmp_path_factory.mktemp("pages")
+    with History(root / "history.db") as history:
+        filled(history, sno=[*["PPPPP"] * 40, "PPPFV"], compact=["PPPF"] * 40 + ["FFFF"])
+        attempts = [Attempt(EVIL, Outcome.FAILED, 1.0, EVIL)]
+        history.add([Run(EVIL, "p040", "evil", "2026-02-10T00:00:00Z", 5.0, attempts, evidence={"console": EVIL})])
+        triage.label(history, triage.read())
+        clusters.assign(history)
+        build(history, root / "out")
+    return root / "out"
+
+
+class Links(HTMLParser):
+    """What a page refers to, and the elements that want a name."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.tags = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.found += [value for name, value in attrs if name in ("href", "src")]
+
+
+def test_every_link_leads_to_a_page_of_ours(pages):
+    for path in pages.rglob("*.html"):
+        for link in Links(path.read_text()).found:
+            if link.startswith(("#", "data:,")):
+                continue
+            assert "//" not in link
+            assert (path.parent / unquote(link)).is_file(), f"{path.name}: {link}"
+
+
+def test_no_page_has_a_script_and_text_stays_text(pages):
+    for path in pages.rglob("*.html"):
+        assert "script" not in Links(path.read_text()).tags
+        assert "<script" not in path.read_text()
+
+
+def failed_run(pages):
+    """The page of a run that failed."""
+    return next(p for p in sorted(pages.glob("runs/*.html")) if 'class="big"><span class="failed"' in p.read_text())
+
+
+def test_pages_say_what_they_are_about(pages):
+    index = (pages / "index.html").read_text()
+    assert re.search(r'class="big"><span class="rejected">rejected</span>|undecided|accepted', index)
+    assert "node0-ci run sno --machines vm" in index
+    grid = (pages / "grid.html").read_text()
+    assert 'aria-label="failed, 2026-02-10T03:00:00Z">F</a>' in grid
+    assert 'class="void"' in grid
+    job = (pages / "jobs" / job_file("compact@vm")).read_text()
+    assert "P50" in job
+    assert "<svg" in job
+    run = next(
+        p.read_text() for p in sorted(pages.glob("runs/*.html")) if 'class="big"><span class="failed"' in p.read_text()
+    )
+    for words in ("Phases", "Tests", "Symptoms", "Failures like this one", "Run it again", "Whose:"):
+        assert words in run
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/precious").write_text("x")
+    with History(tmp_path / "history.db") as history, pytest.raises(InformerError, match="not empty"):
+        build(history, tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["precious"]
+
+
+def test_only_runs_that_are_listed_have_pages(tmp_path, monkeypatch):
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=["PPPF"] * 5)
+        build(history, tmp_path / "out")
+        assert len(list((tmp_path / "out/runs").iterdir())) == 20
+        monkeypatch.setattr(views, "LISTED", 6)
+        build(history, tmp_path / "out")
+        wanted = {f"{row.id}.html" for row in history.runs(last=6)}
+    assert {path.name for path in (tmp_path / "out/runs").iterdir()} == wanted
+
+
+def test_an_empty_history_has_pages_too(tmp_path):
+    with History(tmp_path / "history.db") as history:
+        assert build(history, tmp_path / "out") == 2
+    assert "No run has been loaded yet" in (tmp_path / "out/index.html").read_text()
+
+
+@pytest.mark.parametrize("other", ["a~b", "a/b", "A", "ä", "..", "a b"])
+def test_jobs_have_files_of_their_own_in_their_folder(other):
+    assert job_file(other) != job_file("a~7eb") or other == "a~b"
+    assert "/" not in job_file(other)
+
+
+@pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
+def test_pages_are_accessible_in_a_browser(pages, tmp_path):
+    axe = pytest.importorskip("axe_core_python")
+    source = (Path(axe.__file__).parent / "axe.min.js").read_text()
+    failed = failed_run(pages)
+    # Files need no certificate, but the browser wants one to trust.
+    with chromium(tmp_path / "profile", Authority.make("nobody").pem) as page:
+        for path in (pages / "index.html", pages / "grid.html", pages / "jobs" / job_file("compact@vm"), failed):
+            page.open(path.as_uri())
+            for mode in ("light", "dark"):
+                page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": mode}])
+                page.js(source + "; true")
+                violations, passed = json.loads(
+                    page.js("axe.run().then(r => JSON.stringify([r.violations, r.passes.length]))")
+                )
+                assert passed > 10
+                told = [f"{path.name} {mode} {one['id']}: {one['nodes'][0]['html'][:200]}" for one in violations]
+                assert not told

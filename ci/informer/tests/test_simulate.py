@@ -1,0 +1,128 @@
+"""The judge of nights, and simulated years."""
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ci.informer.arithmetic.proportions import Counts
+from ci.informer.simulate import Planted, Runner, World, Year, plant, simulate
+from ci.informer.watching import Watch
+
+FIRST = date(2026, 1, 1)
+NIGHTS = st.lists(st.integers(1, 30).flatmap(lambda n: st.builds(Counts, st.just(n), st.integers(0, n))), max_size=40)
+
+
+def told(watch, nights, again=lambda runs: Counts(), first=0):
+    return [watch.night(FIRST + timedelta(days=first + place), counts, again) for place, counts in enumerate(nights)]
+
+
+def test_a_job_that_breaks_is_found_the_same_night_and_closed_when_it_is_mended():
+    watch = Watch()
+    assert told(watch, [Counts(10)] * 50) == [None] * 50
+    [found] = told(watch, [Counts(10, 3)], lambda runs: Counts(runs, 2), first=50)
+    assert (found.since, found.seen, found.again) == (FIRST + timedelta(days=50), FIRST + timedelta(days=50), False)
+    assert found.p < 0.05
+    assert told(watch, [Counts(10, 3)] * 3, first=51) == [None] * 3
+    assert watch.finding is found
+    told(watch, [Counts(10)] * 10, first=54)
+    assert watch.finding is None
+    assert watch.closed is not None
+    assert watch.closed > found.seen
+
+
+def test_one_that_is_back_soon_is_the_same_regression():
+    watch = Watch()
+    told(watch, [*[Counts(10)] * 50, Counts(10, 9)])
+    place = 51
+    while watch.finding is not None:
+        told(watch, [Counts(10)], first=place)
+        place += 1
+    assert told(watch, [Counts(10, 9)], first=place)[0].again
+
+
+def test_one_failure_asks_for_more_runs_and_passes_end_it():
+    watch, asked = Watch(), []
+    told(watch, [Counts(10)] * 50)
+    told(watch, [Counts(10, 1)], lambda runs: asked.append(runs) or Counts(runs), first=50)
+    assert 0 < sum(asked) <= watch.levels.most
+    assert (watch.asked, watch.wanted, watch.finding) == (sum(asked), 0, None)
+
+
+def test_runs_that_do_not_come_are_wanted():
+    watch = Watch()
+    told(watch, [*[Counts(10)] * 50, Counts(10, 1)])
+    assert watch.wanted == watch.levels.batch
+
+
+def test_a_nights_runs_are_no_baseline_for_ten_days():
+    watch = Watch()
+    told(watch, [Counts(10)] * 50)
+    assert watch.base(FIRST + timedelta(days=10)) == Counts()
+    assert watch.base(FIRST + timedelta(days=11)) == Counts(10)
+    assert watch.base(FIRST + timedelta(days=50)) == Counts(300)
+
+
+@given(NIGHTS)
+def test_no_night_asks_for_more_than_its_most(nights):
+    watch = Watch()
+    for place, counts in enumerate(nights):
+        before = watch.asked
+        told(watch, [counts], lambda runs: Counts(runs, 0), first=place)
+        assert watch.asked - before <= watch.levels.most
+
+
+@given(NIGHTS)
+def test_a_finding_has_failures_behind_it_and_its_since_is_no_later(nights):
+    for found in told(Watch(), nights):
+        if found is not None:
+            assert found.since <= found.seen
+            assert found.sample.failures > 0
+            assert found.p < 0.05
+
+
+@given(st.integers(0, 10**6))
+@settings(max_examples=5)
+def test_the_same_seed_gives_the_same_runs(seed):
+    world = World(nights=60)
+    assert plant(seed, world) == plant(seed, world)
+    one, other = (list(Runner(seed, 3, world, None).runs(0, 50)) for _ in range(2))
+    assert one == other
+
+
+def test_planted_regressions_are_in_jobs_and_nights_of_the_world():
+    planted = plant(7, World())
+    assert len({one.job for one in planted}) == 10
+    assert all(0 <= one.night <= 362 and 3 <= one.points <= 30 for one in planted)
+    with pytest.raises(ValueError, match="planted: 21"):
+        plant(7, World(planted=21))
+
+
+def test_a_planted_regression_fails_that_much_more():
+    world = World()
+    runner = Runner(1, 0, world, Planted(0, 10, 5, 28.0))
+    assert runner.counts(0, 5000).failure_rate == pytest.approx(0.02, abs=0.01)
+    assert runner.counts(10, 5000).failure_rate == pytest.approx(0.30, abs=0.03)
+    assert runner.counts(15, 5000).failure_rate == pytest.approx(0.02, abs=0.01)
+
+
+def test_a_judge_that_sees_nothing_or_wolves_is_told_apart():
+    """What is counted can go wrong in both ways: a world without flakes has no false alarm, and one of chance has."""
+    still = simulate(1, World(flakes=0.0, planted=0))
+    assert (still.false_alarms, still.big, still.found, still.asked) == (0, 0, 0, 0)
+    deaf = simulate(1, World(runs=1))
+    assert deaf.found < deaf.big
+
+
+def test_simulated_years_meet_the_target():
+    """Issue 21's target, over seeds that the levels were not chosen with."""
+    years = sum((simulate(seed) for seed in range(1000, 1006)), Year(World()))
+    assert years.found >= 0.9 * years.big
+    assert years.false_alarms / (6 * 12) < 1
+
+
+def test_the_line_is_what_is_promised():
+    assert Year(World(), found=7, big=8, false_alarms=6).line == (
+        "found 7 of 8 within 3 nights, 0.50 false alarms a month"
+    )

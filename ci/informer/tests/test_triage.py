@@ -1,0 +1,174 @@
+"""Labels of red runs, and clusters of failures."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci.informer import clusters, triage
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.clusters import normalised
+from ci.informer.errors import InformerError
+from ci.informer.history.model import Attempt, Run
+from ci.informer.history.store import History
+from ci.informer.triage import diagnose
+
+SYMPTOMS = triage.read()
+
+
+@pytest.fixture
+def history(tmp_path):
+    with History(tmp_path / "history.db") as one:
+        yield one
+
+
+def red(history, message, key="k", day=1, void="", job="sno", **evidence):
+    attempts = [Attempt("t", Outcome.FAILED, message=message)]
+    began = f"2026-11-{day:02}T00:00:00Z"
+    [number] = history.add([Run(job, "p", key, began, 1.0, attempts=attempts, evidence=evidence, void=void)])
+    return number
+
+
+@pytest.mark.parametrize(
+    ("place", "line", "label", "name"),
+    [
+        ("console", "[12.3] Out of memory: Killed process 812 (etcd)", "product", "guest-out-of-memory"),
+        ("lab", "Out of memory: Killed process 812 (qemu-system-x86)", "host", "host-out-of-memory"),
+        ("message", "OSError: [Errno 28] No space left on device", "host", "host-disk-full"),
+        ("console", "watchdog: BUG: soft lockup - CPU#1 stuck for 23s!", "host", "host-starved"),
+        ("lab", "dnsmasq ended with exit code 1 at 12:00:03", "lab", "lab-daemon-ended"),
+        ("message", "lab x itself failed: registry was killed by SIGKILL at 12:00:03", "lab", "lab-daemon-ended"),
+        ("message", "Redfish GET /redfish/v1 timed out", "lab", "lab-bmc"),
+        ("event", "pinging container registry r:5000: dial tcp: connection refused", "lab", "lab-registry"),
+        ("console", "Kernel panic - not syncing: VFS", "product", "kernel-trouble"),
+        ("event", "Failed to pull image: manifest unknown", "product", "image-missing"),
+        ("wait-for", "unauthorized: authentication required", "product", "pull-secret"),
+        ("wait-for", "Cluster operator etcd Degraded is True with X: y", "product", "operator-not-available"),
+        ("wait-for", "level=error msg=Bootstrap failed to complete", "product", "bootstrap-failed"),
+        ("message", "E   AssertionError: 2 == 3", "product", "assertion"),
+        ("message", "TimeoutError: the API did not answer", "product", "timed-out"),
+    ],
+)
+def test_a_symptom_labels_a_run(place, line, label, name):
+    found = diagnose(Outcome.FAILED, {place: f"before\n{line}\nafter"}, SYMPTOMS)
+    assert found.label == label
+    assert found.advice
+    assert (found.shown[0].symptom.name, found.shown[0].place, found.shown[0].line) == (name, place, line)
+
+
+def test_a_symptom_names_the_component():
+    line = "level=error msg=Cluster operator authentication Available is False with NoEndpoints: none"
+    found = diagnose(Outcome.FAILED, {"wait-for": line, "message": "E   AssertionError"}, SYMPTOMS)
+    assert (found.label, found.component) == ("product", "authentication")
+    ended = {"lab": "dnsmasq ended by itself at 12:00:03", "wait-for": line}
+    assert diagnose(Outcome.VOID, ended, SYMPTOMS).component == "dnsmasq"
+
+
+@given(st.sampled_from([Outcome.FAILED, Outcome.VOID]), st.dictionaries(st.sampled_from(triage.PLACES), st.text()))
+def test_every_red_run_has_a_label_and_advice(outcome, evidence):
+    found = diagnose(outcome, evidence, SYMPTOMS)
+    assert found.label in triage.LABELS
+    assert found.advice
+    assert outcome is not Outcome.VOID or found.label != "product"
+
+
+def test_old_runs_are_labelled_again_when_the_symptoms_change(history, tmp_path):
+    number = red(history, "the flux capacitor melted")
+    assert triage.label(history, SYMPTOMS) == 1
+    assert (history.run(number).label, history.run(number).advice) == ("product", triage.UNKNOWN)
+    assert triage.label(history, SYMPTOMS) == 0
+    (tmp_path / "s.yaml").write_text(
+        "- {name: flux, where: [message], match: flux capacitor, label: host, advice: Cool it.}"
+    )
+    assert triage.label(history, triage.read(tmp_path / "s.yaml")) == 1
+    assert (history.run(number).label, history.run(number).advice) == ("host", "Cool it.")
+    assert triage.shown(history, number) == [("flux", "message", "the flux capacitor melted")]
+
+
+def test_green_runs_are_not_labelled(history):
+    history.add([Run("sno", "p", "green", "2026-11-01T00:00:00Z", 1.0)])
+    assert triage.label(history, SYMPTOMS) == 0
+    assert history.runs()[0].label == ""
+
+
+def good(old="", new=""):
+    return "- {" + "name: a, where: [message], match: x, label: lab, advice: b".replace(old, new) + "}"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: b", "must be a list"),
+        ("[", "s.yaml: while parsing"),
+        ("- {name: a}", "[0]: must have exactly the fields advice, label, match, name, where"),
+        (good("label: lab", "label: moon"), "[0].label: 'moon': must be one of product, lab, host"),
+        (good("match: x", "match: '('"), "[0].match: '(': missing )"),
+        (good("[message]", "[moon]"), "[0].where: ['moon']: must be some of"),
+        (good("name: a", "name: 1"), "[0].name: 1: must be a text"),
+        (f"{good()}\n{good()}", "name: 'a': occurs twice"),
+    ],
+)  # fmt: skip
+def test_bad_symptoms_are_told_in_one_line(tmp_path, text, told):
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(InformerError) as caught:
+        triage.read(tmp_path / "s.yaml")
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("at 2026-11-23T22:00:00.123Z host 192.168.111.20:22623 failed", "at time host address failed"),
+        ("host 52:54:00:ab:cd:ef of 3f2504e0-4f89-11d3-9a0c-0305e82c3301", "host mac of uuid"),
+        ("after 1801.5 s in /tmp/x-12/run.log", "after n s in path"),
+        ("image sha256:0123456789abcdef not found", "image digest not found"),
+    ],
+)
+def test_what_differs_from_run_to_run_is_left_out(text, wanted):
+    assert normalised(text) == wanted
+
+
+@given(st.text())
+def test_normalising_twice_changes_nothing_more(text):
+    assert normalised(normalised(text)) == normalised(text)
+
+
+@given(st.text(), st.text())
+def test_sameness_has_no_direction(one, other):
+    assert clusters.same(one, other) == clusters.same(other, one)
+    assert clusters.same(one, one)
+
+
+LONG = "the cluster operator authentication is not available because its route has no endpoints at port 8443"
+
+
+def test_failures_that_differ_a_little_are_one_cluster(history):
+    red(history, LONG, "a", 1)
+    red(history, LONG.replace("8443", "6443"), "b", 2, job="compact")
+    red(history, LONG.replace("route", "routes"), "c", 3)
+    red(history, "the disk was not written: it is too small for the image", "d", 3)
+    assert clusters.assign(history) == 4
+    found = clusters.listed(history, history.runs()[0].day)
+    assert [(one.runs, one.jobs) for one in found] == [(3, 2), (1, 1)]
+    assert (str(found[0].first_seen), str(found[0].last_seen)) == ("2026-11-01", "2026-11-03")
+    assert clusters.assign(history) == 0
+
+
+def test_after_two_weeks_a_failure_begins_a_new_cluster(history):
+    red(history, LONG, "a", 1)
+    red(history, LONG.replace("route", "routes"), "b", 16)
+    red(history, LONG, "c", 17)
+    clusters.assign(history)
+    one, other, back = (row.cluster for row in history.runs())
+    assert one != other
+    assert back == one, "the same text has the same id, however long ago"
+
+
+def test_ids_are_the_same_in_another_history(tmp_path):
+    names = []
+    for place in ("one", "other"):
+        with History(tmp_path / place) as history:
+            red(history, LONG, place)
+            clusters.assign(history)
+            names.append(history.runs()[0].cluster)
+    assert names[0] == names[1] == clusters.id_of(normalised(LONG))

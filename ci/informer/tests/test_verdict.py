@@ -1,0 +1,290 @@
+"""Verdicts of payloads, and the command."""
+
+import json
+import sys
+from dataclasses import replace
+from datetime import date, timedelta
+
+import pytest
+
+from ci.informer import running, simulate
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.arithmetic.promotion import Kind
+from ci.informer.cli import main
+from ci.informer.errors import InformerError
+from ci.informer.history import junit
+from ci.informer.history.model import Attempt, Run
+from ci.informer.history.store import History
+from ci.informer.review import job_state, record, regressed_tests, regressions
+from ci.informer.simulate import World, kept, plant
+from ci.informer.tests.kit import FIRST, filled
+from ci.informer.verdict import Decision, judge
+
+GOOD = ["PPPPP"] * 45
+
+
+@pytest.fixture
+def history(tmp_path):
+    with History(tmp_path / "history.db") as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("night", "decision", "why"),
+    [
+        ("PPPPP", Decision.ACCEPTED, "5 of 5 passed, 4 must at 100 % of history"),
+        ("PPPPF", Decision.ACCEPTED, "4 of 5 passed, 4 must"),
+        ("PPPFF", Decision.REJECTED, "3 of 5 passed, 4 must"),
+        ("FFFFF", Decision.REJECTED, "0 of 5 passed"),
+        ("F", Decision.REJECTED, "1 failed in a row; believed after 1"),
+        ("VVV", Decision.UNDECIDED, "nothing but void runs"),
+        ("VPPPP", Decision.ACCEPTED, "4 of 4 passed"),
+    ],
+)
+def test_a_blocking_job_decides(history, night, decision, why):
+    filled(history, sno=[*GOOD, night])
+    verdict = judge(history, "p045")
+    [job] = verdict.jobs
+    assert (job.kind, job.decision, verdict.decision) == (Kind.BLOCKING, decision, decision)
+    assert why in job.why
+
+
+def test_an_informing_job_only_informs(history):
+    filled(history, sno=[*GOOD, "PPPPP"], flaky=[*["PPPPF"] * 45, "FFFFF"])
+    verdict = judge(history, "p045")
+    assert verdict.decision is Decision.ACCEPTED
+    assert [(one.job, one.kind, one.decision) for one in verdict.jobs] == [
+        ("sno@vm", Kind.BLOCKING, Decision.ACCEPTED),
+        ("flaky@vm", Kind.INFORMING, Decision.REJECTED),
+    ]
+    assert judge(history, "p045", blocking=["flaky*"]).decision is Decision.REJECTED
+
+
+def test_without_a_blocking_job_nothing_is_decided(history):
+    filled(history, sno=["PPPPP"] * 3)
+    verdict = judge(history, "p002")
+    assert verdict.decision is Decision.UNDECIDED
+    assert "no job is blocking yet" in verdict.why
+
+
+def test_what_was_rejected_is_no_history(history):
+    filled(history, sno=[*GOOD, "FFFFF", *["PPPPP"] * 20])
+    assert judge(history, "p045").decision is Decision.REJECTED
+    [job] = judge(history, "p064").jobs
+    assert (job.base.failures, job.kind) == (0, Kind.BLOCKING)
+
+
+def test_a_slow_regression_is_found_over_nights_and_closes(history):
+    filled(history, sno=[*["P" * 10] * 45, *["PPPPPPPPFF"] * 3, *["P" * 10] * 20])
+    rows = history.runs(job="sno@vm")
+    for _ in range(2):  # it is written once, however often it is looked at
+        watch = record(history, rows)
+    assert watch.finding is None
+    [found] = history.db.execute("SELECT since, seen, closed FROM regression").fetchall()
+    assert found["since"] == "2026-02-15"
+    assert found["since"] <= found["seen"] <= "2026-02-17"
+    assert found["closed"] > found["seen"]
+
+
+def test_a_failure_is_new_or_known_and_flakes_are_told(history, tmp_path, capsys):
+    filled(history, sno=[*GOOD, "PPFPP", "PPFPP"])
+    again = [Attempt("t", Outcome.FAILED, 1.0, "x"), Attempt("t", Outcome.PASSED, 1.0)]
+    history.add([Run("sno@vm", "p046", "flaky", "2026-02-16T20:00:00Z", 9.0, again)])
+    node0_ci(tmp_path, "verdict", "p045")
+    assert " new): TimeoutError" in capsys.readouterr().out
+    node0_ci(tmp_path, "verdict", "p046")
+    out = capsys.readouterr().out
+    assert " known since 2026-02-15): TimeoutError" in out
+    assert "1 flaky: passed when tried again" in out
+
+
+def test_judging_an_older_payload_opens_nothing_again(history):
+    filled(history, sno=[*["P" * 10] * 45, *["PPPPPPPPFF"] * 3, *["P" * 10] * 20])
+    judge(history, "p067")
+    assert judge(history, "p047").jobs[0].finding is not None
+    [(since, _, closed, *_)] = regressions(history, "sno@vm")
+    assert "2026-02-15" == since < closed
+
+
+def test_tests_that_regressed_are_named(history):
+    filled(history, sno=[*["PPPPP"] * 45, *["PPPFF"] * 7])
+    history.judge("p044", good=True)
+    [change] = regressed_tests(history, history.runs()[-1].day)
+    assert (change.test, change.sample.failures, change.sample.runs) == ("test_api", 14, 35)
+    assert change.assessment.status.value == "extreme regression"
+
+
+def test_the_state_of_a_job_has_its_figures(history):
+    filled(history, sno=[*GOOD, "PVPPF"])
+    rows = history.runs()
+    state = job_state(rows, rows[-1].day)
+    assert (state.voids, state.recent.failures, state.recent.runs, state.kind) == (1, 1, 34, Kind.BLOCKING)
+    assert state.watch.wanted > 0
+
+
+def test_an_unknown_payload_is_told_with_those_that_are_known(history):
+    filled(history, sno=["P"])
+    with pytest.raises(InformerError, match=r"payload: 'x' has no runs \(the last that have: p000\)"):
+        judge(history, "x")
+
+
+def node0_ci(tmp_path, *words):
+    return main(["--history", str(tmp_path / "history.db"), *map(str, words)])
+
+
+def test_the_command_says_it_in_words_json_junit_and_exit_codes(history, tmp_path, capsys):
+    filled(history, sno=[*GOOD, "PPFFF", "PPPPP"])
+    assert node0_ci(tmp_path, "verdict", "p045") == 1
+    out = capsys.readouterr().out
+    assert "product" in out
+    assert "again: node0-ci run sno --machines vm" in out
+    assert out.splitlines()[-1] == "p045: rejected (1 of 1 blocking jobs: sno@vm)"
+    assert node0_ci(tmp_path, "verdict", "p045", "--json", "--junit", tmp_path / "out.xml") == 1
+    data = json.loads(capsys.readouterr().out)
+    assert (data["decision"], data["jobs"][0]["failures"], data["jobs"][0]["labels"]) == ("rejected", 3, ["product"])
+    assert len(junit.load(tmp_path / "out.xml", "all", "p045").attempts) == 10
+    assert node0_ci(tmp_path, "compare", "p044", "p045") == 0
+    assert node0_ci(tmp_path, "history", "--job", "sno@vm", "--last", "3") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2 + 1 + 3
+    assert node0_ci(tmp_path, "status") in (0, 1)
+    assert "sno@vm" in capsys.readouterr().out
+
+
+def test_triage_shows_clusters_and_keeps_notes(history, tmp_path, capsys):
+    filled(history, sno=["F", "F"], compact=["P", "F"])
+    assert node0_ci(tmp_path, "triage", "--since", FIRST) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("3 red runs labelled, 3 put into clusters\n")
+    name = out.splitlines()[1].split()[0]
+    assert node0_ci(tmp_path, "triage", "--since", FIRST, "--note", name, "known: see the board") == 0
+    assert "known: see the board" in capsys.readouterr().out
+    assert node0_ci(tmp_path, "triage", "--note", "c00000000", "nobody") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["verdict", "x"], "payload: 'x' has no runs"),
+        (["compare", "x", "y"], "payload: 'x' has no runs"),
+        (["load", "nowhere.xml", "--payload", "p"], "nowhere.xml: --job: missing"),
+        (["load", "nowhere.xml", "--payload", "p", "--job", "j"], "nowhere.xml: not a JUnit file"),
+        (["triage", "--symptoms", "nowhere.yaml"], "nowhere.yaml: "),
+        (["page", "/dev/null"], "/dev/null: not a directory"),
+        (["simulate", "--planted", "30"], "simulate: planted: 30 is more than there are jobs (20)"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, capsys, words, told):
+    assert node0_ci(tmp_path, *words) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
+    assert err.startswith("node0-ci: ")
+
+
+def test_a_newer_history_is_one_line(history, tmp_path, capsys):
+    history.db.execute("PRAGMA user_version=99")
+    assert node0_ci(tmp_path, "status") == 2
+    assert "user_version: 99 is newer than" in capsys.readouterr().err
+
+
+def test_simulate_ends_with_the_line(tmp_path, capsys):
+    assert node0_ci(tmp_path, "simulate", "--nights", "60", "--seed", "3") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    words = last.split()
+    assert words[0] == "found"
+    assert int(words[1]) <= int(words[3]) <= 10
+    assert last.endswith("false alarms a month")
+    assert "within 3 nights, " in last
+
+
+def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
+    """What the simulation's judge finds, `status` finds in the history of the same runs, but for the runs asked for."""
+    world = World(nights=20, planted=4, jobs=6, points=(25.0, 30.0))
+    with History(tmp_path / "history.db") as history:
+        history.add(kept(8, world))
+        planted = {f"job-{one.job:02}@simulated": one for one in plant(8, world)}
+        for job in history.jobs():
+            record(history, history.runs(job=job))
+            found = [date.fromisoformat(seen) for _, seen, *_ in regressions(history, job)]
+            if job in planted:
+                begin = simulate.FIRST + timedelta(days=planted[job].night)
+                assert any(begin <= day < begin + timedelta(days=4) for day in found), job
+            else:
+                assert found == []
+    assert (
+        node0_ci(tmp_path, "simulate", "--nights", "3", "--jobs", "1", "--planted", "0", "--keep", tmp_path / "k") == 0
+    )
+    assert "runs kept in" in capsys.readouterr().out
+    with History(tmp_path / "k") as history:
+        assert sum(row.outcome is not Outcome.VOID for row in history.runs()) == 43 * 10
+
+
+#: In pytest's place: leaves artefacts as scenarios do. The script has the outcomes, one run's after the other.
+PROGRAM = """
+import json, pathlib, sys
+root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
+scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
+script = pathlib.Path(sys.argv[1])
+word, *rest = script.read_text().split()
+script.write_text(" ".join(rest))
+if word == "nothing":
+    sys.exit("cannot import name x")
+if word == "none":
+    sys.exit(5)
+folder = root / scenario
+folder.mkdir()
+outcome = "passed" if word == "killed" else word
+phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+(folder / "phases.json").write_text(json.dumps([phase]))
+(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]))
+sys.exit(-9 if word == "killed" else word != "passed")
+"""
+
+
+@pytest.fixture
+def scripted(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+
+    def plan(script, **other):
+        (tmp_path / "script").write_text(script)
+        program = (sys.executable, str(tmp_path / "program.py"), str(tmp_path / "script"))
+        return running.Plan("p", ["sno"], program=program, limit=60, **other)
+
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("script", "rounds", "outcomes"),
+    [
+        ("passed passed", 2, ["passed", "passed"]),
+        ("void passed", 1, ["void", "passed"]),
+        ("nothing passed", 1, ["void", "passed"]),
+        ("killed passed", 1, ["void", "passed"]),
+        ("void void void passed", 1, ["void", "void", "void"]),
+    ],
+)
+def test_void_runs_are_repeated_and_all_are_remembered(history, tmp_path, scripted, script, rounds, outcomes):
+    running.run(history, scripted(script, rounds=rounds), tmp_path / "artifacts", print)
+    rows = history.runs()
+    assert [row.outcome.value for row in rows] == outcomes
+    assert all(row.label in ("lab", "host") for row in rows if row.outcome.value == "void")
+    assert {row.job for row in rows} == {"sno@vm"}
+
+
+def test_a_failure_asks_for_more_runs(history, tmp_path, scripted):
+    said: list[str] = []
+    plan = scripted("failed " + "passed " * 20, more=3)
+    running.run(history, plan, tmp_path / "artifacts", said.append)
+    assert [row.outcome.value for row in history.runs()] == ["failed", "passed", "passed", "passed"]
+    assert "sno: a failure more than usual, 3 more runs" in said
+
+
+@pytest.mark.parametrize("name", ["sno or ha", "", "../x", "sno]"])
+def test_a_scenario_without_an_id_is_told(history, tmp_path, scripted, name):
+    with pytest.raises(InformerError, match="must be an id like sno-ipv4-static-uefi"):
+        running.run(history, replace(scripted(""), scenarios=[name]), tmp_path / "artifacts", print)
+
+
+def test_a_scenario_that_is_none_is_told(history, tmp_path, scripted):
+    with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
+        running.run(history, scripted("none"), tmp_path / "artifacts", print)

@@ -1,0 +1,138 @@
+"""What commands print: aligned columns, and a verdict's lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ci.informer.arithmetic.durations import notable
+from ci.informer.arithmetic.proportions import wilson
+from ci.informer.history.store import Row
+from ci.informer.review import JobState
+from ci.informer.verdict import JobVerdict, Verdict
+
+_FAILURES = 3
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Rows under their heads, each column as wide as its widest cell."""
+    all_rows = [heads, *rows]
+    widths = [max(len(row[place]) for row in all_rows) for place in range(len(heads))]
+    for row in all_rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def first_line(text: str, longest: int = 100) -> str:
+    """The first line of a text, shortened."""
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def state_row(state: JobState) -> list[str]:
+    """A job of `node0-ci status`."""
+    low, high = wilson(state.recent)
+    share = f"{low:.0%} to {high:.0%}" if state.recent.runs else ""
+    notes = []
+    if finding := state.watch.finding:
+        notes.append(f"REGRESSED since {finding.since}")
+    elif state.watch.wanted:
+        notes.append(f"suspicious: wants {state.watch.wanted} more runs")
+    if state.voids:
+        notes.append(f"{state.voids} void")
+    if state.flaky:
+        notes.append(f"{state.flaky} flaky")
+    if state.drift is not None and notable(state.drift):
+        notes.append(f"takes {state.drift:+.0%}")
+    if state.wants:
+        notes.append(f"for more than {state.kind.value}: {state.wants}")
+    took = f"{state.took.p50:.0f}/{state.took.p95:.0f}/{state.took.longest:.0f}" if state.took else ""
+    return [state.job, state.kind.value, state.last.outcome.value, str(state.recent), share, took, "; ".join(notes)]
+
+
+STATE_HEADS = ("job", "kind", "last", "7 days", "failure rate", "P50/P95/max s", "notes")
+
+
+def run_row(row: Row) -> list[str]:
+    """A run of `node0-ci history`."""
+    return [
+        str(row.id),
+        row.began,
+        row.job,
+        row.payload,
+        row.outcome.value,
+        f"{row.seconds:.0f} s",
+        row.label,
+        first_line(row.reason, 70),
+    ]
+
+
+RUN_HEADS = ("run", "began", "job", "payload", "outcome", "took", "whose", "reason")
+
+
+def _job_lines(job: JobVerdict) -> Iterator[str]:
+    yield f"{job.decision.value:<10} {job.kind.value:<10} {job.job}: {job.why}"
+    for row in job.failures[:_FAILURES]:
+        since = job.known.get(row.cluster or "")
+        known = f"known since {since}" if since else "new"
+        whose = " ".join(text for text in (row.label, row.component, row.cluster, known) if text)
+        yield f"           run {row.id} ({whose}): {first_line(row.reason)}"
+        if row.advice:
+            yield f"             {row.advice}"
+    if job.flaky:
+        yield f"           {job.flaky} flaky: passed when tried again"
+    if job.voids:
+        yield f"           {job.voids} void, not counted"
+    if job.more:
+        yield f"           {job.more} more runs would tell"
+    if job.failures or job.more:
+        yield f"           again: {job.again}"
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """What `node0-ci verdict` prints; the last line is the decision."""
+    for job in verdict.jobs:
+        yield from _job_lines(job)
+    for test in verdict.tests:
+        found = test.assessment
+        yield f"test {test.test}: {found.status.value} ({test.sample}; before, {test.base}; p {found.p:.2g})"
+    yield f"{verdict.payload}: {verdict.decision.value} ({verdict.why})"
+
+
+def verdict_data(verdict: Verdict) -> dict[str, Any]:
+    """A verdict for programs."""
+    return {
+        "payload": verdict.payload,
+        "decision": verdict.decision.value,
+        "why": verdict.why,
+        "jobs": [
+            {
+                "job": job.job,
+                "kind": job.kind.value,
+                "decision": job.decision.value,
+                "runs": job.counts.runs,
+                "failures": job.counts.failures,
+                "void": job.voids,
+                "flaky": job.flaky,
+                "known": {name: str(since) for name, since in sorted(job.known.items())},
+                "base_runs": job.base.runs,
+                "base_failures": job.base.failures,
+                "more_runs": job.more,
+                "why": job.why,
+                "regressed_since": str(job.finding.since) if job.finding else None,
+                "labels": sorted({row.label for row in job.failures if row.label}),
+                "components": sorted({row.component for row in job.failures if row.component}),
+                "again": job.again,
+            }
+            for job in verdict.jobs
+        ],
+        "tests": [
+            {
+                "test": test.test,
+                "status": test.assessment.status.value,
+                "p": test.assessment.p,
+                "runs": test.sample.runs,
+                "failures": test.sample.failures,
+            }
+            for test in verdict.tests
+        ],
+    }

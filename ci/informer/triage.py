@@ -1,0 +1,154 @@
+"""Whose fault a red run is: symptoms are data, and every red run gets a label."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history.store import History
+from lab.release.cluster.yamltext import load_all
+
+LABELS = ("product", "lab", "host")
+PLACES = ("lab", "host", "console", "journal", "event", "wait-for", "message")
+#: What a run gets that no symptom fits: in doubt a failure is the product's, and a void run the lab's.
+UNKNOWN = "no symptom fits; read the first message, then add one to ci/informer/symptoms.yaml"
+VOID_UNKNOWN = "the lab failed in a way that no symptom has; lab-failed.txt says how"
+#: Characters of a line that are shown, and that are searched.
+_LINE, _SEARCHED = 300, 4000
+_FIELDS = {"name", "where", "match", "label", "advice"}
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What to look for, where, and what it means."""
+
+    name: str
+    where: Sequence[str]
+    match: re.Pattern[str]
+    label: str
+    advice: str
+
+    def found(self, evidence: Mapping[str, str]) -> Hit | None:
+        """Where it shows first, if it does."""
+        for place in self.where:
+            for line in evidence.get(place, "").splitlines():
+                if match := self.match.search(line[:_SEARCHED]):
+                    return Hit(self, place, line.strip()[:_LINE], match.groupdict().get("component") or "")
+        return None
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A symptom that a run shows: where, in which line, and which component it names (or none)."""
+
+    symptom: Symptom
+    place: str
+    line: str
+    component: str
+
+
+def _symptom(entry: Any, where: str) -> Symptom:
+    if not isinstance(entry, dict) or set(entry) != _FIELDS:
+        raise InformerError(f"{where}: must have exactly the fields {', '.join(sorted(_FIELDS))}")
+    for name in ("name", "match", "label", "advice"):
+        if not (isinstance(entry[name], str) and entry[name]):
+            raise InformerError(f"{where}.{name}: {entry[name]!r}: must be a text")
+    places = entry["where"]
+    if not isinstance(places, list) or not places or not set(map(str, places)) <= set(PLACES):
+        raise InformerError(f"{where}.where: {places!r}: must be some of {', '.join(PLACES)}")
+    if entry["label"] not in LABELS:
+        raise InformerError(f"{where}.label: {entry['label']!r}: must be one of {', '.join(LABELS)}")
+    try:
+        pattern = re.compile(entry["match"])
+    except re.error as error:
+        raise InformerError(f"{where}.match: {entry['match']!r}: {error}") from error
+    return Symptom(entry["name"], tuple(places), pattern, entry["label"], entry["advice"])
+
+
+@dataclass(frozen=True)
+class Symptoms:
+    """All symptoms, in the order in which they label; `digest` changes with the file."""
+
+    all: Sequence[Symptom]
+    digest: str
+
+
+def read(path: Path | None = None) -> Symptoms:
+    """The symptoms of a file, or node0's own. Raises InformerError."""
+    name = str(path or "symptoms.yaml")
+    try:
+        text = path.read_text() if path else files("ci.informer").joinpath("symptoms.yaml").read_text()
+        documents = load_all(text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InformerError(f"{name}: {' '.join(str(error).split())}") from error
+    entries = documents[0] if len(documents) == 1 else None
+    if not isinstance(entries, list):
+        raise InformerError(f"{name}: must be a list of symptoms")
+    found = [_symptom(entry, f"{name}: [{place}]") for place, entry in enumerate(entries)]
+    names = [one.name for one in found]
+    if twice := next((one for one in names if names.count(one) > 1), None):
+        raise InformerError(f"{name}: name: {twice!r}: occurs twice")
+    return Symptoms(found, hashlib.sha256(text.encode()).hexdigest())
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A red run's label, advice, the component at fault (where that is known), and all symptoms that it shows."""
+
+    label: str
+    advice: str
+    component: str = ""
+    shown: Sequence[Hit] = ()
+
+
+def diagnose(outcome: Outcome, evidence: Mapping[str, str], symptoms: Symptoms) -> Diagnosis:
+    """A red run's diagnosis. A run that is void is never the product's fault."""
+    hits = [hit for one in symptoms.all if (hit := one.found(evidence))]
+    telling = [hit for hit in hits if outcome is not Outcome.VOID or hit.symptom.label != "product"]
+    if telling:
+        first = telling[0]
+        component = next(
+            (hit.component for hit in telling if hit.component and hit.symptom.label == first.symptom.label), ""
+        )
+        return Diagnosis(first.symptom.label, first.symptom.advice, first.component or component, hits)
+    if outcome is Outcome.VOID:
+        return Diagnosis("lab", VOID_UNKNOWN, shown=hits)
+    return Diagnosis("product", UNKNOWN, shown=hits)
+
+
+def label(history: History, symptoms: Symptoms) -> int:
+    """Label the red runs that have no label, or all when the symptoms have changed; how many were labelled."""
+    before = history.db.execute("SELECT digest FROM applied WHERE what = 'symptoms'").fetchone()
+    changed = before is None or before["digest"] != symptoms.digest
+    red = (Outcome.FAILED.value, Outcome.VOID.value)
+    which = "" if changed else "AND label = ''"
+    rows = history.db.execute(
+        f"SELECT id, outcome, reason FROM run WHERE outcome IN (?, ?) {which} ORDER BY id", red
+    ).fetchall()
+    with history.writing() as db:
+        for row in rows:
+            texts = history.evidence(row["id"])
+            texts["message"] = f"{row['reason']}\n{texts.get('message', '')}"
+            found = diagnose(Outcome(row["outcome"]), texts, symptoms)
+            values = (found.label, found.advice, found.component, row["id"])
+            db.execute("UPDATE run SET label = ?, advice = ?, component = ? WHERE id = ?", values)
+            shown = [(row["id"], hit.symptom.name, hit.place, hit.line) for hit in found.shown]
+            db.execute("DELETE FROM symptom WHERE run = ?", (row["id"],))
+            db.executemany("INSERT INTO symptom VALUES (?, ?, ?, ?)", shown)
+        db.execute("INSERT OR REPLACE INTO applied VALUES ('symptoms', ?)", (symptoms.digest,))
+    return len(rows)
+
+
+def shown(history: History, run: int) -> list[tuple[str, str, str]]:
+    """The symptoms of a run: name, place, line."""
+    found = history.db.execute("SELECT name, kind, line FROM symptom WHERE run = ? ORDER BY name", (run,))
+    return [(one["name"], one["kind"], one["line"]) for one in found]

@@ -1,0 +1,155 @@
+"""A payload's verdict: accepted or rejected, with the figures that made it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from enum import Enum
+from fnmatch import fnmatch
+
+from ci.informer.arithmetic.aggregate import GRACE_FROM, accepted, baseline, percentage_of, required_passes
+from ci.informer.arithmetic.flakes import Outcome, attempts_wanted
+from ci.informer.arithmetic.promotion import Kind
+from ci.informer.arithmetic.proportions import Counts, fisher_worse, wilson
+from ci.informer.clusters import first_seen
+from ci.informer.errors import InformerError
+from ci.informer.history.store import History, Row
+from ci.informer.review import TestChange, counts_of, kind_of, record, regressed_tests, rejected, watched, within
+from ci.informer.watching import Finding
+
+
+class Decision(Enum):
+    """What becomes of a payload, or what a job says of it."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class JobVerdict:
+    """What one job says of a payload."""
+
+    job: str
+    kind: Kind
+    decision: Decision
+    counts: Counts
+    base: Counts
+    why: str
+    voids: int = 0
+    more: int = 0  # runs that would decide, or settle a suspicion
+    finding: Finding | None = None
+    failures: Sequence[Row] = ()
+    flaky: int = 0
+    #: Clusters of its failures that were there before the payload, and since when.
+    known: Mapping[str, date] = field(default_factory=dict)
+
+    @property
+    def again(self) -> str:
+        """What to run to see it again."""
+        return command(self.job)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What all jobs say of a payload, the worst first."""
+
+    payload: str
+    decision: Decision
+    why: str
+    jobs: Sequence[JobVerdict]
+    tests: Sequence[TestChange] = field(default_factory=tuple)
+
+
+def command(job: str) -> str:
+    """What runs a job again: `SCENARIO@KIND` is this project's, others are run by whoever ran them."""
+    scenario, _, machines = job.partition("@")
+    return f"node0-ci run {scenario} --machines {machines}" if machines else f"(run {job} again where it ran)"
+
+
+def _told(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
+    """What a job's runs on a payload say, why, and how many more would decide where these do not."""
+    if not counts.runs:
+        return Decision.UNDECIDED, "nothing but void runs", 1
+    if counts.runs >= GRACE_FROM:
+        wanted = max(1, required_passes(counts.runs, percentage_of(base)))
+        why = f"{counts.passes} of {counts.runs} passed, {wanted} must at {percentage_of(base)} % of history"
+        if base.runs and counts.failures:
+            why += f" (p {fisher_worse(counts, base):.3f})"
+        return (Decision.ACCEPTED if accepted(counts, base) else Decision.REJECTED), why, 0
+    if counts.passes:
+        return Decision.ACCEPTED, f"{counts.passes} of {counts.runs} passed", 0
+    wanted = attempts_wanted(base)
+    why = f"{counts.failures} failed in a row; believed after {wanted} (Beta-binomial of {base})"
+    if counts.runs >= wanted:
+        return Decision.REJECTED, why, 0
+    return Decision.UNDECIDED, why, wanted - counts.runs
+
+
+def _judged(history: History, job: str, payload: str, bad: Sequence[str], blocking: Sequence[str]) -> JobVerdict:
+    rows = history.runs(job=job)
+    ours = [row for row in rows if row.payload == payload]
+    day = ours[-1].day
+    others = [row for row in rows if row.payload != payload and row.payload not in bad]
+    kind, _ = kind_of(others, ours[0].day, bad)
+    if any(fnmatch(job, pattern) for pattern in blocking):
+        kind = Kind.BLOCKING
+    counts, base = counts_of(ours), counts_of(within(others, *baseline(day)))
+    decision, why, more = _told(counts, base)
+    watch = watched([row for row in rows if row.day <= day])
+    finding = watch.finding
+    if finding is not None:
+        low, high = wilson(finding.sample)
+        why += f"; regressed since {finding.since}: {finding.sample} ({low:.0%} to {high:.0%}), before {finding.base}"
+        if decision is Decision.ACCEPTED and finding.since >= ours[0].day:
+            decision = Decision.REJECTED
+    elif watch.wanted:
+        more = max(more, watch.wanted)
+    seen = first_seen(history)
+    failures = [row for row in ours if row.outcome is Outcome.FAILED]
+    return JobVerdict(
+        job,
+        kind,
+        decision,
+        counts,
+        base,
+        why,
+        voids=sum(row.outcome is Outcome.VOID for row in ours),
+        more=more,
+        finding=finding,
+        failures=failures,
+        flaky=sum(row.outcome is Outcome.FLAKE for row in ours),
+        known={row.cluster: seen[row.cluster] for row in failures if row.cluster and seen[row.cluster] < ours[0].day},
+    )
+
+
+def _decided(jobs: Sequence[JobVerdict]) -> tuple[Decision, str]:
+    blocking = [one for one in jobs if one.kind is Kind.BLOCKING]
+    if not blocking:
+        return Decision.UNDECIDED, "no job is blocking yet: name some with --blocking, or wait for two weeks of history"
+    for decision in (Decision.REJECTED, Decision.UNDECIDED):
+        if found := [one.job for one in blocking if one.decision is decision]:
+            return decision, f"{len(found)} of {len(blocking)} blocking jobs: {', '.join(found)}"
+    return Decision.ACCEPTED, f"all {len(blocking)} blocking jobs"
+
+
+def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdict:
+    """Judge a payload by its runs, and remember whether it was accepted. `blocking` are patterns of jobs that block
+    whatever they have earned. Raises InformerError where nothing has run on it."""
+    rows = history.runs(payload=payload)
+    if not rows:
+        known = ", ".join(history.payloads()[-3:]) or "none"
+        raise InformerError(f"{history.path}: payload: {payload!r} has no runs (the last that have: {known})")
+    bad = [one for one in rejected(history) if one != payload]
+    names = sorted({row.job for row in rows})
+    for job in names:
+        record(history, history.runs(job=job))
+    found = [_judged(history, job, payload, bad, blocking) for job in names]
+    order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+    kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
+    found.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))
+    decision, why = _decided(found)
+    if decision is not Decision.UNDECIDED:
+        history.judge(payload, good=decision is Decision.ACCEPTED)
+    return Verdict(payload, decision, why, found, regressed_tests(history, rows[-1].day))
