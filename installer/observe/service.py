@@ -21,6 +21,7 @@ class Reach:
 
 def watcher(inputs: Inputs, reach: Reach) -> AssistedClient:
     """A client that trusts the asset directory's CA alone."""
-    server = endpoint(f"https://{address(inputs.rendezvous_ip)}:{reach.rest_port}", ca_pem=inputs.ca_pem)
+    scheme = "https" if inputs.ca_pem else "http"
+    server = endpoint(f"{scheme}://{address(inputs.rendezvous_ip)}:{reach.rest_port}", ca_pem=inputs.ca_pem)
     timeouts = Timeouts(connect=reach.connect_timeout, silence=reach.read_timeout)
     return AssistedClient(server, Scheme.WATCHER, inputs.token, timeouts=timeouts)
