@@ -99,7 +99,7 @@ def extract(image: Path, pattern: str, target: Path) -> list[Path]:
     """Copy the files that match (a path from the root, `*` within a name) into a folder; those that were copied.
 
     An upper layer's file stands for a lower one's, a link for what it leads to within the same folder. Whiteouts take
-    lower files away (OCI image-spec, layer.md).
+    lower files away (OCI image specification, layers).
     """
     wanted = pattern.strip("/")
     folder, _, name = wanted.rpartition("/")
