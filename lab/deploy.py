@@ -11,7 +11,7 @@ import logging
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -25,6 +25,7 @@ from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
+from lab.seam import tools
 from lab.topology import Topology
 from lab.waiting import wait_until
 
@@ -126,10 +127,18 @@ class Deployment:
         """Run `<installer> agent WORDS --dir DIR` in the lab; any exit code is a result, its output is evidence."""
         return self.lab.run(
             [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", self.log_level],
-            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec},
+            env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec, **self._tools()},
             name="-".join(takewhile(lambda word: not word.startswith("-"), words)),
             timeout=timeout,
         )
+
+    def _tools(self) -> Mapping[str, str]:
+        """Variables with which an installer that is not ours finds the programs that it starts (docs/seam.md)."""
+        if tools.is_ours(self.installer):
+            return {}
+        folder = self.lab.layout.root / "tools"
+        tools.write(folder, default_installer())
+        return tools.environment(folder, self.lab.layout.root / "installer-cache")
 
     def create_image(self) -> Path:
         """Run `agent create image`; returns the image. Raises InstallFailedError."""

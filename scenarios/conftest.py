@@ -26,6 +26,8 @@ from lab.host import budget
 from lab.host.paths import cache_dir, labs_dir
 from lab.lab import Lab
 from lab.release.build import Release, build_release
+from lab.seam.hardware import sized
+from lab.seam.tools import is_ours
 from lab.supervisor.watch import described
 from scenarios.cluster import Installation, Stopped, install, stop
 from scenarios.ids import TOPOLOGIES, edit_agent_config, topology_of
@@ -49,7 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of scenarios."""
     group = parser.getgroup("node0", "scenarios in the virtual bare-metal lab")
     group.addoption("--artifacts", default=str(ROOT / "artifacts"), help="where evidence goes (default: artifacts/)")
-    group.addoption("--installer", help="another installer to test, for example the path of openshift-install")
+    group.addoption(
+        "--installer", help="another installer to test, for example the path of openshift-install: docs/seam.md"
+    )
     group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
     group.addoption("--machines", choices=("vm", "container"), default="vm", help="kind of machines (docs/machines.md)")
@@ -238,6 +242,9 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
     installer = request.config.getoption("--installer")
     keep = request.config.getoption("--lab-keep")
     shape = topology_of(scenario_id).on(request.config.getoption("--machines"))
+    if installer and not is_ours([installer]):
+        # Its ISO has OpenShift's own limits.
+        shape = sized(shape)
     with Lab(shape, artifacts=artifacts, release=release) as lab:
         deployment = Deployment(lab, [installer] if installer else default_installer(), release, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False

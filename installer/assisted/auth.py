@@ -64,7 +64,8 @@ class Authenticator:
         from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
         try:
-            self._key = load_pem_public_key(text)
+            # openshift-install calls the same content by another name (pkg/asset/agent/gencrypto/authconfig.go).
+            self._key = load_pem_public_key(text.replace(b" EC PUBLIC KEY-", b" PUBLIC KEY-"))
         except (ValueError, UnsupportedAlgorithm):
             raise ConfigurationError("EC_PUBLIC_KEY_PEM", "is not a PEM public key") from None
         if not isinstance(self._key, ec.EllipticCurvePublicKey) or not isinstance(self._key.curve, ec.SECP256R1):

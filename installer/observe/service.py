@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
-from installer.assisted.endpoint import Timeouts, address, endpoint
+from installer.assisted.endpoint import Endpoint, Timeouts, address, endpoint
 from installer.observe.state import Inputs
 
 
@@ -19,8 +19,13 @@ class Reach:
     read_timeout: float = 10.0
 
 
+def where(inputs: Inputs, reach: Reach) -> Endpoint:
+    """The service's address; it speaks TLS where the asset directory has a CA."""
+    scheme = "https" if inputs.ca_pem else "http"
+    return endpoint(f"{scheme}://{address(inputs.rendezvous_ip)}:{reach.rest_port}", ca_pem=inputs.ca_pem)
+
+
 def watcher(inputs: Inputs, reach: Reach) -> AssistedClient:
     """A client that trusts the asset directory's CA alone."""
-    server = endpoint(f"https://{address(inputs.rendezvous_ip)}:{reach.rest_port}", ca_pem=inputs.ca_pem)
     timeouts = Timeouts(connect=reach.connect_timeout, silence=reach.read_timeout)
-    return AssistedClient(server, Scheme.WATCHER, inputs.token, timeouts=timeouts)
+    return AssistedClient(where(inputs, reach), Scheme.WATCHER, inputs.token, timeouts=timeouts)

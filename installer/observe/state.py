@@ -12,6 +12,7 @@ from typing import Any
 from installer import jsontext
 from installer.errors import StateError
 from installer.inputs import LARGEST, LARGEST_STATE, read_text
+from installer.observe import foreign
 
 STATE_FILE = ".openshift_install_state.json"
 STATE_KEY = "node0"
@@ -35,7 +36,8 @@ class Expected:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything that waiting needs. ``password`` is None when its file is not needed and not there."""
+    """Everything that waiting needs. ``password`` is None when its file is not needed and not there; ``ca_pem`` is
+    empty when the service has no TLS."""
 
     directory: Path
     rendezvous_ip: str
@@ -117,7 +119,8 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
         document = jsontext.loads(text)
     except ValueError as error:
         raise StateError(f"{directory / STATE_FILE} is not JSON: {error}: {AGAIN}") from error
-    part = document.get(STATE_KEY) if isinstance(document, dict) else None
+    own = document.get(STATE_KEY) if isinstance(document, dict) else None
+    part = own or (foreign.translated(document) if isinstance(document, dict) else None)
     if not isinstance(part, dict):
         raise StateError(f"{directory / STATE_FILE} has no part {STATE_KEY!r}: run `agent create image` first")
     address = _text(part, "rendezvousIP")
@@ -125,9 +128,11 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
         ip_address(address)
     except ValueError as error:
         raise StateError(f"{STATE_FILE}: {STATE_KEY}.rendezvousIP: {error}: {AGAIN}") from error
-    ca_pem = _text(part, "serviceCACert")
+    # What openshift-install made has no TLS.
+    ca_pem = _text(part, "serviceCACert") if own else ""
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca_pem)
+        if own:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca_pem)
     except (ssl.SSLError, ValueError, TypeError):  # the last one for what is not ASCII
         raise StateError(f"{STATE_FILE}: {STATE_KEY}.serviceCACert is not a PEM certificate: {AGAIN}") from None
     token = _text(part, "watcherToken")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import UUID
 
 from installer import numbers
 from installer.assisted.errors import ConfigurationError
@@ -49,6 +50,8 @@ class Settings:
     work_dir: Path = Path("/data")
     db_path: Path = Path("/data/assisted.db")
     bootstrap_mac: str = ""
+    # The id of the first infra-env, which openshift-install's ISO has chosen before there was a service.
+    infra_env_id: str = ""
     release_image: str = ""
     openshift_version: str = ""
     release_architectures: tuple[str, ...] = ()
@@ -97,6 +100,14 @@ def _page_access(env: Mapping[str, str]) -> str:
     return found
 
 
+def _infra_env_id(text: str) -> str:
+    """INFRA_ENV_ID, a UUID or nothing. Raises ConfigurationError."""
+    try:
+        return str(UUID(text)) if text else ""
+    except ValueError:
+        raise ConfigurationError("INFRA_ENV_ID", f"{text!r} is not a UUID") from None
+
+
 def _release(env: Mapping[str, str]) -> tuple[str, str, tuple[str, ...]]:
     """(pull spec, version, architectures) of the release: RELEASE_IMAGES' first entry, else the two plain variables."""
     text = env.get("RELEASE_IMAGES", "").strip()
@@ -141,6 +152,7 @@ def load(env: Mapping[str, str] | None = None) -> Settings:
         work_dir=work_dir,
         db_path=Path(env.get("DB_PATH", str(work_dir / "assisted.db"))),
         bootstrap_mac=env.get("BOOTSTRAP_HOST_MAC", "").lower(),
+        infra_env_id=_infra_env_id(env.get("INFRA_ENV_ID", "")),
         release_image=release,
         openshift_version=version,
         release_architectures=names,

@@ -62,18 +62,22 @@ def hardware_requirements() -> str:
 class Component:
     """One image. Layers from the bottom: base, packages, wheels and code (if it runs Python), binaries, own files.
 
-    packages: keys of PACKAGES. code: "installer", "cluster" or both. commands: path in the image -> Python module.
-    binaries: Kubernetes programs for /usr/bin. links: path -> target. versions: what it declares as
+    entrypoint: what always runs; cmd: what runs if nothing else is asked for, as in OpenShift's images of service and
+    agent, whose other programs are run by name. packages: keys of PACKAGES. code: "installer", "cluster" or both.
+    commands: path in the image -> Python module. binaries: Kubernetes programs for /usr/bin. files and programs: path
+    -> text; a program can be executed. links: path -> target. versions: what it declares as
     io.openshift.build.versions.
     """
 
     tag: str
     entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     code: tuple[str, ...] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
     binaries: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     display_names: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +89,46 @@ _KUBERNETES_NAME = {"kubernetes": "Kubernetes"}
 # The module that the installer image's openshift-install, a zipapp, starts.
 INSTALL_MODULE = "lab.release.cluster.openshift_install.command"
 
+# openshift-install's ISO starts a database beside the service, in the service's image, by this name. The service keeps
+# its state in a file, so what stands here only waits until it is told to end.
+# It runs as this user.
+_USERS = """root:x:0:0:root:/root:/bin/bash
+postgres:x:26:26:PostgreSQL:/var/lib/pgsql:/usr/sbin/nologin
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+"""
+_NO_DATABASE = """#!/bin/bash
+echo "no database is needed: the service keeps its state in a file"
+trap 'exit 0' TERM INT
+sleep infinity & wait
+"""
+
+# On a host's first console, before the service is looked for: what OpenShift's interactive program checks
+# (reference/installer.md §4.4), told and not asked. It never waits for anybody.
+_CONSOLE = """#!/bin/bash
+registry=${RELEASE_IMAGE%%/*}
+host=${registry%:*} port=443
+[ "$host" = "$registry" ] || port=${registry##*:}
+address=$(getent ahosts "$host" | head -n 1 | cut -d ' ' -f 1)
+echo "registry $registry: ${address:-its name is not known here}"
+[ -z "$address" ] || ! timeout 3 bash -c "</dev/tcp/$address/$port" 2>/dev/null || echo "registry $registry: answers"
+exit 0
+"""
+
+# openshift-install's ISO copies this file to the host, which has not got what the agent needs to run.
+_AGENT = """#!/bin/sh
+# The agent: in its image as it is; on a host, to which this file was copied, from the image that --agent-version names.
+[ ! -x /usr/libexec/node0-agent ] || exec /usr/libexec/node0-agent "$@"
+image= before=
+for word; do
+    [ "$before" != --agent-version ] || image=$word
+    case "$word" in --agent-version=*) image=${word#*=} ;; esac
+    before=$word
+done
+[ -n "$image" ] || { echo "agent: --agent-version IMAGE: must name the image that this program came from" >&2; exit 1; }
+exec podman run --replace --rm --cgroups=no-conmon --name agent --privileged --net host --pid host \\
+    --log-driver passthrough --env PULL_SECRET_TOKEN -v /:/host:rslave "$image" /usr/bin/agent "$@"
+"""
+
 VERSION_OPERATOR = Component(
     "cluster-version-operator",
     entrypoint=("/usr/bin/cluster-version-operator",),
@@ -95,7 +139,7 @@ VERSION_OPERATOR = Component(
 COMPONENTS: tuple[Component, ...] = (
     Component(
         "agent-installer-api-server",
-        entrypoint=("/usr/bin/assisted-service",),
+        cmd=("/usr/bin/assisted-service",),
         packages=("skopeo",),
         code=("installer",),
         commands={
@@ -103,7 +147,14 @@ COMPONENTS: tuple[Component, ...] = (
             "usr/bin/agent-installer-client": "installer.rendezvous.client.command",
         },
         # In a lab everybody may see the page; elsewhere it requires a token.
-        files={"data/default_hw_requirements.json": hardware_requirements(), "data/page_access": "open\n"},
+        files={
+            "data/default_hw_requirements.json": hardware_requirements(),
+            "data/page_access": "open\n",
+            "etc/passwd": _USERS,
+        },
+        # What the units of openshift-install's ISO look for (docs/seam.md).
+        programs={"start_db.sh": _NO_DATABASE},
+        links={"usr/local/bin/agent-installer-client": "/usr/bin/agent-installer-client"},
     ),
     Component(
         "agent-installer-csr-approver",
@@ -113,15 +164,22 @@ COMPONENTS: tuple[Component, ...] = (
     ),
     Component(
         "agent-installer-node-agent",
-        entrypoint=("/usr/bin/agent",),
+        cmd=("/usr/bin/agent",),
         code=("installer",),
-        commands={"usr/bin/agent": "installer.agent"},
+        commands={"usr/libexec/node0-agent": "installer.agent"},
+        programs={"usr/bin/agent": _AGENT},
     ),
     Component(
         "agent-installer-orchestrator",
         entrypoint=("/usr/bin/assisted-installer",),
         code=("installer",),
         commands={"usr/bin/assisted-installer": "installer.orchestrator"},
+    ),
+    Component(
+        "agent-installer-utils",
+        programs={"usr/bin/agent-tui": _CONSOLE},
+        # create image wants one of these beside agent-tui; a shell script needs none.
+        files={"usr/lib64/libnmstate.so.2": "agent-tui of the lab release is a shell script and needs no library\n"},
     ),
     Component(
         "cli",

@@ -86,7 +86,7 @@ def component_image(store: Store, component: Component, shared: Layers) -> Image
         layers.append(_binaries(store, component, shared.kubernetes))
     if own := _own_files(store, component):
         layers.append(own)
-    return Image(component.tag, tuple(layers), component.entrypoint)
+    return Image(component.tag, tuple(layers), component.entrypoint, component.cmd)
 
 
 def missing_modules() -> list[str]:
@@ -107,7 +107,7 @@ def _binaries(store: Store, component: Component, kubernetes: Path) -> Layer:
 
 def _own_files(store: Store, component: Component) -> Layer | None:
     texts = {path: code.launcher(module) for path, module in component.commands.items()}
-    if not (texts or component.files or component.links):
+    if not (texts or component.files or component.programs or component.links):
         return None
 
     def fill(writer: LayerWriter) -> None:
@@ -115,6 +115,8 @@ def _own_files(store: Store, component: Component) -> Layer | None:
             writer.add_bytes(path, text, 0o755)
         for path, text in component.files.items():
             writer.add_bytes(path, text)
+        for path, text in component.programs.items():
+            writer.add_bytes(path, text, 0o755)
         for path, target in component.links.items():
             writer.add_link(path, target)
 

@@ -151,7 +151,7 @@ def release_image(
         "release",
         (*operator.layers, layer),
         operator.entrypoint,
-        labels,
+        labels=labels,
         comment=f"Release image for {version}",
     )
     return version, image

@@ -99,7 +99,7 @@ def _problems(component: Component, root: Path) -> Iterator[str]:
         code, output = in_chroot(root, "/usr/bin/python3", "-P", "-c", _IMPORT, module)
         if code:
             yield f"module {module} cannot be imported: {output[-300:]}"
-    for path in [*component.commands, *(f"usr/bin/{name}" for name in component.binaries)]:
+    for path in [*component.commands, *component.programs, *(f"usr/bin/{name}" for name in component.binaries)]:
         if not (root / path).stat().st_mode & 0o111:
             yield f"/{path} cannot be executed"
     for program in _programs(component, root):
@@ -111,6 +111,6 @@ def _problems(component: Component, root: Path) -> Iterator[str]:
 
 def _programs(component: Component, root: Path) -> list[str]:
     """Programs of the image's packages that the entry point or our code starts."""
-    named = {component.entrypoint[0]} if component.entrypoint else set()
+    named = {words[0] for words in (component.entrypoint, component.cmd) if words}
     named |= {f"/usr/bin/{package}" for package in ("skopeo", "zstd", "etcdctl") if component.packages}
     return sorted(path for path in named if (root / path.lstrip("/")).is_file())

@@ -162,9 +162,11 @@ ALLOWED: dict[str, set[str]] = {
         "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
         "lab.supervisor",
     },
-    "lab.deploy": {"lab", "lab.lab", "lab.release"},
+    "lab.seam": {"lab"},
+    "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam"},
     "lab.commands": {
-        "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.supervisor",
+        "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.seam",
+        "lab.supervisor",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),

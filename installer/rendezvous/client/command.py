@@ -23,6 +23,8 @@ from installer.rendezvous.validations import hints as hint_rules
 
 log = logging.getLogger("agent-installer-client")
 FAILURES = Path("/var/run/agent-installer/host-config-failures")
+# openshift-install's units mount what is to be registered at /manifests and /extra-manifests.
+MOUNTED = Path("/")
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 
 
@@ -227,7 +229,7 @@ def main(argv: list[str] | None = None) -> int:
         ca_file = Path(env["SERVICE_CA_CERT_PATH"]) if env.get("SERVICE_CA_CERT_PATH") else None
         server = endpoint(env["SERVICE_BASE_URL"], ca_file=ca_file)
         service = AssistedClient(server, Scheme.USER, env.get("USER_AUTH_TOKEN", ""))
-        root = Path(env.get("ASSISTED_DIR", "/etc/assisted"))
+        root = Path(env.get("ASSISTED_DIR") or (MOUNTED if (MOUNTED / "manifests").is_dir() else "/etc/assisted"))
         client = Client(service, root, Path(env.get("HOST_CONFIG_FAILURES", str(FAILURES))), env)
         jobs: dict[str, Callable[[], object]] = {
             "registerCluster": client.register_cluster,

@@ -16,5 +16,5 @@ issue_clear 65-agent
 # Detached: an attached podman asks four times a second whether its container is still there.
 exec podman run --replace --detach --sdnotify=conmon --cgroups=no-conmon --name agent --privileged --net host --pid host --log-driver passthrough \
     --env PULL_SECRET_TOKEN -v /:/host:rslave -v /opt/agent/tls/ca.crt:/opt/agent/tls/ca.crt:ro \
-    "$AGENT_DOCKER_IMAGE" --url "$SERVICE_BASE_URL" --infra-env-id "$INFRA_ENV_ID" \
+    "$AGENT_DOCKER_IMAGE" /usr/bin/agent --url "$SERVICE_BASE_URL" --infra-env-id "$INFRA_ENV_ID" \
     --agent-version "$AGENT_DOCKER_IMAGE" --cacert /opt/agent/tls/ca.crt

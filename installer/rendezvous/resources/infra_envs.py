@@ -99,6 +99,13 @@ def _check_architecture(engine: Engine, infra_env: InfraEnv) -> None:
     architectures.check_known(engine.settings, infra_env.cpu_architecture)
 
 
+def _identity(engine: Engine) -> str:
+    """The id that the settings name, for the first one (bminventory's INFRA_ENV_ID); else one of its own."""
+    wanted = engine.settings.infra_env_id
+    taken = not wanted or any(known.id == wanted for known in engine.store.infra_envs())
+    return str(uuid.uuid4()) if taken else wanted
+
+
 def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
     """RegisterInfraEnv. Raises BadRequest or NotFound."""
     required(body.name, "name")
@@ -109,7 +116,7 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
     infra_env = msgspec.convert(
         {
             **_fields(body),
-            "id": str(uuid.uuid4()),
+            "id": _identity(engine),
             "name": body.name,
             "cluster_id": body.cluster_id,
             "created_at": stamp,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import stat
 import tarfile
+import tempfile
+from pathlib import Path
 
 import pytest
 import yaml
@@ -15,7 +18,7 @@ from hypothesis import strategies as st
 
 from installer.errors import StateError, WaitError
 from installer.files import write_whole
-from installer.observe import state
+from installer.observe import service, state
 from installer.observe.archive import safe_parts, unpack
 from installer.redact import MARK, redact
 from installer.testing.create.assets_kit import GOOD, asset_dir, pem
@@ -189,3 +192,55 @@ def test_state_says_what_is_wrong(tmp_path, change):
     assert next(iter(change)) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(": run `agent create image` again")
+
+
+FOREIGN = {
+    "*gencrypto.AuthConfig": {"PublicKey": "a2V5", "WatcherAuthToken": "a.b-c_d", "AuthType": "agent-installer-local"},
+    "*image.Ignition": {"CPUArch": "x86_64", "RendezvousIP": "192.168.111.80"},
+    "*manifests.ClusterDeployment": {"Config": {"spec": {"clusterName": "ostest", "baseDomain": "test.example"}}},
+    "*manifests.AgentClusterInstall": {
+        "Config": {
+            "spec": {
+                "platformType": "BareMetal",
+                "provisionRequirements": {"controlPlaneAgents": 3, "workerAgents": 2},
+            }
+        }
+    },
+    "*agentconfig.AgentHosts": {
+        "Hosts": [
+            {"hostname": "master-0", "interfaces": [{"name": "eth0", "macAddress": "52:54:00:AA:00:01"}]},
+            {"interfaces": None},
+        ]
+    },
+}
+
+
+def test_a_directory_of_openshift_install(tmp_path):
+    """Its own state has what waiting needs; there is no CA, since its service has no TLS."""
+    directory = asset_dir(tmp_path, GOOD)
+    (directory / state.STATE_FILE).write_text(json.dumps(FOREIGN))
+    inputs = state.load(directory, with_password=False)
+    assert (inputs.rendezvous_ip, inputs.token, inputs.ca_pem) == ("192.168.111.80", "a.b-c_d", "")
+    assert (inputs.cluster_name, inputs.base_domain, inputs.platform) == ("ostest", "test.example", "baremetal")
+    described = (("master-0", frozenset({"52:54:00:aa:00:01"})), ("", frozenset()))
+    assert inputs.expected == state.Expected(("master-0",), 5, described)
+    assert service.where(inputs, service.Reach()).url == "http://192.168.111.80:8090"
+
+
+@pytest.mark.parametrize("lost", ["*gencrypto.AuthConfig", "*image.Ignition"])
+def test_one_in_which_no_image_was_made(tmp_path, lost):
+    directory = asset_dir(tmp_path, GOOD)
+    (directory / state.STATE_FILE).write_text(json.dumps({key: FOREIGN[key] for key in FOREIGN if key != lost}))
+    with pytest.raises(StateError, match="run `agent create image` first"):
+        state.load(directory, with_password=False)
+
+
+@settings(deadline=None)
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda c: st.lists(c) | st.dictionaries(st.sampled_from(
+    ["Config", "spec", "Hosts", "interfaces", "provisionRequirements", "RendezvousIP", *FOREIGN]), c)))  # fmt: skip
+def test_no_state_of_anybodys_ends_in_a_traceback(document):
+    with tempfile.TemporaryDirectory() as folder:
+        directory = asset_dir(Path(folder), GOOD)
+        (directory / state.STATE_FILE).write_text(json.dumps(document))
+        with contextlib.suppress(StateError):
+            state.load(directory, with_password=False)

@@ -25,6 +25,7 @@ class Image:
     tag: str
     layers: tuple[Layer, ...]
     entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     env: tuple[str, ...] = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",)
     comment: str = ""
@@ -48,6 +49,8 @@ def image_config(image: Image) -> dict[str, Any]:
     config: dict[str, Any] = {"Env": list(image.env), "WorkingDir": "/"}
     if image.entrypoint:
         config["Entrypoint"] = list(image.entrypoint)
+    if image.cmd:
+        config["Cmd"] = list(image.cmd)
     if image.labels:
         config["Labels"] = dict(image.labels)
     history: list[dict[str, Any]] = [{"created": CREATED, "created_by": "node0 lab release"} for _ in image.layers]

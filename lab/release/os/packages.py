@@ -21,7 +21,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         "iptables",
         "conntrack",
     ),
-    "containers": ("podman", "crun", "runc", "containerd", "containernetworking-plugins"),
+    "containers": ("podman", "catatonit", "crun", "runc", "containerd", "containernetworking-plugins"),
     "disks": ("gdisk", "e2fsprogs", "dosfstools", "efibootmgr", "lvm2", "zstd"),
     "tools": (
         "ca-certificates",

@@ -97,8 +97,8 @@ def test_layout_shares_layers_and_names_exactly_what_was_written(tmp_path: Path)
     base, top = write(tmp_path / "base", {"a": b"1"}), write(tmp_path / "top", {"b": b"2"})
     layout = Layout(tmp_path / "oci")
     labels = {"io.openshift.release": "1"}
-    written = layout.write([Image("x", (base,)), Image("y", (base, top), ("/y",), labels)])
-    again = Layout(tmp_path / "other").write([Image("y", (base, top), ("/y",), labels)])
+    written = layout.write([Image("x", (base,)), Image("y", (base, top), ("/y",), labels=labels)])
+    again = Layout(tmp_path / "other").write([Image("y", (base, top), ("/y",), labels=labels)])
     assert written[1].digest == again[0].digest
     blobs = {path.name for path in (tmp_path / "oci" / "blobs" / "sha256").iterdir()}
     assert len(blobs) == 6  # two layers, two configs, two manifests

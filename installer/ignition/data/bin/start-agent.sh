@@ -31,5 +31,5 @@ issue_clear 65-agent
 
 exec podman run --replace --detach --sdnotify=conmon --cgroups=no-conmon --name agent --privileged --net host --pid host --log-driver passthrough \
     --env PULL_SECRET_TOKEN -v /:/host:rslave -v /opt/agent/tls/ca.crt:/opt/agent/tls/ca.crt:ro \
-    "$AGENT_DOCKER_IMAGE" --url "$SERVICE_BASE_URL" --infra-env-id "$id" --agent-version "$AGENT_DOCKER_IMAGE" \
+    "$AGENT_DOCKER_IMAGE" /usr/bin/agent --url "$SERVICE_BASE_URL" --infra-env-id "$id" --agent-version "$AGENT_DOCKER_IMAGE" \
     --cacert /opt/agent/tls/ca.crt

@@ -168,6 +168,12 @@ def test_a_key_that_verifies_nothing_is_refused_at_the_start(text: str, rule: st
         Authenticator("agent-installer-local", text)
 
 
+def test_a_key_under_the_name_that_openshift_install_gives_it() -> None:
+    renamed = base64.b64decode(KEYS.public_base64).replace(b" PUBLIC KEY-", b" EC PUBLIC KEY-")
+    keeper = Authenticator("agent-installer-local", base64.b64encode(renamed).decode())
+    keeper.check({HEADERS[AGENT]: KEYS.token("agentAuth")}, one(AGENT))
+
+
 def test_only_two_ways_to_authenticate() -> None:
     for kind in ("", "rhsso", "NONE", "None", "local"):
         with pytest.raises(ConfigurationError, match="AUTH_TYPE"):

@@ -1,0 +1,36 @@
+"""A folder for PATH with the programs that openshift-install starts, each a line that runs the lab's own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# The directory above `lab`: the programs run from this checkout whatever directory they are started in.
+_CHECKOUT = Path(__file__).parents[2]
+
+
+def write(folder: Path, node0: Sequence[str]) -> None:
+    """Write `oc` and `nmstatectl` into a folder; `node0` is the command line of ours, which has the network's part."""
+    folder.mkdir(parents=True, exist_ok=True)
+    python = f"PYTHONPATH={shlex.quote(str(_CHECKOUT))} exec {shlex.quote(sys.executable)}"
+    programs = {
+        "oc": f'{python} -m lab.seam.oc "$@"',
+        # nmstatectl gc FILE
+        "nmstatectl": f'exec {shlex.join(node0)} nmstate --log-level error "$@"',
+    }
+    for name, line in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+        (folder / name).chmod(0o755)
+
+
+def environment(folder: Path, caches: Path) -> Mapping[str, str]:
+    """Variables with which openshift-install finds them, and keeps what it downloads out of the user's own cache."""
+    return {"PATH": f"{folder}:{os.environ.get('PATH', os.defpath)}", "XDG_CACHE_HOME": str(caches)}
+
+
+def is_ours(installer: Sequence[str]) -> bool:
+    """Whether a command line is node0's, by its name: it needs none of this, and takes the release's limits."""
+    return Path(installer[-1]).name.startswith("node0")
