@@ -18,7 +18,7 @@ from ci.informer.pages.build import build
 from ci.informer.pages.views import job_file
 from ci.informer.tests.kit import filled
 from drivers.browser import PROGRAM, chromium
-from lab.pki import Authority
+from lab.daemons.pki import Authority
 
 EVIL = "<script>document.title='taken'</script>\"'&/.."
 

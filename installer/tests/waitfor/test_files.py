@@ -222,6 +222,7 @@ def test_a_directory_of_openshift_install(tmp_path):
     inputs = state.load(directory, with_password=False)
     assert (inputs.rendezvous_ip, inputs.token, inputs.ca_pem) == ("192.168.111.80", "a.b-c_d", "")
     assert (inputs.cluster_name, inputs.base_domain, inputs.platform) == ("ostest", "test.example", "baremetal")
+    described: tuple[tuple[str, frozenset[str]], ...]
     described = (("master-0", frozenset({"52:54:00:aa:00:01"})), ("", frozenset()))
     assert inputs.expected == state.Expected(("master-0",), 5, described)
     assert service.where(inputs, service.Reach()).url == "http://192.168.111.80:8090"
