@@ -8,8 +8,9 @@ from dataclasses import fields
 
 from installer import jsontext
 from installer.config import check
+from installer.config.cloud_types import NutanixPlatform, VSpherePlatform
 from installer.config.decode import camel
-from installer.config.platform_types import BareMetalPlatform, NutanixPlatform, PoolPlatform, VSpherePlatform
+from installer.config.platform_types import BareMetalPlatform, PoolPlatform
 from installer.config.types import InstallConfig, Networking
 
 log = logging.getLogger(__name__)

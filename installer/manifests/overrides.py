@@ -10,8 +10,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from installer.config.agent_types import Host
+from installer.config.cloud_types import NutanixPlatform, VSpherePlatform
 from installer.config.decode import camel
-from installer.config.platform_types import BareMetalPlatform, Bmc, NutanixPlatform, VSpherePlatform
+from installer.config.platform_types import BareMetalPlatform, Bmc
 from installer.config.types import InstallConfig
 
 ANNOTATION = "agent-install.openshift.io/install-config-overrides"

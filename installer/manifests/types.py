@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from installer.config.cloud_types import LoadBalancer
 from installer.config.decode import key
-from installer.config.platform_types import LoadBalancer
 from installer.config.types import ObjectMeta, Proxy
 
 

@@ -8,14 +8,8 @@ from typing import Any
 
 from installer import jsontext
 from installer.config.agent_types import Host, Interface
-from installer.config.platform_types import (
-    BareMetalPlatform,
-    ExternalPlatform,
-    NonePlatform,
-    NutanixPlatform,
-    Platform,
-    VSpherePlatform,
-)
+from installer.config.cloud_types import NutanixPlatform, VSpherePlatform
+from installer.config.platform_types import BareMetalPlatform, ExternalPlatform, NonePlatform, Platform
 from installer.config.types import (
     ClusterNetworkEntry,
     DigestSource,

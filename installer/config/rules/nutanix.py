@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from installer.config import check
+from installer.config.cloud_types import NutanixFailureDomain, PrismElement, PrismEndpoint
 from installer.config.fielderror import FieldError, invalid, required, too_many
-from installer.config.platform_types import NutanixFailureDomain, PrismElement, PrismEndpoint
 from installer.config.rules.catalogue import rule
 from installer.config.rules.platform import balancer_and_dns
 from installer.config.types import InstallConfig

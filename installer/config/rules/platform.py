@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from installer.config.cloud_types import LoadBalancer
 from installer.config.fielderror import FieldError, invalid, unsupported
-from installer.config.platform_types import AGENT_PLATFORMS, OTHER_PLATFORMS, LoadBalancer
+from installer.config.platform_types import AGENT_PLATFORMS, OTHER_PLATFORMS
 from installer.config.rules.catalogue import rule
 from installer.config.types import InstallConfig
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from installer.config import check, gates
+from installer.config.cloud_types import DataDisk, VSpherePool
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, unsupported
-from installer.config.platform_types import DataDisk, PoolPlatform, VSpherePool
+from installer.config.platform_types import PoolPlatform
 from installer.config.rules.catalogue import rule
 from installer.config.types import Fencing, InstallConfig, MachinePool
 

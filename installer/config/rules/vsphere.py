@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from installer.config import check, gates
+from installer.config.cloud_types import VSphereFailureDomain, VSphereNetworking, VSpherePlatform, VSphereTopology
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, too_many
-from installer.config.platform_types import VSphereFailureDomain, VSphereNetworking, VSpherePlatform, VSphereTopology
 from installer.config.rules.catalogue import rule
 from installer.config.rules.platform import balancer_and_dns
 from installer.config.types import InstallConfig, MachinePool

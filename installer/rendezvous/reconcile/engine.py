@@ -32,8 +32,8 @@ from installer.rendezvous.store.documents import HostInventory, ImagesStatus, Va
 from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Cluster, Host, HostProgress, Preparation
 from installer.rendezvous.validations import cluster as cluster_validations
+from installer.rendezvous.validations import clusterview, machinenetworks
 from installer.rendezvous.validations import host as host_validations
-from installer.rendezvous.validations import machinenetworks
 from installer.rendezvous.validations.hostview import HostView, Members, inventory_of
 from installer.rendezvous.validations.networks import machine_cidrs
 from installer.rendezvous.validations.requirements import Requirements
@@ -234,7 +234,7 @@ class Engine:
         """Judge the cluster anew and follow its table by one row."""
         hosts = self.store.hosts(cluster_id=cluster.id)
         members = [(host, inventory_of(host)) for host in hosts]
-        view = cluster_validations.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
+        view = clusterview.ClusterView(cluster, members, self.settings, len(self.store.manifests(cluster.id)))
         verdicts = cluster_validations.evaluate(view)
         info = Validations.of(cluster_validations.info_of(verdicts))
         fresh = replace(cluster, validations_info=info, progress=facts.progress(cluster, hosts))

@@ -16,8 +16,8 @@ from installer.rendezvous.clock import now_text
 from installer.rendezvous.prepare import hostignition
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import values
+from installer.rendezvous.resources.hostrequests import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
 from installer.rendezvous.resources.params import required
-from installer.rendezvous.resources.requests import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
 from installer.rendezvous.store.model import InfraEnv
 
 replace = msgspec.structs.replace

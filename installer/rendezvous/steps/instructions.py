@@ -19,7 +19,7 @@ from installer.rendezvous.steps import installerargs
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks, networks
 from installer.rendezvous.validations.hostview import HostView, same_image
-from installer.rendezvous.validations.network import names_to_resolve
+from installer.rendezvous.validations.names import names_to_resolve
 
 T = StepType
 H = HostStatus

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from ipaddress import ip_address
-from itertools import combinations, product
+from collections.abc import Callable
 from typing import NamedTuple
 
-from installer.assisted.enums import HostStatus, Role, VipVerification
+from installer.assisted.enums import HostStatus, Role
 from installer.assisted.enums import ValidationCategory as Category
-from installer.assisted.inventory import Inventory
 from installer.assisted.validation_ids import ClusterValidation as V
-from installer.rendezvous.settings import Settings
 from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info
-from installer.rendezvous.store.model import Cluster, Host
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations import clusternetworks as net
 from installer.rendezvous.validations import machinenetworks, networks
+from installer.rendezvous.validations.clusterview import ClusterView
 from installer.rendezvous.validations.connectivity import with_fencing
 from installer.rendezvous.validations.host import ignored, operator_of
-from installer.rendezvous.validations.hostview import load_json
 from installer.rendezvous.validations.verdict import (
     SUPPRESSED,
     Verdict,
     Verdicts,
     as_info,
-    error,
     failure,
     overridden,
     pending,
@@ -56,253 +51,11 @@ READY_HOST = (
 )
 
 
-@dataclass(frozen=True)
-class ClusterView:
-    """The cluster with its hosts, and how many manifests the user has given."""
-
-    cluster: Cluster
-    hosts: Sequence[tuple[Host, Inventory | None]]
-    settings: Settings
-    manifests: int = 0
-
-    @property
-    def discovered(self) -> bool:
-        """Has any host told what it is?"""
-        return any(inventory is not None for _, inventory in self.hosts)
-
-    def cidrs(self, which: str) -> list[str]:
-        """CIDRs of ``machine``, ``cluster`` or ``service`` networks."""
-        items = getattr(self.cluster, f"{which}_networks")
-        return [str(item["cidr"]) for item in items if item.get("cidr")]
-
-    def vips(self, which: str) -> list[str]:
-        """Addresses of ``api`` or ``ingress`` VIPs."""
-        return [str(item["ip"]) for item in getattr(self.cluster, f"{which}_vips") if item.get("ip")]
-
-
-UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined."
-NOT_DISCOVERED = "Hosts have not been discovered yet"
-TOO_SMALL = ". The machine network range is too small for the cluster. Please redefine the network."
-VIP_NAMES = {"api": "API", "ingress": "Ingress"}
-# Room for 128 addresses in each host's part (upstream's MinMaskDelta).
-HOST_BITS = 7
-# Networks of hosts that count even where they are not there yet.
-LEAST_HOSTS = 4
-# Others need not look at host_prefix; then these hold.
-WITH_HOST_PREFIX = ("OVNKubernetes", "OpenShiftSDN")
-USUAL_PREFIX = {4: 23, 6: 64}
 THIRD_PARTY = ("Cilium", "Calico", "CiscoACI", "None")
 
 
-def _machine_cidr_defined(view: ClusterView) -> Verdict:
-    if not networks.machine_network_needed(view.cluster):
-        return success("No Machine Network CIDR needed: User Managed Networking")
-    if view.cidrs("machine"):
-        return success("The Machine Network CIDR is defined.")
-    if not view.discovered:
-        return pending(NOT_DISCOVERED)
-    if view.cluster.is_sno:
-        return failure(
-            "The Machine Network CIDR is undefined; Setting Machine Network CIDR is required for single node cluster"
-        )
-    return failure(
-        "The Machine Network CIDR is undefined; the Machine Network CIDR can be defined by setting either the API or "
-        "Ingress virtual IPs."
-    )
-
-
-def _defined(which: str) -> Callable[[ClusterView], Verdict]:
-    name = f"The {which.capitalize()} Network CIDR"
-
-    def check(view: ClusterView) -> Verdict:
-        return success(f"{name} is defined.") if view.cidrs(which) else failure(f"{name} is undefined.")
-
-    return check
-
-
-def _networks_open(view: ClusterView) -> Verdict | None:
-    """What is said while a network that is needed is missing."""
-    needed = networks.machine_network_needed(view.cluster)
-    if view.cidrs("cluster") and view.cidrs("service") and (not needed or view.cidrs("machine")):
-        return None
-    return pending(UNDEFINED.replace("Machine Network, ", "") if networks.user_managed(view.cluster) else UNDEFINED)
-
-
-def _no_overlap(view: ClusterView) -> Verdict:
-    missing = _networks_open(view)
-    if missing is not None:
-        return missing
-    if len(view.cidrs("cluster")) != len(view.cidrs("service")):
-        return error("A mismatch between the number of Cluster and Service networks")
-    kinds = (
-        ("machine", "cluster", "service") if networks.machine_network_needed(view.cluster) else ("cluster", "service")
-    )
-    for first, second in combinations(kinds, 2):
-        for one, other in product(view.cidrs(first), view.cidrs(second)):
-            if networks.overlapping((one, other)):
-                names = f"{first.capitalize()} Network and {second.capitalize()} Network"
-                return failure(f"CIDRS Overlapping: {names}: CIDRS {one} and {other} overlap.")
-    return success("No CIDRS are overlapping.")
-
-
-def _same_families(view: ClusterView) -> Verdict:
-    missing = _networks_open(view)
-    if missing is not None:
-        return missing
-    kinds = ["service", "cluster"]
-    if networks.machine_network_needed(view.cluster):
-        kinds.insert(0, "machine")
-    told = {which: networks.families(view.cidrs(which)) for which in kinds}
-    if any(versions != told["service"] for versions in told.values()):
-        names = ", ".join(f"{which.capitalize()}Networks" for which in kinds)
-        seen = ", ".join(f"{which}: {'/'.join(f'IPv{v}' for v in versions)}" for which, versions in told.items())
-        return failure(f"Address families of networks ({names}) are not the same: {seen}.")
-    return success("Same address families for all networks.")
-
-
-def _prefix_valid(view: ClusterView) -> Verdict:
-    if not view.cluster.cluster_networks:
-        return pending("The Cluster Network CIDR is undefined.")
-    count = len(view.hosts)
-    ignored_here = _network_type(view) not in WITH_HOST_PREFIX
-    for item in view.cluster.cluster_networks:
-        network = networks.network_of(str(item.get("cidr")))
-        prefix = USUAL_PREFIX[network.version] if ignored_here else int(item.get("host_prefix") or 0)
-        if prefix < 1:
-            return failure(f"Invalid Cluster Network prefix: Host prefix, now {prefix}, must be a positive integer.")
-        longest = network.max_prefixlen - HOST_BITS
-        if prefix > longest:
-            return failure(
-                f"Host prefix, now {prefix}, must be less than or equal to {longest} to allow at least "
-                f"{2**HOST_BITS} addresses"
-            )
-        if 2 ** max(prefix - network.prefixlen, 0) < (1 if count == 1 else max(LEAST_HOSTS, count)):
-            return failure(
-                f"Cluster network CIDR prefix {network.prefixlen} does not contain enough addresses for {count} hosts "
-                f"each one with {prefix} prefix ({2 ** (network.max_prefixlen - prefix)} addresses)"
-            )
-    return success("The Cluster Network prefix is valid.")
-
-
-def _vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
-    name = f"{VIP_NAMES[which]} virtual IPs are"
-
-    def check(view: ClusterView) -> Verdict:
-        if networks.user_managed(view.cluster):
-            return success(f"{name} not required: User Managed Networking")
-        if view.vips(which):
-            return success(f"{name} defined.")
-        return failure(f"{name} undefined and must be provided.")
-
-    return check
-
-
-def _told(host: Host) -> str:
-    return host.requested_hostname or host.id
-
-
-def _vip_in_use(vip: str, view: ClusterView) -> str | None:
-    """Who says that a VIP is taken, empty when somebody looked and found it free, None while nobody has looked.
-
-    verify-vips asks for this one address; a scan for free addresses that covered it counts as well.
-    """
-    looked = False
-    wanted = ip_address(vip)
-    for host, inventory in view.hosts:
-        if inventory and any(item.ip == wanted for item in networks.interfaces_of(inventory)):
-            return f"by host {_told(host)}"
-    for host, _ in view.hosts:
-        for seen in host.verified_vips.value or []:
-            if seen.vip == vip and seen.verification == VipVerification.FAILED:
-                return f"as host {_told(host)} sees"
-            looked = looked or (seen.vip == vip and seen.verification == VipVerification.SUCCEEDED)
-    if looked:
-        return ""
-    for host, _ in view.hosts:
-        for scanned in host.free_addresses.value or []:
-            if scanned.network and networks.in_any(wanted, [scanned.network]):
-                if vip not in (scanned.free_addresses or []):
-                    return f"as host {_told(host)} sees"
-                looked = True
-    return "" if looked else None
-
-
-def _wrong_place(vip: str, what: str, cidr: str) -> str:
-    """Why a VIP cannot be in a machine network, empty when it can."""
-    if not cidr:
-        return f"{what} <{vip}> cannot be set if Machine Network CIDR is empty"
-    address, network = ip_address(vip), networks.network_of(cidr)
-    if address not in network:
-        return f"{what} <{vip}> does not belong to machine-network-cidr <{cidr}>"
-    if address.version == 4 and address == network.broadcast_address:
-        return f"{what} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
-    return ""
-
-
-def _vips_valid(which: str) -> Callable[[ClusterView], Verdict]:
-    name = VIP_NAMES[which]
-
-    def check(view: ClusterView) -> Verdict:
-        if networks.user_managed(view.cluster):
-            return success(f"{name} virtual IPs are not required: User Managed Networking")
-        if not view.vips(which):
-            return pending(f"{name} virtual IPs are undefined.")
-        if not view.discovered or not view.cidrs("machine"):
-            return pending(NOT_DISCOVERED)
-        if networks.own_load_balancer(view.cluster):
-            return _with_own_load_balancer(view, which)
-        return _with_our_load_balancer(view, which)
-
-    return check
-
-
-def _with_own_load_balancer(view: ClusterView, which: str) -> Verdict:
-    vip, what = view.vips(which)[0], f"{which} vip"
-    wrong = [_wrong_place(vip, what, cidr) for cidr in view.cidrs("machine")]
-    if all(wrong):
-        return failure(
-            f"{what} '{vip}' failed verification: none of the machine networks is satisfying the requirements: "
-            f"{'; '.join(wrong)}"
-        )
-    return success(f"{what} {vip} is valid")
-
-
-def _with_our_load_balancer(view: ClusterView, which: str) -> Verdict:
-    what, other = f"{which} vips", "ingress" if which == "api" else "api"
-    cidrs, bad, unverified = view.cidrs("machine"), [], []
-    for index, vip in enumerate(view.vips(which)):
-        cidr = cidrs[index] if index < len(cidrs) else ""
-        wrong = _wrong_place(vip, what, cidr)
-        user = "" if wrong else _vip_in_use(vip, view)
-        if wrong:
-            bad.append(wrong)
-        elif vip in view.vips(other):
-            bad.append(f"{what} <{vip}> appears both in apiVIPs and ingressVIPs")
-        elif user:
-            small = _room(cidr, len(view.hosts)) < 0
-            hint = (
-                ". The machine network range is too small for the cluster. Please redefine the network."
-                if small
-                else ""
-            )
-            bad.append(f"{what} <{vip}> is already in use in cidr {cidr}, {user}{hint}")
-        elif user is None and not {"verify-vips", "free-network-addresses"} <= view.settings.disabled_steps:
-            unverified.append(f"{what} <{vip}> are not verified yet.")
-    if bad:
-        return failure("; ".join(bad))
-    if unverified:
-        return pending("; ".join(unverified))
-    return success(f"{what} {', '.join(view.vips(which))} belongs to the Machine CIDR and is not in use.")
-
-
-def _room(cidr: str, hosts: int) -> int:
-    """Addresses of a network that are left after its hosts, two VIPs and the two that are no hosts'."""
-    network = networks.network_of(cidr)
-    return int(network.num_addresses) - hosts - 4
-
-
 def _all_ready(view: ClusterView) -> Verdict:
-    waiting = [f"{_told(host)} is {host.status}" for host, _ in view.hosts if host.status not in READY_HOST]
+    waiting = [f"{net.shown_name(host)} is {host.status}" for host, _ in view.hosts if host.status not in READY_HOST]
     if waiting:
         return failure(f"The cluster has hosts that are not ready to install: {', '.join(waiting)}.")
     return success("All hosts in the cluster are ready to install.")
@@ -316,7 +69,9 @@ def _masters(view: ClusterView) -> Verdict:
     want = view.cluster.control_plane_count
     count = {role: sum(1 for host, _ in view.hosts if _role(host) is role) for role in Role}
     astray = [
-        f"{_told(host)} ({_role(host)})" for host, _ in view.hosts if host.bootstrap and _role(host) != Role.MASTER
+        f"{net.shown_name(host)} ({_role(host)})"
+        for host, _ in view.hosts
+        if host.bootstrap and _role(host) != Role.MASTER
     ]
     if astray:
         return failure(f"The rendezvous host must be a control plane node, it has another role: {', '.join(astray)}")
@@ -348,7 +103,7 @@ def _pull_secret(view: ClusterView) -> Verdict:
 def _ntp(view: ClusterView) -> Verdict:
     """Hosts whose clocks differ by more than the limit cannot trust each other's certificates."""
     gaps = {
-        _told(host): host.clock_gap
+        net.shown_name(host): host.clock_gap
         for host, _ in view.hosts
         if host.clock_gap is not None and host.status not in WITHOUT_CLOCK
     }
@@ -363,14 +118,6 @@ def _ntp(view: ClusterView) -> Verdict:
             f"{behind}."
         )
     return success("No ntp problems found")
-
-
-def _network_type(view: ClusterView) -> str:
-    """The cluster's network type, as an override of the install-config may have changed it."""
-    overrides = load_json(view.cluster.install_config_overrides)
-    networking = overrides.get("networking") if isinstance(overrides, dict) else None
-    wanted = networking.get("networkType") if isinstance(networking, dict) else None
-    return str(wanted or view.cluster.network_type)
 
 
 def _network_type_valid(view: ClusterView) -> Verdict:
@@ -401,7 +148,7 @@ def _calculated(view: ClusterView) -> Verdict:
     if not vips:
         return pending("The Machine Network CIDR, API virtual IPs, or Ingress virtual IPs are undefined.")
     if not view.discovered:
-        return pending(NOT_DISCOVERED)
+        return pending(net.NOT_DISCOVERED)
     inventories = [inventory for _, inventory in view.hosts if inventory is not None]
     cidrs, bad = view.cidrs("machine"), []
     for index, vip in enumerate(vips[: len(view.vips("api"))]):
@@ -418,7 +165,7 @@ def _calculated(view: ClusterView) -> Verdict:
 
 
 def _manifests(view: ClusterView) -> Verdict:
-    kind = _network_type(view)
+    kind = net.network_type(view)
     if kind not in THIRD_PARTY:
         return success("No custom manifests are required")
     if view.manifests:
@@ -463,17 +210,17 @@ class Validation(NamedTuple):
 
 
 TABLE: tuple[Validation, ...] = (
-    Validation(V.MACHINE_CIDR_DEFINED, Category.NETWORK, _machine_cidr_defined),
-    Validation(V.CLUSTER_CIDR_DEFINED, Category.NETWORK, _defined("cluster")),
-    Validation(V.SERVICE_CIDR_DEFINED, Category.NETWORK, _defined("service")),
-    Validation(V.NO_CIDRS_OVERLAPPING, Category.NETWORK, _no_overlap),
-    Validation(V.NETWORKS_SAME_ADDRESS_FAMILIES, Category.NETWORK, _same_families),
-    Validation(V.NETWORK_PREFIX_VALID, Category.NETWORK, _prefix_valid),
+    Validation(V.MACHINE_CIDR_DEFINED, Category.NETWORK, net.machine_cidr_defined),
+    Validation(V.CLUSTER_CIDR_DEFINED, Category.NETWORK, net.cidr_defined("cluster")),
+    Validation(V.SERVICE_CIDR_DEFINED, Category.NETWORK, net.cidr_defined("service")),
+    Validation(V.NO_CIDRS_OVERLAPPING, Category.NETWORK, net.no_overlap),
+    Validation(V.NETWORKS_SAME_ADDRESS_FAMILIES, Category.NETWORK, net.same_families),
+    Validation(V.NETWORK_PREFIX_VALID, Category.NETWORK, net.prefix_valid),
     Validation(V.MACHINE_CIDR_EQUALS_TO_CALCULATED_CIDR, Category.NETWORK, _calculated),
-    Validation(V.API_VIPS_DEFINED, Category.NETWORK, _vips_defined("api")),
-    Validation(V.API_VIPS_VALID, Category.NETWORK, _vips_valid("api")),
-    Validation(V.INGRESS_VIPS_DEFINED, Category.NETWORK, _vips_defined("ingress")),
-    Validation(V.INGRESS_VIPS_VALID, Category.NETWORK, _vips_valid("ingress")),
+    Validation(V.API_VIPS_DEFINED, Category.NETWORK, net.vips_defined("api")),
+    Validation(V.API_VIPS_VALID, Category.NETWORK, net.vips_valid("api")),
+    Validation(V.INGRESS_VIPS_DEFINED, Category.NETWORK, net.vips_defined("ingress")),
+    Validation(V.INGRESS_VIPS_VALID, Category.NETWORK, net.vips_valid("ingress")),
     Validation(V.ALL_HOSTS_ARE_READY_TO_INSTALL, Category.HOSTS_DATA, _all_ready),
     Validation(V.SUFFICIENT_MASTERS_COUNT, Category.HOSTS_DATA, _masters),
     Validation(V.DNS_DOMAIN_DEFINED, Category.NETWORK, _dns_domain),

@@ -14,6 +14,7 @@ from installer.assisted.validation_ids import HostValidation as V
 from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info, ValidationIds
 from installer.rendezvous.validations import hardware as hw
+from installer.rendezvous.validations import names
 from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.hostview import HostView
 from installer.rendezvous.validations.verdict import (
@@ -98,17 +99,17 @@ TABLE: tuple[Validation, ...] = (
     Validation(
         V.HAS_DEFAULT_ROUTE, Category.NETWORK, net.default_route, pending("Missing default routing information.")
     ),
-    Validation(V.API_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.domain("api"), None),
-    Validation(V.API_INT_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.domain("api-int"), None),
-    Validation(V.APPS_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.domain("apps"), None),
-    Validation(V.RELEASE_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, net.release_domain, None),
+    Validation(V.API_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, names.domain("api"), None),
+    Validation(V.API_INT_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, names.domain("api-int"), None),
+    Validation(V.APPS_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, names.domain("apps"), None),
+    Validation(V.RELEASE_DOMAIN_NAME_RESOLVED_CORRECTLY, Category.NETWORK, names.release_domain, None),
     Validation(
         V.COMPATIBLE_WITH_CLUSTER_PLATFORM,
         Category.HARDWARE,
         hw.platform,
         pending("Missing inventory or platform isn't set"),
     ),
-    Validation(V.DNS_WILDCARD_NOT_CONFIGURED, Category.NETWORK, net.no_wildcard, None),
+    Validation(V.DNS_WILDCARD_NOT_CONFIGURED, Category.NETWORK, names.no_wildcard, None),
     Validation(V.DISK_ENCRYPTION_REQUIREMENTS_SATISFIED, Category.HARDWARE, hw.disk_encryption, None),
     Validation(V.NON_OVERLAPPING_SUBNETS, Category.NETWORK, net.no_overlap),
     Validation(V.VSPHERE_DISK_UUID_ENABLED, Category.HARDWARE, hw.vsphere_uuid, None),

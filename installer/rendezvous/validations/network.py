@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import NamedTuple
 
 from installer.assisted.enums import ClusterStatus, HostStatus, ImageResult, Role, SourceState
 from installer.assisted.inventory import Disk, Inventory
-from installer.rendezvous import registries
-from installer.rendezvous.store.documents import Resolution
 from installer.rendezvous.store.links import BrokenMtu
 from installer.rendezvous.validations import connectivity, disks, networks
 from installer.rendezvous.validations.hostview import HostView
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error, failure, pending, success
 
-RECORDS = {"api": "api.{}", "api-int": "api-int.{}", "apps": "console-openshift-console.apps.{}"}
-# What each record must lead to, in words.
-TARGETS = {"api": "API load balancer", "api-int": "internal API load balancer", "apps": "application ingress"}
-WILDCARD_PROBE = "validateNoWildcardDNS.{}"
 # How far a host's clock may be from the service's, s (upstream's internal/host/validator.go).
 MOST_BEHIND, MOST_AHEAD = 20 * 60, 60 * 60
 # Of many links that are bad or commands to try, so many are told.
@@ -28,12 +22,7 @@ NOT_NEEDED = "No machine network CIDR validation needed"
 NO_MACHINE_NETWORK = "Missing inventory or machine network CIDR"
 
 
-def domain_of(view: HostView) -> str:
-    """``<cluster name>.<base domain>``."""
-    return f"{view.cluster.name}.{view.cluster.base_dns_domain}"
-
-
-def _is_day2(view: HostView) -> bool:
+def is_day2(view: HostView) -> bool:
     return view.cluster.status is ClusterStatus.ADDING_HOSTS
 
 
@@ -49,7 +38,7 @@ def machine_cidr_defined(view: HostView) -> Verdict:
     """Are machine networks known?"""
     if networks.user_managed(view.cluster):
         return success("No Machine Network CIDR needed: User Managed Networking")
-    if _is_day2(view):
+    if is_day2(view):
         return success("No Machine Network CIDR needed: Day2 cluster")
     if view.machine_cidrs:
         return success("Machine Network CIDR is defined")
@@ -69,7 +58,7 @@ def belongs_to_machine_cidr(view: HostView) -> Verdict:
     cluster, cidrs = view.cluster, view.machine_cidrs
     if cluster.user_managed_networking and not cluster.is_sno and not (view.host.bootstrap and cidrs):
         return success(f"{NOT_NEEDED}: User Managed Networking")
-    if _is_day2(view):
+    if is_day2(view):
         return success(f"{NOT_NEEDED}: Day2 cluster")
     if view.inventory is None or not cidrs:
         return pending(NO_MACHINE_NETWORK)
@@ -93,7 +82,7 @@ def belongs_to_machine_cidr(view: HostView) -> Verdict:
 
 def ignition_downloadable(view: HostView) -> Verdict:
     """Day-2 hosts must have fetched their ignition; on day 1 there is none to fetch yet."""
-    if not _is_day2(view):
+    if not is_day2(view):
         return SUPPRESSED
     answer = view.host.api_vip_connectivity.value
     if answer is None:
@@ -109,7 +98,7 @@ def ignition_downloadable(view: HostView) -> Verdict:
 
 def majority_group(view: HostView) -> Verdict:
     """Is the host part of the largest group in which everybody reaches everybody?"""
-    if _is_day2(view):
+    if is_day2(view):
         return success("Day2 host is not required to be connected to other hosts in the cluster")
     if view.cluster.is_sno:
         return success("Host has connectivity to the majority of hosts in the cluster")
@@ -201,7 +190,7 @@ def _l3_check(view: HostView, limit: float | None, measured: Mapping[str, float]
         return pending("The inventory is not available yet.")
     satisfied = success(f"{kind.name.capitalize()} requirement has been satisfied.")
     # Without a role there is no limit either.
-    if len(view.peers) < 2 or limit is None or view.role is Role.AUTO or _is_day2(view):
+    if len(view.peers) < 2 or limit is None or view.role is Role.AUTO or is_day2(view):
         return satisfied
     if not view.host.connectivity:
         return pending(f"Missing {kind.name} information.")
@@ -247,91 +236,6 @@ def default_route(view: HostView, inventory: Inventory) -> Verdict:
     return failure("Host has not yet been configured with a default route.")
 
 
-def _resolution(view: HostView, name: str) -> Resolution | None:
-    found = view.host.domain_name_resolutions.value
-    plain = name.lower()
-    answers = (found and found.resolutions) or []
-    return next((item for item in answers if (item.domain_name or "").lower() == plain), None)
-
-
-def domain(record: str) -> Callable[[HostView], Verdict]:
-    """Check that ``record`` resolves; needed only where nobody but the user can make it so."""
-
-    def check(view: HostView) -> Verdict:
-        name = RECORDS[record].format(domain_of(view))
-        shown = f"*.apps.{domain_of(view)}" if record == "apps" else name
-        if networks.user_managed(view.cluster) and not view.cluster.is_sno:
-            return _resolves(view, name, shown, TARGETS[record])
-        return success(f"Domain name resolution for the {shown} domain was successful or not required")
-
-    return check
-
-
-def _resolves(view: HostView, name: str, shown: str, target: str) -> Verdict:
-    if view.host.domain_name_resolutions.value is None:
-        return pending(f"DNS resolution of {name} has not been checked on this host yet")
-    answer = _resolution(view, name)
-    if answer is None or not answer.addresses:
-        return failure(
-            f"Couldn't resolve domain name {shown} on the host. To continue installation, create the necessary DNS "
-            f"entries to resolve this domain name to your cluster's {target} IP address"
-        )
-    # Upstream means to refuse names that lead to the host itself, and compares them with addresses that carry a prefix
-    # length: such records, of all control-plane nodes for one, are in use.
-    return success(f"Domain name resolution for the {shown} domain was successful or not required")
-
-
-def release_domain(view: HostView) -> Verdict:
-    """Does the registry's name resolve? (warning; with mirrors nobody needs it)
-
-    Upstream has the id and leaves the check out, as mirrors and proxies made it fail: only a failure is told here.
-    """
-    name = registries.release_domain(view.settings.registries_conf, _release(view))
-    answer = _resolution(view, name) if name else None
-    if answer is None or answer.addresses:
-        return SUPPRESSED
-    return failure(f"Couldn't resolve domain name {name}, the release image's registry, on the host")
-
-
-def _release(view: HostView) -> str:
-    return view.cluster.ocp_release_image or view.settings.release_image
-
-
-def names_to_resolve(view: HostView) -> list[str]:
-    """The names that some validation of this host waits for; without any, nobody has to ask the DNS."""
-    probe = WILDCARD_PROBE.format(domain_of(view))
-    names = []
-    if view.cluster.user_managed_networking and not view.cluster.is_sno:
-        names += [record.format(domain_of(view)) for record in RECORDS.values()]
-    release = registries.release_domain(view.settings.registries_conf, _release(view))
-    return [*names, probe, f"{probe}.", *([release] if release else [])]
-
-
-def no_wildcard(view: HostView) -> Verdict:
-    """A DNS that answers for everything hides missing records, and breaks the cluster's own names."""
-    if _is_day2(view):
-        return success("DNS wildcard check is not required for day2")
-    probe = WILDCARD_PROBE.format(domain_of(view))
-    # As a full name, and as one that the resolver may complete by its search list.
-    full, relative = _resolution(view, f"{probe}."), _resolution(view, probe)
-    if full is None and relative is None:
-        return pending(
-            "DNS wildcard check cannot be performed yet because the host has not yet performed DNS resolution"
-        )
-    if full is not None and full.addresses:
-        return failure(
-            f"DNS wildcard configuration was detected for domain *.{domain_of(view)}: the installation cannot complete "
-            f"while this record exists. Please remove it to proceed. The domain resolves to {', '.join(full.addresses)}"
-        )
-    if relative is not None and relative.addresses:
-        return failure(
-            f"Unexpected domain name resolution was detected for the relative domain name *.{domain_of(view)}, while "
-            "the fully qualified one does not resolve: usually a sign of DHCP-provided domain-search configuration. "
-            f"Please remove it to proceed. It resolves to {', '.join(relative.addresses)}"
-        )
-    return success("DNS wildcard check was successful")
-
-
 def no_overlap(view: HostView, inventory: Inventory) -> Verdict:
     """Do the host's own networks stay apart, and is each on one interface only?"""
     cluster = view.cluster
@@ -354,7 +258,7 @@ def no_ip_collisions(view: HostView) -> Verdict:
     """Does nobody else use the host's addresses, neither a host of the cluster nor a machine that a peer saw?"""
     if view.inventory is None:
         return success("Host inventory has not yet been defined, skipping validation.")
-    if _is_day2(view):
+    if is_day2(view):
         return success(f"Skipping validation for day 2 host {view.host.id}")
     clashes = []
     for item in networks.interfaces_of(view.inventory):
@@ -375,7 +279,7 @@ def no_ip_collisions(view: HostView) -> Verdict:
 def no_iscsi_nic(view: HostView) -> Verdict:
     """The interface that an iSCSI installation disk is reached by must not be one of the machine network."""
     cluster = view.cluster
-    if (cluster.user_managed_networking and not cluster.is_sno) or _is_day2(view) or cluster.imported:
+    if (cluster.user_managed_networking and not cluster.is_sno) or is_day2(view) or cluster.imported:
         return SUPPRESSED
     disk = disks.installation(view.host, view.inventory) if view.inventory else None
     if view.inventory is None or disk is None:
@@ -416,7 +320,7 @@ def mtu_valid(view: HostView) -> Verdict:
     """Do full-size packets reach the peers? Where the service knows the machine network, only there. (warning)"""
     if view.inventory is None:
         return pending("Missing host inventory")
-    if _is_day2(view):
+    if is_day2(view):
         return success("Day2 host is not required to be connected to other hosts in the cluster")
     if view.cluster.is_sno:
         return SUPPRESSED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import clusters, hostchanges, infra_envs, manifests, replies, requests
+from installer.rendezvous.resources import clusters, hostchanges, hostrequests, infra_envs, manifests, replies, requests
 from installer.rendezvous.resources.params import decoded
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 
@@ -29,17 +29,17 @@ def put_manifest(engine: Engine, cluster_id: str, body: Json) -> Manifest:
 
 
 def register_infra_env(engine: Engine, body: Json) -> InfraEnv:
-    return infra_envs.register(engine, decoded(body, requests.InfraEnvParams))
+    return infra_envs.register(engine, decoded(body, hostrequests.InfraEnvParams))
 
 
 def update_infra_env(engine: Engine, infra_env_id: str, body: Json) -> InfraEnv:
-    return infra_envs.update(engine, infra_env_id, decoded(body, requests.InfraEnvUpdate))
+    return infra_envs.update(engine, infra_env_id, decoded(body, hostrequests.InfraEnvUpdate))
 
 
 def update_host(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> Host:
-    return hostchanges.update(engine, infra_env_id, host_id, decoded(body, requests.HostUpdate))
+    return hostchanges.update(engine, infra_env_id, host_id, decoded(body, hostrequests.HostUpdate))
 
 
 def receive(engine: Engine, infra_env_id: str, host_id: str, body: Json) -> None:
     """A step's answer."""
-    replies.receive(engine, infra_env_id, host_id, decoded(body, requests.StepReply))
+    replies.receive(engine, infra_env_id, host_id, decoded(body, hostrequests.StepReply))

@@ -18,7 +18,7 @@ from installer.rendezvous.steps import instructions as steps
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import requirements as hwreqs
-from installer.rendezvous.validations.network import names_to_resolve
+from installer.rendezvous.validations.names import names_to_resolve
 from installer.testing.service import sent_kit
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, SMALL, inventory
 

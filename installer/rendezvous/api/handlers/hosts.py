@@ -13,7 +13,7 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply, tags, unchanged
-from installer.rendezvous.resources import hostchanges, hosts, replies, reports, requests
+from installer.rendezvous.resources import hostchanges, hostrequests, hosts, replies, reports, requests
 from installer.rendezvous.resources.params import integer
 from installer.rendezvous.store.model import Host
 
@@ -39,7 +39,7 @@ def _shown(service: Service, host: Host) -> msgspec.Raw:
 
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs/{id}/hosts"""
-    body = await body_of(request, requests.HostCreate)
+    body = await body_of(request, hostrequests.HostCreate)
     try:
         host_id = str(UUID(body.host_id or ""))
     except ValueError:
@@ -73,7 +73,7 @@ async def get(service: Service, request: web.Request) -> Response:
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}/hosts/{id}"""
-    body = await body_of(request, requests.HostUpdate)
+    body = await body_of(request, hostrequests.HostUpdate)
     return reply(_shown(service, hostchanges.update(service.engine, *_ids(request), body)), 201)
 
 
@@ -91,13 +91,13 @@ async def instructions(service: Service, request: web.Request) -> Response:
 
 async def step_reply(service: Service, request: web.Request) -> Response:
     """POST .../instructions"""
-    replies.receive(service.engine, *_ids(request), await body_of(request, requests.StepReply))
+    replies.receive(service.engine, *_ids(request), await body_of(request, hostrequests.StepReply))
     return web.Response(status=204)
 
 
 async def progress(service: Service, request: web.Request) -> Response:
     """PUT .../progress"""
-    body, named = await body_of(request, requests.HostProgressParams), bool(request.headers.get(ATTEMPT_HEADER))
+    body, named = await body_of(request, hostrequests.HostProgressParams), bool(request.headers.get(ATTEMPT_HEADER))
     stage, info = body.current_stage or "", body.progress_info or ""
     hosts.progress(service.engine, *_ids(request), stage, info=info, named=named)
     return web.Response(status=200)
@@ -112,7 +112,7 @@ async def logs_progress(service: Service, request: web.Request) -> Response:
 
 async def bind(service: Service, request: web.Request) -> Response:
     """POST .../actions/bind"""
-    cluster_id = str(UUID((await body_of(request, requests.Binding)).cluster_id))
+    cluster_id = str(UUID((await body_of(request, hostrequests.Binding)).cluster_id))
     return reply(_shown(service, hosts.bind(service.engine, *_ids(request), cluster_id)))
 
 
@@ -135,7 +135,7 @@ async def reset_validation(service: Service, request: web.Request) -> Response:
 
 async def installer_args(service: Service, request: web.Request) -> Response:
     """PATCH .../installer-args"""
-    args = (await body_of(request, requests.InstallerArgs)).args or []
+    args = (await body_of(request, hostrequests.InstallerArgs)).args or []
     return reply(_shown(service, hostchanges.set_installer_args(service.engine, *_ids(request), args)), 201)
 
 
@@ -146,5 +146,5 @@ async def get_ignition(service: Service, request: web.Request) -> Response:
 
 async def update_ignition(service: Service, request: web.Request) -> Response:
     """PATCH .../ignition"""
-    config = (await body_of(request, requests.IgnitionParams)).config or ""
+    config = (await body_of(request, hostrequests.IgnitionParams)).config or ""
     return reply(_shown(service, hostchanges.set_ignition(service.engine, *_ids(request), config)), 201)

@@ -12,7 +12,7 @@ from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import body_of
 from installer.rendezvous.api.context import BASE, ImageMaker, Service
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources import infra_envs, requests
+from installer.rendezvous.resources import hostrequests, infra_envs
 from installer.rendezvous.resources.params import one_of, required
 from installer.rendezvous.store.model import InfraEnv
 
@@ -51,7 +51,7 @@ def shown(service: Service, infra_env: InfraEnv) -> dict[str, Any]:
 
 async def register(service: Service, request: web.Request) -> Response:
     """POST /infra-envs"""
-    body = await body_of(request, requests.InfraEnvParams)
+    body = await body_of(request, hostrequests.InfraEnvParams)
     return reply(shown(service, infra_envs.register(service.engine, body)), 201)
 
 
@@ -69,7 +69,7 @@ async def get(service: Service, request: web.Request) -> Response:
 
 async def update(service: Service, request: web.Request) -> Response:
     """PATCH /infra-envs/{id}"""
-    body = await body_of(request, requests.InfraEnvUpdate)
+    body = await body_of(request, hostrequests.InfraEnvUpdate)
     changed = infra_envs.update(service.engine, request.match_info["infra_env_id"], body)
     return reply(shown(service, changed), 201)
 

@@ -19,7 +19,7 @@ from installer.assisted import inventory as inv
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.enums import StepType
 from installer.rendezvous.api.handlers.routes import ROUTES
-from installer.rendezvous.resources import outputs, replies, requests
+from installer.rendezvous.resources import hostrequests, outputs, replies, requests
 from installer.rendezvous.store import documents, shapes
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.store.logs import Upload
@@ -47,16 +47,16 @@ OBJECTS: dict[tuple[str, str], tuple[Any, dict[str, Any]]] = {
         requests.EventParams,
         {"severity": "info", "message": "m", "event_time": "2026-01-01T00:00:00.000Z", "cluster_id": UUID},
     ),
-    ("POST", "/infra-envs"): (requests.InfraEnvParams, {"name": "x", "pull_secret": PULL_SECRET}),
-    ("PATCH", I): (requests.InfraEnvUpdate, {}),
-    ("POST", I + "/hosts"): (requests.HostCreate, {"host_id": UUID}),
-    ("PATCH", H): (requests.HostUpdate, {}),
-    ("POST", H + "/instructions"): (requests.StepReply, {"step_type": "ntp-synchronizer", "output": "{}"}),
-    ("PUT", H + "/progress"): (requests.HostProgressParams, {"current_stage": "Installing"}),
+    ("POST", "/infra-envs"): (hostrequests.InfraEnvParams, {"name": "x", "pull_secret": PULL_SECRET}),
+    ("PATCH", I): (hostrequests.InfraEnvUpdate, {}),
+    ("POST", I + "/hosts"): (hostrequests.HostCreate, {"host_id": UUID}),
+    ("PATCH", H): (hostrequests.HostUpdate, {}),
+    ("POST", H + "/instructions"): (hostrequests.StepReply, {"step_type": "ntp-synchronizer", "output": "{}"}),
+    ("PUT", H + "/progress"): (hostrequests.HostProgressParams, {"current_stage": "Installing"}),
     ("PUT", H + "/logs-progress"): (requests.LogsProgress, {"logs_state": "requested"}),
-    ("PATCH", H + "/installer-args"): (requests.InstallerArgs, {"args": []}),
-    ("PATCH", H + "/ignition"): (requests.IgnitionParams, {}),
-    ("POST", H + "/actions/bind"): (requests.Binding, {"cluster_id": UUID}),
+    ("PATCH", H + "/installer-args"): (hostrequests.InstallerArgs, {"args": []}),
+    ("PATCH", H + "/ignition"): (hostrequests.IgnitionParams, {}),
+    ("POST", H + "/actions/bind"): (hostrequests.Binding, {"cluster_id": UUID}),
 }
 # Those whose body is a JSON text, the one that takes a file, and those that take nothing.
 TEXTS = {("PATCH", C + "/install-config"), ("PUT", C + "/ui-settings"), ("POST", C + "/uploads/ingress-cert")}
@@ -189,7 +189,7 @@ def test_what_a_caller_gets_wrong_is_told_by_its_name(
                     status, text = await send({**good, name: value})
                     assert status == 400, (name, value, text)
                     assert name.split("_")[0] in refusal(text), (name, value, text)
-        if kind is requests.HostUpdate:
+        if kind is hostrequests.HostUpdate:
             for name in (*FENCING, "certificate_verification"):
                 for value in EACH_KIND.values():
                     if name == "certificate_verification" or value != "x":

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import Result
-from installer.rendezvous.validations import network as net
+from installer.rendezvous.validations import names as net
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict
 from installer.testing.service.verdict_kit import host_view
 

@@ -1,0 +1,261 @@
+"""Validations of a cluster's networks and virtual IPs (installer.md §5.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from itertools import combinations, product
+
+from installer.assisted.enums import VipVerification
+from installer.rendezvous.store.model import Host
+from installer.rendezvous.validations import networks
+from installer.rendezvous.validations.clusterview import ClusterView
+from installer.rendezvous.validations.hostview import load_json
+from installer.rendezvous.validations.verdict import (
+    Verdict,
+    error,
+    failure,
+    pending,
+    success,
+)
+
+UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined."
+
+
+NOT_DISCOVERED = "Hosts have not been discovered yet"
+
+
+TOO_SMALL = ". The machine network range is too small for the cluster. Please redefine the network."
+
+
+VIP_NAMES = {"api": "API", "ingress": "Ingress"}
+
+
+# Room for 128 addresses in each host's part (upstream's MinMaskDelta).
+HOST_BITS = 7
+
+
+# Networks of hosts that count even where they are not there yet.
+LEAST_HOSTS = 4
+
+
+# Others need not look at host_prefix; then these hold.
+WITH_HOST_PREFIX = ("OVNKubernetes", "OpenShiftSDN")
+
+
+USUAL_PREFIX = {4: 23, 6: 64}
+
+
+def machine_cidr_defined(view: ClusterView) -> Verdict:
+    if not networks.machine_network_needed(view.cluster):
+        return success("No Machine Network CIDR needed: User Managed Networking")
+    if view.cidrs("machine"):
+        return success("The Machine Network CIDR is defined.")
+    if not view.discovered:
+        return pending(NOT_DISCOVERED)
+    if view.cluster.is_sno:
+        return failure(
+            "The Machine Network CIDR is undefined; Setting Machine Network CIDR is required for single node cluster"
+        )
+    return failure(
+        "The Machine Network CIDR is undefined; the Machine Network CIDR can be defined by setting either the API or "
+        "Ingress virtual IPs."
+    )
+
+
+def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:
+    name = f"The {which.capitalize()} Network CIDR"
+
+    def check(view: ClusterView) -> Verdict:
+        return success(f"{name} is defined.") if view.cidrs(which) else failure(f"{name} is undefined.")
+
+    return check
+
+
+def _networks_open(view: ClusterView) -> Verdict | None:
+    """What is said while a network that is needed is missing."""
+    needed = networks.machine_network_needed(view.cluster)
+    if view.cidrs("cluster") and view.cidrs("service") and (not needed or view.cidrs("machine")):
+        return None
+    return pending(UNDEFINED.replace("Machine Network, ", "") if networks.user_managed(view.cluster) else UNDEFINED)
+
+
+def no_overlap(view: ClusterView) -> Verdict:
+    missing = _networks_open(view)
+    if missing is not None:
+        return missing
+    if len(view.cidrs("cluster")) != len(view.cidrs("service")):
+        return error("A mismatch between the number of Cluster and Service networks")
+    kinds = (
+        ("machine", "cluster", "service") if networks.machine_network_needed(view.cluster) else ("cluster", "service")
+    )
+    for first, second in combinations(kinds, 2):
+        for one, other in product(view.cidrs(first), view.cidrs(second)):
+            if networks.overlapping((one, other)):
+                names = f"{first.capitalize()} Network and {second.capitalize()} Network"
+                return failure(f"CIDRS Overlapping: {names}: CIDRS {one} and {other} overlap.")
+    return success("No CIDRS are overlapping.")
+
+
+def same_families(view: ClusterView) -> Verdict:
+    missing = _networks_open(view)
+    if missing is not None:
+        return missing
+    kinds = ["service", "cluster"]
+    if networks.machine_network_needed(view.cluster):
+        kinds.insert(0, "machine")
+    told = {which: networks.families(view.cidrs(which)) for which in kinds}
+    if any(versions != told["service"] for versions in told.values()):
+        names = ", ".join(f"{which.capitalize()}Networks" for which in kinds)
+        seen = ", ".join(f"{which}: {'/'.join(f'IPv{v}' for v in versions)}" for which, versions in told.items())
+        return failure(f"Address families of networks ({names}) are not the same: {seen}.")
+    return success("Same address families for all networks.")
+
+
+def prefix_valid(view: ClusterView) -> Verdict:
+    if not view.cluster.cluster_networks:
+        return pending("The Cluster Network CIDR is undefined.")
+    count = len(view.hosts)
+    ignored_here = network_type(view) not in WITH_HOST_PREFIX
+    for item in view.cluster.cluster_networks:
+        network = networks.network_of(str(item.get("cidr")))
+        prefix = USUAL_PREFIX[network.version] if ignored_here else int(item.get("host_prefix") or 0)
+        if prefix < 1:
+            return failure(f"Invalid Cluster Network prefix: Host prefix, now {prefix}, must be a positive integer.")
+        longest = network.max_prefixlen - HOST_BITS
+        if prefix > longest:
+            return failure(
+                f"Host prefix, now {prefix}, must be less than or equal to {longest} to allow at least "
+                f"{2**HOST_BITS} addresses"
+            )
+        if 2 ** max(prefix - network.prefixlen, 0) < (1 if count == 1 else max(LEAST_HOSTS, count)):
+            return failure(
+                f"Cluster network CIDR prefix {network.prefixlen} does not contain enough addresses for {count} hosts "
+                f"each one with {prefix} prefix ({2 ** (network.max_prefixlen - prefix)} addresses)"
+            )
+    return success("The Cluster Network prefix is valid.")
+
+
+def vips_defined(which: str) -> Callable[[ClusterView], Verdict]:
+    name = f"{VIP_NAMES[which]} virtual IPs are"
+
+    def check(view: ClusterView) -> Verdict:
+        if networks.user_managed(view.cluster):
+            return success(f"{name} not required: User Managed Networking")
+        if view.vips(which):
+            return success(f"{name} defined.")
+        return failure(f"{name} undefined and must be provided.")
+
+    return check
+
+
+def shown_name(host: Host) -> str:
+    return host.requested_hostname or host.id
+
+
+def _vip_in_use(vip: str, view: ClusterView) -> str | None:
+    """Who says that a VIP is taken, empty when somebody looked and found it free, None while nobody has looked.
+
+    verify-vips asks for this one address; a scan for free addresses that covered it counts as well.
+    """
+    looked = False
+    wanted = ip_address(vip)
+    for host, inventory in view.hosts:
+        if inventory and any(item.ip == wanted for item in networks.interfaces_of(inventory)):
+            return f"by host {shown_name(host)}"
+    for host, _ in view.hosts:
+        for seen in host.verified_vips.value or []:
+            if seen.vip == vip and seen.verification == VipVerification.FAILED:
+                return f"as host {shown_name(host)} sees"
+            looked = looked or (seen.vip == vip and seen.verification == VipVerification.SUCCEEDED)
+    if looked:
+        return ""
+    for host, _ in view.hosts:
+        for scanned in host.free_addresses.value or []:
+            if scanned.network and networks.in_any(wanted, [scanned.network]):
+                if vip not in (scanned.free_addresses or []):
+                    return f"as host {shown_name(host)} sees"
+                looked = True
+    return "" if looked else None
+
+
+def _wrong_place(vip: str, what: str, cidr: str) -> str:
+    """Why a VIP cannot be in a machine network, empty when it can."""
+    if not cidr:
+        return f"{what} <{vip}> cannot be set if Machine Network CIDR is empty"
+    address, network = ip_address(vip), networks.network_of(cidr)
+    if address not in network:
+        return f"{what} <{vip}> does not belong to machine-network-cidr <{cidr}>"
+    if address.version == 4 and address == network.broadcast_address:
+        return f"{what} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
+    return ""
+
+
+def vips_valid(which: str) -> Callable[[ClusterView], Verdict]:
+    name = VIP_NAMES[which]
+
+    def check(view: ClusterView) -> Verdict:
+        if networks.user_managed(view.cluster):
+            return success(f"{name} virtual IPs are not required: User Managed Networking")
+        if not view.vips(which):
+            return pending(f"{name} virtual IPs are undefined.")
+        if not view.discovered or not view.cidrs("machine"):
+            return pending(NOT_DISCOVERED)
+        if networks.own_load_balancer(view.cluster):
+            return _with_own_load_balancer(view, which)
+        return _with_our_load_balancer(view, which)
+
+    return check
+
+
+def _with_own_load_balancer(view: ClusterView, which: str) -> Verdict:
+    vip, what = view.vips(which)[0], f"{which} vip"
+    wrong = [_wrong_place(vip, what, cidr) for cidr in view.cidrs("machine")]
+    if all(wrong):
+        return failure(
+            f"{what} '{vip}' failed verification: none of the machine networks is satisfying the requirements: "
+            f"{'; '.join(wrong)}"
+        )
+    return success(f"{what} {vip} is valid")
+
+
+def _with_our_load_balancer(view: ClusterView, which: str) -> Verdict:
+    what, other = f"{which} vips", "ingress" if which == "api" else "api"
+    cidrs, bad, unverified = view.cidrs("machine"), [], []
+    for index, vip in enumerate(view.vips(which)):
+        cidr = cidrs[index] if index < len(cidrs) else ""
+        wrong = _wrong_place(vip, what, cidr)
+        user = "" if wrong else _vip_in_use(vip, view)
+        if wrong:
+            bad.append(wrong)
+        elif vip in view.vips(other):
+            bad.append(f"{what} <{vip}> appears both in apiVIPs and ingressVIPs")
+        elif user:
+            small = _room(cidr, len(view.hosts)) < 0
+            hint = (
+                ". The machine network range is too small for the cluster. Please redefine the network."
+                if small
+                else ""
+            )
+            bad.append(f"{what} <{vip}> is already in use in cidr {cidr}, {user}{hint}")
+        elif user is None and not {"verify-vips", "free-network-addresses"} <= view.settings.disabled_steps:
+            unverified.append(f"{what} <{vip}> are not verified yet.")
+    if bad:
+        return failure("; ".join(bad))
+    if unverified:
+        return pending("; ".join(unverified))
+    return success(f"{what} {', '.join(view.vips(which))} belongs to the Machine CIDR and is not in use.")
+
+
+def _room(cidr: str, hosts: int) -> int:
+    """Addresses of a network that are left after its hosts, two VIPs and the two that are no hosts'."""
+    network = networks.network_of(cidr)
+    return int(network.num_addresses) - hosts - 4
+
+
+def network_type(view: ClusterView) -> str:
+    """The cluster's network type, as an override of the install-config may have changed it."""
+    overrides = load_json(view.cluster.install_config_overrides)
+    networking = overrides.get("networking") if isinstance(overrides, dict) else None
+    wanted = networking.get("networkType") if isinstance(networking, dict) else None
+    return str(wanted or view.cluster.network_type)
