@@ -29,8 +29,8 @@ PACKAGES: dict[str, tuple[str, ...]] = {
                     "store/diskidentity",
                     "store/records",
                 ),
-                *("validations/cluster", "validations/disks", "validations/hardware", "validations/host"),
-                "validations/network",
+                *("validations/cluster/*", "validations/disks", "validations/hardware", "validations/host"),
+                *("validations/names", "validations/network"),
             )
         ),
     ),

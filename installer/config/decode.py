@@ -297,7 +297,7 @@ _PLAIN: dict[str, Any] = {
 
 @cache
 def _clouds() -> dict[str, dict[str, Any]]:
-    text = resources.files("installer.config").joinpath("data/clouds.json").read_text()
+    text = resources.files(__package__ or "").joinpath("data/clouds.json").read_text()
     types_by_name: dict[str, dict[str, Any]] = json.loads(text)
     return types_by_name
 

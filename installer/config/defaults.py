@@ -6,8 +6,14 @@ from dataclasses import replace
 
 from installer.config import check, vsphere
 from installer.config.fielderror import FieldError, invalid, required
-from installer.config.platform_types import BareMetalPlatform, Platform, VipPlatform
-from installer.config.types import ClusterNetworkEntry, InstallConfig, MachineNetworkEntry, MachinePool, Networking
+from installer.config.types.install import (
+    ClusterNetworkEntry,
+    InstallConfig,
+    MachineNetworkEntry,
+    MachinePool,
+    Networking,
+)
+from installer.config.types.platform import BareMetalPlatform, Platform, VipPlatform
 
 DEFAULT_ARCHITECTURE = "amd64"
 OVN = "OVNKubernetes"

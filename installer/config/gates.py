@@ -5,7 +5,7 @@ Which gate is on by default, and which only with a feature set for previews, is 
 
 from __future__ import annotations
 
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
 
 ARBITER = "HighlyAvailableArbiter"
 FENCING = "DualReplica"

@@ -11,12 +11,12 @@ import yaml
 
 from installer.composer import decoded
 from installer.config import defaults, notes, prerelease
-from installer.config.agent_types import AgentConfig, Host
 from installer.config.decode import decode
 from installer.config.fielderror import aggregate, raise_if_any
 from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
-from installer.config.types import InstallConfig
+from installer.config.types.agent import AgentConfig, Host
+from installer.config.types.install import InstallConfig
 from installer.errors import INSTALL_CONFIG_MARKER, ConfigError
 from installer.yamltext import YamlError, compose
 

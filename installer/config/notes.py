@@ -8,10 +8,10 @@ from dataclasses import fields
 
 from installer import jsontext
 from installer.config import check
-from installer.config.cloud_types import NutanixPlatform, VSpherePlatform
 from installer.config.decode import camel
-from installer.config.platform_types import BareMetalPlatform, PoolPlatform
-from installer.config.types import InstallConfig, Networking
+from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
+from installer.config.types.install import InstallConfig, Networking
+from installer.config.types.platform import BareMetalPlatform, PoolPlatform
 
 log = logging.getLogger(__name__)
 

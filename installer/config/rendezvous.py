@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 
-from installer.config.agent_types import AgentConfig, Host
 from installer.config.rules.agent import static_addresses
+from installer.config.types.agent import AgentConfig, Host
 from installer.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ import logging
 import posixpath
 from dataclasses import replace
 
-from installer.config.cloud_types import VCenter, VSphereFailureDomain, VSpherePlatform, VSphereTopology
+from installer.config.types.cloud import VCenter, VSphereFailureDomain, VSpherePlatform, VSphereTopology
 
 log = logging.getLogger(__name__)
 

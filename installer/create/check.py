@@ -6,7 +6,6 @@ import ipaddress
 import logging
 from dataclasses import dataclass, field, replace
 
-from installer.config.agent_types import AgentConfig, Host
 from installer.config.check import weak_certificates
 from installer.config.fielderror import raise_if_any
 from installer.config.load import (
@@ -20,7 +19,8 @@ from installer.config.load import (
 )
 from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
-from installer.config.types import InstallConfig
+from installer.config.types.agent import AgentConfig, Host
+from installer.config.types.install import InstallConfig
 from installer.create.hosts import host_files
 from installer.create.read import InputFiles, loading
 from installer.create.resolve import expected_release

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
-from installer.config.agent_types import Host
 from installer.config.decode import camel
-from installer.config.platform_types import RootDeviceHints
+from installer.config.types.agent import Host
+from installer.config.types.platform import RootDeviceHints
 from installer.errors import ConfigError, NetworkConfigError
 from installer.ignition.live import HostFiles
 from installer.yamltext import dump

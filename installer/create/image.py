@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
 from installer.create.check import Inputs, check
 from installer.create.outputs import Outputs
 from installer.create.prefetch import Prefetched

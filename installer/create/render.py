@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
 from installer.create.check import Inputs
 from installer.create.resolve import ResolvedRelease, digest_sources
 from installer.create.secrets import Secrets

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from installer.config.fielderror import aggregate, forbidden, required
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
 from installer.errors import (
     AssetError,
     ConfigError,

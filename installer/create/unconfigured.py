@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 from installer.config.state import MANIFESTS, MIRROR, State, blamed
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
 from installer.create.hosts import host_files
 from installer.create.read import read_present
 from installer.create.render import proxy_environment

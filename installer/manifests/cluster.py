@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from installer.config.agent_types import Host
-from installer.config.types import InstallConfig
+from installer.config.types.agent import Host
+from installer.config.types.install import InstallConfig
 from installer.manifests.goyaml import dump, json_text
 from installer.manifests.overrides import ANNOTATION, NATIVE_NETWORK_TYPES, overrides
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from installer.config import check
-from installer.config.types import DigestSource as Mirrors
-from installer.config.types import InstallConfig
+from installer.config.types.install import DigestSource as Mirrors
+from installer.config.types.install import InstallConfig
 from installer.errors import ConfigError
 from installer.manifests.files import CA_BUNDLE, MIRROR, REGISTRIES
 from installer.release import DigestSource, registries, registries_conf

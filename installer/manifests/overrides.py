@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from installer.config.agent_types import Host
-from installer.config.cloud_types import NutanixPlatform, VSpherePlatform
 from installer.config.decode import camel
-from installer.config.platform_types import BareMetalPlatform, Bmc
-from installer.config.types import InstallConfig
+from installer.config.types.agent import Host
+from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
+from installer.config.types.install import InstallConfig
+from installer.config.types.platform import BareMetalPlatform, Bmc
 
 ANNOTATION = "agent-install.openshift.io/install-config-overrides"
 NATIVE_NETWORK_TYPES = ("OVNKubernetes", "OpenShiftSDN")

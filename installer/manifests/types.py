@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from installer.config.cloud_types import LoadBalancer
 from installer.config.decode import key
-from installer.config.types import ObjectMeta, Proxy
+from installer.config.types.cloud import LoadBalancer
+from installer.config.types.install import ObjectMeta, Proxy
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from installer import jsontext
-from installer.config.agent_types import Host, Interface
-from installer.config.cloud_types import NutanixPlatform, VSpherePlatform
-from installer.config.platform_types import BareMetalPlatform, ExternalPlatform, NonePlatform, Platform
-from installer.config.types import (
+from installer.config.types.agent import Host, Interface
+from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
+from installer.config.types.install import (
     ClusterNetworkEntry,
     DigestSource,
     InstallConfig,
@@ -19,6 +18,7 @@ from installer.config.types import (
     Networking,
     ObjectMeta,
 )
+from installer.config.types.platform import BareMetalPlatform, ExternalPlatform, NonePlatform, Platform
 from installer.errors import ConfigError
 from installer.manifests.files import INSTALL
 from installer.manifests.overrides import ANNOTATION

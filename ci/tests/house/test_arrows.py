@@ -28,12 +28,32 @@ ALLOWED: dict[str, set[str]] = {
     },
     "installer.agent.swarm": {"installer.agent", "installer.agent.errors", "installer.assisted", "installer.hostsys"},
     "installer.assisted": set(),
-    "installer.config": set(),
-    "installer.config.rules": {"installer.config"},
-    "installer.config.load": {"installer.config", "installer.config.rules"},  # parses, then asks the rules
-    "installer.config.rendezvous": {"installer.config", "installer.config.rules"},
+    "installer.config": {
+        "installer.config.check", "installer.config.decode", "installer.config.fielderror", "installer.config.types",
+        "installer.config.urls",
+    },
+    "installer.config.check": {"installer.config.urls"},
+    "installer.config.decode": set(),
+    "installer.config.fielderror": set(),
+    "installer.config.types": {"installer.config.check", "installer.config.decode"},
+    "installer.config.urls": set(),
+    "installer.config.rules": {
+        "installer.config", "installer.config.check", "installer.config.decode", "installer.config.fielderror",
+        "installer.config.types", "installer.config.urls",
+    },
+    # Parses, then asks the rules.
+    "installer.config.load": {
+        "installer.config", "installer.config.decode", "installer.config.fielderror", "installer.config.rules",
+        "installer.config.types",
+    },
+    "installer.config.rendezvous": {
+        "installer.config", "installer.config.check", "installer.config.fielderror", "installer.config.rules",
+        "installer.config.types",
+    },
     "installer.create": {
-        "installer.config", "installer.config.load", "installer.config.rendezvous", "installer.credentials",
+        "installer.config", "installer.config.check", "installer.config.decode", "installer.config.fielderror",
+        "installer.config.load", "installer.config.rendezvous", "installer.config.types", "installer.config.urls",
+        "installer.credentials",
         "installer.ignition", "installer.image", "installer.manifests",
         "installer.network", "installer.release",
     },
@@ -43,7 +63,10 @@ ALLOWED: dict[str, set[str]] = {
     "installer.ignition": {"installer.image"},
     "installer.image": set(),
     "installer.iso_tool": {"installer.image"},
-    "installer.manifests": {"installer.config", "installer.config.load", "installer.release"},
+    "installer.manifests": {
+        "installer.config", "installer.config.check", "installer.config.decode", "installer.config.fielderror",
+        "installer.config.load", "installer.config.types", "installer.config.urls", "installer.release",
+    },
     "installer.network": set(),
     "installer.observe": {"installer.assisted"},
     "installer.orchestrator": {"installer.assisted", "installer.hostsys", "installer.ignition"},
@@ -57,6 +80,10 @@ ALLOWED: dict[str, set[str]] = {
     "installer.rendezvous.validations": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.states", "installer.rendezvous.store",
     },
+    "installer.rendezvous.validations.cluster": {
+        "installer.assisted", "installer.rendezvous", "installer.rendezvous.states", "installer.rendezvous.store",
+        "installer.rendezvous.validations",
+    },
     "installer.rendezvous.steps": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.store",
         "installer.rendezvous.validations",
@@ -64,23 +91,28 @@ ALLOWED: dict[str, set[str]] = {
     "installer.rendezvous.reconcile": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.states", "installer.rendezvous.steps",
         "installer.rendezvous.store", "installer.rendezvous.validations",
+        "installer.rendezvous.validations.cluster",
     },
     "installer.rendezvous.prepare": {
         "installer.assisted", "installer.ignition", "installer.release", "installer.rendezvous",
         "installer.rendezvous.store", "installer.rendezvous.validations",
     },
+    "installer.rendezvous.resources.requests": {"installer.assisted", "installer.rendezvous.store"},
     "installer.rendezvous.resources": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.prepare",
-        "installer.rendezvous.reconcile", "installer.rendezvous.states", "installer.rendezvous.steps",
-        "installer.rendezvous.store", "installer.rendezvous.validations",
+        "installer.rendezvous.reconcile", "installer.rendezvous.resources.requests", "installer.rendezvous.states",
+        "installer.rendezvous.steps", "installer.rendezvous.store", "installer.rendezvous.validations",
+        "installer.rendezvous.validations.cluster",
     },
     "installer.rendezvous.api": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.eventloop", "installer.rendezvous.prepare",
-        "installer.rendezvous.reconcile", "installer.rendezvous.resources", "installer.rendezvous.store",
+        "installer.rendezvous.reconcile", "installer.rendezvous.resources",
+        "installer.rendezvous.resources.requests", "installer.rendezvous.store",
     },
     "installer.rendezvous.api.handlers": {
         "installer.assisted", "installer.rendezvous", "installer.rendezvous.api", "installer.rendezvous.prepare",
-        "installer.rendezvous.reconcile", "installer.rendezvous.resources", "installer.rendezvous.store",
+        "installer.rendezvous.reconcile", "installer.rendezvous.resources",
+        "installer.rendezvous.resources.requests", "installer.rendezvous.store",
         "installer.rendezvous.validations",
     },
     "installer.rendezvous.page": {
@@ -212,7 +244,7 @@ ALLOWED: dict[str, set[str]] = {
     "ci.informer.pages": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
-    "ci.informer.tests": {"ci.informer.*", "drivers", "lab"},
+    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.

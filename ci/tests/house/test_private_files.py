@@ -11,7 +11,7 @@ from lab.release.cluster.private import write_private
 ROOT = Path(__file__).parents[3]
 WRITER = "lab/release/cluster/private.py"
 #: Run where there is nothing else of ours: on a live host as a program, before a container machine's systemd.
-ALONE = {"lab/release/os/coreos_installer.py", "lab/machines/container/firmware/early.py"}
+ALONE = {"lab/release/os/coreos_installer.py", "lab/machines/container/firmware/early/stage.py"}
 MODES = {"0o600", "0o400"}
 
 

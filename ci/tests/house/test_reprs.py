@@ -17,7 +17,7 @@ NONE = {
     "installer.waitfor.settings.Settings.print_password",
     "lab.release.registry.RegistryConfig.htpasswd",
     "installer.create.prefetch.Prefetched.credentials",
-    "installer.config.types.Fencing.credentials",
+    "installer.config.types.install.Fencing.credentials",
     "lab.daemons.services.Prepared.credentials",
 }
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from installer.config import check, urls
-from installer.config.agent_types import AgentConfig, Host, Interface
 from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
-from installer.config.platform_types import BareMetalHost, BareMetalPlatform, RootDeviceHints
+from installer.config.types.agent import AgentConfig, Host, Interface
+from installer.config.types.platform import BareMetalHost, BareMetalPlatform, RootDeviceHints
 from installer.errors import ConfigError
 
 log = logging.getLogger(__name__)

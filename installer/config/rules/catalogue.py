@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from installer.config.fielderror import FieldError
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
 
 Check = Callable[[InstallConfig], Iterator[FieldError]]
 

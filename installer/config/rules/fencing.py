@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from installer.config import check, gates, urls
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required
 from installer.config.rules.catalogue import rule
-from installer.config.types import FencingCredential, InstallConfig
+from installer.config.types.install import FencingCredential, InstallConfig
 
 _PATH = "controlPlane.fencing"
 _LIST = f"{_PATH}.credentials"

@@ -11,7 +11,7 @@ from pathlib import Path
 from installer.config import check
 from installer.config.fielderror import FieldError, forbidden, invalid, unsupported
 from installer.config.rules.catalogue import rule
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
 
 log = logging.getLogger(__name__)
 

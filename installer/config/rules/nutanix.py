@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from installer.config import check
-from installer.config.cloud_types import NutanixFailureDomain, PrismElement, PrismEndpoint
 from installer.config.fielderror import FieldError, invalid, required, too_many
 from installer.config.rules.catalogue import rule
 from installer.config.rules.platform import balancer_and_dns
-from installer.config.types import InstallConfig
+from installer.config.types.cloud import NutanixFailureDomain, PrismElement, PrismEndpoint
+from installer.config.types.install import InstallConfig
 
 _PATH = "platform.nutanix"
 _SUBNETS = 32

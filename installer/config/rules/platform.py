@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from installer.config.cloud_types import LoadBalancer
 from installer.config.fielderror import FieldError, invalid, unsupported
-from installer.config.platform_types import AGENT_PLATFORMS, OTHER_PLATFORMS
 from installer.config.rules.catalogue import rule
-from installer.config.types import InstallConfig
+from installer.config.types.cloud import LoadBalancer
+from installer.config.types.install import InstallConfig
+from installer.config.types.platform import AGENT_PLATFORMS, OTHER_PLATFORMS
 
 BALANCERS = ("OpenShiftManagedDefault", "UserManaged")
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from installer.config import check, gates
-from installer.config.cloud_types import DataDisk, VSpherePool
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, unsupported
-from installer.config.platform_types import PoolPlatform
 from installer.config.rules.catalogue import rule
-from installer.config.types import Fencing, InstallConfig, MachinePool
+from installer.config.types.cloud import DataDisk, VSpherePool
+from installer.config.types.install import Fencing, InstallConfig, MachinePool
+from installer.config.types.platform import PoolPlatform
 
 # Of vSphere: processors and cores of a socket unless told otherwise, and the limits of further disks.
 _CPUS, _DATA_DISKS, _DISK_NAME, _DISK_GIB = 4, 29, 80, 16384

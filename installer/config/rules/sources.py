@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from installer.config import check, urls
 from installer.config.fielderror import FieldError, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
-from installer.config.types import ImageSource, InstallConfig
+from installer.config.types.install import ImageSource, InstallConfig
 
 POLICIES = ("AllowContactingSource", "NeverContactSource")
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, too_many
-from installer.config.platform_types import VipPlatform
 from installer.config.rules.catalogue import rule
 from installer.config.rules.networking import families
-from installer.config.types import InstallConfig
+from installer.config.types.install import InstallConfig
+from installer.config.types.platform import VipPlatform
 
 
 @rule("18", "platform.<p>.apiVIPs")

@@ -27,7 +27,7 @@ from installer.rendezvous.api import signing
 from installer.rendezvous.api.bodies import MAX_BODY
 from installer.rendezvous.api.context import Handler, Service, of_attempt
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources.params import uuid
+from installer.rendezvous.resources.requests.params import uuid
 
 log = logging.getLogger("assisted-service")
 # Lists that the specification has as one parameter a value.

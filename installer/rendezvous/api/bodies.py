@@ -13,7 +13,7 @@ from aiohttp import web
 from installer.assisted import plainjson
 from installer.assisted.errors import TooSlow, Unparsable
 from installer.redact import shortened
-from installer.rendezvous.resources.params import decoded
+from installer.rendezvous.resources.requests.params import decoded
 
 # The largest manifest or inventory that makes sense, and what is read as JSON in a moment; logs are streamed and have a
 # limit of their own.

@@ -31,9 +31,10 @@ from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import HostInventory, ImagesStatus, Validations
 from installer.rendezvous.store.links import Connectivity
 from installer.rendezvous.store.model import Cluster, Host, HostProgress, Preparation
-from installer.rendezvous.validations import cluster as cluster_validations
-from installer.rendezvous.validations import clusterview, machinenetworks
 from installer.rendezvous.validations import host as host_validations
+from installer.rendezvous.validations import machinenetworks
+from installer.rendezvous.validations.cluster import table as cluster_validations
+from installer.rendezvous.validations.cluster import view as clusterview
 from installer.rendezvous.validations.hostview import HostView, Members, inventory_of
 from installer.rendezvous.validations.networks import machine_cidrs
 from installer.rendezvous.validations.requirements import Requirements

@@ -20,9 +20,10 @@ from installer.rendezvous.clock import now_text, to_text
 from installer.rendezvous.prepare import diskencryption
 from installer.rendezvous.reconcile import roles
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import hosts, networking, platforms, releases, requests, values
-from installer.rendezvous.resources.params import decoded, required
-from installer.rendezvous.resources.requests import (
+from installer.rendezvous.resources import hosts, networking, platforms, releases
+from installer.rendezvous.resources.requests import clusters as requests
+from installer.rendezvous.resources.requests import values
+from installer.rendezvous.resources.requests.clusters import (
     ClusterNetworkParams,
     ClusterParams,
     ClusterSettings,
@@ -32,12 +33,13 @@ from installer.rendezvous.resources.requests import (
     NetworkParams,
     PlatformParams,
 )
+from installer.rendezvous.resources.requests.params import decoded, required
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.store.documents import ImagesStatus, TangConnectivity, ValidationIds
 from installer.rendezvous.store.model import Cluster, Host, JsonMap, Preparation, built, plain
-from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
+from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.hostview import inventory_of
 
 log = logging.getLogger("assisted-service")

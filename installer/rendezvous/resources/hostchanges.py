@@ -16,10 +16,10 @@ from installer.rendezvous import events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.prepare import hostignition
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import values
-from installer.rendezvous.resources.hostrequests import ChosenDisk, FencingParams, HostUpdate, NodeLabel
 from installer.rendezvous.resources.hosts import EDITABLE
-from installer.rendezvous.resources.params import required
+from installer.rendezvous.resources.requests import values
+from installer.rendezvous.resources.requests.hosts import ChosenDisk, FencingParams, HostUpdate, NodeLabel
+from installer.rendezvous.resources.requests.params import required
 from installer.rendezvous.store.documents import FencingCredentials, InstallerArgs, NodeLabels
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import disks, hints

@@ -14,7 +14,7 @@ from installer.assisted.validation_ids import HostValidation
 from installer.rendezvous import events
 from installer.rendezvous.clock import to_text
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources.params import one_of
+from installer.rendezvous.resources.requests.params import one_of
 from installer.rendezvous.states import cluster as cluster_states
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.steps import instructions as steps

@@ -15,9 +15,9 @@ from installer.rendezvous import architectures, events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.prepare import hostignition
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import values
-from installer.rendezvous.resources.hostrequests import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
-from installer.rendezvous.resources.params import required
+from installer.rendezvous.resources.requests import values
+from installer.rendezvous.resources.requests.hosts import InfraEnvParams, InfraEnvUpdate, StaticNetworkParams
+from installer.rendezvous.resources.requests.params import required
 from installer.rendezvous.store.model import InfraEnv
 
 replace = msgspec.structs.replace

@@ -8,7 +8,7 @@ import re
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unprocessable
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters
-from installer.rendezvous.resources.requests import ManifestParams
+from installer.rendezvous.resources.requests.clusters import ManifestParams
 from installer.rendezvous.store.model import Manifest
 
 NAME = re.compile(r"^[^/]*\.(json|ya?ml(\.patch_?[a-zA-Z0-9_]*)?)$")

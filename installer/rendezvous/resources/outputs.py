@@ -8,7 +8,7 @@ import msgspec
 
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
-from installer.rendezvous.resources.params import told
+from installer.rendezvous.resources.requests.params import told
 from installer.rendezvous.store.documents import FreeNetwork, Image, NtpSource, Report
 from installer.rendezvous.validations.networks import network_of
 

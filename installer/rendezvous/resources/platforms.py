@@ -7,7 +7,7 @@ Rules of upstream's service: internal/provider/platform.go, internal/bminventory
 from __future__ import annotations
 
 from installer.assisted.errors import BadRequest
-from installer.rendezvous.resources.requests import LoadBalancerParams, PlatformParams
+from installer.rendezvous.resources.requests.clusters import LoadBalancerParams, PlatformParams
 from installer.rendezvous.store.model import Cluster, JsonMap
 from installer.rendezvous.store.shapes import External
 

@@ -15,7 +15,7 @@ from installer.redact import shortened
 from installer.rendezvous import events
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import outputs
-from installer.rendezvous.resources.hostrequests import StepReply
+from installer.rendezvous.resources.requests.hosts import StepReply
 from installer.rendezvous.states import host as host_states
 from installer.rendezvous.states.host import PRE_INSTALL, UNBOUND
 from installer.rendezvous.steps import instructions as steps

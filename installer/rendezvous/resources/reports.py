@@ -9,8 +9,8 @@ from installer.assisted.errors import BadRequest
 from installer.rendezvous import events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources.params import one_of, required
-from installer.rendezvous.resources.requests import EventParams, OperatorReport
+from installer.rendezvous.resources.requests.clusters import EventParams, OperatorReport
+from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.model import Event, Host
 
 replace = msgspec.structs.replace

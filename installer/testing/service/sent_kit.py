@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from installer.rendezvous.reconcile.engine import Engine
-from installer.rendezvous.resources import clusters, hostchanges, hostrequests, infra_envs, manifests, replies, requests
-from installer.rendezvous.resources.params import decoded
+from installer.rendezvous.resources import clusters, hostchanges, infra_envs, manifests, replies
+from installer.rendezvous.resources.requests import clusters as requests
+from installer.rendezvous.resources.requests import hosts as hostrequests
+from installer.rendezvous.resources.requests.params import decoded
 from installer.rendezvous.store.model import Cluster, Host, InfraEnv, Manifest
 
 Json = dict[str, Any]

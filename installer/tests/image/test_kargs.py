@@ -19,8 +19,8 @@ from installer.image.iso9660 import Iso
 from installer.image.kargs import edited
 from installer.rendezvous.discovery.images import kernel_arguments
 from installer.rendezvous.resources import infra_envs
-from installer.rendezvous.resources.hostrequests import InfraEnvParams
-from installer.rendezvous.resources.params import decoded
+from installer.rendezvous.resources.requests.hosts import InfraEnvParams
+from installer.rendezvous.resources.requests.params import decoded
 from installer.rendezvous.store.model import InfraEnv
 from installer.testing.create.iso_kit import build
 

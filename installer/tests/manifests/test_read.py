@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer.config.agent_types import Host, Interface
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.rules.general import SKIP_FIPS_CHECK
+from installer.config.types.agent import Host, Interface
 from installer.errors import ConfigError, InstallerError
 from installer.manifests import files as names
 from installer.manifests import mirror, read, ztp

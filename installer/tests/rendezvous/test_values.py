@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from installer.assisted.errors import BadRequest
 from installer.credentials import certificates
-from installer.rendezvous.resources import values
+from installer.rendezvous.resources.requests import values
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
 SSH = KEY.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()

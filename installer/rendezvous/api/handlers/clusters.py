@@ -13,8 +13,9 @@ from installer.redact import shortened
 from installer.rendezvous.api.bodies import AT_A_TIME, Encoded, body_of, encoded, json_of, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import encode, reply, tags, unchanged
-from installer.rendezvous.resources import clusters, manifests, reports, requests
-from installer.rendezvous.resources.params import one_of, required
+from installer.rendezvous.resources import clusters, manifests, reports
+from installer.rendezvous.resources.requests import clusters as requests
+from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations.hostview import inventory_of
 

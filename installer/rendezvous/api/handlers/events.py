@@ -12,8 +12,9 @@ from aiohttp import web
 from installer.assisted.enums import Severity
 from installer.rendezvous.api.bodies import body_of, listed, send
 from installer.rendezvous.api.context import Service
-from installer.rendezvous.resources import reports, requests
-from installer.rendezvous.resources.params import integer, one_of, uuid
+from installer.rendezvous.resources import reports
+from installer.rendezvous.resources.requests import clusters as requests
+from installer.rendezvous.resources.requests.params import integer, one_of, uuid
 
 Response = web.StreamResponse
 SEVERITIES = tuple(Severity)

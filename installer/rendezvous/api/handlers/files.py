@@ -18,7 +18,7 @@ from installer.rendezvous.api.bodies import json_of, steady
 from installer.rendezvous.api.context import Service, of_attempt
 from installer.rendezvous.api.views import reply
 from installer.rendezvous.resources import clusters, hosts, reports
-from installer.rendezvous.resources.params import one_of, required
+from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.logs import CHUNK, tar
 from installer.rendezvous.store.model import Cluster, Host
 

@@ -13,8 +13,10 @@ from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.api.bodies import body_of, encoded, listed, send
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply, tags, unchanged
-from installer.rendezvous.resources import hostchanges, hostrequests, hosts, replies, reports, requests
-from installer.rendezvous.resources.params import integer
+from installer.rendezvous.resources import hostchanges, hosts, replies, reports
+from installer.rendezvous.resources.requests import clusters as requests
+from installer.rendezvous.resources.requests import hosts as hostrequests
+from installer.rendezvous.resources.requests.params import integer
 from installer.rendezvous.store.model import Host
 
 Response = web.StreamResponse

@@ -9,7 +9,7 @@ from aiohttp import web
 from installer.assisted.errors import BadRequest, NotFound
 from installer.rendezvous.api.context import Service
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources.params import one_of
+from installer.rendezvous.resources.requests.params import one_of
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES
 from installer.rendezvous.validations.requirements import Requirements

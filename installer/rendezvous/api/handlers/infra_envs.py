@@ -12,8 +12,9 @@ from installer.rendezvous.api import fields, signing
 from installer.rendezvous.api.bodies import body_of
 from installer.rendezvous.api.context import BASE, ImageMaker, Service
 from installer.rendezvous.api.views import reply
-from installer.rendezvous.resources import hostrequests, infra_envs
-from installer.rendezvous.resources.params import one_of, required
+from installer.rendezvous.resources import infra_envs
+from installer.rendezvous.resources.requests import hosts as hostrequests
+from installer.rendezvous.resources.requests.params import one_of, required
 from installer.rendezvous.store.model import InfraEnv
 
 Response = web.StreamResponse

@@ -19,7 +19,9 @@ from installer.assisted import inventory as inv
 from installer.assisted.auth import HEADERS, Scheme
 from installer.assisted.enums import StepType
 from installer.rendezvous.api.handlers.routes import ROUTES
-from installer.rendezvous.resources import hostrequests, outputs, replies, requests
+from installer.rendezvous.resources import outputs, replies
+from installer.rendezvous.resources.requests import clusters as requests
+from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.store import documents, shapes
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.store.logs import Upload

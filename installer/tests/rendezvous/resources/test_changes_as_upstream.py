@@ -10,7 +10,8 @@ import pytest
 
 from installer.assisted.enums import StepType
 from installer.assisted.errors import BadRequest, Conflict, ServiceError
-from installer.rendezvous.resources import clusters, hosts, values
+from installer.rendezvous.resources import clusters, hosts
+from installer.rendezvous.resources.requests import values
 from installer.rendezvous.store.model import Cluster
 from installer.testing.service import sent_kit
 from installer.testing.service.fleet_kit import Fleet, Machine, Network

@@ -17,8 +17,8 @@ from installer.assisted.errors import Conflict, Forbidden
 from installer.assisted.validation_ids import ClusterValidation
 from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
-from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
+from installer.rendezvous.validations.cluster import table as cv
 from installer.testing.service.states_kit import CGOOD, GOOD, cluster_facts, host_facts
 
 

@@ -13,9 +13,9 @@ from installer.rendezvous.states import cluster as cs
 from installer.rendezvous.states import host as hs
 from installer.rendezvous.states.table import Guard
 from installer.rendezvous.steps import instructions as steps
-from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations import requirements as hwreqs
+from installer.rendezvous.validations.cluster import table as cv
 from installer.waitfor import decide
 
 STEPS = """

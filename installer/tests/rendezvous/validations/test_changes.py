@@ -13,8 +13,8 @@ import pytest
 from installer.assisted.enums import ClusterStatus, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.resources import clusters, hosts, manifests
-from installer.rendezvous.resources.params import decoded
-from installer.rendezvous.resources.requests import ManifestParams
+from installer.rendezvous.resources.requests.clusters import ManifestParams
+from installer.rendezvous.resources.requests.params import decoded
 from installer.rendezvous.store.documents import TangConnectivity
 from installer.testing.service import sent_kit
 from installer.testing.service.rendezvous_kit import inventory

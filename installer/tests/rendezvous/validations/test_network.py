@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Result
+from installer.rendezvous.validations import names
 from installer.rendezvous.validations import network as net
 from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import host_view
@@ -363,7 +364,7 @@ WITH_INVENTORY = {
 
 def verdict(check: str, changes: dict[str, Any]) -> Verdict:
     view = host_view(**changes)
-    call: Any = getattr(net, check)
+    call: Any = getattr(net, check, None) or getattr(names, check)
     found: Verdict = call(view, view.inventory) if check in WITH_INVENTORY else call(view)
     return found
 

@@ -14,8 +14,8 @@ from installer.assisted.enums import ValidationCategory as Category
 from installer.assisted.validation_ids import ClusterValidation, HostValidation
 from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import ValidationIds
-from installer.rendezvous.validations import cluster as cv
 from installer.rendezvous.validations import host as hv
+from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.verdict import Info, Verdict, as_info, overridden
 from installer.testing.service.verdict_kit import cluster_view, host_view
 

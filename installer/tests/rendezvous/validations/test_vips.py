@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from installer.assisted.enums import Result
-from installer.rendezvous.validations import cluster as cv
+from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.verdict import Verdict
 from installer.testing.service.verdict_kit import cluster_host, cluster_view
 

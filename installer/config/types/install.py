@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from installer.config import check
 from installer.config.decode import Bits, Verbatim, key
-from installer.config.platform_types import Platform, PoolPlatform
+from installer.config.types.platform import Platform, PoolPlatform
 
 Cidr = Annotated[str, check.cidr_text]
 Int32 = Annotated[int, Bits(32)]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from installer.config.decode import key
-from installer.config.platform_types import Bmc, RootDeviceHints
-from installer.config.types import ObjectMeta, TypeName
+from installer.config.types.install import ObjectMeta, TypeName
+from installer.config.types.platform import Bmc, RootDeviceHints
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from itertools import combinations, product
 from installer.assisted.enums import VipVerification
 from installer.rendezvous.store.model import Host
 from installer.rendezvous.validations import networks
-from installer.rendezvous.validations.clusterview import ClusterView
+from installer.rendezvous.validations.cluster.view import ClusterView
 from installer.rendezvous.validations.hostview import load_json
 from installer.rendezvous.validations.verdict import (
     Verdict,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from installer.rendezvous.resources.requests import Body, HttpHeader, Uuid
+from installer.rendezvous.resources.requests.clusters import Body, HttpHeader, Uuid
 
 
 class ProxyParams(Body, frozen=True, kw_only=True):

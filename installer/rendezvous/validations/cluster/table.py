@@ -11,9 +11,9 @@ from installer.assisted.validation_ids import ClusterValidation as V
 from installer.rendezvous.states.host import OPERATORS
 from installer.rendezvous.store.documents import Info
 from installer.rendezvous.store.model import Host
-from installer.rendezvous.validations import clusternetworks as net
 from installer.rendezvous.validations import machinenetworks, networks
-from installer.rendezvous.validations.clusterview import ClusterView
+from installer.rendezvous.validations.cluster import networks as net
+from installer.rendezvous.validations.cluster.view import ClusterView
 from installer.rendezvous.validations.connectivity import with_fencing
 from installer.rendezvous.validations.host import ignored, operator_of
 from installer.rendezvous.validations.verdict import (
