@@ -24,13 +24,17 @@ NIC = "eth0"  # a logical name: the installer maps it by MAC address to the kern
 @dataclass(frozen=True)
 class Access:
     """What a cluster needs to reach the lab: `pull_secret` as dockerconfigjson text, the CA as PEM, an OpenSSH public
-    key, and the registry's repository (`source`) with where the lab mirrors it (`mirror`)."""
+    key, and the release's repositories by their own names, each with the one on the lab's registry (`mirrors`)."""
 
     pull_secret: str = field(repr=False)
     trust_bundle: str
     ssh_key: str
-    source: str
-    mirror: str
+    mirrors: tuple[tuple[str, str], ...]
+
+    @property
+    def digest_sources(self) -> list[dict[str, Any]]:
+        """`mirrors` as install-config.yaml's imageDigestSources."""
+        return [{"source": source, "mirrors": [mirror]} for source, mirror in self.mirrors]
 
 
 def install_config(topology: Topology, access: Access) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
         "pullSecret": json.dumps(json.loads(access.pull_secret)),
         "sshKey": access.ssh_key,
         "additionalTrustBundle": access.trust_bundle,
-        "imageDigestSources": [{"source": access.source, "mirrors": [access.mirror]}],
+        "imageDigestSources": access.digest_sources,
     }
     if topology.platform == "baremetal":
         config["platform"] = {

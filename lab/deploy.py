@@ -10,12 +10,11 @@ import json
 import logging
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
@@ -26,11 +25,10 @@ from lab.lab import Lab
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.seam import tools
+from lab.subject import Subject
+from lab.subject.installer import default_installer, is_ours
 from lab.topology import Topology
 from lab.waiting import wait_until
-
-if TYPE_CHECKING:
-    from lab.release.build import Release
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +68,7 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
     return {
         **config,
         "pullSecret": json.dumps({**secret, "auths": auths}),
-        field: [*(config.get(field) or []), {"source": access.source, "mirrors": [access.mirror]}],
+        field: [*(config.get(field) or []), *access.digest_sources],
         **{key: "\n".join(filter(None, [str(config.get(key) or "").strip(), text])) for key, text in texts.items()},
     }
 
@@ -91,7 +89,7 @@ class Deployment:
 
     lab: Lab
     installer: Sequence[str]
-    release: Release
+    release: Subject
     log_level: str = "info"
 
     @property
@@ -134,7 +132,7 @@ class Deployment:
 
     def _tools(self) -> Mapping[str, str]:
         """Variables with which an installer that is not ours finds the programs that it starts (docs/seam.md)."""
-        if tools.is_ours(self.installer):
+        if is_ours(self.installer):
             return {}
         folder = self.lab.layout.root / "tools"
         tools.write(folder, default_installer())
@@ -196,9 +194,3 @@ def _succeeded(what: str, result: subprocess.CompletedProcess[str]) -> None:
     if result.returncode:
         tail = "\n".join((result.stdout + result.stderr).splitlines()[-_TAIL_LINES:])
         raise InstallFailedError(f"agent {what}", result.returncode, tail)
-
-
-def default_installer() -> list[str]:
-    """node0 of the same environment, else the one in PATH."""
-    beside = Path(sys.executable).with_name("node0")
-    return [str(beside) if beside.exists() else shutil.which("node0") or "node0"]

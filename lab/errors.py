@@ -8,6 +8,7 @@
     │   ├── DaemonEndedError  one of its daemons, or the whole lab, ended while in use
     │   └── LabGoneError      the lab's supervisor is no longer there
     ├── TopologyError         a topology is malformed; names the file and the field
+    ├── SubjectError          a release or an installer cannot be used; names the option
     ├── UnknownLabError       no lab of that name is recorded
     ├── UnknownNodeError      the topology has no node of that name
     ├── CommandTimeoutError   a command inside the lab did not end before its deadline
@@ -37,6 +38,16 @@ class TopologyError(LabError):
 
     def __init__(self, source: str, message: str) -> None:
         message = " ".join(message.split())  # one line, whatever a value holds
+        super().__init__(f"{source}: {message}")
+        self.source = source
+        self.message = message
+
+
+class SubjectError(LabError):
+    """A release or an installer that was asked for cannot be used; `source` is the option or image that is to blame."""
+
+    def __init__(self, source: str, message: str) -> None:
+        message = " ".join(message.split())  # one line, whatever a registry says
         super().__init__(f"{source}: {message}")
         self.source = source
         self.message = message

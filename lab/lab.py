@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -36,9 +36,10 @@ from lab.host.identity import me, start_time
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir, state_dir
 from lab.host.process import clean_environment, in_background, run_streaming
-from lab.layout import RELEASE_SOURCE, Layout
+from lab.layout import Layout
 from lab.machines import containers
 from lab.machines.factory import Nodes, Owner, connect, define
+from lab.subject import Subject
 from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
 from lab.supervisor.spawn import Supervisor
@@ -52,14 +53,6 @@ def _ledger() -> budget.Ledger:
     return budget.Ledger(budget_file(), budget.capacity(labs_dir()))
 
 
-class HasStorage(Protocol):
-    """What a lab needs of a release: the storage directory of a registry that holds it."""
-
-    @property
-    def registry_storage(self) -> Path:
-        """The registry's root directory."""
-
-
 class Lab(AbstractContextManager["Lab"]):
     """One lab of `topology`. Evidence goes to `artifacts`; the registry serves `release`, read-only.
 
@@ -71,7 +64,7 @@ class Lab(AbstractContextManager["Lab"]):
         self,
         topology: Topology,
         artifacts: Path | None = None,
-        release: HasStorage | None = None,
+        release: Subject | None = None,
         *,
         keep: bool = False,
         wait_for_memory: float = 4 * 3600,
@@ -83,6 +76,7 @@ class Lab(AbstractContextManager["Lab"]):
         self.nodes = Nodes()
 
         self._storage = release.registry_storage if release else None
+        self._mirrors = tuple((m.source, m.repository) for m in release.mirrors) if release else ()
         self._keep = keep
         self._wait_for_memory = wait_for_memory
         self._supervisor: Supervisor | None = None
@@ -117,6 +111,7 @@ class Lab(AbstractContextManager["Lab"]):
         lab = cls(record.topology, Path(record.artifacts), keep=True)
         lab.id = record.id
         lab.layout = Layout(record.root, record.topology)
+        lab._mirrors = record.mirrors
         lab._connection = Connection(lab.id)
         lab._record = record
         lab._connect(msgspec.json.decode(lab.layout.secrets.read_bytes(), type=services.Credentials))
@@ -145,7 +140,15 @@ class Lab(AbstractContextManager["Lab"]):
 
     def _start(self, ledger: budget.Ledger) -> None:
         mine = me()
-        record = records.Record(self.id, self.topology, mine, time.time(), str(self.artifacts), kept=self._keep)
+        record = records.Record(
+            self.id,
+            self.topology,
+            mine,
+            time.time(),
+            str(self.artifacts),
+            kept=self._keep,
+            mirrors=self._mirrors,
+        )
         self._alive = records.create(record)
         self._record = record
         prepared = services.prepare(self.layout, self.id, None if self._keep else mine, self._storage)
@@ -281,8 +284,7 @@ class Lab(AbstractContextManager["Lab"]):
             pull_secret=self.pull_secret,
             trust_bundle=self.ca_pem,
             ssh_key=self.layout.ssh_key.with_suffix(".pub").read_text().strip(),
-            source=RELEASE_SOURCE,
-            mirror=self.layout.release_mirror,
+            mirrors=tuple((source, f"{self.layout.registry}/{path}") for source, path in self._mirrors),
         )
 
     @property

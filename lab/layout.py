@@ -14,9 +14,6 @@ POOL = "lab"
 REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
-# The repository that the lab release is named after, which nobody can contact, and where labs mirror it.
-RELEASE_SOURCE = "release.node0.example/node0/lab-release"
-RELEASE_REPOSITORY = "node0/lab-release"
 
 
 @dataclass(frozen=True)
@@ -35,11 +32,6 @@ class Layout:
     def registry(self) -> str:
         """Host and port of the registry."""
         return f"{self.registry_host}:{REGISTRY_PORT}"
-
-    @property
-    def release_mirror(self) -> str:
-        """The repository on the lab's registry that holds the lab release."""
-        return f"{self.registry}/{RELEASE_REPOSITORY}"
 
     @property
     def bmc_url(self) -> str:

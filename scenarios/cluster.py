@@ -16,7 +16,7 @@ import yaml
 
 from lab.deploy import Deployment
 from lab.lab import Lab
-from lab.release.build import Release
+from lab.subject import Subject
 from lab.topology import Topology
 
 BOOTSTRAP_SECONDS = 3600  # the documented limit: a busy machine is slow, not broken
@@ -88,7 +88,7 @@ class Installation:
         return self.deployment.topology
 
     @property
-    def release(self) -> Release:
+    def release(self) -> Subject:
         """The release that was installed."""
         return self.deployment.release
 

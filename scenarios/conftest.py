@@ -19,15 +19,14 @@ import pytest
 from lab import topology as shapes
 from lab.cleanup import afterwards
 from lab.configs import write_configs
-from lab.deploy import Deployment, default_installer
+from lab.deploy import Deployment
 from lab.errors import LabBrokenError
 from lab.evidence.report import TESTS, write
 from lab.host import budget
 from lab.host.paths import cache_dir, labs_dir
 from lab.lab import Lab
-from lab.release.build import Release, build_release
-from lab.seam.hardware import sized
-from lab.seam.tools import is_ours
+from lab.subject import Subject
+from lab.subject.options import Chosen, add_options, choose
 from lab.supervisor.watch import described
 from scenarios.cluster import Installation, Stopped, install, stop
 from scenarios.ids import TOPOLOGIES, edit_agent_config, topology_of
@@ -51,9 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of scenarios."""
     group = parser.getgroup("node0", "scenarios in the virtual bare-metal lab")
     group.addoption("--artifacts", default=str(ROOT / "artifacts"), help="where evidence goes (default: artifacts/)")
-    group.addoption(
-        "--installer", help="another installer to test, for example the path of openshift-install: docs/seam.md"
-    )
+    add_options(group.addoption)
     group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
     group.addoption("--machines", choices=("vm", "container"), default="vm", help="kind of machines (docs/machines.md)")
@@ -116,16 +113,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     reorder(items, DURATIONS.read())
 
 
-def _installed_already(lab_id: str, release: Release) -> Installation:
+def _installed_already(lab_id: str, release: Subject) -> Installation:
     """The cluster of a kept lab, for --lab."""
     lab = Lab.attach(lab_id)
     return Installation(Deployment(lab, [], release))
 
 
 @pytest.fixture(scope="session")
-def release() -> Release:
-    """The lab release, built when its inputs changed."""
-    return build_release()
+def chosen(request: pytest.FixtureRequest) -> Chosen:
+    """The release and the installer that the options name: by default the lab release, built when its inputs changed,
+    and node0."""
+    return choose(lambda name: request.config.getoption(f"--{name}"))
+
+
+@pytest.fixture(scope="session")
+def release(chosen: Chosen) -> Subject:
+    """The release to install."""
+    return chosen.subject
 
 
 def _new_trouble(item: pytest.Item) -> list[str]:
@@ -235,18 +239,14 @@ class _Results:
 
 
 @contextmanager
-def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Deployment]:
+def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deployment]:
     scenario_id: str = request.param
     artifacts = Path(request.config.getoption("--artifacts")) / scenario_id
     shutil.rmtree(artifacts, ignore_errors=True)
-    installer = request.config.getoption("--installer")
     keep = request.config.getoption("--lab-keep")
-    shape = topology_of(scenario_id).on(request.config.getoption("--machines"))
-    if installer and not is_ours([installer]):
-        # Its ISO has OpenShift's own limits.
-        shape = sized(shape)
-    with Lab(shape, artifacts=artifacts, release=release) as lab:
-        deployment = Deployment(lab, [installer] if installer else default_installer(), release, log_level="debug")
+    shape = topology_of(scenario_id, chosen.sized).on(request.config.getoption("--machines"))
+    with Lab(shape, artifacts=artifacts, release=chosen.subject) as lab:
+        deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False
         stash.setdefault(LABS, {})[scenario_id] = lab
 
@@ -280,9 +280,9 @@ def _deployed(request: pytest.FixtureRequest, release: Release) -> Iterator[Depl
 
 
 @pytest.fixture
-def deployment(request: pytest.FixtureRequest, release: Release) -> Iterator[Deployment]:
+def deployment(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deployment]:
     """A lab that is up with both config files written; nothing has booted. Parametrise with a scenario id."""
-    with _deployed(request, release) as deployed:
+    with _deployed(request, chosen) as deployed:
         yield deployed
 
 
@@ -333,14 +333,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
-def installation(request: pytest.FixtureRequest, release: Release) -> Installation:
+def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
     """An installed cluster, made once for all tests of an id. Parametrise with a scenario id."""
     scenario_id, kept = str(request.param), request.config.getoption("--lab")
 
     def make(labs: ExitStack) -> Installation:
         if kept:
-            return _installed_already(kept, release)
-        return install(labs.enter_context(_deployed(request, release)))
+            return _installed_already(kept, chosen.subject)
+        return install(labs.enter_context(_deployed(request, chosen)))
 
     stash = request.session.stash
     if SHARED not in stash:
@@ -351,23 +351,23 @@ def installation(request: pytest.FixtureRequest, release: Release) -> Installati
 
 
 @pytest.fixture
-def stopped(request: pytest.FixtureRequest, release: Release) -> Stopped:
+def stopped(request: pytest.FixtureRequest, chosen: Chosen) -> Stopped:
     """An installation that wait-for has given up on, made once for all tests of an id. Parametrise with an id."""
     scenario_id, stash = str(request.param), request.session.stash
     if SHARED not in stash:
-        stash[SHARED] = _Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, release))))
+        stash[SHARED] = _Shared(scenario_id, lambda labs: stop(labs.enter_context(_deployed(request, chosen))))
     shared = stash[SHARED].get(scenario_id)
     assert isinstance(shared, Stopped)
     return shared
 
 
 @pytest.fixture
-def discovered(request: pytest.FixtureRequest, release: Release) -> Discovered:
+def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
     """A cluster installed by a `node0 service`, made once for all tests of an id. Parametrise with an id."""
     scenario_id, stash = str(request.param), request.session.stash
 
     def make(labs: ExitStack) -> Discovered:
-        service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, release))))
+        service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, chosen))))
         image_type = "minimal-iso" if scenario_id.endswith("_minimal") else "full-iso"
         return install_discovered(service, image_type, "discovered-0")
 

@@ -108,10 +108,13 @@ def _words(scenario_id: str) -> list[str]:
     return words
 
 
-def topology_of(scenario_id: str) -> Topology:
-    """The topology that an id names. Raises ValueError, which names the unknown word."""
+def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same) -> Topology:
+    """The topology that an id names. Raises ValueError, which names the unknown word.
+
+    `sized` makes machines larger before a variant, which may want a machine that is too small, changes them.
+    """
     shape, _, addressing, firmware, *variants = _words(scenario_id)
-    topology = TOPOLOGIES[shape](addressing=addressing, firmware=firmware)
+    topology = sized(TOPOLOGIES[shape](addressing=addressing, firmware=firmware))
     for variant in variants:
         topology = VARIANTS[variant].machines(topology)
     return topology

@@ -18,7 +18,7 @@ import yaml
 from lab.configs import NIC, nmstate
 from lab.deploy import Deployment
 from lab.release.cluster.private import write_private
-from lab.release.components import hardware_requirements
+from lab.subject import Subject
 from lab.waiting import wait_until
 from scenarios.cluster import Installation
 from scenarios.page import SERVICE_PORT
@@ -74,6 +74,11 @@ class Service:
         return target
 
 
+def _limits(release: Subject) -> dict[str, str]:
+    """The release's own limits for hosts, as the service is given them; nothing where it has none."""
+    return {"HW_VALIDATOR_REQUIREMENTS": json.dumps(json.loads(release.hardware))} if release.hardware else {}
+
+
 def registries_conf(source: str, mirror: str) -> str:
     """containers-registries.conf(5) with one mirror, for pulls by digest only."""
     return (
@@ -90,11 +95,11 @@ def service_alone(deployment: Deployment) -> Iterator[Service]:
     service = Service(deployment, lab.layout.root / "service", f"https://{address}:{SERVICE_PORT}")
     mirror = service.directory / "mirror"
     mirror.mkdir(parents=True)
-    (mirror / "registries.conf").write_text(registries_conf(access.source, access.mirror))
+    (mirror / "registries.conf").write_text("\n".join(registries_conf(*pair) for pair in access.mirrors))
     (mirror / "ca-bundle.crt").write_text(access.trust_bundle)
     env = {
         "OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": deployment.release.pullspec,
-        "HW_VALIDATOR_REQUIREMENTS": json.dumps(json.loads(hardware_requirements())),
+        **_limits(deployment.release),
         "PAGE_ACCESS": "open",
         # The payload's installer has to run with the Python that has its libraries.
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

@@ -18,16 +18,17 @@ from lab.cleanup import finish
 from lab.commands import deploy as deploy_command
 from lab.commands.deploy import KINDS
 from lab.commands.terminal import converse, describe
-from lab.deploy import default_installer
 from lab.errors import LabError, PreflightError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir
-from lab.lab import HasStorage, Lab
+from lab.lab import Lab
 from lab.machines import containers
 from lab.machines.node import Node
 from lab.numbers import WAIT
+from lab.subject.installer import default_installer
+from lab.subject.options import add_options, choose
 from lab.supervisor import watch
 
 _DOWN_SECONDS = 60.0
@@ -67,7 +68,14 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument("topology", help="a preset or a YAML file")
     up.add_argument("--machines", choices=KINDS, help="of which kind they are (default: as the topology says, or vm)")
     up.add_argument("--iso", type=Path, help="boot every machine from this image")
-    up.add_argument("--release", action="store_true", help="serve the lab release from the registry (built if needed)")
+    up.add_argument(
+        "--release",
+        nargs="?",
+        const="",
+        metavar="PULLSPEC",
+        help="serve this release from the registry (without PULLSPEC the lab release, built if needed)",
+    )
+    add_options(up.add_argument, only=("release-dir", "pull-secret", "ca"))
     up.add_argument("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
     up.add_argument(
         "--wait",
@@ -165,11 +173,9 @@ def _up(arguments: argparse.Namespace) -> int:
     shape = topology.load(arguments.topology).on(arguments.machines)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
-    release: HasStorage | None = None
-    if arguments.release:
-        from lab.release.build import build_release
-
-        release = build_release()
+    release = None
+    if arguments.release is not None or arguments.release_dir is not None:
+        release = choose(lambda name: vars(arguments).get(name.replace("-", "_")) or None).subject
     begin = time.monotonic()
     lab = Lab(shape, arguments.artifacts, release, keep=True, wait_for_memory=arguments.wait)
     lab.start()

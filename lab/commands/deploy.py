@@ -9,13 +9,12 @@ from typing import get_args
 
 from lab.cleanup import afterwards
 from lab.commands.terminal import describe
-from lab.deploy import Deployment, default_installer, read
+from lab.deploy import Deployment, read
 from lab.derive import derive
 from lab.host import records
 from lab.lab import Lab
 from lab.numbers import MEMORY, WAIT
-from lab.seam.hardware import sized
-from lab.seam.tools import is_ours
+from lab.subject.options import add_options, choose
 from lab.topology import MachineKind
 
 KINDS = get_args(MachineKind)
@@ -26,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("directory", type=Path, help="with install-config.yaml and agent-config.yaml; it is not changed")
     add("--iso", type=Path, help="boot this image instead of creating one; the files still describe the machines")
-    add("--installer", metavar="PATH", help="the installer to run, for machines of OpenShift's sizes (default: node0)")
+    add_options(add)
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
     add("--machines", choices=KINDS, default="vm", help="emulated or virtual machines, or containers (default: vm)")
     add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: the presets')")
@@ -60,18 +59,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory).on(arguments.machines)
-    if arguments.installer and not is_ours([arguments.installer]):
-        shape = sized(shape)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
     logging.getLogger().setLevel(logging.INFO)
-    from lab.release.build import build_release
-
-    release = build_release()
-    lab = Lab(shape, arguments.artifacts, release, wait_for_memory=arguments.wait)
-    installer = [arguments.installer] if arguments.installer else default_installer()
+    chosen = choose(lambda name: vars(arguments)[name.replace("-", "_")])
+    lab = Lab(chosen.sized(shape), arguments.artifacts, chosen.subject, wait_for_memory=arguments.wait)
     with lab:
-        work = Deployment(lab, installer, release)
+        work = Deployment(lab, chosen.installer, chosen.subject)
         describe(records.read(lab.id))
         done = False
 

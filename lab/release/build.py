@@ -70,6 +70,17 @@ def latest_release(cache: Path | None = None) -> Release:
     return Release.load(Store(cache).root / RECORDS / LATEST, cache)
 
 
+def built_release(digest: str, cache: Path | None = None) -> Release | None:
+    """The release with that digest if it was built on this machine and has not been pruned."""
+    cache = cache or default_cache()
+    storage = Store(cache).root / STORAGE
+    for record in sorted((Store(cache).root / RECORDS).glob("*.json")):
+        release = Release.load(record, cache)
+        if release.digest == digest and has_manifest(storage, digest, release.version):
+            return release
+    return None
+
+
 def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Release:
     """Build what has changed since the last time, push it, and return the release.
 

@@ -96,7 +96,7 @@ def loopback_registry(storage: Path, work: Path) -> Iterator[str]:
     """
     storage.mkdir(parents=True, exist_ok=True)
     work.mkdir(parents=True, exist_ok=True)
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     config = RegistryConfig(storage, address, readonly=False, log_level="warn")
     log = work / "registry.log"
     environment = {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
@@ -115,7 +115,8 @@ def loopback_registry(storage: Path, work: Path) -> Iterator[str]:
                 child.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A TCP port of the loopback that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -7,7 +7,6 @@ ImageContentSourcePolicy file) and pkg/asset/agent/common.go (architecture of th
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
 import shutil
 import subprocess
@@ -17,16 +16,15 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from lab.release.cluster import yamltext
+from lab.subject.contents import extract
 
 # The file of a release image that names its parts (docs/reference/installer.md §7).
 REFERENCES = "release-manifests/image-references"
 METADATA = "release-manifests/release-metadata"
 ARCHITECTURE = "release.openshift.io/architecture"
 _COPY_SECONDS = 900
-_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class OcError(Exception):
@@ -74,73 +72,17 @@ def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Pat
         raise OcError(f"unable to read image {'; '.join(said)}")
 
 
-@contextmanager
-def opened(blob: Path) -> Iterator[IO[bytes]]:
-    """A layer's bytes for tarfile: zstd is unpacked by the program, the rest tarfile knows."""
-    # Unbuffered, so that the program reads from where we are.
-    with blob.open("rb", buffering=0) as file:
-        zstd = file.read(4) == _ZSTD
-        file.seek(0)
-        if not zstd:
-            yield file
-            return
-        with subprocess.Popen(["zstd", "-dcq"], stdin=file, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            yield process.stdout
-
-
 def layers(image: Path) -> list[Path]:
     """The blobs of a fetched image's layers, the lowest first."""
     manifest = json.loads((image / "manifest.json").read_bytes())
     return [image / layer["digest"].partition(":")[2] for layer in manifest["layers"]]
 
 
-def extract(image: Path, pattern: str, target: Path) -> list[Path]:
-    """Copy the files that match (a path from the root, `*` within a name) into a folder; those that were copied.
-
-    An upper layer's file stands for a lower one's, a link for what it leads to within the same folder. Whiteouts take
-    lower files away (OCI image specification, layers).
-    """
-    wanted = pattern.strip("/")
-    folder, _, name = wanted.rpartition("/")
-    copied: dict[str, Path] = {}
-    links: dict[str, str] = {}
-    for blob in layers(image):
-        below = set(copied) | set(links)
-        with opened(blob) as stream, tarfile.open(fileobj=stream, mode="r|*") as archive:
-            for member in archive:
-                path = member.name.lstrip("./")
-                base = path.rpartition("/")[2]
-                if path.rpartition("/")[0] != folder:
-                    continue
-                if base.startswith(".wh."):
-                    for gone in [one for one in below if base in (f".wh.{one}", ".wh..wh..opq")]:
-                        below.discard(gone)
-                        links.pop(gone, None)
-                        if gone in copied:
-                            copied.pop(gone).unlink()
-                    continue
-                below.discard(base)
-                if not fnmatch.fnmatchcase(base, name):
-                    continue
-                if member.issym() or member.islnk():
-                    links[base] = member.linkname.rpartition("/")[2]
-                elif (content := archive.extractfile(member)) is not None:
-                    links.pop(base, None)
-                    copied[base] = target / base
-                    with copied[base].open("wb") as out:
-                        shutil.copyfileobj(content, out)
-    for base, end in links.items():
-        if end in copied:
-            copied[base] = Path(shutil.copyfile(copied[end], target / base))
-    return sorted(copied.values())
-
-
 def release_info(image: Path, arguments: argparse.Namespace) -> str:
     """What `adm release info` prints: a part's name by digest, or the release's architecture. Raises OcError."""
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
         for name in (REFERENCES, METADATA):
-            extract(image, name, Path(folder))
+            extract(layers(image), name, Path(folder))
         references = Path(folder, "image-references")
         if not references.exists():
             raise OcError(f"{arguments.name} is no release image: it has no /{REFERENCES}")
@@ -186,7 +128,7 @@ def _extract(image: Path, arguments: argparse.Namespace) -> None:
     pattern, _, folder = arguments.path.rpartition(":")
     if not Path(folder).is_dir():
         raise OcError(f"--path: {folder} is no directory")
-    extract(image, pattern, Path(folder))
+    extract(layers(image), pattern, Path(folder))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

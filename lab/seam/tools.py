@@ -29,8 +29,3 @@ def write(folder: Path, node0: Sequence[str]) -> None:
 def environment(folder: Path, caches: Path) -> Mapping[str, str]:
     """Variables with which openshift-install finds them, and keeps what it downloads out of the user's own cache."""
     return {"PATH": f"{folder}:{os.environ.get('PATH', os.defpath)}", "XDG_CACHE_HOME": str(caches)}
-
-
-def is_ours(installer: Sequence[str]) -> bool:
-    """Whether a command line is node0's, by its name: it needs none of this, and takes the release's limits."""
-    return Path(installer[-1]).name.startswith("node0")

@@ -16,7 +16,9 @@ from lab.derive import derive
 from lab.errors import TopologyError
 from lab.topology import NodeSpec, Topology
 
-ACCESS = Access('{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA", "ssh-ed25519 LAB", "release.x/y", "lab:5000/y")
+ACCESS = Access(
+    '{"auths": {"lab:5000": {"auth": "bGFi"}}}', "LAB CA", "ssh-ed25519 LAB", (("release.x/y", "lab:5000/y"),)
+)
 
 
 def files(shape):

@@ -13,7 +13,6 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,8 @@ from lab import topology
 from lab.host import preflight
 from lab.host.identity import alive, start_time
 from lab.lab import Lab
+from lab.release.registry import REPOSITORY
+from lab.subject import Mirror, Subject
 from lab.testing.live import ask, gone, namespace_users, small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -151,6 +152,7 @@ OWNER = """
 import sys, time
 from pathlib import Path
 from lab.lab import Lab
+from lab.release.registry import REPOSITORY
 from lab.testing.live import small
 from lab import topology
 with Lab(small(topology.sno(firmware="bios")), Path(sys.argv[1])) as lab:
@@ -232,15 +234,12 @@ def test_a_release_is_served_and_cannot_be_changed(tmp_path):
         return lab.run(["skopeo", "copy", *flags, *ends], timeout=60)
 
     with Lab(small(topology.sno()), tmp_path / "a") as writable:
-        there = f"docker://{writable.layout.release_mirror}:x"
+        there = f"docker://{writable.layout.registry}/{REPOSITORY}:x"
         assert copy(writable, f"oci:{image}:x", there).returncode == 0
         shutil.copytree(writable.layout.root / "registry", tmp_path / "storage")
 
-    @dataclass(frozen=True)
-    class Release:
-        registry_storage: Path
-
-    with Lab(small(topology.sno()), tmp_path / "b", release=Release(tmp_path / "storage")) as lab:
+    release = Subject("1", "release.x/y@sha256:0", tmp_path / "storage", (Mirror("release.x/y", REPOSITORY),))
+    with Lab(small(topology.sno()), tmp_path / "b", release=release) as lab:
         assert copy(lab, there, f"dir:{tmp_path / 'got'}").returncode == 0
         refused = copy_again(lab, tmp_path, image)
         assert refused.returncode != 0
@@ -250,4 +249,6 @@ def test_a_release_is_served_and_cannot_be_changed(tmp_path):
 def copy_again(lab, tmp_path, image):
     flags = ["--authfile", str(tmp_path / "auth.json"), "--dest-cert-dir", str(tmp_path / lab.id)]
     subprocess.run(["umoci", "config", "--image", f"{image}:x", "--author", "somebody else"], check=True)
-    return lab.run(["skopeo", "copy", *flags, f"oci:{image}:x", f"docker://{lab.layout.release_mirror}:y"], timeout=60)
+    return lab.run(
+        ["skopeo", "copy", *flags, f"oci:{image}:x", f"docker://{lab.layout.registry}/{REPOSITORY}:y"], timeout=60
+    )

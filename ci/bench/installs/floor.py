@@ -20,6 +20,7 @@ from ci.bench.measure import Clock, clock_of, table, timed
 from lab import topology
 from lab.lab import Lab
 from lab.release.build import Release, latest_release
+from lab.subject.model import of_lab
 from lab.topology import MachineKind, Topology
 
 #: Images that every host pulls, live, and those that the rendezvous host pulls too; likewise from disk.
@@ -42,8 +43,7 @@ dns={gateway}
 [ipv6]
 method=disabled
 """
-REGISTRIES = """unqualified-search-registries = []
-[[registry]]
+REGISTRY = """[[registry]]
 location = "{source}"
 mirror-by-digest-only = true
 [[registry.mirror]]
@@ -74,7 +74,7 @@ def _ignition(lab: Lab) -> str:
         "/root/.docker/config.json": (lab.pull_secret, 0o600),
         "/etc/pki/ca-trust/source/anchors/lab.crt": (lab.ca_pem, 0o644),
         "/etc/containers/registries.conf": (
-            REGISTRIES.format(source=lab.access.source, mirror=lab.access.mirror),
+            "".join(REGISTRY.format(source=source, mirror=mirror) for source, mirror in lab.access.mirrors),
             0o644,
         ),
     }
@@ -159,7 +159,7 @@ def once_each(machine: MachineKind = "vm") -> dict[str, Clock]:
     """Take every step once, alone, in a machine of that kind."""
     release = latest_release()
     shape = topology.sno().on(machine)
-    with tempfile.TemporaryDirectory() as work, Lab(shape, Path(work) / "artifacts", release) as lab:
+    with tempfile.TemporaryDirectory() as work, Lab(shape, Path(work) / "artifacts", of_lab(release)) as lab:
         return measure(lab, release, live_iso(release, _ignition(lab), Path(work)))
 
 

@@ -24,10 +24,12 @@ from ci.bench.installs.sampler import Sampler
 from ci.bench.measure import Clock, table, timed
 from lab import topology
 from lab.configs import write_configs
-from lab.deploy import Deployment, default_installer
+from lab.deploy import Deployment
 from lab.host.paths import cache_dir
 from lab.lab import Lab
 from lab.release.build import Release, latest_release
+from lab.subject.installer import default_installer
+from lab.subject.model import of_lab
 from lab.topology import MachineKind
 from scenarios.ids import edit_agent_config, topology_of
 
@@ -171,8 +173,8 @@ def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, 
     when, load = _now()
     with tempfile.TemporaryDirectory() as work:
         origin, wall_origin = time.monotonic(), time.time()
-        with Sampler() as sampler, Lab(shape, Path(work) / "artifacts", release) as lab:
-            deployment = Deployment(lab, default_installer(), release, log_level="debug")
+        with Sampler() as sampler, Lab(shape, Path(work) / "artifacts", of_lab(release)) as lab:
+            deployment = Deployment(lab, default_installer(), of_lab(release), log_level="debug")
             write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario))
             deployment.create_image()
             deployment.boot()
@@ -193,7 +195,10 @@ def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, 
 def logins(kind: MachineKind, release: Release) -> Login:
     """Five machines with the machine OS in their drives: from power-on to the last one's login."""
     when, load = _now()
-    with tempfile.TemporaryDirectory() as work, Lab(topology.ha().on(kind), Path(work) / "artifacts", release) as lab:
+    with (
+        tempfile.TemporaryDirectory() as work,
+        Lab(topology.ha().on(kind), Path(work) / "artifacts", of_lab(release)) as lab,
+    ):
         iso = floor.live_iso(release, NOTHING, Path(work))
         for node in lab.nodes.values():
             node.media.insert(iso)

@@ -192,12 +192,13 @@ ALLOWED: dict[str, set[str]] = {
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
-        "lab.supervisor",
+        "lab.subject", "lab.supervisor",
     },
-    "lab.seam": {"lab"},
-    "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam"},
+    "lab.subject": {"lab", "lab.release", "lab.release.stage"},
+    "lab.seam": {"lab", "lab.subject"},
+    "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam", "lab.subject"},
     "lab.commands": {
-        "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.seam",
+        "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.subject",
         "lab.supervisor",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},

@@ -19,6 +19,7 @@ NONE = {
     "installer.create.prefetch.Prefetched.credentials",
     "installer.config.types.install.Fencing.credentials",
     "lab.daemons.services.Prepared.credentials",
+    "lab.subject.sources.Upstream.pull_secret",
 }
 
 

@@ -22,6 +22,7 @@ from lab.errors import UnknownLabError
 from lab.host import preflight
 from lab.host.records import all_labs
 from lab.host.records import read as read_record
+from lab.subject import Mirror, Subject
 from lab.testing.live import small
 
 PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
@@ -30,7 +31,8 @@ pytestmark = [
     pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
 ]
 ENV = dict(os.environ) | {"PYTHONPATH": str(Path(__file__).parents[3])}
-OWN = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "OWN CA", "ssh-rsa OWN", "own.source/x", "own.mirror/x")
+PULLSPEC = "release.node0.example/node0/lab-release@sha256:0"
+OWN = Access('{"auths": {"quay.io": {"auth": "eDp5"}}}', "OWN CA", "ssh-rsa OWN", (("own.source/x", "own.mirror/x"),))
 # An installer that writes down what it was given, and makes the image that lies beside it.
 INSTALLER = """#!/bin/sh
 here=$(dirname "$0")
@@ -46,14 +48,6 @@ case "$words" in
     [ ! -e "$here/fail" ] || { echo "level=error msg=no bootstrap" >&2; exit 5; } ;;
 esac
 """
-
-
-@dataclass(frozen=True)
-class Release:
-    """What a lab wants of one."""
-
-    registry_storage: Path
-    pullspec: str = "release.node0.example/node0/lab-release@sha256:0"
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,8 @@ def cluster(tmp_path, tiny_iso, monkeypatch):
     installer.write_text(INSTALLER)
     installer.chmod(0o755)
     write_configs(tmp_path / "mine", topology.sno(firmware="bios"), OWN)
-    monkeypatch.setattr("lab.release.build.build_release", lambda: Release(tmp_path / "storage"))
+    subject = Subject("1", PULLSPEC, tmp_path / "storage", (Mirror(PULLSPEC.partition("@")[0], "node0/lab-release"),))
+    monkeypatch.setattr("lab.subject.options.built_lab_release", lambda: subject)
     # Nothing in that machine will ever answer.
     monkeypatch.setattr("lab.evidence.bundle.SSH_SECONDS", 0.0)
     (tmp_path / "storage").mkdir()

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import topology
 from lab.release.image.layer import Compression, LayerWriter
 from lab.release.image.oci import Image, Layout
 from lab.release.registry import loopback_registry, push
-from lab.seam import hardware, tools
-from lab.seam.oc import extract, mirrored
+from lab.seam import tools
+from lab.seam.oc import layers, mirrored
+from lab.subject.contents import extract
 
 TUI, LIBRARY = b"#!/bin/sh\necho tui\n", b"a library"
 
@@ -163,7 +163,7 @@ def test_an_upper_layer_stands_for_a_lower_one_and_an_opaque_folder_for_all(tmp_
     (tmp_path / "manifest.json").write_text(json.dumps({"layers": digests}))
     out = tmp_path / "out"
     out.mkdir()
-    assert [(p.name, p.read_bytes()) for p in extract(tmp_path, "/d/*", out)] == [("b", b"2")]
+    assert [(p.name, p.read_bytes()) for p in extract(layers(tmp_path), "/d/*", out)] == [("b", b"2")]
 
 
 def test_the_programs_run_from_anywhere(tmp_path):
@@ -177,30 +177,3 @@ def test_the_programs_run_from_anywhere(tmp_path):
     argv = ["nmstatectl", "gc", str(document)]
     done = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "[connection]" in done.stdout) == (0, True), done.stderr
-
-
-def test_machines_are_grown_to_what_their_roles_demand_and_not_shrunk():
-    one = hardware.sized(topology.sno()).nodes[0]
-    assert (one.vcpu, one.memory_mib, one.disk_gib) == hardware.ONE_NODE
-    roles = {node.role: (node.vcpu, node.memory_mib, node.disk_gib) for node in hardware.sized(topology.ha()).nodes}
-    assert roles == {"master": hardware.BY_ROLE["master"], "worker": hardware.BY_ROLE["worker"]}
-    large = (
-        topology.sno()
-        .nodes[0]
-        .__class__(
-            name="m",
-            role="master",
-            mac="52:54:00:00:00:01",
-            ip="192.168.111.80",
-            vcpu=16,
-            memory_mib=32768,
-            disk_gib=200,
-        )
-    )
-    shape = topology.Topology(name="big", nodes=(large,))
-    assert hardware.sized(shape).nodes[0] == large
-
-
-def test_whose_installer_it_is_is_told_by_its_name():
-    assert tools.is_ours(["/usr/bin/node0"])
-    assert not tools.is_ours(["/opt/openshift-install"])

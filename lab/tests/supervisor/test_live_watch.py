@@ -151,18 +151,19 @@ def test_ls_tells_of_a_kept_labs_dead_daemon(tmp_path, capsys):
 CONFTEST = """
 import pytest
 from pathlib import Path
-from types import SimpleNamespace
 from scenarios.conftest import *
 from scenarios.conftest import _deployed
 import scenarios.conftest as wiring
+from lab.subject import Subject
+from lab.subject.options import Chosen
 from lab.testing.live import small
 
 named = wiring.topology_of
-wiring.topology_of = lambda scenario_id: small(named(scenario_id.removesuffix("-x")))
+wiring.topology_of = lambda scenario_id, _sized: small(named(scenario_id.removesuffix("-x")))
 
 @pytest.fixture(scope="session")
-def release(tmp_path_factory):
-    return SimpleNamespace(registry_storage=tmp_path_factory.mktemp("storage"), pullspec="x", version="1")
+def chosen(tmp_path_factory):
+    return Chosen(Subject("1", "x@sha256:0", tmp_path_factory.mktemp("storage"), ()), ("node0",))
 """
 TESTS = """
 import os, signal

@@ -1,0 +1,128 @@
+"""What is in an image: its layers, and files of them by their paths."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from lab.subject.stores import Store
+
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_PLATFORM = {"os": "linux", "architecture": "amd64"}
+
+
+class IncompleteImage(ValueError):
+    """A part of an image is not in its store; names it."""
+
+
+def _document(store: Store, digest: str) -> dict[str, Any]:
+    path = store.blob(digest)
+    if path is None:
+        raise IncompleteImage(f"{digest} is missing")
+    document = json.loads(path.read_bytes())
+    if not isinstance(document, dict):
+        raise IncompleteImage(f"{digest} is no manifest")
+    return cast(dict[str, Any], document)
+
+
+def parts(store: Store, digest: str) -> Iterator[str]:
+    """The digests of everything that belongs to an image: manifests, the config, layers. Raises IncompleteImage."""
+    yield digest
+    document = _document(store, digest)
+    if "manifests" in document:
+        for entry in document["manifests"]:
+            yield from parts(store, entry["digest"])
+        return
+    if "layers" not in document:
+        raise IncompleteImage(f"{digest} is no manifest")
+    yield document["config"]["digest"]
+    for layer in document["layers"]:
+        yield layer["digest"]
+
+
+def manifest(store: Store, digest: str) -> dict[str, Any]:
+    """The image's manifest: of a list, the one for linux/amd64, else its first. Raises IncompleteImage."""
+    document = _document(store, digest)
+    if entries := document.get("manifests"):
+        fits = [e for e in entries if _PLATFORM.items() <= (e.get("platform") or {}).items()]
+        return manifest(store, (fits or entries)[0]["digest"])
+    if "layers" not in document:
+        raise IncompleteImage(f"{digest} is no manifest")
+    return document
+
+
+def config(store: Store, digest: str) -> dict[str, Any]:
+    """The image's config (OCI image specification, image configuration). Raises IncompleteImage."""
+    return _document(store, manifest(store, digest)["config"]["digest"])
+
+
+def layers(store: Store, digest: str) -> list[Path]:
+    """The image's layers, the lowest first. Raises IncompleteImage."""
+    found = [(layer["digest"], store.blob(layer["digest"])) for layer in manifest(store, digest)["layers"]]
+    lacking = [name for name, path in found if path is None]
+    if lacking:
+        raise IncompleteImage(f"{', '.join(lacking)} is missing")
+    return [path for _, path in found if path is not None]
+
+
+@contextmanager
+def opened(blob: Path) -> Iterator[IO[bytes]]:
+    """A layer's bytes for tarfile: zstd is unpacked by the program, the rest tarfile knows."""
+    # Unbuffered, so that the program reads from where we are.
+    with blob.open("rb", buffering=0) as file:
+        zstd = file.read(4) == _ZSTD
+        file.seek(0)
+        if not zstd:
+            yield file
+            return
+        with subprocess.Popen(["zstd", "-dcq"], stdin=file, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            yield process.stdout
+
+
+def extract(blobs: Sequence[Path], pattern: str, target: Path) -> list[Path]:
+    """Copy the files that match (a path from the root, `*` within a name) into a folder; those that were copied.
+
+    An upper layer's file stands for a lower one's, a link for what it leads to within the same folder. Whiteouts take
+    lower files away (OCI image specification, layers).
+    """
+    wanted = pattern.strip("/")
+    folder, _, name = wanted.rpartition("/")
+    copied: dict[str, Path] = {}
+    links: dict[str, str] = {}
+    for blob in blobs:
+        below = set(copied) | set(links)
+        with opened(blob) as stream, tarfile.open(fileobj=stream, mode="r|*") as archive:
+            for member in archive:
+                path = member.name.lstrip("./")
+                base = path.rpartition("/")[2]
+                if path.rpartition("/")[0] != folder:
+                    continue
+                if base.startswith(".wh."):
+                    for gone in [one for one in below if base in (f".wh.{one}", ".wh..wh..opq")]:
+                        below.discard(gone)
+                        links.pop(gone, None)
+                        if gone in copied:
+                            copied.pop(gone).unlink()
+                    continue
+                below.discard(base)
+                if not fnmatch.fnmatchcase(base, name):
+                    continue
+                if member.issym() or member.islnk():
+                    links[base] = member.linkname.rpartition("/")[2]
+                elif (content := archive.extractfile(member)) is not None:
+                    links.pop(base, None)
+                    copied[base] = target / base
+                    with copied[base].open("wb") as out:
+                        shutil.copyfileobj(content, out)
+    for base, end in links.items():
+        if end in copied:
+            copied[base] = Path(shutil.copyfile(copied[end], target / base))
+    return sorted(copied.values())

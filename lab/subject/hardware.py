@@ -1,0 +1,65 @@
+"""Machines as large as the release to install demands; the service refuses smaller ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lab.errors import SubjectError
+from lab.topology import NodeSpec, Topology
+
+
+class Hardware(NamedTuple):
+    """What a role must have: virtual CPUs, MiB of memory, GiB of disk."""
+
+    vcpu: int
+    memory_mib: int
+    disk_gib: int
+
+
+# docs/reference/installer.md §5.4; configure-assisted-hw-requirements.sh of openshift-install's ISO has the same.
+OPENSHIFT: Mapping[str, Hardware] = {
+    "sno": Hardware(8, 16384, 100),
+    "master": Hardware(4, 16384, 100),
+    "arbiter": Hardware(2, 8192, 50),
+    "worker": Hardware(2, 8192, 100),
+}
+_GB, _GIB = 10**9, 1 << 30
+
+
+def requirements(text: str, version: str, source: str) -> Mapping[str, Hardware]:
+    """By role and for `sno`, what a service's default_hw_requirements.json demands of hosts of this release.
+
+    The entry of its version counts (major and minor), else that of version `default`; an empty text, and roles that
+    it lacks, are OpenShift's own. Raises SubjectError, which begins with `source`.
+    """
+    if not text:
+        return OPENSHIFT
+    try:
+        entries = {str(entry["version"]): entry for entry in json.loads(text)}
+        entry = entries.get(".".join(version.split(".")[:2])) or entries.get("default") or {}
+        return {role: _hardware(entry[role]) if role in entry else known for role, known in OPENSHIFT.items()}
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SubjectError(source, f"default_hw_requirements.json is not as the service reads it: {error!r}") from error
+
+
+def _hardware(limits: Mapping[str, Any]) -> Hardware:
+    # Its GB are 10^9 bytes; disks of the lab are of whole GiB.
+    gib = -(-int(limits["disk_size_gb"]) * _GB // _GIB)
+    return Hardware(int(limits["cpu_cores"]), int(limits["ram_mib"]), gib)
+
+
+def sized(topology: Topology, wanted: Mapping[str, Hardware]) -> Topology:
+    """The topology with each machine at least as large as its role demands. What it has more of stays."""
+
+    def grown(node: NodeSpec) -> NodeSpec:
+        least = wanted["sno" if len(topology.nodes) == 1 else node.role]
+        vcpu, memory_mib = max(node.vcpu, least.vcpu), max(node.memory_mib, least.memory_mib)
+        disk_gib = max(node.disk_gib, least.disk_gib)
+        disks = tuple(msgspec.structs.replace(disk, size_gib=disk_gib) if disk.root else disk for disk in node.disks)
+        return msgspec.structs.replace(node, vcpu=vcpu, memory_mib=memory_mib, disk_gib=disk_gib, disks=disks)
+
+    return msgspec.structs.replace(topology, nodes=tuple(map(grown, topology.nodes)))

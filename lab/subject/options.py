@@ -1,0 +1,142 @@
+"""What to install and with what: the options that `pytest scenarios/`, `node0-lab deploy` and `node0-lab up` share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import SubjectError
+from lab.release.stage.errors import ReleaseError
+from lab.release.stage.store import default_cache
+from lab.subject import hardware
+from lab.subject.installer import checked, default_installer, is_ours
+from lab.subject.mirroring import Cache, from_directory, from_registry, parse_name
+from lab.subject.model import Subject, of_lab
+from lab.subject.sources import Upstream
+from lab.topology import Topology
+
+#: Options and what they mean; each takes one value.
+OPTIONS: Mapping[str, tuple[str, str]] = {
+    "release": ("PULLSPEC", "the release to install, copied from its registry (default: the lab release)"),
+    "release-dir": ("DIR", "take the release from an OCI layout, a registry's storage, or what oc or oc-mirror left"),
+    "pull-secret": ("FILE", "credentials for --release and --installer, as downloaded for OpenShift"),
+    "ca": ("FILE", "certificates to trust for --release and --installer, PEM"),
+    "installer": (
+        "PATH|IMAGE",
+        "the installer to run, for example openshift-install, or an image that has it (default: that of the release if "
+        "it runs by itself, else node0); docs/subjects.md",
+    ),
+}
+
+
+def add_options(add: Callable[..., Any], only: Collection[str] = tuple(OPTIONS)) -> None:
+    """Add them, by `add_argument` of argparse or `addoption` of pytest."""
+    for name in only:
+        metavar, text = OPTIONS[name]
+        add(f"--{name}", metavar=metavar, help=text)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A release, and the installer's command line."""
+
+    subject: Subject
+    installer: tuple[str, ...]
+
+    def sized(self, topology: Topology) -> Topology:
+        """The topology with machines at least as large as demanded: by the release's service, or by OpenShift's own
+        limits, which openshift-install's ISO brings with it."""
+        ours = is_ours(self.installer)
+        limits = hardware.requirements(self.subject.hardware, self.subject.version, self.subject.pullspec)
+        return hardware.sized(topology, limits if ours else hardware.OPENSHIFT)
+
+
+def choose(get: Callable[[str], str | None]) -> Chosen:
+    """What the user asks for; `get` returns an option's value by its name without dashes in front.
+
+    The release is copied to this machine, or the lab release built. Raises SubjectError.
+    """
+    upstream = Upstream(_file(get, "pull-secret"), _file(get, "ca"))
+    _check_secret(upstream.pull_secret)
+    installer = get("installer")
+    if installer and not _is_image(installer):
+        # The cheapest mistake first: copying a release takes minutes.
+        checked(Path(installer), f"--installer {installer}")
+    subject = _release(get("release"), get("release-dir"), upstream)
+    return Chosen(subject, tuple(installer_of(installer, subject, upstream)))
+
+
+def _file(get: Callable[[str], str | None], name: str) -> Path | None:
+    value = get(name)
+    if not value:
+        return None
+    try:
+        Path(value).read_bytes()
+    except OSError as error:
+        raise SubjectError(f"--{name} {value}", f"cannot be read: {error.strerror}") from error
+    return Path(value)
+
+
+def _check_secret(path: Path | None) -> None:
+    if path is None:
+        return
+    source = f"--pull-secret {path}"
+    try:
+        auths = json.loads(path.read_bytes())["auths"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise SubjectError(source, "is no pull secret: want JSON with auths by registry") from error
+    if not isinstance(auths, dict) or not auths:
+        raise SubjectError(source, "auths is empty: it has no credentials for any registry")
+
+
+def _release(name: str | None, directory: str | None, upstream: Upstream) -> Subject:
+    if name is None and directory is None:
+        return built_lab_release()
+    cache = Cache(default_cache() / "subjects")
+    try:
+        if directory is not None:
+            return from_directory(cache, Path(directory), name)
+        assert name is not None
+        return _built(name) or from_registry(cache, name, upstream)
+    except ReleaseError as error:
+        raise SubjectError("--release-dir" if directory else "--release", str(error)) from error
+
+
+def built_lab_release() -> Subject:
+    """The lab release, built when its inputs have changed."""
+    from lab.release.build import build_release
+
+    return of_lab(build_release())
+
+
+def _built(name: str) -> Subject | None:
+    """A lab release that was built on this machine, by its pullspec: no registry of that name exists."""
+    from lab.release.build import built_release
+
+    release = built_release(parse_name(name, f"--release {name}").digest)
+    return of_lab(release) if release is not None else None
+
+
+def _is_image(installer: str) -> bool:
+    return installer.startswith("docker://") or ("@sha256:" in installer and not Path(installer).exists())
+
+
+def installer_of(option: str | None, subject: Subject, upstream: Upstream) -> list[str]:
+    """The command line of `--installer`, without it of the release's own, else of node0. Raises SubjectError."""
+    if option is None:
+        return [str(subject.installer)] if subject.installer else default_installer()
+    if not _is_image(option):
+        return [str(Path(option).absolute())]
+    source = f"--installer {option}"
+    name = parse_name(option, source)
+    digest = name.digest or upstream.digest(str(name))
+    cache = Cache(default_cache() / "subjects")
+    by_digest = f"{name.repository}@{digest}"
+    cache.copy([("installer", by_digest)], upstream)
+    extracted = cache.installer(digest, source)
+    if extracted is None:
+        raise SubjectError(source, "its openshift-install is a script that does not run without the image")
+    return [str(extracted)]

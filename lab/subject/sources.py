@@ -1,0 +1,169 @@
+"""Where a release's images are copied from: registries, or a directory that somebody mirrored."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from lab.errors import SubjectError
+from lab.subject.contents import parts
+from lab.subject.stores import Store, open_store
+
+COPY_SECONDS = 3600.0
+_SAID = re.compile(r'level=fatal msg="((?:[^"\\]|\\.)*)"')
+# What skopeo says, and what the user can do about it.
+_ADVICE = (
+    (r"unauthorized|authentication required|denied|invalid username", "the registry does not accept the credentials"),
+    (r"x509|certificate", "its certificate is not trusted: --ca FILE"),
+    (r"manifest unknown|not found|name unknown", "there is no such image"),
+    (r"no such host|dial tcp|connection refused|timeout", "the registry cannot be reached"),
+)
+
+
+class Source(Protocol):
+    """Where images come from."""
+
+    def copy(self, name: str, destination: str) -> None:
+        """Copy an image (by its name with @digest) to one of skopeo's destinations. Raises SubjectError."""
+
+
+def skopeo(words: Sequence[str], source: str, hint: str = "") -> bytes:
+    """What skopeo prints. Raises SubjectError, which begins with `source` and says what went wrong in a few words."""
+    argv = ["skopeo", "--insecure-policy", *words]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=COPY_SECONDS)
+    except FileNotFoundError as error:
+        raise SubjectError(source, "skopeo is not installed: apt-get install skopeo") from error
+    except subprocess.TimeoutExpired as error:
+        raise SubjectError(source, f"was not copied within {COPY_SECONDS:.0f} s") from error
+    if done.returncode:
+        output = done.stderr.decode(errors="replace")
+        said = (_SAID.findall(output) or [output.strip() or f"skopeo ended with {done.returncode}"])[-1]
+        advice = next((text for pattern, text in _ADVICE if re.search(pattern, said, re.IGNORECASE)), "")
+        if advice and "credentials" in advice:
+            advice += hint
+        raise SubjectError(source, f"{advice} ({said})" if advice else said)
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Registries, asked with a pull secret (a dockerconfigjson file) and a CA of the user's, if they have any."""
+
+    pull_secret: Path | None = None
+    ca: Path | None = None
+
+    @contextmanager
+    def _options(self, prefix: str = "") -> Iterator[list[str]]:
+        options = [f"--{prefix}authfile={self.pull_secret}"] if self.pull_secret else []
+        if self.ca is None:
+            yield options
+            return
+        with tempfile.TemporaryDirectory(prefix="ca-") as folder:
+            # skopeo reads *.crt of a folder.
+            Path(folder, "ca.crt").write_bytes(self.ca.read_bytes())
+            yield [*options, f"--{prefix}cert-dir={folder}"]
+
+    @property
+    def _hint(self) -> str:
+        return f" of {self.pull_secret}" if self.pull_secret else ": --pull-secret FILE"
+
+    def digest(self, name: str) -> str:
+        """The digest of what a name by tag is now. Raises SubjectError."""
+        with self._options() as options:
+            raw = skopeo(["inspect", "--raw", *options, f"docker://{name}"], name, self._hint)
+        return f"sha256:{hashlib.sha256(raw).hexdigest()}"
+
+    def copy(self, name: str, destination: str) -> None:
+        """Copy an image. Raises SubjectError."""
+        with self._options("src-") as options:
+            words = ["copy", "--quiet", "--all", "--preserve-digests", "--dest-tls-verify=false", *options]
+            skopeo([*words, f"docker://{name}", destination], name, self._hint)
+
+
+@dataclass(frozen=True)
+class Directory:
+    """A directory with images (lab.subject.stores)."""
+
+    store: Store
+    source: str
+
+    def copy(self, name: str, destination: str) -> None:
+        """Copy an image, which is looked up by its digest alone. Raises SubjectError."""
+        digest = name.rpartition("@")[2]
+        with tempfile.TemporaryDirectory(prefix="image-") as folder:
+            try:
+                one_image(self.store, digest, Path(folder))
+            except (ValueError, KeyError, TypeError) as error:
+                raise SubjectError(self.source, f"{name} is not whole there: {error}") from error
+            words = ["copy", "--quiet", "--all", "--preserve-digests", "--dest-tls-verify=false"]
+            skopeo([*words, f"oci:{folder}", destination], name)
+
+
+def one_image(store: Store, digest: str, folder: Path) -> None:
+    """Make a folder an OCI layout with this image of a store, by links. Raises IncompleteImage."""
+    blobs = folder / "blobs/sha256"
+    blobs.mkdir(parents=True)
+    for part in set(parts(store, digest)):
+        if (path := store.blob(part)) is None:
+            raise ValueError(f"{part} is missing")
+        (blobs / part.partition(":")[2]).symlink_to(path.absolute())
+    data = (blobs / digest.partition(":")[2]).read_bytes()
+    kind = json.loads(data).get("mediaType") or "application/vnd.oci.image.manifest.v1+json"
+    (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
+    entry = {"mediaType": kind, "digest": digest, "size": len(data)}
+    (folder / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+
+
+@contextmanager
+def opened_directory(directory: Path, scratch: Path) -> Iterator[Directory]:
+    """The images of a directory, for the length of the block; archives of oc-mirror are unpacked below `scratch`.
+
+    Raises SubjectError when there are none.
+    """
+    source = f"--release-dir {directory}"
+    if not directory.is_dir():
+        raise SubjectError(source, "no such directory")
+    if (store := open_store(directory)) is not None:
+        yield Directory(store, source)
+        return
+    archives = sorted(directory.glob("mirror_*.tar"))
+    if not archives:
+        raise SubjectError(
+            source,
+            "is no OCI layout (index.json), no registry's storage (docker/registry/v2), no folder of "
+            "`oc adm release mirror --to-dir` (v2/), and has no archive of oc-mirror (mirror_000001.tar)",
+        )
+    with tempfile.TemporaryDirectory(prefix="archive-", dir=scratch) as folder:
+        for archive in archives:
+            try:
+                _unpack(archive, Path(folder))
+            except (tarfile.TarError, OSError) as error:
+                raise SubjectError(source, f"{archive.name} cannot be unpacked: {error}") from error
+        store = open_store(Path(folder))
+        if store is None:
+            raise SubjectError(source, f"{archives[0].name} has no docker/registry/v2 with images")
+        yield Directory(store, source)
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack the files of an archive that are a registry's; links, and paths that lead elsewhere, are none."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            path = PurePosixPath(member.name)
+            inside = path.parts[:3] == ("docker", "registry", "v2") and ".." not in path.parts
+            if inside and member.isfile() and (content := tar.extractfile(member)) is not None:
+                target = folder / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("wb") as file:
+                    shutil.copyfileobj(content, file, 1 << 20)

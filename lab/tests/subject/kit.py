@@ -1,0 +1,76 @@
+"""A release of OpenShift's layout that is not ours: other repositories, tags and manifests; its images are tiny."""
+
+import json
+import struct
+import subprocess
+
+from lab.release.image.layer import Compression, LayerWriter
+from lab.release.image.oci import Image, Layout
+from lab.subject.payload import NEEDED
+
+VERSION = "4.20.1"
+LIMITS = [{"version": "default", "master": {"cpu_cores": 4, "ram_mib": 16384, "disk_size_gb": 100}}]
+
+
+def program(machine=62):
+    """The head of an ELF program for a processor (62: amd64)."""
+    return b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HH", 2, machine) + b"openshift-install"
+
+
+def layer(folder, files):
+    """A layer with these files."""
+    folder.mkdir(parents=True)
+    writer = LayerWriter()
+    for name, data in files.items():
+        writer.add_bytes(name, data)
+    return writer.finish(folder, Compression.GZIP)
+
+
+def make(top, *, host="quay.example", tags=(*NEEDED, "etcd"), version=VERSION, architecture="amd64", installer=None):
+    """An OCI layout with a release and its parts; (layout, digests by tag, the release's among them as `release`)."""
+    files = {
+        "installer": {"usr/bin/openshift-install": program() if installer is None else installer},
+        "agent-installer-api-server": {"data/default_hw_requirements.json": json.dumps(LIMITS)},
+    }
+    images = [Image(tag, (layer(top / "layers" / tag, files.get(tag, {f"{tag}.txt": tag})),)) for tag in tags]
+    layout = Layout(top / "oci")
+    digests = {one.tag: one.digest for one in layout.write(images)}
+    repository = f"{host}/openshift-release-dev/ocp-v4.0-art-dev"
+    named = [{"name": t, "from": {"kind": "DockerImage", "name": f"{repository}@{d}"}} for t, d in digests.items()]
+    manifests = {
+        "release-manifests/image-references": json.dumps(
+            {"kind": "ImageStream", "metadata": {"name": version}, "spec": {"tags": named}}
+        ),
+        "release-manifests/release-metadata": json.dumps(
+            {"version": version, "metadata": {"release.openshift.io/architecture": architecture}}
+        ),
+    }
+    release = Image(
+        f"{version}-x86_64", (layer(top / "layers/release", manifests),), labels={"io.openshift.release": version}
+    )
+    written = layout.write([*images, release])
+    return layout, {one.tag.replace(f"{version}-x86_64", "release"): one.digest for one in written}
+
+
+def into_registry(layout, digests, address, repository="openshift-release-dev/ocp-release"):
+    """Push the layout's images to a registry, which keeps their digests."""
+    for tag in digests:
+        name = f"{VERSION}-x86_64" if tag == "release" else tag
+        where = repository if tag == "release" else "openshift-release-dev/ocp-v4.0-art-dev"
+        argv = ["skopeo", "--insecure-policy", "copy", "-q", "--preserve-digests", "--dest-tls-verify=false"]
+        subprocess.run(
+            [*argv, f"oci:{layout.root}:{name}", f"docker://{address}/{where}:{name}"], check=True, timeout=60
+        )
+
+
+def as_oc_files(layout, digests, target):
+    """The same as `oc adm release mirror --to-dir` leaves it: v2/openshift/release, a link for each tag."""
+    folder = target / "v2/openshift/release"
+    (folder / "manifests").mkdir(parents=True)
+    (folder / "blobs").mkdir()
+    for blob in (layout.root / "blobs/sha256").iterdir():
+        (folder / "blobs" / f"sha256:{blob.name}").write_bytes(blob.read_bytes())
+    for tag, digest in digests.items():
+        (folder / "manifests" / digest).hardlink_to(folder / "blobs" / digest)
+        suffix = "" if tag == "release" else f"-{tag}"
+        (folder / "manifests" / f"{VERSION}-x86_64{suffix}").symlink_to(digest)
