@@ -23,8 +23,10 @@ from ci.informer.pages import build
 from ci.informer.review import counts_of, job_state, rejected
 from ci.informer.simulate import MONTH, World, Year, kept, simulate
 from ci.informer.verdict import Decision, judge
+from lab.errors import SubjectError
 from lab.host.paths import state_dir
 from lab.numbers import real_type, whole_type
+from lab.subject.options import OPTIONS, add_options, choose
 
 ACCEPTED, REJECTED, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
 _CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDECIDED: UNDECIDED}
@@ -33,7 +35,7 @@ To begin with:
 
   node0-ci load artifacts --payload 4.20.1       remember what pytest scenarios/ left
   node0-ci load e2e.xml --payload 4.20.1 --job e2e   or a JUnit file of another system
-  node0-ci run sno-ipv4-static-uefi -n 3 --machines container --payload 4.20.1
+  node0-ci run sno-ipv4-static-uefi -n 3 --machines container --release quay.example/ocp/release:4.20.1-x86_64
   node0-ci status                                how the jobs are
   node0-ci verdict 4.20.1                        accepted or rejected, and why
   node0-ci triage                                whose fault the red runs are, and which are the same
@@ -92,14 +94,17 @@ def _load(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    options = {f"--{name}": value for name in OPTIONS if (value := vars(arguments)[name.replace("-", "_")])}
+    # What does not fit is told, and a release copied, before the first run.
+    chosen = choose(lambda name: options.get(f"--{name}")) if options else None
     plan = running.Plan(
-        payload=arguments.payload,
+        payload=arguments.payload or (chosen.subject.version if chosen else "lab"),
         scenarios=arguments.scenarios,
         machines=arguments.machines,
         rounds=arguments.n,
         limit=60 * arguments.minutes,
         more=arguments.more,
-        arguments=[f"--installer={arguments.installer}"] if arguments.installer else [],
+        arguments=[f"{option}={value}" for option, value in options.items()],
     )
     with History(_history_path(arguments)) as history:
         rows = running.run(history, plan, arguments.artifacts.absolute(), lambda line: print(line, flush=True))
@@ -242,9 +247,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-n", type=whole_type(1, 1000), default=1, metavar="N", help="so often each (default: 1)")
     run.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
     run.add_argument(
-        "--payload", type=_name, default="lab", help="what the runs are on, as verdicts name it (default: lab)"
+        "--payload",
+        type=_name,
+        help="what the runs are on, as verdicts name it (default: the release's version, or lab)",
     )
-    run.add_argument("--installer", metavar="PATH", help="another installer to test, for example openshift-install")
+    add_options(run.add_argument)
     run.add_argument("--artifacts", type=Path, default=Path("artifacts/informer"), help="where evidence goes")
     run.add_argument(
         "--minutes", type=real_type(1, 1440, "minutes"), default=120, help="longest for a run (default: 120)"
@@ -304,7 +311,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
-    except (InformerError, OSError, sqlite3.Error) as error:
+    except (InformerError, SubjectError, OSError, sqlite3.Error) as error:
         print(f"node0-ci: {error}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt:

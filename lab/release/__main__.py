@@ -18,6 +18,7 @@ from lab.release.kubernetes import build_kubernetes
 from lab.release.prune import prune
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import Store, default_cache
+from lab.release.variants import VARIANTS
 from lab.release.verify import verify_images
 
 HOURS = real_type(1, 24 * 3650, "hours")
@@ -30,6 +31,11 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True)
     build = commands.add_parser("build", help="build and push what changed; prints the release's pullspec")
     build.add_argument("--no-machine-os", action="store_true", help="leave out machine-os-images")
+    build.add_argument(
+        "--variant",
+        choices=VARIANTS,
+        help="broken on purpose: " + "; ".join(f"{name}: {variant.text}" for name, variant in VARIANTS.items()),
+    )
     commands.add_parser("kubernetes", help="build the Kubernetes binaries; prints their directory")
     commands.add_parser("machine-os", help="build the machine OS; prints the ISO's path")
     commands.add_parser("path", help="print the registry storage directory of the release built last")
@@ -58,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             case "machine-os":
                 print(machine_os(Store(cache), build_kubernetes(cache)).iso)
             case "build":
-                release = build_release(cache, machine_os=not options.no_machine_os)
+                release = build_release(cache, machine_os=not options.no_machine_os, variant=options.variant)
                 print(release.pullspec)
             case "path":
                 print(latest_release(cache).registry_storage)

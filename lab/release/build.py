@@ -15,6 +15,7 @@ from lab.release.registry import REPOSITORY, SOURCE, has_manifest, loopback_regi
 from lab.release.stage import progress
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import Store, default_cache
+from lab.release.variants import NONE, VARIANTS, changed, named
 
 STORAGE = "registry"
 RECORDS = "releases"
@@ -81,19 +82,21 @@ def built_release(digest: str, cache: Path | None = None) -> Release | None:
     return None
 
 
-def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Release:
+def build_release(cache: Path | None = None, *, machine_os: bool = True, variant: str | None = None) -> Release:
     """Build what has changed since the last time, push it, and return the release.
 
     With nothing changed it takes about a second; after an edit of a Python file the thin layers and the release image
     are rebuilt, in seconds. ``machine_os=False`` leaves out machine-os-images, for work on the cluster alone.
+    ``variant`` is one of lab.release.variants: such a release is never taken for the latest one.
     Raises ReleaseError and its children.
     """
     store = Store(cache or default_cache())
+    deviation = VARIANTS[variant] if variant else NONE
     missing = images.missing_modules()
     if missing:
         progress.say(f"WARNING: images start modules that are not in this checkout: {', '.join(missing)}")
     shared = images.shared_layers(store)
-    parts = [images.component_image(store, component, shared) for component in COMPONENTS]
+    parts = [images.component_image(store, changed(component, deviation), shared) for component in COMPONENTS]
     parts += [images.pod_image(store), images.installer_image(store, shared)]
     iso, system_version = None, ""
     if machine_os:
@@ -105,11 +108,11 @@ def build_release(cache: Path | None = None, *, machine_os: bool = True) -> Rele
     with store.hold("release"):
         layout = Layout(store.root / "oci")
         *components, base = layout.write([*parts, operator])
-        digests = {image.tag: image.digest for image in components}
+        digests = named({image.tag: image.digest for image in components}, deviation)
         version, top = payload.release_image(store, operator, base.digest, digests, machine_os=system_version)
         written = layout.write([*parts, operator, top])
         _push(store, layout, written, version)
-        return _record(store, version, written, iso)
+        return _record(store, version, written, iso, latest=variant is None)
 
 
 def _push(store: Store, layout: Layout, written: Sequence[Written], version: str) -> None:
@@ -136,7 +139,7 @@ def _remote_tag(image: Written, version: str) -> str:
     return version if image.tag == "release" else f"{image.tag}-{image.digest.removeprefix('sha256:')[:12]}"
 
 
-def _record(store: Store, version: str, written: Sequence[Written], iso: Path | None) -> Release:
+def _record(store: Store, version: str, written: Sequence[Written], iso: Path | None, *, latest: bool) -> Release:
     specs = {image.tag: f"{SOURCE}@{image.digest}" for image in written}
     pullspec = specs.pop("release")
     del specs[VERSION_OPERATOR.tag]
@@ -151,7 +154,7 @@ def _record(store: Store, version: str, written: Sequence[Written], iso: Path | 
         "machine_os_iso": str(iso) if iso else None,
     }
     text = json.dumps(record, indent=1, sort_keys=True) + "\n"
-    for name in (f"{version}.json", LATEST):
+    for name in (f"{version}.json", *([LATEST] if latest else [])):
         fresh = folder / f"{name}.new"
         fresh.write_text(text)
         fresh.replace(folder / name)

@@ -237,7 +237,7 @@ ALLOWED: dict[str, set[str]] = {
     "ci.informer": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab"},
     "ci.informer.cli": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.pages",
-        "lab", "lab.host",
+        "lab", "lab.host", "lab.subject",
     },
     "ci.informer.errors": set(),
     "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence"},

@@ -1,0 +1,97 @@
+"""Lab releases that are broken on purpose: what informers have to find, name and reject (docs/informer.md).
+
+python -m lab.release build --variant operator-unavailable       # prints its pullspec
+node0-ci run sno-ipv4-static-uefi --release PULLSPEC
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from lab.release.components import Component
+
+#: What `slower` adds: about 30 % of what one node takes as a container.
+SLOWER_SECONDS = 40
+SLOW_BOOTSTRAP_SECONDS = 180
+
+Change = Callable[[Component], Component]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A release that differs from the lab release.
+
+    `text` says how, in a line; `component` is the tag of the image that is to blame. `change` makes that image's row
+    another one; `absent` leaves the image as it is, but names it in the release by a digest that no registry has.
+    """
+
+    text: str
+    component: str
+    change: Change = field(default=lambda component: component)
+    absent: bool = False
+
+
+def _before(path: str, script: str) -> Change:
+    """Run a shell script each time before the program of that path, which keeps its name."""
+    name = path.rpartition("/")[2]
+    real = f"usr/libexec/variant/{name}"
+
+    def change(component: Component) -> Component:
+        commands = {real if one == path else one: module for one, module in component.commands.items()}
+        text = f'#!/bin/bash\n{script}\nexec /{real} "$@"\n'
+        return replace(component, commands=commands, programs={**component.programs, path: text})
+
+    return change
+
+
+def _never_serves(component: Component) -> Component:
+    """The console's program stays, and never listens."""
+    text = '#!/bin/bash\necho "console: variant operator-unavailable: never listens" >&2\nexec sleep infinity\n'
+    return replace(component, commands={}, programs={"usr/bin/console": text})
+
+
+# Each start is another throw: who starts it keeps no count.
+_ONE_OF_FIVE = """number=$(od -An -N2 -tu2 /dev/urandom)
+if [ $((number % 5)) = 0 ]; then
+    echo "assisted-service: panic: variant service-crashes: one start of five" >&2
+    exit 134
+fi"""
+
+VARIANTS: Mapping[str, Variant] = {
+    "operator-unavailable": Variant(
+        "the console never serves: its operator stays unavailable", "console", _never_serves
+    ),
+    "service-crashes": Variant(
+        "the rendezvous service crashes at one start of five",
+        "agent-installer-api-server",
+        _before("usr/bin/assisted-service", _ONE_OF_FIVE),
+    ),
+    "slow-bootstrap": Variant(
+        f"the orchestrator begins {SLOW_BOOTSTRAP_SECONDS} s late",
+        "agent-installer-orchestrator",
+        _before("usr/bin/assisted-installer", f"sleep {SLOW_BOOTSTRAP_SECONDS}"),
+    ),
+    "agent-absent": Variant(
+        "the agent's image has a digest that no registry knows", "agent-installer-node-agent", absent=True
+    ),
+    "slower": Variant(
+        f"every installation takes {SLOWER_SECONDS} s more: about 30 % for one node as a container",
+        "agent-installer-orchestrator",
+        _before("usr/bin/assisted-installer", f"sleep {SLOWER_SECONDS}"),
+    ),
+}
+NONE = Variant("as it is", "")
+
+
+def changed(component: Component, variant: Variant) -> Component:
+    """The row of an image in this variant."""
+    return variant.change(component) if component.tag == variant.component else component
+
+
+def named(digests: Mapping[str, str], variant: Variant) -> dict[str, str]:
+    """The digests by which the release names its images, by tag."""
+    if not variant.absent:
+        return dict(digests)
+    kind, _, value = digests[variant.component].partition(":")
+    return {**digests, variant.component: f"{kind}:{value[::-1]}"}
