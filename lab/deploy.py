@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import ssl
 import subprocess
+import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -36,6 +38,10 @@ CREATE_SECONDS = 900
 # The installer has time-outs of its own (reference/installer.md §8); this one is for an installer that hangs.
 WAIT_SECONDS = 4 * 3600
 _TAIL_LINES = 12
+SERVICE_PORT = 8090
+REST_SECONDS = 10.0
+# Where the installer keeps what waiting commands need.
+STATE = ".openshift_install_state.json"
 
 
 def _decoded(path: Path) -> dict[str, Any]:
@@ -168,6 +174,24 @@ class Deployment:
         """Run `agent wait-for` for both targets, each for `timeout` seconds at most. Raises InstallFailedError."""
         for target in ("bootstrap-complete", "install-complete"):
             _succeeded(f"wait-for {target}", self.wait_for(target, timeout))
+
+    def rest(self, path: str) -> Any:
+        """What the rendezvous service answers to GET /api/assisted-install/v2/PATH, decoded; asked with the watcher's
+        token, as `wait-for` does. Raises OSError while it does not answer."""
+        state = json.loads((self.directory / STATE).read_bytes())["node0"]
+        url = f"https://{state['rendezvousIP']}:{SERVICE_PORT}/api/assisted-install/v2/{path}"
+        request = urllib.request.Request(url, headers={"Watcher-Authorization": state["watcherToken"]})
+        context = ssl.create_default_context(cadata=state["serviceCACert"])
+
+        def ask() -> Any:
+            with urllib.request.urlopen(request, context=context, timeout=REST_SECONDS) as answer:
+                return json.load(answer)
+
+        return self.lab.inside(ask)
+
+    def console_log(self, host: str) -> Path:
+        """The file with a host's console."""
+        return self.lab.layout.console_log(self.lab.nodes[host].spec)
 
     def disk_is_written(self, name: str, seconds: float, mib: int = 64) -> None:
         """Wait until `mib` MiB of a machine's disk are allocated: its image is being written. Raises WaitTimeout."""

@@ -77,6 +77,7 @@ class Lab(AbstractContextManager["Lab"]):
 
         self._storage = release.registry_storage if release else None
         self._mirrors = tuple((m.source, m.repository) for m in release.mirrors) if release else ()
+        self.components: Mapping[str, str] = release.components if release else {}
         self._keep = keep
         self._wait_for_memory = wait_for_memory
         self._supervisor: Supervisor | None = None
@@ -112,6 +113,7 @@ class Lab(AbstractContextManager["Lab"]):
         lab.id = record.id
         lab.layout = Layout(record.root, record.topology)
         lab._mirrors = record.mirrors
+        lab.components = record.components
         lab._connection = Connection(lab.id)
         lab._record = record
         lab._connect(msgspec.json.decode(lab.layout.secrets.read_bytes(), type=services.Credentials))
@@ -148,6 +150,7 @@ class Lab(AbstractContextManager["Lab"]):
             str(self.artifacts),
             kept=self._keep,
             mirrors=self._mirrors,
+            components=dict(self.components),
         )
         self._alive = records.create(record)
         self._record = record

@@ -34,6 +34,10 @@ class RunningLab(Protocol):
     def services(self) -> Control:
         """Its daemons."""
 
+    @property
+    def components(self) -> Mapping[str, str]:
+        """The images of the release that its registry serves: names by digest, by tag."""
+
     def inside(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Call a function within its namespaces."""
 

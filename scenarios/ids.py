@@ -11,6 +11,7 @@ import pytest
 
 from lab import topology as shapes
 from lab.topology import Addressing, Disk, Firmware, Topology
+from scenarios.faulty import ROWS
 
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
 # installation too, the disk to install on, known by its serial number only, and an empty one.
@@ -94,6 +95,7 @@ VARIANTS = {
     "service_killed": Variant(),
     "discovery": Variant(),
     "discovery_minimal": Variant(),
+    **{row.name: Variant() for row in ROWS},
 }
 
 

@@ -44,12 +44,15 @@ class Authority:
         """The authority's certificate."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, names: list[str], certificate: Path, key: Path) -> None:
-        """Write a server certificate for DNS names and IP addresses, followed by its key's file (0600)."""
+    def issue(self, names: list[str], certificate: Path, key: Path, *, expired: bool = False) -> None:
+        """Write a server certificate for DNS names and IP addresses, followed by its key's file (0600).
+
+        One that is `expired` was valid until an hour ago.
+        """
         private = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         signed = (
-            _builder(subject, self.certificate.subject, private)
+            _builder(subject, self.certificate.subject, private, expired=expired)
             .add_extension(x509.SubjectAlternativeName([_alternative(n) for n in names]), critical=False)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
@@ -59,8 +62,11 @@ class Authority:
         write_private(key, private.private_bytes(*_PRIVATE))
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
+    end = now - datetime.timedelta(hours=1) if expired else now + datetime.timedelta(days=365)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -68,7 +74,7 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivate
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=365))
+        .not_valid_after(end)
     )
 
 

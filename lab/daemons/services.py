@@ -67,6 +67,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     layout.ca.write_bytes(authority.pem)
     names = [layout.registry_host, f"bmc.{topology.base_domain}", topology.gateway, "127.0.0.1"]
     authority.issue(names, layout.root / "server.crt", layout.root / "server.key")
+    authority.issue(names, layout.root / "expired.crt", layout.root / "expired.key", expired=True)
     contained = topology.machine == "container"
     reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], port=None)
     services = (

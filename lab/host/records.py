@@ -42,7 +42,7 @@ _NEW, _DEAD = ".new-", ".dead-"
 class Record(msgspec.Struct, frozen=True):
     """One lab. Processes are (pid, start time in clock ticks); `supervisor` is None while the lab is being made;
     `init` is the pid, as the machine sees it, of its namespaces' first process; `machines` maps names to UUIDs,
-    `mirrors` the release's repositories to their paths on the lab's registry."""
+    `mirrors` the release's repositories to their paths on the lab's registry, `components` its tags to images."""
 
     id: str
     topology: Topology
@@ -54,6 +54,7 @@ class Record(msgspec.Struct, frozen=True):
     kept: bool = False
     machines: dict[str, str] = {}
     mirrors: tuple[tuple[str, str], ...] = ()
+    components: dict[str, str] = {}
 
     @property
     def root(self) -> Path:

@@ -1,0 +1,115 @@
+"""Small programs for the kernel's packet path: what is dropped of what a network card sends.
+
+The kernel of a lab's host may lack sch_netem and act_gact; cls_bpf it needs for neither. A program is a list of eBPF
+instructions (Documentation/bpf/standardization/instruction-set.rst), loaded by bpf(2) and attached by pyroute2.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from lab.errors import LabError
+
+# x86-64 and arm64 (asm/unistd.h); bpf(2): BPF_PROG_LOAD, BPF_PROG_TYPE_SCHED_CLS.
+_SYSCALL = {"x86_64": 321, "aarch64": 280}
+_PROG_LOAD, _SCHED_CLS = 5, 3
+# linux/pkt_cls.h: TC_ACT_UNSPEC, on to the next program, and TC_ACT_SHOT; linux/bpf.h: bpf_get_prandom_u32.
+_NEXT, _SHOT, _RANDOM = -1, 2, 7
+# linux/pkt_sched.h: TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_EGRESS); linux/if_ether.h: ETH_P_ALL.
+_EGRESS, _ALL = 0xFFFFFFF3, 3
+# struct __sk_buff begins with the packet's length, which includes the Ethernet header.
+_ETHERNET = 14
+
+
+def _instruction(code: int, *, dst: int = 0, src: int = 0, offset: int = 0, value: int = 0) -> bytes:
+    return struct.pack("<BBhI", code, dst | src << 4, offset, value & 0xFFFFFFFF)
+
+
+def _drop_if(compare: int, value: int) -> Iterable[bytes]:
+    """Drop where r0 (32 bits) compares so with the value, else let the next program decide."""
+    yield _instruction(0x06 | compare, dst=0, value=value, offset=2)  # if w0 OP value goto +2
+    yield _instruction(0xB7, dst=0, value=_NEXT)
+    yield _instruction(0x95)
+    yield _instruction(0xB7, dst=0, value=_SHOT)
+    yield _instruction(0x95)
+
+
+def lossy(percent: float) -> bytes:
+    """A program that drops each packet with this probability, in percent."""
+    random = _instruction(0x85, value=_RANDOM)
+    return random + b"".join(_drop_if(0xA0, round(percent / 100 * 0xFFFFFFFF)))  # JLT
+
+
+def no_larger(size: int) -> bytes:
+    """A program that drops each packet of more than `size` bytes without its Ethernet header, and tells nobody."""
+    length = _instruction(0x61, dst=0, src=1)  # w0 = skb->len
+    return length + b"".join(_drop_if(0x20, size + _ETHERNET))  # JGT
+
+
+def _load(program: bytes) -> int:
+    """A file descriptor of the program. Raises LabError when the kernel does not take it."""
+    instructions = ctypes.create_string_buffer(program, len(program))
+    words = ctypes.create_string_buffer(b"GPL\0")
+    attributes = struct.pack(
+        "<IIQQIIQII",
+        _SCHED_CLS,
+        len(program) // 8,
+        ctypes.addressof(instructions),
+        ctypes.addressof(words),
+        0,
+        0,
+        0,
+        0,
+        0,
+    )
+    number = _SYSCALL.get(os.uname().machine)
+    if number is None:
+        raise LabError(f"faults of packets are not known for {os.uname().machine}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = int(libc.syscall(number, _PROG_LOAD, attributes, len(attributes)))
+    if fd < 0:
+        raise LabError(f"the kernel refuses a packet program: {os.strerror(ctypes.get_errno())}")
+    return fd
+
+
+def attach(device: str, program: bytes, priority: int) -> None:
+    """Run a program for each packet that a network card sends; the `priority` (1 and more) is its name. In the lab's
+    network namespace. Raises LabError."""
+    fd = _load(program)
+    try:
+        with IPRoute() as route:
+            [index] = route.link_lookup(ifname=device) or [0]
+            if not index:
+                raise LabError(f"there is no network card {device}: is the machine on?")
+            try:
+                route.tc("add", "clsact", index)
+            except NetlinkError as error:
+                if error.code != 17:  # EEXIST: another fault's
+                    raise
+            route.tc(
+                "add-filter", "bpf", index, priority, parent=_EGRESS, prio=priority, protocol=_ALL, fd=fd,
+                name="fault", direct_action=True, **{"class": 1},
+            )  # fmt: skip
+    except NetlinkError as error:
+        raise LabError(f"{device}: the kernel takes no packet program: {error}") from error
+    finally:
+        os.close(fd)
+
+
+def detach(device: str, priority: int) -> None:
+    """Take it away; nothing when the card has gone, and with it the program. Raises LabError."""
+    with IPRoute() as route:
+        indexes = route.link_lookup(ifname=device)
+        if not indexes:
+            return
+        try:
+            route.tc("del-filter", "bpf", indexes[0], 0, parent=_EGRESS, prio=priority, protocol=_ALL)
+        except NetlinkError as error:
+            if error.code not in (2, 22):  # ENOENT, EINVAL: none is there any more
+                raise LabError(f"{device}: {error}") from error

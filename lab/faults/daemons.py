@@ -1,0 +1,218 @@
+"""What fails in the data centre around the machines: the lab's DNS, DHCP, NTP, registry and BMCs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import bcrypt
+import msgspec
+import yaml
+
+from lab.errors import LabError
+from lab.release.cluster.private import write_private
+from lab.running import RunningLab
+from lab.subject.contents import manifest
+from lab.subject.stores import RegistryStorage
+
+_STORAGE = "docker/registry/v2"
+How = Literal["absent", "truncated", "wrong", "error"]
+
+
+class Outage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A service of the lab (dnsmasq, registry, chronyd, bmc, http) is down: connections are refused."""
+
+    service: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Kill it."""
+        lab.services.stop(self.service)
+
+    def end(self, lab: RunningLab) -> None:
+        """Start it again."""
+        lab.services.start(self.service)
+
+
+class Hang(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A service of the lab accepts requests and never answers; for dnsmasq, a DNS black hole."""
+
+    service: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Suspend its process."""
+        lab.services.pause(self.service)
+
+    def end(self, lab: RunningLab) -> None:
+        """Resume it; it then answers the requests that have queued up."""
+        lab.services.resume(self.service)
+
+
+class NameMissing(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """DNS has no such name; api, api-int and registry stand for the cluster's and the lab's."""
+
+    name: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Take its records away."""
+        _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", lambda text: _without(text, _full(lab, self.name)))
+
+    def end(self, lab: RunningLab) -> None:
+        """Give them back."""
+        _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+
+
+class NameWrong(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """DNS says another address for this name (api, api-int, registry, or a full one)."""
+
+    name: str
+    address: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Lie."""
+        name = _full(lab, self.name)
+        change: Callable[[str], str] = lambda text: f"{_without(text, name)}host-record={name},{self.address}\n"  # noqa: E731
+        _edit(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf", change)
+
+    def end(self, lab: RunningLab) -> None:
+        """Tell the truth."""
+        _restore(lab, "dnsmasq", lab.layout.root / "dnsmasq.conf")
+
+
+class RegistryRefuses(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The registry answers 401: it does not know the pull secret's user any more."""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Let somebody else in instead."""
+        path = lab.layout.root / "registry.htpasswd"
+        shutil.copy2(path, _whole(path))
+        hashed = bcrypt.hashpw(os.urandom(8).hex().encode(), bcrypt.gensalt(rounds=4)).decode()
+        write_private(path, f"nobody:{hashed}\n".encode())
+
+    def end(self, lab: RunningLab) -> None:
+        """Know it again."""
+        path = lab.layout.root / "registry.htpasswd"
+        _whole(path).replace(path)
+        # docker-registry reads the file anew when its date is another one.
+        os.utime(path)
+
+
+class RegistryCertificate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The registry's certificate has expired."""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Serve with one that was valid until yesterday."""
+
+        def change(text: str) -> str:
+            config = yaml.safe_load(text)
+            tls = config["http"]["tls"]
+            tls["certificate"], tls["key"] = (str(lab.layout.root / f"expired.{end}") for end in ("crt", "key"))
+            return yaml.safe_dump(config)
+
+        _edit(lab, "registry", lab.layout.root / "registry.yaml", change)
+
+    def end(self, lab: RunningLab) -> None:
+        """Serve with the good one."""
+        _restore(lab, "registry", lab.layout.root / "registry.yaml")
+
+
+class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The registry has one image of the release (by its tag) not as it should be.
+
+    `how`: absent (404), truncated or wrong (its uppermost layer), error (500 for its manifest).
+    """
+
+    image: str
+    how: How = "absent"
+
+    def begin(self, lab: RunningLab) -> None:
+        """Serve a copy of the storage in which all is a link but this."""
+        if self.image not in lab.components:
+            raise LabError(f"image: {self.image!r}: the release has {', '.join(sorted(lab.components))}")
+        path = lab.layout.root / "registry.yaml"
+        storage = Path(yaml.safe_load(path.read_text())["storage"]["filesystem"]["rootdirectory"])
+        digest = lab.components[self.image].rpartition("@")[2]
+        view = lab.layout.root / "registry-fault"
+        shutil.rmtree(view, ignore_errors=True)
+        _view(RegistryStorage(storage), digest, self.how, view)
+
+        def change(text: str) -> str:
+            config = yaml.safe_load(text)
+            config["storage"]["filesystem"]["rootdirectory"] = str(view)
+            # What it remembers of blobs is right no more.
+            config["storage"].pop("cache", None)
+            return yaml.safe_dump(config)
+
+        _edit(lab, "registry", path, change)
+
+    def end(self, lab: RunningLab) -> None:
+        """Serve the storage itself."""
+        _restore(lab, "registry", lab.layout.root / "registry.yaml")
+
+
+def _view(storage: RegistryStorage, digest: str, how: How, view: Path) -> None:
+    """A storage directory like that one, with one blob changed."""
+    changed = digest if how in ("absent", "error") else manifest(storage, digest)["layers"][-1]["digest"]
+    name = changed.partition(":")[2]
+    source, target = storage.root / _STORAGE, view / _STORAGE
+    (target / "blobs/sha256").mkdir(parents=True)
+    (target / "repositories").symlink_to(source / "repositories")
+    for folder in (source / "blobs/sha256").iterdir():
+        here = target / "blobs/sha256" / folder.name
+        if folder.name != name[:2]:
+            here.symlink_to(folder)
+            continue
+        here.mkdir()
+        for blob in folder.iterdir():
+            if blob.name != name:
+                (here / blob.name).symlink_to(blob)
+    data = target / "blobs/sha256" / name[:2] / name / "data"
+    if how == "error":
+        # A folder where its file should be: it is there, and cannot be read.
+        data.mkdir(parents=True)
+    elif how != "absent":
+        data.parent.mkdir()
+        content = (source / "blobs/sha256" / name[:2] / name / "data").read_bytes()
+        data.write_bytes(
+            content[: len(content) // 2] if how == "truncated" else content[:-1] + bytes([content[-1] ^ 1])
+        )
+
+
+def _full(lab: RunningLab, name: str) -> str:
+    topology = lab.layout.topology
+    if "." in name:
+        return name
+    return f"{name}.{topology.cluster_domain if name in ('api', 'api-int') else topology.base_domain}"
+
+
+def _without(text: str, name: str) -> str:
+    left, count = re.subn(rf"(?m)^host-record={re.escape(name)},.*\n", "", text)
+    if not count:
+        raise LabError(f"name: {name!r}: the lab's DNS has no such record")
+    return left
+
+
+def _whole(path: Path) -> Path:
+    """Where a configuration is kept while a fault changes it."""
+    return path.with_name(f"{path.name}.whole")
+
+
+def _edit(lab: RunningLab, service: str, path: Path, change: Callable[[str], str]) -> None:
+    """Change a service's configuration and start it anew. Raises LabError when a fault has changed it already."""
+    if _whole(path).exists():
+        raise LabError(f"{service} has a fault already: end that first")
+    text = path.read_text()
+    changed = change(text)
+    write_private(_whole(path), text.encode())
+    write_private(path, changed.encode())
+    lab.services.stop(service)
+    lab.services.start(service)
+
+
+def _restore(lab: RunningLab, service: str, path: Path) -> None:
+    _whole(path).replace(path)
+    lab.services.stop(service)
+    lab.services.start(service)

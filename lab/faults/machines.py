@@ -1,0 +1,120 @@
+"""What fails in a machine: its power, its processes, its disk."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Literal
+
+import msgspec
+
+from lab.errors import LabError
+from lab.running import RunningLab
+
+Process = Literal[
+    "agent", "assisted-service", "orchestrator", "kubelet", "containerd", "etcd", "kube-apiserver",
+    "kube-controller-manager", "haproxy", "keepalived",
+]  # fmt: skip
+# How its process id is found on a host: what runs in a container of podman's, as a unit, or by its program's name.
+_CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orchestrator": "assisted-installer"}
+_UNITS = ("kubelet", "containerd")
+_SSH_SECONDS = 60.0
+
+
+class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A machine has no power, until the end of the fault."""
+
+    node: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Off, at once."""
+        lab.nodes[self.node].power.off()
+
+    def end(self, lab: RunningLab) -> None:
+        """On."""
+        lab.nodes[self.node].power.on()
+
+
+class Reset(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A machine is reset: off and on again at once."""
+
+    node: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Off and on."""
+        lab.nodes[self.node].power.cycle()
+
+    def end(self, lab: RunningLab) -> None:
+        """It is on already."""
+
+
+class Kill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A process of a host is killed (SIGKILL), once; who watches over it may start it again."""
+
+    node: str
+    process: Process
+
+    def begin(self, lab: RunningLab) -> None:
+        """Kill."""
+        _signal(lab, self.node, self.process, "KILL")
+
+    def end(self, lab: RunningLab) -> None:
+        """Nothing is to be undone."""
+
+
+class Freeze(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A process of a host is suspended (SIGSTOP): it is there and does nothing."""
+
+    node: str
+    process: Process
+
+    def begin(self, lab: RunningLab) -> None:
+        """Suspend."""
+        _signal(lab, self.node, self.process, "STOP")
+
+    def end(self, lab: RunningLab) -> None:
+        """Resume."""
+        _signal(lab, self.node, self.process, "CONT")
+
+
+class DiskFull(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """The file system of a path on a host is full: all but `left_mib` MiB are taken."""
+
+    node: str
+    path: str = "/var"
+    left_mib: int = 0
+
+    def begin(self, lab: RunningLab) -> None:
+        """Fill it."""
+        folder = shlex.quote(self.path)
+        free = f"$(( $(df --output=avail -k {folder} | tail -n 1) - {self.left_mib * 1024} ))"
+        _root(lab, self.node, f"n={free}; [ $n -gt 0 ] && fallocate -l ${{n}}K {folder}/fault-disk-full || true")
+
+    def end(self, lab: RunningLab) -> None:
+        """Make room."""
+        _root(lab, self.node, f"rm -f {shlex.quote(self.path)}/fault-disk-full")
+
+
+def _root(lab: RunningLab, node: str, script: str) -> str:
+    """Run a shell script on a host as root; its output. Raises LabError."""
+    host: Any = lab.nodes[node].ssh(_SSH_SECONDS)
+    done = host.run(f"sudo bash -c {shlex.quote(script)}")
+    if done.rc:
+        raise LabError(f"{node}: {' '.join((done.stderr or done.stdout).split())[:300]}")
+    return str(done.stdout)
+
+
+def _pids(process: str) -> str:
+    """A shell expression for the process ids."""
+    if process in _CONTAINERS:
+        return f"podman inspect --format '{{{{.State.Pid}}}}' {_CONTAINERS[process]}"
+    if process in _UNITS:
+        return f"systemctl show --property MainPID --value {process}"
+    return f"pgrep -x {process[:15]}"
+
+
+def _signal(lab: RunningLab, node: str, process: str, signal: str) -> None:
+    script = f'pids=$({_pids(process)}) && [ -n "$pids" ] && [ "$pids" != 0 ] && kill -{signal} $pids'
+    try:
+        _root(lab, node, script)
+    except LabError as error:
+        raise LabError(f"{node}: {process} does not run there ({error})") from error

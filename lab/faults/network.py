@@ -1,0 +1,157 @@
+"""What fails between machines: cables, lost and oversized packets, bandwidth, addresses that are taken."""
+
+from __future__ import annotations
+
+import subprocess
+
+import msgspec
+
+from lab.errors import LabError
+from lab.faults import bpf
+from lab.layout import BRIDGE
+from lab.machines.factory import ports
+from lab.running import RunningLab
+
+# The names of our packet programs on a card.
+_LOSS, _SIZE = 101, 102
+
+
+class LinkDown(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """A machine's network cable is unplugged."""
+
+    node: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Pull."""
+        lab.nodes[self.node].link.set_up(False)
+
+    def end(self, lab: RunningLab) -> None:
+        """Plug."""
+        lab.nodes[self.node].link.set_up(True)
+
+
+class Partition(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """These machines reach neither each other nor anybody else: a switch of theirs has failed."""
+
+    nodes: tuple[str, ...]
+
+    def begin(self, lab: RunningLab) -> None:
+        """Pull all their cables."""
+        for node in self.nodes:
+            LinkDown(node).begin(lab)
+
+    def end(self, lab: RunningLab) -> None:
+        """Plug them in again."""
+        for node in self.nodes:
+            LinkDown(node).end(lab)
+
+
+class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Traffic to a running machine is limited to `kbit` kbit/s; packets that would wait over 400 ms are dropped."""
+
+    node: str
+    kbit: int
+
+    def begin(self, lab: RunningLab) -> None:
+        """Put a token bucket before the machine's network card."""
+        for tap in taps(lab, self.node):
+            shape = f"tbf rate {self.kbit}kbit burst {max(self.kbit // 8, 16)}kbit latency 400ms"
+            _tc(lab, f"qdisc add dev {tap} root {shape}")
+
+    def end(self, lab: RunningLab) -> None:
+        """Remove it; if the machine's power was cut, the card and its limit are gone already."""
+        for tap in taps(lab, self.node):
+            _tc(lab, f"qdisc del dev {tap} root")
+
+
+class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Packets to a running machine come `ms` milliseconds late, give or take `jitter_ms`. Needs sch_netem."""
+
+    node: str
+    ms: int
+    jitter_ms: int = 0
+
+    def begin(self, lab: RunningLab) -> None:
+        """Delay. Raises LabError when the host's kernel cannot."""
+        for tap in taps(lab, self.node):
+            _tc(lab, f"qdisc add dev {tap} root netem delay {self.ms}ms {self.jitter_ms}ms")
+
+    def end(self, lab: RunningLab) -> None:
+        """Delay no more."""
+        for tap in taps(lab, self.node):
+            _tc(lab, f"qdisc del dev {tap} root")
+
+
+class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Of the packets to a machine `percent` percent are lost; without a machine, of all that the lab itself sends.
+
+    A machine's cable is another one after its power was off: what is to outlast that is the lab's.
+    """
+
+    percent: float
+    node: str = ""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Drop."""
+        for device in _devices(lab, self.node):
+            lab.inside(bpf.attach, device, bpf.lossy(self.percent), _LOSS)
+
+    def end(self, lab: RunningLab) -> None:
+        """Drop no more."""
+        for device in _devices(lab, self.node):
+            lab.inside(bpf.detach, device, _LOSS)
+
+
+class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Packets of more than `mtu` bytes vanish, and no ICMP message says so; as `Loss` to a machine, or from the lab."""
+
+    mtu: int
+    node: str = ""
+
+    def begin(self, lab: RunningLab) -> None:
+        """Drop."""
+        for device in _devices(lab, self.node):
+            lab.inside(bpf.attach, device, bpf.no_larger(self.mtu), _SIZE)
+
+    def end(self, lab: RunningLab) -> None:
+        """Drop no more."""
+        for device in _devices(lab, self.node):
+            lab.inside(bpf.detach, device, _SIZE)
+
+
+class Duplicate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
+    """Somebody else on the network has this address: the lab's own host answers for it."""
+
+    address: str
+
+    def begin(self, lab: RunningLab) -> None:
+        """Take it."""
+        _ip(lab, f"address add {self.address}/32 dev {BRIDGE}")
+
+    def end(self, lab: RunningLab) -> None:
+        """Let it go."""
+        _ip(lab, f"address del {self.address}/32 dev {BRIDGE}")
+
+
+def taps(lab: RunningLab, node: str) -> list[str]:
+    """The lab's ends of a running machine's cables."""
+    return ports(lab.hypervisor.machine(lab.nodes[node].name))
+
+
+def _devices(lab: RunningLab, node: str) -> list[str]:
+    return taps(lab, node) if node else [BRIDGE]
+
+
+def _tc(lab: RunningLab, words: str) -> None:
+    _run(lab, "tc", words)
+
+
+def _ip(lab: RunningLab, words: str) -> None:
+    _run(lab, "ip", words)
+
+
+def _run(lab: RunningLab, program: str, words: str) -> None:
+    done = lab.inside(subprocess.run, [program, *words.split()], capture_output=True, text=True)
+    if done.returncode:
+        hint = " (this host's kernel has no sch_netem)" if "netem" in words and "kind" in done.stderr else ""
+        raise LabError(f"{program} {words}: {' '.join(done.stderr.split())}{hint}")

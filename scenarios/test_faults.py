@@ -1,0 +1,54 @@
+"""Faults in real installations: each completes, or the first line says what is wrong, and where (docs/faults.md)."""
+
+import re
+
+import pytest
+
+from lab.deploy import Deployment
+from lab.host.paths import cache_dir
+from scenarios.cluster import Installation
+from scenarios.faulty import ROWS, Outcome, Row, disturb
+from scenarios.scheduling import Durations
+
+BY_ID = {row.id: row for row in ROWS}
+UNDISTURBED = Durations(cache_dir() / "undisturbed.json")
+
+
+def _marks(row: Row) -> list[pytest.MarkDecorator]:
+    return [*([] if row.gate else [pytest.mark.nightly]), *([pytest.mark.vm(row.vm)] if row.vm else [])]
+
+
+@pytest.mark.parametrize("deployment", [pytest.param(row.id, marks=_marks(row)) for row in ROWS], indirect=True)
+def test_an_installation_completes_or_says_why(deployment: Deployment, request: pytest.FixtureRequest) -> None:
+    row = BY_ID[request.node.callspec.params["deployment"]]
+    outcome = disturb(deployment, row)
+    print(f"{row.name}: wait-for ended with {outcome.code} after {outcome.seconds:.0f} s; {outcome.errors[:3]}")
+    if row.told is not None:
+        _told(row, outcome)
+        return
+    assert outcome.code == 0, f"{row.name}: {outcome.errors[:5] or outcome.output[-2000:]}"
+    installation = Installation(deployment)
+    assert installation.api_ready()
+    assert installation.nodes_ready()
+    assert installation.unavailable_operators() == []
+    _in_time(row, outcome, f"{row.scenario}@{request.config.getoption('--machines')}")
+
+
+def _told(row: Row, outcome: Outcome) -> None:
+    assert row.told is not None
+    assert outcome.code == row.told.code, f"wait-for ended with {outcome.code}: {outcome.output[-2000:]}"
+    first = outcome.errors[0] if outcome.errors else ""
+    assert re.search(row.told.cause, first), f"the first error does not name the cause: {outcome.errors[:6]}"
+    assert row.told.host in first, f"the first error does not name {row.told.host}: {outcome.errors[:6]}"
+
+
+def _in_time(row: Row, outcome: Outcome, job: str) -> None:
+    """Hold the time against the latest undisturbed one on this machine, if there is one."""
+    if not row.faults:
+        UNDISTURBED.update({job: outcome.seconds})
+        return
+    usual = UNDISTURBED.read().get(job)
+    assert row.completes is not None
+    assert usual is None or outcome.seconds <= usual * row.completes.factor, (
+        f"took {outcome.seconds:.0f} s, {outcome.seconds / usual:.1f} times the undisturbed {usual:.0f} s"
+    )
