@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-import yaml
 
 from lab.deploy import Deployment
 from lab.faults import Fault
 from lab.faults.moments import Moment
+from lab.release.cluster import yamltext
 from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
 
 TABLE = Path(__file__).with_name("faults.yaml")
@@ -83,7 +83,7 @@ class TableError(ValueError):
 def load(text: str | bytes, source: str = TABLE.name) -> tuple[Row, ...]:
     """The rows. Raises TableError with all that is wrong, each with its row."""
     problems, rows = [], []
-    for number, entry in enumerate(yaml.safe_load(text) or []):
+    for number, entry in enumerate(yamltext.load(text) or []):
         label = entry.get("name", number) if isinstance(entry, dict) else number
         try:
             rows.append(msgspec.convert(entry, Row))

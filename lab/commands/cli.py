@@ -16,6 +16,7 @@ from drivers.protocols import PowerState
 from lab import topology
 from lab.cleanup import finish
 from lab.commands import deploy as deploy_command
+from lab.commands import fault as fault_command
 from lab.commands.deploy import KINDS
 from lab.commands.terminal import converse, describe
 from lab.errors import LabError, PreflightError, UnknownLabError
@@ -48,7 +49,8 @@ With more than one lab, say which: --lab ID. Topologies are presets or YAML file
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     presets = "  " + "\n  ".join(sorted(topology.PRESETS)) + "\n"
     parser = argparse.ArgumentParser(
         prog="node0-lab",
@@ -105,15 +107,21 @@ def _parser() -> argparse.ArgumentParser:
     down.add_argument("--all", action="store_true", help="end every lab")
     swarm = command("swarm", _swarm, "load-test a rendezvous service with simulated agents")
     swarm.add_argument("words", nargs=argparse.REMAINDER, metavar="N OPTIONS", help="see: node0-lab swarm -- --help")
+    fault = command("fault", _fault, "break a running lab, and mend it")
+    fault_command.add_arguments(fault, _add_lab)
     command("gc", _gc, "remove what crashed labs left behind")
     for sub in (ssh, execute, console, shot, collect, down):
-        sub.add_argument("--lab", metavar="ID", help="which lab, when several run")
+        _add_lab(sub)
     return parser
+
+
+def _add_lab(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lab", metavar="ID", help="which lab, when several run")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0, 1 after an error (one line each on stderr), or 130 after Ctrl-C."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     level = logging.INFO if arguments.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
     try:
@@ -282,6 +290,10 @@ def _collect(arguments: argparse.Namespace) -> int:
         print(f"could not collect: {line}", file=sys.stderr)
     print(arguments.directory)
     return 0
+
+
+def _fault(arguments: argparse.Namespace) -> int:
+    return fault_command.run(arguments, _attached)
 
 
 def _down(arguments: argparse.Namespace) -> int:

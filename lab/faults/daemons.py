@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from lab.errors import LabError
+from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.running import RunningLab
 from lab.subject.contents import manifest
@@ -107,7 +108,7 @@ class RegistryCertificate(msgspec.Struct, frozen=True, tag=True, forbid_unknown_
         """Serve with one that was valid until yesterday."""
 
         def change(text: str) -> str:
-            config = yaml.safe_load(text)
+            config = yamltext.load(text)
             tls = config["http"]["tls"]
             tls["certificate"], tls["key"] = (str(lab.layout.root / f"expired.{end}") for end in ("crt", "key"))
             return yaml.safe_dump(config)
@@ -133,14 +134,14 @@ class RegistryImage(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields
         if self.image not in lab.components:
             raise LabError(f"image: {self.image!r}: the release has {', '.join(sorted(lab.components))}")
         path = lab.layout.root / "registry.yaml"
-        storage = Path(yaml.safe_load(path.read_text())["storage"]["filesystem"]["rootdirectory"])
+        storage = Path(yamltext.load(path.read_text())["storage"]["filesystem"]["rootdirectory"])
         digest = lab.components[self.image].rpartition("@")[2]
         view = lab.layout.root / "registry-fault"
         shutil.rmtree(view, ignore_errors=True)
         _view(RegistryStorage(storage), digest, self.how, view)
 
         def change(text: str) -> str:
-            config = yaml.safe_load(text)
+            config = yamltext.load(text)
             config["storage"]["filesystem"]["rootdirectory"] = str(view)
             # What it remembers of blobs is right no more.
             config["storage"].pop("cache", None)
@@ -171,8 +172,9 @@ def _view(storage: RegistryStorage, digest: str, how: How, view: Path) -> None:
                 (here / blob.name).symlink_to(blob)
     data = target / "blobs/sha256" / name[:2] / name / "data"
     if how == "error":
-        # A folder where its file should be: it is there, and cannot be read.
-        data.mkdir(parents=True)
+        # A link to itself: it is there, and cannot be read.
+        data.parent.mkdir()
+        data.symlink_to(data.name)
     elif how != "absent":
         data.parent.mkdir()
         content = (source / "blobs/sha256" / name[:2] / name / "data").read_bytes()

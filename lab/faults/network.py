@@ -54,7 +54,7 @@ class Throttle(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
     def begin(self, lab: RunningLab) -> None:
         """Put a token bucket before the machine's network card."""
-        for tap in taps(lab, self.node):
+        for tap in _there(lab, self.node):
             shape = f"tbf rate {self.kbit}kbit burst {max(self.kbit // 8, 16)}kbit latency 400ms"
             _tc(lab, f"qdisc add dev {tap} root {shape}")
 
@@ -73,7 +73,7 @@ class Latency(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
     def begin(self, lab: RunningLab) -> None:
         """Delay. Raises LabError when the host's kernel cannot."""
-        for tap in taps(lab, self.node):
+        for tap in _there(lab, self.node):
             _tc(lab, f"qdisc add dev {tap} root netem delay {self.ms}ms {self.jitter_ms}ms")
 
     def end(self, lab: RunningLab) -> None:
@@ -93,7 +93,7 @@ class Loss(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        for device in _devices(lab, self.node):
+        for device in _there(lab, self.node):
             lab.inside(bpf.attach, device, bpf.lossy(self.percent), _LOSS)
 
     def end(self, lab: RunningLab) -> None:
@@ -110,7 +110,7 @@ class BlackHole(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=Tru
 
     def begin(self, lab: RunningLab) -> None:
         """Drop."""
-        for device in _devices(lab, self.node):
+        for device in _there(lab, self.node):
             lab.inside(bpf.attach, device, bpf.no_larger(self.mtu), _SIZE)
 
     def end(self, lab: RunningLab) -> None:
@@ -140,6 +140,14 @@ def taps(lab: RunningLab, node: str) -> list[str]:
 
 def _devices(lab: RunningLab, node: str) -> list[str]:
     return taps(lab, node) if node else [BRIDGE]
+
+
+def _there(lab: RunningLab, node: str) -> list[str]:
+    """As `_devices`. Raises LabError when there is none: a fault that does nothing is no fault."""
+    devices = _devices(lab, node)
+    if not devices:
+        raise LabError(f"{node} is off: it has no cable that could fail")
+    return devices
 
 
 def _tc(lab: RunningLab, words: str) -> None:

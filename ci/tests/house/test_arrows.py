@@ -188,7 +188,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.machines.container.spec": set(),
     "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
     "lab.evidence": {"drivers", "lab", "lab.machines", "lab.running", "lab.supervisor"},
-    "lab.faults": {"lab", "lab.machines", "lab.running"},
+    "lab.faults": {"lab", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject"},
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
@@ -198,8 +198,8 @@ ALLOWED: dict[str, set[str]] = {
     "lab.seam": {"lab", "lab.subject"},
     "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam", "lab.subject"},
     "lab.commands": {
-        "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.subject",
-        "lab.supervisor",
+        "drivers", "lab", "lab.deploy", "lab.faults", "lab.host", "lab.lab", "lab.machines", "lab.release",
+        "lab.subject", "lab.supervisor",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),

@@ -1,0 +1,60 @@
+"""The table of faults is whole: each row can be read, says what must come of it, and blames no one else."""
+
+import pytest
+
+from scenarios.faulty import ROWS, Outcome, TableError, load
+from scenarios.ids import topology_of
+
+GOOD = """
+- name: a_b
+  scenario: sno-ipv4-static-uefi
+  faults: [{type: Outage, service: registry}]
+  begin: {seconds: 0}
+  why: because
+  completes: {}
+"""
+
+
+def test_every_row_is_of_a_scenario_and_its_hosts_are_of_its_topology():
+    for row in ROWS:
+        names = {node.name for node in topology_of(row.id).nodes}
+        nodes = {value for fault in row.faults if (value := getattr(fault, "node", ""))}
+        hosts = {moment.host for moment in (row.begin, row.end) if moment is not None and moment.host}
+        told = {row.told.host} if row.told and row.told.host else set()
+        assert nodes | hosts | told <= names, row.name
+
+
+def test_three_rows_are_in_the_gate_at_most():
+    assert 1 <= sum(row.gate for row in ROWS) <= 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("name: a_b", "name: A-b", "want words of lower-case letters"),
+        ("type: Outage", "type: Dance", "Invalid value 'Dance'"),
+        ("service: registry", "sorvice: registry", "unknown field `sorvice`"),
+        ("begin: {seconds: 0}", "begin: {}", "must be one of stage, event"),
+        ("completes: {}", "completes: {}\n  told: {cause: x}", "want either completes or told"),
+        ("completes: {}", "gate: true", "want either completes or told"),
+        ("completes: {}", "told: {cause: '('}", "cause: missing )"),
+    ],
+)
+def test_what_is_wrong_with_a_row(old, new, rule):
+    assert len(load(GOOD)) == 1
+    with pytest.raises(TableError) as caught:
+        load(GOOD.replace(old, new), "faults.yaml")
+    assert rule in str(caught.value)
+    assert str(caught.value).startswith("faults.yaml: ")
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    with pytest.raises(TableError) as caught:
+        load(GOOD + GOOD + GOOD.replace("begin: {seconds: 0}", "begin: {}").replace("a_b", "c"), "t")
+    assert len(str(caught.value).splitlines()) == 2
+    assert "a_b: is there twice" in str(caught.value)
+
+
+def test_the_error_lines_of_a_waiting_command():
+    output = 'level=info msg="fine"\nlevel=error msg="host \\"a\\" is gone"\nlevel=fatal msg=short\nlevel=debug msg=x\n'
+    assert Outcome(5, output, 1.0).errors == ['host "a" is gone', "short"]

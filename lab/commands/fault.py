@@ -1,0 +1,103 @@
+"""`node0-lab fault begin|end|ls`: break a running lab by hand, and mend it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+
+from lab.errors import LabError
+from lab.faults import Fault, active
+from lab.lab import Lab
+from lab.numbers import whole_type
+
+_EPILOG = """\
+Examples:
+
+  node0-lab fault begin link-down --node master-0          pull a cable
+  node0-lab fault begin loss --percent 5 --node master-1   lose each twentieth packet to a machine
+  node0-lab fault begin hang --service dnsmasq             DNS that is silent
+  node0-lab fault begin name-missing --name api            no record for the API
+  node0-lab fault begin registry-image --image etcd --how error
+  node0-lab fault begin kill --node master-0 --process etcd
+  node0-lab fault ls                                       what lasts, by number
+  node0-lab fault end 1                                    mend it; without a number, all
+"""
+
+
+def _kinds() -> Mapping[str, type[msgspec.Struct]]:
+    """The faults by their names on the command line: LinkDown is link-down."""
+    return {re.sub(r"(?<=.)([A-Z])", r"-\1", kind.__name__).lower(): kind for kind in get_args(Fault)}
+
+
+def _options(kind: type[msgspec.Struct]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The options of a fault: its fields, with their types, defaults and choices."""
+    hints = get_type_hints(kind)
+    for field in msgspec.structs.fields(kind):
+        hint = hints[field.name]
+        option: dict[str, Any] = {}
+        if choices := get_args(hint):
+            if choices[-1] is Ellipsis:
+                option |= {"nargs": "+", "type": choices[0]}
+            else:
+                option |= {"choices": choices}
+        else:
+            option["type"] = hint
+        if field.required:
+            option["required"] = True
+        else:
+            option |= {"default": field.default, "help": f"default: {field.default!r}"}
+        yield f"--{field.name.replace('_', '-')}", option
+
+
+def add_arguments(parser: argparse.ArgumentParser, add_lab: Callable[[argparse.ArgumentParser], object]) -> None:
+    """Its commands; `add_lab` adds the option that chooses the lab."""
+    parser.epilog, parser.formatter_class = _EPILOG, argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="what")
+    begin = commands.add_parser("begin", help="break something", description="Break something in a running lab.")
+    kinds = begin.add_subparsers(metavar="FAULT", required=True, dest="fault")
+    for name, kind in _kinds().items():
+        text = " ".join((kind.__doc__ or "").split())
+        one = kinds.add_parser(name, help=text.partition(". ")[0].rstrip("."), description=text)
+        for option, settings in _options(kind):
+            one.add_argument(option, **settings)
+        add_lab(one)
+    end = commands.add_parser("end", help="mend it", description="End a fault, or all that last.")
+    end.add_argument(
+        "number", type=whole_type(1, 1 << 31), nargs="?", help="which, as `ls` numbers them (default: all)"
+    )
+    add_lab(end)
+    add_lab(commands.add_parser("ls", help="what lasts", description="List the faults that last."))
+
+
+def fault_of(arguments: argparse.Namespace) -> Fault:
+    """The fault that the options describe. Raises LabError."""
+    kind = _kinds()[arguments.fault]
+    values = {field.name: getattr(arguments, field.name) for field in msgspec.structs.fields(kind)}
+    try:
+        fault: Fault = msgspec.convert({"type": kind.__name__, **values}, Fault, strict=False)
+    except msgspec.ValidationError as error:
+        raise LabError(f"{arguments.fault}: {error}") from error
+    return fault
+
+
+def _text(fault: Fault) -> str:
+    return msgspec.yaml.encode(fault).decode().strip().replace("\n", ", ")
+
+
+def run(arguments: argparse.Namespace, attach: Callable[[argparse.Namespace], Lab]) -> int:
+    """Do it. Raises LabError."""
+    with attach(arguments) as lab:
+        if arguments.what == "begin":
+            one = active.begin(lab, fault_of(arguments))
+            print(f"{one.number}  {_text(one.fault)}: begun; `node0-lab fault end {one.number}` mends it")
+        elif arguments.what == "end":
+            for one in active.end(lab, arguments.number):
+                print(f"{one.number}  {_text(one.fault)}: ended")
+        else:
+            for one in active.begun(lab):
+                print(f"{one.number}  {one.since}  {_text(one.fault)}")
+    return 0

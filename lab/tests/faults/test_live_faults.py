@@ -1,0 +1,275 @@
+"""Faults on a real lab; needs root and the daemons."""
+
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab import topology
+from lab.commands import cli
+from lab.errors import LabError
+from lab.faults import (
+    BlackHole,
+    Duplicate,
+    Fault,
+    Hang,
+    LinkDown,
+    Loss,
+    NameMissing,
+    NameWrong,
+    Outage,
+    Partition,
+    PowerCut,
+    RegistryCertificate,
+    RegistryImage,
+    RegistryRefuses,
+    Reset,
+    Throttle,
+    bpf,
+)
+from lab.faults.network import taps
+from lab.host import preflight
+from lab.lab import Lab
+from lab.subject.mirroring import Cache, from_directory
+from lab.testing.live import ask, small
+from lab.tests.subject.kit import make
+
+PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
+NAME = "registry.test.node0.example"
+NTP = b"\x23" + bytes(47)
+live = pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}")
+
+names = st.text(min_size=1, max_size=8)
+faults = st.one_of(
+    st.builds(Outage, names),
+    st.builds(Hang, names),
+    st.builds(LinkDown, names),
+    st.builds(Partition, st.tuples(names, names)),
+    st.builds(Throttle, names, st.integers(1, 10**6)),
+    st.builds(Loss, st.floats(0, 100), names),
+    st.builds(RegistryImage, names, st.sampled_from(["absent", "wrong"])),
+    st.builds(RegistryRefuses),
+)
+
+
+@given(st.lists(faults))
+def test_faults_are_data(drawn):
+    assert msgspec.yaml.decode(msgspec.yaml.encode(drawn), type=list[Fault]) == drawn
+
+
+def clock_answers():
+    """Whether the NTP server answers within a second."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(1)
+        sock.sendto(NTP, ("192.168.111.1", 123))
+        try:
+            return len(sock.recv(64)) >= 48
+        except TimeoutError:
+            return False
+
+
+@pytest.mark.lab
+@live
+def test_each_fault_begins_and_ends(tmp_path):
+    with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path) as lab:
+        with lab.fault(Outage("dnsmasq")):
+            assert lab.inside(ask, NAME) == socket.EAI_AGAIN
+        assert lab.inside(ask, NAME) == ["192.168.111.1"]
+
+        with lab.fault(NameMissing("registry")):
+            assert lab.inside(ask, NAME) == socket.EAI_NONAME
+            assert lab.inside(ask, "api.ostest.test.node0.example") == ["192.168.111.80"]
+            with pytest.raises(LabError, match="dnsmasq has a fault already"), lab.fault(NameWrong("api", "192.0.2.1")):
+                pass
+        with lab.fault(NameWrong("api", "192.0.2.1")):
+            assert lab.inside(ask, "api.ostest.test.node0.example") == ["192.0.2.1"]
+        assert lab.inside(ask, "api.ostest.test.node0.example") == ["192.168.111.80"]
+        with pytest.raises(LabError, match="no such record"), lab.fault(NameMissing("nobody")):
+            pass
+
+        assert lab.inside(clock_answers)
+        with lab.fault(Hang("chronyd")):
+            assert not lab.inside(clock_answers)
+            assert lab.services.running()["chronyd"]
+        assert lab.inside(clock_answers)
+        with pytest.raises(LabError, match="no service 'nobody'"), lab.fault(Hang("nobody")):
+            pass
+
+        node = lab.nodes["master-0"]
+        with lab.fault(LinkDown("master-0")):
+            assert not node.link.is_up()
+        assert node.link.is_up()
+
+        with lab.fault(Duplicate("192.168.111.5")):
+            assert "192.168.111.5/32" in lab.run(["ip", "-o", "address"], timeout=10).stdout
+        assert "192.168.111.5/32" not in lab.run(["ip", "-o", "address"], timeout=10).stdout
+
+        node.power.on()
+        [tap] = taps(lab, "master-0")
+
+        def queues():
+            return lab.inside(
+                subprocess.run, ["tc", "qdisc", "show", "dev", tap], capture_output=True, text=True
+            ).stdout
+
+        with lab.fault(Throttle("master-0", 500)):
+            assert "tbf" in queues()
+            assert "rate 500Kbit" in queues()
+        assert "tbf" not in queues()
+        assert "\"fault Hang(service='chronyd')\"" in (tmp_path / "phases.json").read_text()
+
+
+def _arrived(size, count=400):
+    """How many of so many packets arrive at the other end of a pair of cards, which is made where there is none."""
+    before = _received("fault1")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        for _ in range(count):
+            sock.sendto(bytes(size), ("198.51.100.2", 9))
+    return _received("fault1") - before
+
+
+def _received(device):
+    argv = ["ip", "-json", "-s", "link", "show", "dev", device]
+    shown = subprocess.run(argv, capture_output=True, check=True, timeout=10).stdout
+    return json.loads(shown)[0]["stats64"]["rx"]["packets"]
+
+
+PAIR = """
+sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+ip link add fault0 type veth peer name fault1
+ip link set fault1 up
+ip link set fault0 up
+ip address add 198.51.100.1/24 dev fault0
+ip neigh add 198.51.100.2 lladdr 02:00:00:00:00:01 dev fault0 nud permanent
+"""
+
+
+@pytest.mark.lab
+@live
+def test_packets_are_lost(tmp_path):
+    with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path) as lab:
+        assert lab.run(["sh", "-ec", PAIR], timeout=20).returncode == 0
+        assert lab.inside(_arrived, 100) == 400
+        lab.inside(bpf.attach, "fault0", bpf.lossy(50), 1)
+        assert 120 <= lab.inside(_arrived, 100) <= 280
+        lab.inside(bpf.attach, "fault0", bpf.no_larger(1000), 2)
+        assert lab.inside(_arrived, 1100) == 0
+        lab.inside(bpf.detach, "fault0", 1)
+        assert lab.inside(_arrived, 900) == 400
+        # A packet of exactly 1000 bytes passes: 20 of them are IP's and 8 UDP's.
+        assert (lab.inside(_arrived, 972), lab.inside(_arrived, 973)) == (400, 0)
+        lab.inside(bpf.detach, "fault0", 2)
+        lab.inside(bpf.detach, "fault0", 2)
+        assert lab.inside(_arrived, 1100) == 400
+
+        lab.nodes["master-0"].power.on()
+        [tap] = taps(lab, "master-0")
+
+        def programs(device):
+            return lab.run(["tc", "filter", "show", "dev", device, "egress"], timeout=10).stdout
+
+        for node, device in (("master-0", tap), ("", "lab0")):
+            with lab.fault(Loss(50, node)), lab.fault(BlackHole(1000, node)):
+                assert programs(device).count("direct-action") == 2
+            assert programs(device).count("direct-action") == 0
+        with lab.fault(Loss(50, "master-0")):
+            # The cable goes with the power, and the fault with the cable.
+            lab.nodes["master-0"].power.off()
+        with pytest.raises(LabError, match="master-0 is off"), lab.fault(Loss(50, "master-0")):
+            pass
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory):
+    top = tmp_path_factory.mktemp("release")
+    layout, _ = make(top / "made")
+    return from_directory(Cache(top / "subjects"), layout.root, None)
+
+
+@pytest.mark.lab
+@live
+def test_a_registry_fails_in_its_ways_and_is_whole_again(tmp_path, subject):
+    with Lab(small(topology.sno(firmware="bios")), artifacts=tmp_path, release=subject) as lab:
+        [auth] = json.loads(lab.pull_secret)["auths"].values()
+        context = ssl.create_default_context(cadata=lab.ca_pem)
+
+        def get(tag, part="manifests", digest=None):
+            source, _, own = subject.components[tag].partition("@")
+            [path] = [m.repository for m in subject.mirrors if m.source == source]
+            url = f"https://{lab.layout.registry}/v2/{path}/{part}/{digest or own}"
+            accept = "application/vnd.oci.image.manifest.v1+json"
+            request = urllib.request.Request(url, headers={"Authorization": f"Basic {auth['auth']}", "Accept": accept})
+            try:
+                with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                return error.code, b""
+            except OSError as error:
+                return 0, str(error).encode()
+
+        status, manifest = lab.inside(get, "etcd")
+        assert status == 200
+        layer = json.loads(manifest)["layers"][-1]["digest"]
+        whole = lab.inside(get, "etcd", "blobs", layer)
+        assert whole[0] == 200
+
+        with lab.fault(RegistryRefuses()):
+            assert lab.inside(get, "etcd")[0] == 401
+        with lab.fault(RegistryCertificate()):
+            assert b"certificate has expired" in lab.inside(get, "etcd")[1]
+        for how, code in (("absent", 404), ("error", 500)):
+            with lab.fault(RegistryImage("etcd", how)):
+                assert lab.inside(get, "etcd")[0] == code
+                assert lab.inside(get, "installer")[0] == 200
+        with lab.fault(RegistryImage("etcd", "wrong")):
+            assert lab.inside(get, "etcd") == (200, manifest)
+            spoilt = lab.inside(get, "etcd", "blobs", layer)[1]
+            assert len(spoilt) == len(whole[1])
+            assert spoilt != whole[1]
+        with lab.fault(RegistryImage("etcd", "truncated")):
+            assert lab.inside(get, "etcd", "blobs", layer)[1] == whole[1][: len(whole[1]) // 2]
+        with (
+            pytest.raises(LabError, match="'nothing': the release has agent-installer"),
+            lab.fault(RegistryImage("nothing")),
+        ):
+            pass
+        assert lab.inside(get, "etcd", "blobs", layer) == whole
+        assert not list(lab.layout.root.glob("*.whole"))
+
+
+@pytest.mark.lab
+@live
+def test_by_hand(tmp_path, capsys):
+    with Lab(small(topology.compact(firmware="bios")), artifacts=tmp_path, keep=True) as lab:
+        lab.nodes["master-0"].power.on()
+        which = ["--lab", lab.id]
+        try:
+            assert cli.main(["fault", "begin", "partition", "--nodes", "master-1", "master-2", *which]) == 0
+            assert cli.main(["fault", "begin", "power-cut", "--node", "master-0", *which]) == 0
+            assert cli.main(["fault", "ls", *which]) == 0
+            shown = capsys.readouterr().out.splitlines()
+            assert [line.split()[0] for line in shown] == ["1", "2", "1", "2"]
+            assert not lab.nodes["master-1"].link.is_up()
+            assert cli.main(["fault", "end", "7", *which]) == 1
+            assert "no fault 7 lasts" in capsys.readouterr().err
+            assert cli.main(["fault", "end", *which]) == 0
+            assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "1"]
+            assert lab.nodes["master-1"].link.is_up()
+            assert lab.nodes["master-0"].power.state().value == "on"
+            assert cli.main(["fault", "begin", "kill", "--node", "nobody", "--process", "etcd", *which]) == 1
+            assert "no node 'nobody'" in capsys.readouterr().err
+            with lab.fault(PowerCut("master-0")), lab.fault(Reset("master-1")):
+                assert lab.nodes["master-0"].power.state().value == "off"
+                assert lab.nodes["master-1"].power.state().value == "on"
+        finally:
+            assert cli.main(["down", *which]) == 0
+    shutil.rmtree(tmp_path, ignore_errors=True)
