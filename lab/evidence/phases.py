@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,12 +17,16 @@ log = logging.getLogger(__name__)
 
 
 class Phases:
-    """A list of phases, which may nest. The file is rewritten whenever one begins or ends, for runs that are killed."""
+    """A list of phases, which may nest. The file is rewritten whenever one begins or ends, for runs that are killed.
+
+    Threads may have phases of their own at the same time: each nests for itself.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._entries: list[dict[str, Any]] = []
-        self._depth = 0
+        self._depth = threading.local()
+        self._lock = threading.Lock()
         self._origin = time.monotonic()
 
     @contextmanager
@@ -32,13 +37,14 @@ class Phases:
             "name": name,
             "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "at": round(begin - self._origin, 3),
-            "depth": self._depth,
+            "depth": self._nesting(),
             "seconds": None,
             "outcome": "running",
         }
-        self._entries.append(entry)
-        self._depth += 1
-        self._write()
+        with self._lock:
+            self._entries.append(entry)
+            self._depth.now = entry["depth"] + 1
+            self._write()
         log.info("phase %s", name)
         try:
             yield
@@ -50,10 +56,14 @@ class Phases:
         self._end(entry, begin)
 
     def _end(self, entry: dict[str, Any], begin: float) -> None:
-        self._depth -= 1
-        entry["seconds"] = round(time.monotonic() - begin, 3)
+        with self._lock:
+            self._depth.now = entry["depth"]
+            entry["seconds"] = round(time.monotonic() - begin, 3)
+            self._write()
         log.info("phase %s: %s after %.1f s", entry["name"], entry["outcome"], entry["seconds"])
-        self._write()
+
+    def _nesting(self) -> int:
+        return int(getattr(self._depth, "now", 0))
 
     def seconds(self) -> dict[str, float]:
         """Durations of the phases that have ended, by name; the last one where a name occurs more than once."""
