@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from installer.config.state import FILE as STATE_FILE
@@ -11,15 +12,20 @@ from installer.create.outputs import Outputs
 from installer.create.secrets import Secrets, store
 
 
-def write(outputs: Outputs, state: State, inputs: Inputs, secrets: Secrets | None) -> None:
-    """Put everything in place: auth/, rendezvousIP (both with secrets only), the state; then the inputs go."""
+def write(
+    outputs: Outputs, state: State, inputs: Inputs, secrets: Secrets | None, images: Mapping[str, str] | None = None
+) -> None:
+    """Put everything in place: auth/, rendezvousIP (both with secrets only), the state; then the inputs go.
+
+    `images`: what hosts pull from the start, names by digest by tag.
+    """
     for asset, files in inputs.consumed.items():
         state.put_files(asset, files)
         outputs.remove(*files)
     outputs.remove(*inputs.discarded)
     if secrets is not None:
         store(state, secrets)
-        state.put(OWN, own_state(inputs, secrets))
+        state.put(OWN, own_state(inputs, secrets, images or {}))
         outputs.put("auth/kubeconfig", secrets.kubeconfig.encode())
         outputs.put("auth/kubeadmin-password", secrets.password.encode())
         outputs.put("rendezvousIP", inputs.rendezvous_ip.encode(), 0o644)
@@ -32,8 +38,8 @@ def save(outputs: Outputs, state: State) -> None:
     outputs.commit()
 
 
-def own_state(inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
-    """What wait-for needs to know."""
+def own_state(inputs: Inputs, secrets: Secrets, images: Mapping[str, str]) -> dict[str, Any]:
+    """What wait-for needs to know; the registry's part to tell whether these images can be had."""
     install = inputs.install
     return {
         "rendezvousIP": inputs.rendezvous_ip,
@@ -48,5 +54,14 @@ def own_state(inputs: Inputs, secrets: Secrets) -> dict[str, Any]:
             "controlPlane": install.masters,
             "arbiters": install.arbiters,
             "workers": install.workers,
+        },
+        "images": dict(images),
+        "registry": {
+            "pullSecret": install.pull_secret,
+            "trustBundle": install.additional_trust_bundle,
+            "sources": [
+                {"source": entry.source, "mirrors": list(entry.mirrors), "policy": entry.policy}
+                for entry in install.sources
+            ],
         },
     }

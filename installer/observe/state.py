@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +14,7 @@ from installer import jsontext
 from installer.errors import StateError
 from installer.inputs import LARGEST, LARGEST_STATE, read_text
 from installer.observe import foreign
+from installer.release.access import NEVER_CONTACT, DigestSource
 
 STATE_FILE = ".openshift_install_state.json"
 STATE_KEY = "node0"
@@ -35,6 +37,16 @@ class Expected:
 
 
 @dataclass(frozen=True)
+class Images:
+    """What hosts pull from the start (names by digest, by tag), and how: pull secret, trusted certificates, mirrors."""
+
+    names: Mapping[str, str]
+    pull_secret: str = field(repr=False)
+    trust_bundle: str
+    sources: tuple[DigestSource, ...]
+
+
+@dataclass(frozen=True)
 class Inputs:
     """Everything that waiting needs. ``password`` is None when its file is not needed and not there; ``ca_pem`` is
     empty when the service has no TLS."""
@@ -48,6 +60,7 @@ class Inputs:
     platform: str
     expected: Expected
     password: str | None = field(repr=False)
+    images: Images | None = field(default=None, repr=False)
 
     @property
     def kubeconfig(self) -> Path:
@@ -96,6 +109,23 @@ def _expected(part: dict[str, Any]) -> Expected:
     count = control_plane + arbiters + workers
     described = tuple(zip(names, macs, strict=False)) if len(macs) == len(names) else ()
     return Expected(tuple(name for name in names if name), count or len(names), described)
+
+
+def _images(part: dict[str, Any]) -> Images | None:
+    """None where an older version has made the image, or another installer, or where nobody can read it: it only
+    helps to say why nothing comes up."""
+    names, registry = part.get("images"), part.get("registry")
+    try:
+        if not names:
+            return None
+        sources = tuple(
+            DigestSource(str(one["source"]), tuple(map(str, one["mirrors"])), one["policy"] == NEVER_CONTACT)
+            for one in registry["sources"]  # type: ignore[index]
+        )
+        texts = {str(tag): str(name) for tag, name in names.items()}
+        return Images(texts, str(registry["pullSecret"]), str(registry["trustBundle"]), sources)  # type: ignore[index]
+    except (KeyError, TypeError, AttributeError):
+        return None
 
 
 def _read(path: Path, what: str, limit: int = LARGEST) -> str:
@@ -150,4 +180,5 @@ def load(directory: Path, *, with_password: bool) -> Inputs:
         platform=_text(part, "platform", needed=False),
         expected=_expected(part),
         password=password,
+        images=_images(part),
     )

@@ -84,8 +84,10 @@ def _reason(text: str) -> str:
 class ImageProxy:
     """One skopeo process; use as a context manager. Not thread-safe: the protocol answers in order."""
 
-    def __init__(self, access: RegistryAccess) -> None:
+    def __init__(self, access: RegistryAccess, timeout: float = REPLY_TIMEOUT_S) -> None:
+        """`timeout` is how long an answer may take, in seconds."""
         self._access = access
+        self._timeout = timeout
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -105,7 +107,7 @@ class ImageProxy:
             raise ReleaseError("", "skopeo is not installed: it is needed to read the release payload") from error
         finally:
             theirs.close()
-        ours.settimeout(REPLY_TIMEOUT_S)
+        ours.settimeout(self._timeout)
         self._socket = ours
         self._call("", "Initialize")
         return self
@@ -143,7 +145,7 @@ class ImageProxy:
             data, fds, _flags, _addr = socket.recv_fds(self._socket, 1 << 20, 1)
         except TimeoutError as error:
             raise RegistryUnreachable(
-                image, f"cannot read image {image}: no answer from its registry within {REPLY_TIMEOUT_S:.0f} s"
+                image, f"cannot read image {image}: no answer from its registry within {self._timeout:.0f} s"
             ) from error
         except OSError as error:
             raise ReleaseError(image, f"skopeo ended while reading image {image}: {self._stderr()}") from error

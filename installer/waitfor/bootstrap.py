@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from typing import Any
 
 from installer.assisted.client import AssistedClient
 from installer.assisted.enums import ClusterStatus, HostStatus
 from installer.assisted.errors import ClientError, Untrusted
+from installer.observe import outside
 from installer.observe.errors import KubeError
 from installer.observe.kube import Kube
 from installer.observe.state import Inputs
@@ -53,7 +53,7 @@ class Bootstrap:
             now = time.monotonic()
             if now >= deadline:
                 raise BootstrapFailed(
-                    f"bootstrap process timed out after {duration(limit)}: {self._last_seen()}",
+                    f"bootstrap process timed out after {duration(limit)}: {self.last_seen()}",
                     self._open_causes(),
                 )
             quiet = now - self.changed >= self.settings.quiet_after and self.ready_since is None
@@ -211,11 +211,10 @@ class Bootstrap:
                 return
             self.noticed = now
             log.info("Waiting for cluster install to initialize")
-            if now - self.started >= self.settings.unreachable_after and (problem := self._dial()):
-                log.info(
-                    f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {problem}. "
-                    "Its console and network configuration may tell why"
-                )
+            if now - self.started >= self.settings.unreachable_after:
+                log.info(f"Cannot access Rendezvous Host {self.inputs.rendezvous_ip}: {self._outside()}")
+                for index, problem in enumerate(self._image_problems()):
+                    self.report.once(f"images {index}", problem, logging.WARNING)
         elif self.rebooting:
             self.report.once(
                 "lost",
@@ -227,23 +226,26 @@ class Bootstrap:
             text = f"Neither the rendezvous service nor the kube API answers any more, the last was {after}"
             # Whoever saw only the service saw no bootstrap begin.
             text += "" if self.kube_seen else ": cluster bootstrap did not complete"
-            self.report.once("lost", f"{text}; still waiting", logging.WARNING if self.kube_seen else logging.ERROR)
+            states = f"rendezvous service: {self.rest_state}; kube API: {self.kube_state}"
+            level = logging.WARNING if self.kube_seen else logging.ERROR
+            self.report.once("lost", f"{text}; still waiting ({states})", level)
 
-    def _dial(self) -> str:
-        try:
-            address = (self.inputs.rendezvous_ip, self.settings.ssh_port)
-            with socket.create_connection(address, timeout=self.settings.connect_timeout):
-                return ""
-        except OSError as error:
-            return f"port {self.settings.ssh_port}: {error.strerror or error}"
+    def _outside(self) -> str:
+        settings = self.settings
+        return outside.host(self.inputs.rendezvous_ip, settings.rest_port, settings.ssh_port, settings.connect_timeout)
+
+    def _image_problems(self) -> tuple[str, ...]:
+        """Why hosts cannot pull what they need to come up."""
+        return outside.image_problems(self.inputs.images) if self.inputs.images is not None else ()
 
     def _open_causes(self) -> tuple[str, ...]:
         """What a time-out tells first: who is missing, what fails, else what the service called an error."""
         if not self.rest_seen:
-            problem = self._dial()
-            where = f"the host itself does not answer either ({problem})" if problem else "the host itself answers"
-            return (f"The rendezvous service was never reached: {self.rest_state}; {where}",)
+            never = f"The rendezvous service was never reached: {self.rest_state}; {self._outside()}"
+            return (*self._image_problems(), never)
         causes = decide.missing(self.inputs.expected, self.hosts) if not self.rebooting else ()
+        if causes and not self.hosts:
+            causes = (*self._image_problems(), *causes)
         if self.cluster and self.cluster.status in decide.BEFORE_INSTALL:
             causes += decide.causes(self.cluster, self.hosts)
         stuck = [
@@ -253,8 +255,8 @@ class Bootstrap:
         ]
         return (*causes, *decide.errors_told(self.report.events), *stuck)
 
-    def _last_seen(self) -> str:
-        """What a time-out says: what was waited for, and what was seen last."""
+    def last_seen(self) -> str:
+        """What a time-out, or whoever interrupts, is told: what was waited for, and what was seen last."""
         if self.kube_seen:
             parts = ["waited for ConfigMap kube-system/bootstrap to say complete", f"last seen: {self.config_map}"]
         elif self.rest_seen:

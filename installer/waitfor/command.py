@@ -52,10 +52,17 @@ def _wait(target: Target, inputs: Inputs, timeout_seconds: float | None, setting
         except BootstrapFailed as error:
             _after_bootstrap_failure(bootstrap, kube, error)
             raise
+        except KeyboardInterrupt:
+            log.warning(f"Until now: {bootstrap.last_seen()}")
+            raise
         if target == "bootstrap-complete":
             return
+        install = Install(inputs, kube, settings, deadline)
         try:
-            Install(inputs, kube, settings, deadline).wait()
+            install.wait()
+        except KeyboardInterrupt:
+            log.warning(f"Until now: {install.last}")
+            raise
         except WaitError:
             _tell_operators(kube)
             log.info(f"What the hosts and the service reported is in {inputs.logs}; agent-gather on a host tells more")

@@ -26,6 +26,8 @@ class Install:
     def __init__(self, inputs: Inputs, kube: Kube, settings: Settings, deadline: float | None) -> None:
         self.inputs, self.kube, self.settings, self.deadline = inputs, kube, settings, deadline
         self.report = Reporter()
+        #: What was seen last, for whoever interrupts.
+        self.last = "the cluster's API has not answered"
 
     def wait(self) -> None:
         """Returns when the cluster is installed and all of it has been told. Raises WaitError 6 or 7."""
@@ -60,25 +62,23 @@ class Install:
         own = self.settings.initialize_baremetal if self.inputs.platform == "baremetal" else self.settings.initialize
         limit = self._limit(own)
         log.info(f"Waiting up to {self._until(limit)} for the cluster at {self.kube.host} to initialize...")
-        last = "the cluster's API has not answered"
 
         def look() -> bool | None:
-            nonlocal last
             try:
                 version = self.kube.cluster_version()
             except KubeError as error:
-                last = f"{last.split('; now ')[0]}; now {error}"
+                self.last = f"{self.last.split('; now ')[0]}; now {error}"
                 raise
             if operators.initialized(version):
                 return True
-            last = operators.progress(version)
-            self.report.once("version", f"Still waiting for the cluster to initialize: {last}", logging.DEBUG)
+            self.last = operators.progress(version)
+            self.report.once("version", f"Still waiting for the cluster to initialize: {self.last}", logging.DEBUG)
             return None
 
         if self._poll(limit, self.settings.interval, look) is None:
             raise WaitError(
-                f"failed to initialize the cluster: {last} (ClusterVersion did not become Available, without Failing "
-                f"and Progressing, within {duration(round(limit))})",
+                f"failed to initialize the cluster: {self.last} (ClusterVersion did not become Available, without "
+                f"Failing and Progressing, within {duration(round(limit))})",
                 EXIT_INSTALL_FAILED,
             )
 
@@ -123,6 +123,7 @@ class Install:
                 self.report.once(f"operator {name}", f"Cluster Operator {name} {text}", logging.DEBUG)
             before = frozenset(unstable)
             last = ", ".join(unstable)
+            self.last = f"cluster operators that were not stable: {last}"
             return True if not unstable else None
 
         if self._poll(limit, self.settings.operators_interval, look) is None:

@@ -68,7 +68,7 @@ ALLOWED: dict[str, set[str]] = {
         "installer.config.load", "installer.config.types", "installer.config.urls", "installer.release",
     },
     "installer.network": set(),
-    "installer.observe": {"installer.assisted"},
+    "installer.observe": {"installer.assisted", "installer.release"},
     "installer.orchestrator": {"installer.assisted", "installer.hostsys", "installer.ignition"},
     "installer.redact": set(),
     "installer.redact.tests": {"installer.*"},

@@ -55,7 +55,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
         state.put_files(asset, files)
     state.put_files(states.MIRROR, {"mirror/registries.conf": b"", "mirror/ca-bundle.crt": b""})
     secrets.store(state, made)
-    state.put(OWN, own_state(inputs, made))
+    state.put(OWN, own_state(inputs, made, {"etcd": "registry.x/etcd@sha256:0"}))
     return Whole(json.loads(state.text()))
 
 

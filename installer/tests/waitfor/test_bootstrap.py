@@ -126,7 +126,9 @@ def test_failed_stage_ends_at_once(run):
 def test_nobody_answers(run):
     assert run([Moment()], settings=replace(QUICK, unreachable_after=0), timeout=0.5) == 5
     assert "Waiting for cluster install to initialize" in run.lines("INFO")
-    assert any("Cannot access Rendezvous Host 127.0.0.1: port 1" in line for line in run.lines("INFO"))
+    assert any(
+        "Cannot access Rendezvous Host 127.0.0.1: 127.0.0.1 accepts connections" in line for line in run.lines("INFO")
+    )
     assert "waited for the rendezvous service on 127.0.0.1 to come up" in run.lines("ERROR")[-1]
 
 

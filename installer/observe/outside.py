@@ -1,0 +1,88 @@
+"""What the administrator's side sees of hosts and registries while no service answers: it tells causes apart.
+
+A host that answers ping and refuses a port is up, and the program behind that port is not; a host that answers nothing
+is off, unplugged or has another address. An image that cannot be had from here can hardly be had by a host.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import socket
+import subprocess
+
+from installer.errors import InstallerError, PullSecretRejected, RegistryCertificateError, RegistryUnreachable
+from installer.observe.state import Images
+from installer.release.access import RegistryAccess
+from installer.release.proxy import ImageProxy
+
+PING_SECONDS = 2
+# A registry that has not answered after this long does not answer hosts either.
+REGISTRY_SECONDS = 20.0
+
+
+def port(address: str, number: int, timeout: float) -> str:
+    """What a TCP port does: "answers", "refuses connections", or why it cannot be reached."""
+    try:
+        with socket.create_connection((address, number), timeout=timeout):
+            return "answers"
+    except ConnectionRefusedError:
+        return "refuses connections"
+    except TimeoutError:
+        return "does not answer"
+    except OSError as error:
+        unreachable = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH)
+        return "cannot be reached" if unreachable else (error.strerror or str(error))
+
+
+def pings(address: str) -> bool | None:
+    """Whether it answers an echo request; None where there is no ping here, or it may not be used."""
+    if shutil.which("ping") is None:
+        return None
+    argv = ["ping", "-c", "1", "-W", str(PING_SECONDS), address]
+    try:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=PING_SECONDS + 3)
+    except subprocess.TimeoutExpired:
+        return False
+    # iputils: 1 is no answer, 2 any other error.
+    return None if done.returncode == 2 else done.returncode == 0
+
+
+def host(address: str, service_port: int, ssh_port: int, timeout: float) -> str:
+    """One sentence on a host whose service does not answer: whether it is there at all, and what of it is."""
+    service, ssh = port(address, service_port, timeout), port(address, ssh_port, timeout)
+    if service == "answers":
+        return f"{address} accepts connections on port {service_port}: the host is up, its service answers nothing"
+    if ssh == "answers":
+        return f"{address} answers SSH, port {service_port} {service}: the host is up, its service is not"
+    # A refusal is an answer of the host's.
+    up = "refuses connections" in (service, ssh) or pings(address)
+    if up:
+        ports = f"port {service_port} {service}, SSH (port {ssh_port}) {ssh}"
+        return f"{address} is there, {ports}: it is starting, or failed to"
+    return (
+        f"{address} does not answer either (SSH, port {ssh_port}: {ssh}): it is off, not connected, or has another "
+        "address; its console may tell"
+    )
+
+
+def image_problems(images: Images, timeout: float = REGISTRY_SECONDS) -> tuple[str, ...]:
+    """Why hosts cannot pull what they need from the start, as seen from here; empty when all of it can be had.
+
+    One line for a registry that nothing can be had from, else one for each image.
+    """
+    problems = []
+    try:
+        with RegistryAccess(images.pull_secret, images.sources, images.trust_bundle) as access:
+            for tag, name in images.names.items():
+                try:
+                    with ImageProxy(access, timeout) as proxy:
+                        proxy.open_image(name)
+                except (RegistryUnreachable, PullSecretRejected, RegistryCertificateError) as error:
+                    return (f"Hosts cannot pull images: {error}",)
+                except InstallerError as error:
+                    problems.append(f"Hosts cannot pull {tag}: {error}")
+    except InstallerError:
+        # Without skopeo nothing can be said.
+        return ()
+    return tuple(problems)
