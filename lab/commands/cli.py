@@ -19,7 +19,7 @@ from lab.commands import deploy as deploy_command
 from lab.commands.deploy import KINDS
 from lab.commands.terminal import converse, describe
 from lab.deploy import default_installer
-from lab.errors import LabError, PreflightError, UnknownLabError
+from lab.errors import LabError, PreflightError, TopologyError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
@@ -117,7 +117,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (LabError, DriverError, OSError) as error:
         if not (isinstance(error, BrokenPipeError) and _reader_is_gone()):
-            print(f"node0-lab: {error}", file=sys.stderr)
+            for line in str(error).splitlines() if isinstance(error, TopologyError) else [str(error)]:
+                print(f"node0-lab: {line}", file=sys.stderr)
             for note in getattr(error, "__notes__", ()):
                 print(f"node0-lab: also, {note}", file=sys.stderr)
         return 1

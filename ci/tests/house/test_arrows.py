@@ -148,15 +148,16 @@ ALLOWED: dict[str, set[str]] = {
     "installer.tests": {"installer.*"},
     "drivers": set(),
     "drivers.tests": {"drivers"},
-    "lab": set(),  # what all of lab/ speaks of: errors, topology, layout, configs, derive, waiting
-    "lab.host": {"lab"},
+    "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
+    "lab.topology": set(),
+    "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.host", "lab.machines", "lab.machines.container", "lab.supervisor",
+        "drivers", "lab", "lab.host", "lab.machines", "lab.machines.container", "lab.supervisor", "lab.topology",
     },
     "lab.machines": {
         "drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
-        "lab.machines.container.spec",
+        "lab.machines.container.spec", "lab.topology",
     },
     "lab.machines.container": {
         "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
@@ -192,13 +193,13 @@ ALLOWED: dict[str, set[str]] = {
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
-        "lab.supervisor",
+        "lab.supervisor", "lab.topology",
     },
-    "lab.seam": {"lab"},
-    "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam"},
+    "lab.seam": {"lab", "lab.topology"},
+    "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam", "lab.topology"},
     "lab.commands": {
         "drivers", "lab", "lab.deploy", "lab.host", "lab.lab", "lab.machines", "lab.release", "lab.seam",
-        "lab.supervisor",
+        "lab.supervisor", "lab.topology",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),
@@ -250,7 +251,7 @@ ALLOWED: dict[str, set[str]] = {
 #: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.
 COMMON = ("installer", "installer.redact")
 #: Modules that import nothing of ours, of use throughout lab/; they lie where programs run that have nothing else.
-LEAVES = ("lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
+LEAVES = ("lab.errors", "lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
 #: Shows what is in it: its __init__ imports from the rooms below.
 FACADES = ("lab",)
 #: Tie the rooms of installer/ together; nothing imports them.
