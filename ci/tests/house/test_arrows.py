@@ -153,7 +153,11 @@ ALLOWED: dict[str, set[str]] = {
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.host", "lab.machines", "lab.machines.container", "lab.supervisor", "lab.topology",
+        "drivers", "lab", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
+        "lab.supervisor", "lab.topology",
+    },
+    "lab.daemons.switch": {
+        "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
     },
     "lab.machines": {
         "drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
