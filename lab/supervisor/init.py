@@ -79,9 +79,9 @@ def _isolate(plan: Plan) -> None:
     for line in ("link set lo up", *(line for bridge in plan.bridges for line in _bridge(bridge))):
         subprocess.run(["ip", *line.split()], check=True, capture_output=True, text=True)
     if len(plan.bridges) > 1:
-        # The lab is the router between its networks.
-        for name in ("net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"):
-            Path("/proc/sys", name).write_text("1")
+        # The lab is the router between its networks, and answers for an address in that address's network only.
+        for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/all/arp_ignore"):
+            Path("/proc/sys/net", name).write_text("1")
 
 
 def _bridge(bridge: Bridge) -> list[str]:

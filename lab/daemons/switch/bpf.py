@@ -17,7 +17,8 @@ from pathlib import Path
 _VLAN, _SLOW = 0x0081, 0x0988
 _PROTOCOL, _VLAN_PRESENT, _VLAN_TCI = 16, 20, 24
 _PUSH, _POP, _REDIRECT, _HASH = 18, 19, 23, 34
-_DROP = 2
+# linux/pkt_cls.h: up the stack, where the daemon listens; nowhere.
+_UP, _DROP = 0, 2
 _LOAD, _PIN, _CLASSIFIER, _SYSCALL = 5, 6, 3, 321
 _LOG_BYTES = 1 << 16
 _TC_SECONDS = 30
@@ -57,8 +58,9 @@ def _send(interface: int) -> bytes:
 
 
 def from_port(legs: Sequence[tuple[int, int]]) -> bytes:
-    """For frames that a machine sends: `legs` are tags (0: none) and the interfaces that lead to these networks."""
-    program = _copy(6, 1) + _field(7, _PROTOCOL) + _unless(7, _SLOW, _end(_DROP))
+    """For frames that a machine sends: `legs` are tags (0: none) and the interfaces that lead to these networks. LACP
+    goes to the daemon."""
+    program = _copy(6, 1) + _field(7, _PROTOCOL) + _unless(7, _SLOW, _end(_UP))
     program += _field(7, _VLAN_PRESENT)
     plain = next((interface for vlan, interface in legs if not vlan), None)
     program += _unless(7, 0, _end(_DROP) if plain is None else _send(plain))

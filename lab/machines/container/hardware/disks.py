@@ -56,12 +56,20 @@ def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -
 
 def _database(spec: DiskSpec) -> dict[str, str]:
     """What udev's own rules find out of a disk (60-persistent-storage.rules of systemd 252)."""
-    model = (spec.model or _MODELS[spec.bus]).replace(" ", "_")
+    plain = spec.model or _MODELS[spec.bus]
+    model, encoded = plain.replace(" ", "_"), plain.replace(" ", "\\x20")
     short, bus = spec.serial, {"sata": "ata", "scsi": "scsi", "usb": "usb"}.get(spec.bus)
     if spec.bus == "virtio":
         return {"ID_SERIAL": short} if short else {}
     whole = {"scsi": f"0QEMU_{model}_{short}", "usb": f"QEMU_{model}_{short}-0:0"}.get(spec.bus, f"{model}_{short}")
-    found = {"DEVTYPE": "disk", "ID_TYPE": "disk", "ID_MODEL": model, "ID_SERIAL": whole, "ID_SERIAL_SHORT": short}
+    found = {
+        "DEVTYPE": "disk",
+        "ID_TYPE": "disk",
+        "ID_MODEL": model,
+        "ID_MODEL_ENC": encoded,
+        "ID_SERIAL": whole,
+        "ID_SERIAL_SHORT": short,
+    }
     found |= {"ID_BUS": bus} if bus else {}
     found |= {"ID_SCSI_SERIAL": short} if spec.bus == "scsi" else {}
     found |= {"ID_VENDOR": _VENDORS[spec.bus]} if bus in ("scsi", "usb") else {}
