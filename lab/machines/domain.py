@@ -24,6 +24,7 @@ register_namespace("qemu", _QEMU)
 _NVME_SLOT = 0x10
 # Rotations per minute of a disk that turns, and SCSI's and ATA's word for one that does not.
 _TURNS, _SOLID = "7200", "1"
+_MBIT = "10000"
 
 
 def _text(root: Element) -> str:
@@ -83,9 +84,10 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     SubElement(root, "on_crash").text = "destroy"
     devices = SubElement(root, "devices")
     _disks(devices, node, layout)
-    _nics(devices, cables_of(node, layout))
+    cables = cables_of(node, layout)
+    _nics(devices, cables)
     _others(devices, node, layout)
-    _nvme(root, node, layout)
+    _beyond_libvirt(root, node, layout, cables)
     return _text(root)
 
 
@@ -150,15 +152,22 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
         SubElement(devices, "controller", type="usb", index="0", model="qemu-xhci")
 
 
-def _alias(index: int) -> str:
+def _alias(index: int, kind: str = "disk") -> str:
     # libvirt keeps names that begin so.
-    return f"ua-disk{index}"
+    return f"ua-{kind}{index}"
 
 
-def _nvme(root: Element, node: NodeSpec, layout: Layout) -> None:
-    """What libvirt has no words for: NVMe disks, and the WWN and model of SATA disks."""
+def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> None:
+    """What libvirt has no words for: NVMe disks, the WWN and model of SATA disks, and how fast a virtio card is.
+
+    LACP is for cards of one known speed (802.1AX §6.3.1): without, Linux's bonding leaves it off.
+    """
     words: list[str] = []
     overrides: list[tuple[str, str, str, str]] = []
+    for number, cable in enumerate(cables):
+        if cable.nic.model == "virtio" and not cable.bridge:
+            alias = _alias(number, "nic")
+            overrides += [(alias, "speed", "signed", _MBIT), (alias, "duplex", "string", "full")]
     slot = _NVME_SLOT
     for index, disk in enumerate(node.all_disks):
         if disk.bus == "nvme":
@@ -189,13 +198,14 @@ def _nics(devices: Element, cables: tuple[Cable, ...]) -> None:
     # The firmware numbers buses in the order of their ports.
     for bus in range(1, max(cable.nic.pci for cable in cables) + 1):
         SubElement(devices, "controller", type="pci", index=str(bus), model="pcie-root-port")
-    for cable in cables:
+    for number, cable in enumerate(cables):
         nic = SubElement(devices, "interface", type="network" if cable.bridge else "ethernet")
         SubElement(nic, "mac", address=cable.nic.mac)
         if cable.bridge:
             SubElement(nic, "source", network=cable.bridge)
         SubElement(nic, "target", dev=cable.port)
         SubElement(nic, "model", type=cable.nic.model)
+        SubElement(nic, "alias", name=_alias(number, "nic"))
         if cable.mtu != 1500:
             SubElement(nic, "mtu", size=str(cable.mtu))
         if cable.onboard:
