@@ -87,8 +87,8 @@ def build(tree: Path, work: Path, script: str) -> Path:
     (disc / "initrd").write_bytes(packed)
     [kernel] = (tree / "boot").glob("vmlinuz-*")
     shutil.copyfile(kernel, disc / "vmlinuz")
-    for file in ISOLINUX:
-        shutil.copyfile(file, disc / file.name)
+    for part in ISOLINUX:
+        shutil.copyfile(part, disc / part.name)
     (disc / "isolinux.cfg").write_text(
         "default x\nprompt 0\nlabel x\nkernel /vmlinuz\nappend initrd=/initrd console=ttyS0 quiet\n"
     )
