@@ -13,12 +13,16 @@ from typing import Any
 
 import yaml
 
+from lab import hostnetwork
 from lab.release.cluster.private import write_private
 from lab.topology import NodeSpec, Topology
 
-CLUSTER_NETWORK = {"cidr": "10.128.0.0/14", "hostPrefix": 23}
-SERVICE_NETWORK = "172.30.0.0/16"
-NIC = "eth0"  # a logical name: the installer maps it by MAC address to the kernel's
+# By the version of IP: OpenShift's defaults, and what its documentation has for IPv6.
+CLUSTER_NETWORK: dict[int, dict[str, Any]] = {
+    4: {"cidr": "10.128.0.0/14", "hostPrefix": 23},
+    6: {"cidr": "fd01::/48", "hostPrefix": 64},
+}
+SERVICE_NETWORK = {4: "172.30.0.0/16", 6: "fd02::/112"}
 
 
 @dataclass(frozen=True)
@@ -39,19 +43,21 @@ class Access:
 
 def install_config(topology: Topology, access: Access) -> dict[str, Any]:
     """install-config.yaml of the topology."""
+    versions = list(dict.fromkeys(subnet.version for subnet in topology.machine_subnets))
     config: dict[str, Any] = {
         "apiVersion": "v1",
         "metadata": {"name": topology.cluster_name},
         "baseDomain": topology.base_domain,
         "controlPlane": {"name": "master", "replicas": len(topology.masters)},
+        **({"arbiter": {"name": "arbiter", "replicas": len(topology.arbiters)}} if topology.arbiters else {}),
         "compute": [{"name": "worker", "replicas": len(topology.workers)}],
         "networking": {
             "networkType": "OVNKubernetes",
-            "machineNetwork": [{"cidr": topology.machine_network}],
-            "clusterNetwork": [dict(CLUSTER_NETWORK)],
-            "serviceNetwork": [SERVICE_NETWORK],
+            "machineNetwork": [{"cidr": str(subnet)} for subnet in topology.machine_subnets],
+            "clusterNetwork": [dict(CLUSTER_NETWORK[version]) for version in versions],
+            "serviceNetwork": [SERVICE_NETWORK[version] for version in versions],
         },
-        "platform": {"none": {}},
+        "platform": {topology.platform: {"platformName": "lab"} if topology.platform == "external" else {}},
         "pullSecret": json.dumps(json.loads(access.pull_secret)),
         "sshKey": access.ssh_key,
         "additionalTrustBundle": access.trust_bundle,
@@ -59,36 +65,9 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
     }
     if topology.platform == "baremetal":
         config["platform"] = {
-            "baremetal": {"apiVIPs": [topology.api_vip], "ingressVIPs": [topology.ingress_vip]},
+            "baremetal": {"apiVIPs": list(topology.vips("api")), "ingressVIPs": list(topology.vips("ingress"))},
         }
     return config
-
-
-def nmstate(topology: Topology, node: NodeSpec) -> dict[str, Any]:
-    """The node's static network: its address, the lab as gateway and DNS."""
-    address = {"ip": node.ip, "prefix-length": topology.network.prefixlen}
-    interface = {
-        "name": NIC,
-        "type": "ethernet",
-        "state": "up",
-        "mac-address": node.mac,
-        "ipv4": {"enabled": True, "dhcp": False, "address": [address]},
-        "ipv6": {"enabled": False},
-    }
-    return {
-        "interfaces": [interface],
-        "dns-resolver": {"config": {"server": [topology.gateway]}},
-        "routes": {
-            "config": [
-                {
-                    "destination": "0.0.0.0/0",
-                    "next-hop-address": topology.gateway,
-                    "next-hop-interface": NIC,
-                    "table-id": 254,
-                }
-            ]
-        },
-    }
 
 
 def root_device_hints(node: NodeSpec) -> dict[str, Any]:
@@ -103,11 +82,11 @@ def agent_config(topology: Topology) -> dict[str, Any]:
         host: dict[str, Any] = {
             "hostname": node.name,
             "role": node.role,
-            "interfaces": [{"name": NIC, "macAddress": node.mac}],
+            "interfaces": hostnetwork.interfaces(node),
             "rootDeviceHints": root_device_hints(node),
         }
-        if topology.addressing == "static":
-            host["networkConfig"] = nmstate(topology, node)
+        if hostnetwork.is_told(topology, node):
+            host["networkConfig"] = hostnetwork.nmstate(topology, node)
         hosts.append(host)
     return {
         "apiVersion": "v1beta1",

@@ -7,7 +7,7 @@
     │   ├── LabStartError     the supervisor or one of its services did not come up
     │   ├── DaemonEndedError  one of its daemons, or the whole lab, ended while in use
     │   └── LabGoneError      the lab's supervisor is no longer there
-    ├── TopologyError         a topology is malformed; names the file and the field
+    ├── TopologyError         a topology is malformed; names the file and all fields that are wrong
     ├── SubjectError          a release or an installer cannot be used; names the option
     ├── UnknownLabError       no lab of that name is recorded
     ├── UnknownNodeError      the topology has no node of that name
@@ -34,13 +34,14 @@ class LabBrokenError(LabError):
 
 
 class TopologyError(LabError):
-    """A topology is malformed."""
+    """A topology, or what one is derived from, is malformed; `lines` has one line for each thing that is wrong."""
 
-    def __init__(self, source: str, message: str) -> None:
-        message = " ".join(message.split())  # one line, whatever a value holds
-        super().__init__(f"{source}: {message}")
+    def __init__(self, source: str, message: str | Sequence[str]) -> None:
+        found = [message] if isinstance(message, str) else message
+        self.lines = tuple(" ".join(one.split()) for one in found)  # one line each, whatever a value holds
         self.source = source
-        self.message = message
+        self.message = "; ".join(self.lines)
+        super().__init__("\n".join(f"{source}: {one}" for one in self.lines))
 
 
 class SubjectError(LabError):

@@ -6,14 +6,20 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.topology import NodeSpec, Topology
+from lab.topology import Network, NodeSpec, Topology
 
+# The bridge of the first network, and what all of them begin with.
 BRIDGE = "lab0"
-NETWORK = "lab"
+_BRIDGES = "lab"
 POOL = "lab"
 REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
+
+
+def bracketed(address: str) -> str:
+    """An address as it stands in a URL (RFC 3986 §3.2.2)."""
+    return f"[{address}]" if ":" in address else address
 
 
 @dataclass(frozen=True)
@@ -34,14 +40,24 @@ class Layout:
         return f"{self.registry_host}:{REGISTRY_PORT}"
 
     @property
+    def bmc_address(self) -> str:
+        """The lab's address in the network of the BMCs."""
+        network = self.topology.bmc_network
+        return next(iter(network.own)) if network.bmc else self.topology.gateway
+
+    def bridge(self, network: Network) -> str:
+        """The bridge that a network is."""
+        return f"{_BRIDGES}{[one.name for one in self.topology.all_networks].index(network.name)}"
+
+    @property
     def bmc_url(self) -> str:
         """The Redfish service."""
-        return f"https://{self.topology.gateway}:{BMC_PORT}"
+        return f"https://{bracketed(self.bmc_address)}:{BMC_PORT}"
 
     @property
     def http_url(self) -> str:
         """The HTTP server for boot media, without a slash at its end."""
-        return f"http://{self.topology.gateway}:{HTTP_PORT}"
+        return f"http://{bracketed(self.topology.gateway)}:{HTTP_PORT}"
 
     @property
     def log(self) -> Path:

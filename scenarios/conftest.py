@@ -29,7 +29,7 @@ from lab.subject import Subject
 from lab.subject.options import Chosen, add_options, choose
 from lab.supervisor.watch import described
 from scenarios.cluster import Installation, Stopped, install, stop
-from scenarios.ids import TOPOLOGIES, edit_agent_config, topology_of
+from scenarios.ids import TOPOLOGIES, edit_agent_config, size_of, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.service import Discovered, install_discovered, service_alone
 
@@ -54,6 +54,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
     group.addoption("--machines", choices=("vm", "container"), default="vm", help="kind of machines (docs/machines.md)")
+    group.addoption(
+        "--topology", metavar="FILE", help="install this topology (docs/topology.md): the scenarios of its size"
+    )
     group.addoption(
         "--lab-keep",
         choices=("never", "on-failure", "always"),
@@ -106,11 +109,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if (marker := item.get_closest_marker("vm")) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"needs a virtual machine: {marker.args[0]}"))
-    if not config.getoption("--nightly"):
+    if config.getoption("--topology"):
+        wanted = {id(item) for item in of_topology(items, shapes.load(config.getoption("--topology")))}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in wanted])
+        items[:] = [item for item in items if id(item) in wanted]
+    elif not config.getoption("--nightly"):
         nightly = [item for item in items if item.get_closest_marker("nightly")]
         items[:] = [item for item in items if item not in nightly]
         config.hook.pytest_deselected(items=nightly)
     reorder(items, DURATIONS.read())
+
+
+def of_topology(items: list[pytest.Item], topology: shapes.Topology) -> list[pytest.Item]:
+    """The tests for a topology from a file: of each, the scenario of its size that is most like it."""
+    size = size_of(topology)
+    likeness = {f"-{topology.addressing}-": 2, f"-{topology.nodes[0].firmware}": 1}
+    found: dict[str, tuple[int, pytest.Item]] = {}
+    for item in items:
+        words = unit_of(item.nodeid).split("-")
+        if words[0] != size or len(words) != 4:
+            continue
+        points = sum(worth for text, worth in likeness.items() if text in unit_of(item.nodeid))
+        name = item.nodeid.partition("[")[0]
+        if name not in found or points > found[name][0]:
+            found[name] = (points, item)
+    return [item for _, item in found.values()]
 
 
 def _installed_already(lab_id: str, release: Subject) -> Installation:
@@ -244,7 +267,9 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     artifacts = Path(request.config.getoption("--artifacts")) / scenario_id
     shutil.rmtree(artifacts, ignore_errors=True)
     keep = request.config.getoption("--lab-keep")
-    shape = topology_of(scenario_id, chosen.sized).on(request.config.getoption("--machines"))
+    file = request.config.getoption("--topology")
+    shape = chosen.sized(shapes.load(file)) if file else topology_of(scenario_id, chosen.sized)
+    shape = shape.on(request.config.getoption("--machines"))
     with Lab(shape, artifacts=artifacts, release=chosen.subject) as lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False
@@ -260,7 +285,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
                 stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))
 
         def note_duration() -> None:
-            if not failed():
+            if not failed() and not file:
                 DURATIONS.update({scenario_id: time.monotonic() - start})
 
         def keep_lab() -> None:

@@ -122,6 +122,13 @@ def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same)
     return topology
 
 
+def size_of(topology: Topology) -> str:
+    """The name of the topologies that are of a topology's size."""
+    if len(topology.nodes) == 1:
+        return "sno"
+    return "ha" if topology.workers else "compact"
+
+
 def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
     """Change the decoded agent-config.yaml as the id's variant requires."""
     topology = topology_of(scenario_id)

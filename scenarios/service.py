@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from lab.configs import NIC, nmstate
 from lab.deploy import Deployment
+from lab.hostnetwork import NIC, nmstate
 from lab.release.cluster.private import write_private
 from lab.subject import Subject
 from lab.waiting import wait_until

@@ -18,12 +18,13 @@ from lab.cleanup import finish
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
 from lab.commands.deploy import KINDS
-from lab.commands.terminal import converse, describe
-from lab.errors import LabError, PreflightError, UnknownLabError
+from lab.commands.terminal import converse, describe, describe_networks
+from lab.errors import LabError, PreflightError, TopologyError, UnknownLabError
 from lab.host import budget, records
 from lab.host.identity import alive
 from lab.host.namespaces import enter_argv
 from lab.host.paths import budget_file, labs_dir
+from lab.host.unmade import unmade
 from lab.lab import Lab
 from lab.machines import containers
 from lab.machines.node import Node
@@ -133,7 +134,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except (LabError, DriverError, OSError) as error:
         if not (isinstance(error, BrokenPipeError) and _reader_is_gone()):
-            print(f"node0-lab: {error}", file=sys.stderr)
+            for line in str(error).splitlines() if isinstance(error, TopologyError) else [str(error)]:
+                print(f"node0-lab: {line}", file=sys.stderr)
             for note in getattr(error, "__notes__", ()):
                 print(f"node0-lab: also, {note}", file=sys.stderr)
         return 1
@@ -179,6 +181,8 @@ def _running(lab: Lab, name: str) -> Node:
 
 def _up(arguments: argparse.Namespace) -> int:
     shape = topology.load(arguments.topology).on(arguments.machines)
+    if lines := unmade(shape):
+        raise TopologyError(arguments.topology, lines)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
     release = None
@@ -197,9 +201,11 @@ def _up(arguments: argparse.Namespace) -> int:
         raise
     print(f"lab {lab.id} is up after {time.monotonic() - begin:.1f} s")
     describe(records.read(lab.id))
+    describe_networks(lab.layout)
     print(f"  BMC       {lab.layout.bmc_url} (user and password: {lab.layout.secrets})")
     print(f"  registry  {lab.layout.registry}")
     print(f"  files     {lab.layout.root}")
+    print(f"a command in its network: node0-lab exec --lab {lab.id} -- COMMAND")
     print(f"end it with: node0-lab down --lab {lab.id}")
     with lab:
         return 0

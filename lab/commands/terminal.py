@@ -11,6 +11,8 @@ import tty
 from pathlib import Path
 
 from lab.host.records import Record
+from lab.layout import Layout
+from lab.topology import Network, NodeSpec, Topology
 
 _LEAVE = b"\x1d"
 
@@ -54,3 +56,32 @@ def describe(record: Record) -> None:
         sizes = "+".join(str(disk.size_gib) for disk in node.all_disks)
         size = f"{node.vcpu} vCPU {node.memory_mib} MiB {sizes} GiB {node.firmware}"
         print(f"  {node.name:<10} {node.ip:<16} {node.mac}  {size}  {record.machines.get(node.name, '')}")
+        if node.nics:
+            for line in cards(record.topology, node):
+                print(f"    {line}")
+
+
+def cards(topology: Topology, node: NodeSpec) -> list[str]:
+    """A line for each card or bond of a machine: where it is attached."""
+    lines = []
+    for link in topology.links(node):
+        ends = [link.network.name] if link.network else []
+        ends += [f"{network.name} (VLAN {network.vlan})" for network in link.trunk]
+        whole = f" {link.bond.mode} of {'+'.join(nic.name for nic in link.nics)}" if link.bond else ""
+        held = " ".join(text for text, _ in link.addresses)
+        lines.append(f"{link.name}{whole} {link.mac} in {', '.join(ends)}{': ' * bool(held)}{held}")
+    return lines
+
+
+def describe_networks(layout: Layout) -> None:
+    """Print a line for each network of a lab."""
+    for network in layout.topology.all_networks:
+        print(f"  network   {network.name}: {layout.bridge(network)}, {', '.join(_of(network))}")
+
+
+def _of(network: Network) -> list[str]:
+    given = {
+        f"VLAN {network.vlan}": network.vlan, f"MTU {network.mtu}": network.mtu != 1500, "DHCP": network.dhcp,
+        "DHCPv6": network.dhcpv6, "router advertisements": network.router_advertisements, "BMCs": network.bmc,
+    }  # fmt: skip
+    return [*network.lab_addresses, *(text for text, true in given.items() if true)]

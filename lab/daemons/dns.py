@@ -1,4 +1,4 @@
-"""The lab's names: dnsmasq's configuration for DNS and DHCP.
+"""The lab's names and leases: dnsmasq's configuration for DNS, DHCP, DHCPv6 and router advertisements.
 
 api, api-int, *.apps, the nodes and the lab's own services, with PTR records; every other name does not exist, since
 there is nothing beyond the lab. A resolver that *refuses* would make clients retry for a long time.
@@ -6,28 +6,37 @@ there is nothing beyond the lab. A resolver that *refuses* would make clients re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from ipaddress import IPv4Network
 from pathlib import Path
 
-from lab.topology import Topology
+from lab.layout import Layout
+from lab.topology import Network, Topology
+from lab.topology.words import Subnet
 
 SERVICES = ("registry", "bmc", "ntp", "http")
 
 
 def records(topology: Topology) -> list[tuple[str, str]]:
     """All (name, address) pairs but the wildcard. The first name of an address is the one in its PTR record."""
-    out = [(f"{node.name}.{topology.cluster_domain}", node.ip) for node in topology.nodes]
+    domain = topology.cluster_domain
+    out = [(f"{node.name}.{domain}", text) for node in topology.nodes for text in topology.known_addresses(node)]
     for name in ("api", "api-int"):
-        out += [(f"{name}.{topology.cluster_domain}", address) for address in topology.api_addresses]
+        out += [(f"{name}.{domain}", address) for address in topology.api_addresses]
     out += [(f"{name}.{topology.base_domain}", topology.gateway) for name in SERVICES]
     return out
 
 
-def dnsmasq_config(topology: Topology, *, interface: str, leases: Path, log: Path) -> str:
+def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
     """The text of dnsmasq.conf."""
+    topology = layout.topology
+    networks = topology.all_networks
+    # Link-local addresses come with the first cable.
+    dynamic = any(one.dhcpv6 or one.router_advertisements for one in networks)
     lines = [
-        f"interface={interface}",
+        *(f"interface={layout.bridge(one)}" for one in networks),
         "except-interface=lo",
-        "bind-interfaces",
+        "bind-dynamic" if dynamic else "bind-interfaces",
         "user=root",
         "no-resolv",
         "no-hosts",
@@ -41,18 +50,64 @@ def dnsmasq_config(topology: Topology, *, interface: str, leases: Path, log: Pat
     ]
     lines += [f"host-record={name},{address}" for name, address in records(topology)]
     lines += [f"address=/apps.{topology.cluster_domain}/{address}" for address in topology.ingress_addresses]
-    if topology.addressing == "dhcp":
-        network = topology.network
-        lines += [
-            # Nodes get their reserved addresses only; unknown machines and spare NICs get one from the upper half.
-            f"dhcp-range={network[network.num_addresses // 2]},{network[-3]},{topology.network.netmask},1h",
-            f"dhcp-leasefile={leases}",
-            "dhcp-authoritative",
-            "log-dhcp",
-            f"dhcp-option=option:router,{topology.gateway}",
-            f"dhcp-option=option:dns-server,{topology.gateway}",
-            f"dhcp-option=option:ntp-server,{topology.gateway}",
-            f"domain={topology.cluster_domain}",
-        ]
-        lines += [f"dhcp-host={node.mac},{node.ip},{node.name}" for node in topology.nodes]
+    if dynamic or any(one.dhcp for one in networks):
+        lines += [f"dhcp-leasefile={leases}", "dhcp-authoritative", "log-dhcp", f"domain={topology.cluster_domain}"]
+        lines += [line for one in networks for line in _leases(layout.bridge(one), one)]
+        lines += _reservations(topology)
     return "\n".join(lines) + "\n"
+
+
+def _leases(bridge: str, network: Network) -> Iterator[str]:
+    """What hosts of a network are told; `bridge` is its tag too."""
+    tag = f"tag:{bridge}"
+    for subnet in network.subnets:
+        six = subnet.version == 6
+        if network.dhcpv6 if six else network.dhcp:
+            # Nodes get their reserved addresses only; unknown machines and spare NICs get one from the upper half.
+            least = subnet[subnet.num_addresses // 2]
+            length = str(subnet.netmask) if isinstance(subnet, IPv4Network) else str(subnet.prefixlen)
+            last = subnet[-3] if subnet.num_addresses < 1 << 16 else least + (1 << 12)
+            yield f"dhcp-range=set:{bridge},{least},{last},{length},1h"
+        elif six and network.router_advertisements:
+            mode = "slaac,ra-stateless" if subnet.prefixlen == 64 else "ra-only"
+            yield f"dhcp-range=set:{bridge},{subnet[0]},{mode},{subnet.prefixlen},1h"
+        else:
+            continue
+        yield from _told(tag, network, subnet)
+    if network.router_advertisements:
+        yield "enable-ra"
+        # The interval in seconds; nobody who comes later waits longer. Without a gateway the router's lifetime is 0.
+        yield f"ra-param={bridge},mtu:{network.mtu},10,{60 if network.gateway_of(6) else 0}"
+
+
+def _told(tag: str, network: Network, subnet: Subnet) -> Iterator[str]:
+    if subnet.version == 6:
+        for option, servers in (("dns-server", network.dns_servers), ("ntp-server", network.ntp_servers)):
+            mine = [text for text in servers if ":" in text]
+            if mine or option == "dns-server":
+                yield f"dhcp-option={tag},option6:{option}{''.join(f',[{text}]' for text in mine)}"
+        return
+    gateway = network.gateway_of(4)
+    # An option without a value is not sent: by default dnsmasq would send itself.
+    yield f"dhcp-option={tag},option:router{f',{gateway}' if gateway else ''}"
+    for option, servers in (("dns-server", network.dns_servers), ("ntp-server", network.ntp_servers)):
+        mine = [text for text in servers if ":" not in text]
+        if mine or option == "dns-server":
+            yield ",".join([f"dhcp-option={tag},option:{option}", *mine])
+    if network.mtu != 1500:
+        yield f"dhcp-option={tag},option:mtu,{network.mtu}"
+
+
+def _reservations(topology: Topology) -> Iterator[str]:
+    """A line for each card: its addresses in networks that lease, and the machine's name."""
+    for node in topology.nodes:
+        for link in topology.links(node):
+            leased = [
+                f"[{text}]" if ":" in text else text
+                for text, network in link.addresses
+                if (network.dhcpv6 if ":" in text else network.dhcp)
+            ]
+            if leased:
+                # A bond may have any of its cards' addresses.
+                macs = [nic.mac for nic in link.nics]
+                yield f"dhcp-host={','.join([*macs, *leased, node.name])}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
 from functools import partial
 from http import HTTPStatus
@@ -56,10 +57,15 @@ class Handler(SimpleHTTPRequestHandler):
             self.connection.sendfile(source, first, last - first + 1)
 
 
+class _Six(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
 def main(argv: list[str]) -> None:
     """Serve for ever."""
     directory, address, port = argv
-    ThreadingHTTPServer((address, int(port)), partial(Handler, directory=directory)).serve_forever()
+    server = _Six if ":" in address else ThreadingHTTPServer
+    server((address, int(port)), partial(Handler, directory=directory)).serve_forever()
 
 
 if __name__ == "__main__":

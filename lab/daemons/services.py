@@ -16,10 +16,11 @@ import yaml
 
 from lab.daemons import dns
 from lab.daemons.pki import Authority, make_ssh_key
+from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
-from lab.layout import BMC_PORT, BRIDGE, HTTP_PORT, POOL, REGISTRY_PORT, Layout
+from lab.layout import BMC_PORT, HTTP_PORT, POOL, REGISTRY_PORT, Layout, bracketed
 from lab.release.cluster.private import write_private
-from lab.supervisor.plan import Plan, Ready, Service
+from lab.supervisor.plan import Bridge, Plan, Ready, Service
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -65,13 +66,15 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     make_ssh_key(layout.ssh_key)
     authority = Authority.make(f"node0 lab {lab_id}")
     layout.ca.write_bytes(authority.pem)
-    names = [layout.registry_host, f"bmc.{topology.base_domain}", topology.gateway, "127.0.0.1"]
+    names = [layout.registry_host, f"bmc.{topology.base_domain}", topology.gateway, layout.bmc_address, "127.0.0.1"]
+    names = list(dict.fromkeys(names))
     authority.issue(names, layout.root / "server.crt", layout.root / "server.key")
     authority.issue(names, layout.root / "expired.crt", layout.root / "expired.key", expired=True)
     contained = topology.machine == "container"
     reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], port=None)
     services = (
         _machined(layout, lab_id) if contained else _libvirtd(layout),
+        *_switch(layout),
         _dnsmasq(layout),
         _chronyd(layout),
         _registry(layout, credentials, storage),
@@ -84,11 +87,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     plan = Plan(
         id=lab_id,
         state=str(layout.root),
-        bridge=BRIDGE,
-        bridge_addresses=(
-            f"{topology.gateway}/{topology.network.prefixlen}",
-            *(f"{alias}/32" for alias in topology.aliases),
-        ),
+        bridges=tuple(Bridge(layout.bridge(one), one.lab_addresses, one.mtu) for one in topology.all_networks),
         mounts=_mounts(layout),
         services=services,
         owner=owner,
@@ -142,13 +141,19 @@ def _machined(layout: Layout, lab_id: str) -> Service:
     return msgspec.structs.replace(service, ready=Ready("unix", str(layout.machined)))
 
 
+def _switch(layout: Layout) -> tuple[Service, ...]:
+    """The switch, where there is anything for it to do."""
+    groups = switched(layout)
+    if not groups:
+        return ()
+    file, programs = layout.root / "switch.json", layout.root / "bpf"
+    file.write_bytes(msgspec.json.encode(groups))
+    return (_python(layout, "switch", "lab.daemons.switch", [str(file), str(programs)], port=None),)
+
+
 def _dnsmasq(layout: Layout) -> Service:
     config = layout.root / "dnsmasq.conf"
-    config.write_text(
-        dns.dnsmasq_config(
-            layout.topology, interface=BRIDGE, leases=layout.root / "dnsmasq.leases", log=layout.log / "dnsmasq.log"
-        )
-    )
+    config.write_text(dns.dnsmasq_config(layout, leases=layout.root / "dnsmasq.leases", log=layout.log / "dnsmasq.log"))
     argv = ("dnsmasq", "--keep-in-foreground", f"--conf-file={config}")
     return Service("dnsmasq", argv, Ready("tcp", layout.topology.gateway, 53))
 
@@ -156,11 +161,9 @@ def _dnsmasq(layout: Layout) -> Service:
 def _chronyd(layout: Layout) -> Service:
     topology = layout.topology
     config = layout.root / "chrony.conf"
+    allowed = "".join(f"allow {subnet}\n" for network in topology.all_networks for subnet in network.subnets)
     # -x below: it serves the host's clock as it is, and never touches it.
-    config.write_text(
-        f"local stratum 8\nallow {topology.machine_network}\ncmdport 0\n"
-        f"bindcmdaddress /\npidfile {layout.root / 'chronyd.pid'}\n"
-    )
+    config.write_text(f"local stratum 8\n{allowed}cmdport 0\nbindcmdaddress /\npidfile {layout.root / 'chronyd.pid'}\n")
     argv = ("chronyd", "-d", "-x", "-u", "root", "-f", str(config))
     return Service("chronyd", argv, Ready("ntp", topology.gateway))
 
@@ -182,7 +185,7 @@ def _registry(layout: Layout, credentials: Credentials, storage: Path | None) ->
         "log": {"level": "info", "accesslog": {"disabled": False}},
         "storage": backend,
         "http": {
-            "addr": f"{layout.topology.gateway}:{REGISTRY_PORT}",
+            "addr": f"{bracketed(layout.topology.gateway)}:{REGISTRY_PORT}",
             "secret": secrets.token_hex(16),
             "tls": {"certificate": str(layout.root / "server.crt"), "key": str(layout.root / "server.key")},
         },
@@ -199,7 +202,7 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     htpasswd = root / "bmc/htpasswd"
     _htpasswd(htpasswd, credentials.bmc_user, credentials.bmc_password)
     settings = {
-        "SUSHY_EMULATOR_LISTEN_IP": layout.topology.gateway,
+        "SUSHY_EMULATOR_LISTEN_IP": layout.bmc_address,
         "SUSHY_EMULATOR_LISTEN_PORT": BMC_PORT,
         "SUSHY_EMULATOR_SSL_CERT": str(root / "server.crt"),
         "SUSHY_EMULATOR_SSL_KEY": str(root / "server.key"),
@@ -218,9 +221,8 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     config = root / "bmc/emulator.conf"
     # Flask executes this file as Python.
     config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
-    return _python(
-        layout, "bmc", "lab.daemons.bmc", [str(config)], port=BMC_PORT, env={"TMPDIR": str(root / "bmc/tmp")}
-    )
+    service = _python(layout, "bmc", "lab.daemons.bmc", [str(config)], port=None, env={"TMPDIR": str(root / "bmc/tmp")})
+    return msgspec.structs.replace(service, ready=Ready("tcp", layout.bmc_address, BMC_PORT))
 
 
 def _python(

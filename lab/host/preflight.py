@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lab.errors import PreflightError
 from lab.host.kvm import OVMF_CODE
+from lab.host.unmade import unmade
 from lab.topology import Topology
 
 # Programs that labs need, and the Debian packages that have them.
@@ -34,6 +35,7 @@ CONTAINER_KERNEL = (6, 6)
 _V1, _V2 = {"cpu", "memory", "pids", "devices"}, {"cpu", "memory", "pids", "cpuset"}
 # Programs that fill a disk with data (lab.machines.disks).
 DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
+TPM_PROGRAMS = {"swtpm": "swtpm", "swtpm_setup": "swtpm-tools"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 # A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
 _SOCKET_PATH_BYTES = 107
@@ -98,6 +100,11 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
                 reasons.append(
                     f"{program} is not installed, a disk that holds data needs it: apt-get install {package}"
                 )
+    reasons += unmade(topology)
+    if not contained and any(node.tpm for node in topology.nodes):
+        for program, package in TPM_PROGRAMS.items():
+            if shutil.which(program, path=_PATH) is None:
+                reasons.append(f"{program} is not installed, a TPM needs it: apt-get install {package}")
     if contained:
         reasons += container_problems()
     if not contained and any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():

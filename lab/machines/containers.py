@@ -8,18 +8,25 @@ import sys
 import uuid
 
 from lab.host import records
-from lab.layout import BRIDGE, Layout
+from lab.layout import Layout
 from lab.machines import disks
+from lab.machines.attach import cables_of
 from lab.machines.container.spec import DiskSpec, MachineSpec, Nic
-from lab.topology import NodeSpec
+from lab.topology import NicModel, NodeSpec
 
 # Users of the host from here on are machines' own, 65536 to each; above what /etc/subuid hands out by default.
 _FIRST_USER = 1 << 29
 _MACHINES = 1 << 14
 # Longer than a group waits for its processes to end.
 _REAP_SECONDS = 30
-# As udev names the only card of a virtual machine (its second PCI bus).
-CARD = "enp1s0"
+# What cards show themselves as: ids at the PCI SIG, and Linux's drivers (linux/virtio_ids.h for virtio).
+_SHOWN: dict[NicModel, tuple[str, str, str]] = {
+    "virtio": ("0x1af4", "0x0001", "virtio_net"),
+    "e1000": ("0x8086", "0x100e", "e1000"),
+    "e1000e": ("0x8086", "0x10d3", "e1000e"),
+    "rtl8139": ("0x10ec", "0x8139", "8139cp"),
+    "vmxnet3": ("0x15ad", "0x07b0", "vmxnet3"),
+}
 
 
 def first_user(lab: str, index: int) -> int:
@@ -39,13 +46,26 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
         memory_mib=node.memory_mib,
         vcpus=node.vcpu,
         firmware=node.firmware,
-        nics=(Nic(name=CARD, mac=node.mac, network=BRIDGE),),
+        nics=tuple(
+            Nic(
+                name=cable.nic.name,
+                mac=cable.nic.mac,
+                network=cable.bridge,
+                mtu=cable.mtu,
+                shown=_SHOWN[cable.nic.model],
+            )
+            for cable in cables_of(node, layout)
+        ),
         disks=tuple(
             DiskSpec(
                 target=node.device(number),
                 path=str(layout.disk(node, number)),
                 size=disk.size_gib << 30,
                 serial=node.serial(number),
+                model=disk.model,
+                wwn=disk.wwn,
+                rotational=bool(disk.rotational),
+                bus=disk.bus,
             )
             for number, disk in enumerate(node.all_disks)
         ),

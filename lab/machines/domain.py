@@ -1,14 +1,15 @@
-"""A node as libvirt's domain XML, and the lab's network and storage pool."""
+"""A node as libvirt's domain XML, and the lab's networks and storage pool."""
 
 from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from xml.etree.ElementTree import Element, SubElement, indent, register_namespace, tostring
 
 from lab.host.kvm import OVMF_CODE
-from lab.layout import BRIDGE, NETWORK, POOL, Layout
-from lab.topology import NodeSpec
+from lab.layout import POOL, Layout
+from lab.machines.attach import Cable, cables_of
+from lab.topology import Bus, Disk, NodeSpec
 
 OVMF_VARS = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
 # Unless told otherwise, QEMU reserves 1 GiB per guest for translated code.
@@ -16,6 +17,14 @@ TCG_CACHE_MIB = 512
 # CPU features that guests prefer and that QEMU emulates slowly. Measured in a guest: filling memory byte by byte (erms)
 # runs at 0.4 GB/s, by quad words at 4.9; AES-GCM at 25 MB/s, ChaCha20, which TLS uses when there is no aes, at 175.
 SLOW_WHEN_EMULATED = ("erms", "fsrm", "aes", "pclmuldq")
+# What libvirt has no words for goes to QEMU as it is.
+_QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
+register_namespace("qemu", _QEMU)
+# NVMe disks are devices of the root bus, from this slot on, which libvirt gives to nobody by itself.
+_NVME_SLOT = 0x10
+# Rotations per minute of a disk that turns, and SCSI's and ATA's word for one that does not.
+_TURNS, _SOLID = "7200", "1"
+_MBIT = "10000"
 
 
 def _text(root: Element) -> str:
@@ -23,12 +32,12 @@ def _text(root: Element) -> str:
     return tostring(root, encoding="unicode")
 
 
-def network_xml() -> str:
-    """A libvirt network for the lab's bridge; DNS and DHCP are the lab's own."""
+def network_xml(bridge: str) -> str:
+    """A libvirt network, named as it, for a bridge of the lab's; DNS and DHCP are the lab's own."""
     root = Element("network")
-    SubElement(root, "name").text = NETWORK
+    SubElement(root, "name").text = bridge
     SubElement(root, "forward", mode="bridge")
-    SubElement(root, "bridge", name=BRIDGE)
+    SubElement(root, "bridge", name=bridge)
     return _text(root)
 
 
@@ -66,11 +75,19 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
         cpu = SubElement(root, "cpu", mode="maximum")
         for flag in SLOW_WHEN_EMULATED:
             SubElement(cpu, "feature", policy="disable", name=flag)
-    SubElement(root, "clock", offset="utc")
+    if node.clock_offset:
+        SubElement(root, "clock", offset="variable", adjustment=str(node.clock_offset), basis="utc")
+    else:
+        SubElement(root, "clock", offset="utc")
     SubElement(root, "on_poweroff").text = "destroy"
     SubElement(root, "on_reboot").text = "restart"
     SubElement(root, "on_crash").text = "destroy"
-    _devices(SubElement(root, "devices"), node, layout)
+    devices = SubElement(root, "devices")
+    _disks(devices, node, layout)
+    cables = cables_of(node, layout)
+    _nics(devices, cables)
+    _others(devices, node, layout)
+    _beyond_libvirt(root, node, layout, cables)
     return _text(root)
 
 
@@ -93,25 +110,119 @@ def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
     SubElement(system, "smbios", mode="sysinfo")
 
 
-def _devices(devices: Element, node: NodeSpec, layout: Layout) -> None:
-    for index, spec in enumerate(node.all_disks):
+def _targets(disks: tuple[Disk, ...]) -> list[str]:
+    """libvirt's names of disks, one of a kind for each bus: they choose the place on the bus, not the guest's name."""
+    counts: dict[str, int] = {}
+    found = []
+    for disk in disks:
+        kind = {"virtio": "vd", "nvme": "nvme"}.get(disk.bus, "sd")
+        counts[kind] = counts.get(kind, 0) + 1
+        found.append(f"{kind}{chr(ord('a') + counts[kind] - 1)}")
+    return found
+
+
+def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
+    disks = node.all_disks
+    for index, (spec, target) in enumerate(zip(disks, _targets(disks), strict=True)):
+        if spec.bus == "nvme":
+            continue
         disk = SubElement(devices, "disk", type="file", device="disk")
         # The disk lives no longer than the lab, so flushes need not reach the physical disk; that makes etcd fast.
         SubElement(disk, "driver", name="qemu", type="raw", cache="unsafe", discard="unmap", io="threads")
         SubElement(disk, "source", file=str(layout.disk(node, index)))
-        SubElement(disk, "target", dev=node.device(index), bus="virtio")
+        turns: dict[str, str] = (
+            {} if spec.rotational is None else {"rotation_rate": _TURNS if spec.rotational else _SOLID}
+        )
+        SubElement(disk, "target", {"dev": target, "bus": spec.bus} | turns)
         SubElement(disk, "serial").text = node.serial(index)
+        if spec.bus == "scsi":
+            # libvirt writes WWNs without 0x.
+            for name, text in (("wwn", spec.wwn.removeprefix("0x")), ("product", spec.model)):
+                if text:
+                    SubElement(disk, name).text = text
         if spec.root:
             SubElement(disk, "boot", order="1")
+        if spec.bus == "sata":
+            SubElement(disk, "alias", name=_alias(index))
     SubElement(devices, "controller", type="sata", index="0")
-    nic = SubElement(devices, "interface", type="network")
-    SubElement(nic, "mac", address=node.mac)
-    SubElement(nic, "source", network=NETWORK)
-    SubElement(nic, "model", type="virtio")
+    buses: set[Bus] = {disk.bus for disk in disks}
+    if "scsi" in buses:
+        SubElement(devices, "controller", type="scsi", index="0", model="virtio-scsi")
+    if "usb" in buses:
+        SubElement(devices, "controller", type="usb", index="0", model="qemu-xhci")
+
+
+def _alias(index: int, kind: str = "disk") -> str:
+    # libvirt keeps names that begin so.
+    return f"ua-{kind}{index}"
+
+
+def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> None:
+    """What libvirt has no words for: NVMe disks, the WWN and model of SATA disks, and how fast a virtio card is.
+
+    LACP is for cards of one known speed (802.1AX §6.3.1): without, Linux's bonding leaves it off.
+    """
+    words: list[str] = []
+    overrides: list[tuple[str, str, str, str]] = []
+    for number, cable in enumerate(cables):
+        if cable.nic.model == "virtio" and not cable.bridge:
+            alias = _alias(number, "nic")
+            overrides += [(alias, "speed", "signed", _MBIT), (alias, "duplex", "string", "full")]
+    slot = _NVME_SLOT
+    for index, disk in enumerate(node.all_disks):
+        if disk.bus == "nvme":
+            drive = f"file={str(layout.disk(node, index)).replace(',', ',,')},format=raw,if=none,id=nvme{index}"
+            words += ["-drive", f"{drive},cache=unsafe,discard=unmap,aio=threads"]
+            device = f"nvme,serial={node.serial(index)},drive=nvme{index},bus=pcie.0,addr={slot:#x}"
+            words += ["-device", device + ",bootindex=1" * disk.root]
+            slot += 1
+        if disk.bus == "sata":
+            overrides += [(_alias(index), "wwn", "unsigned", str(int(disk.wwn, 16)))] if disk.wwn else []
+            overrides += [(_alias(index), "model", "string", disk.model)] if disk.model else []
+    if words:
+        command = SubElement(root, f"{{{_QEMU}}}commandline")
+        for word in words:
+            SubElement(command, f"{{{_QEMU}}}arg", value=word)
+    if overrides:
+        override = SubElement(root, f"{{{_QEMU}}}override")
+        for alias in dict.fromkeys(alias for alias, *_ in overrides):
+            device_element = SubElement(override, f"{{{_QEMU}}}device", alias=alias)
+            frontend = SubElement(device_element, f"{{{_QEMU}}}frontend")
+            for owner, name, kind, value in overrides:
+                if owner == alias:
+                    SubElement(frontend, f"{{{_QEMU}}}property", name=name, type=kind, value=value)
+
+
+def _nics(devices: Element, cables: tuple[Cable, ...]) -> None:
+    SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
+    # The firmware numbers buses in the order of their ports.
+    for bus in range(1, max(cable.nic.pci for cable in cables) + 1):
+        SubElement(devices, "controller", type="pci", index=str(bus), model="pcie-root-port")
+    for number, cable in enumerate(cables):
+        nic = SubElement(devices, "interface", type="network" if cable.bridge else "ethernet")
+        SubElement(nic, "mac", address=cable.nic.mac)
+        if cable.bridge:
+            SubElement(nic, "source", network=cable.bridge)
+        SubElement(nic, "target", dev=cable.port)
+        SubElement(nic, "model", type=cable.nic.model)
+        SubElement(nic, "alias", name=_alias(number, "nic"))
+        if cable.mtu != 1500:
+            SubElement(nic, "mtu", size=str(cable.mtu))
+        if cable.onboard:
+            SubElement(nic, "acpi", index=str(cable.onboard))
+        SubElement(
+            nic, "address", type="pci", domain="0x0000", bus=f"{cable.nic.pci:#04x}", slot="0x00", function="0x0"
+        )
+
+
+def _others(devices: Element, node: NodeSpec, layout: Layout) -> None:
     serial = SubElement(devices, "serial", type="unix")
     SubElement(serial, "source", mode="bind", path=str(layout.console_socket(node)))
     SubElement(serial, "log", file=str(layout.console_log(node)), append="on")
     SubElement(serial, "target", port="0")
+    if node.tpm:
+        tpm = SubElement(devices, "tpm", model="tpm-crb")
+        SubElement(tpm, "backend", type="emulator", version="2.0")
     rng = SubElement(devices, "rng", model="virtio")
     SubElement(rng, "backend", model="random").text = "/dev/urandom"
     SubElement(SubElement(devices, "video"), "model", type="vga")

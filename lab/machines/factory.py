@@ -68,7 +68,8 @@ def define(hypervisor: Owner, layout: Layout) -> dict[str, str]:
     """Define the lab's network, pool and machines, all off; returns the machines' UUIDs by name."""
     if isinstance(hypervisor, container.Machines):
         return containers.define(layout)
-    hypervisor.define_network(domain.network_xml())
+    for network in layout.topology.all_networks:
+        hypervisor.define_network(domain.network_xml(layout.bridge(network)))
     hypervisor.define_pool(domain.pool_xml(layout.pool))
     verdict = kvm.probe()
     log.info("guests run with %s: %s", "KVM" if verdict.usable else "TCG", verdict.reason)
@@ -110,6 +111,7 @@ def connect(
         ),
         screen=machine,
         link=machine.link(spec.mac),
+        links={nic.name: machine.link(nic.mac) for nic in spec.all_nics},
         connect=partial(_ssh, spec, layout, init),
     )
 

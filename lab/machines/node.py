@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class Media:
 @dataclass(frozen=True)
 class Node:
     """One machine. `power`, `media` and `boot` are its BMC's, by Redfish; `console`, `screen` and `link` the
-    hypervisor's."""
+    hypervisor's: the cable of the card that the machine is known by, and in `links` all of them by the cards' names."""
 
     spec: NodeSpec
     uuid: str
@@ -46,6 +46,7 @@ class Node:
     console: FileConsole
     screen: Screenshot
     link: Link
+    links: Mapping[str, Link]
     connect: Callable[[float], Any]
 
     @property

@@ -19,7 +19,7 @@ import msgspec
 
 from lab.host import namespaces
 from lab.supervisor import watch
-from lab.supervisor.plan import Ended, Event, Plan, Ready, Reply, Request, Service
+from lab.supervisor.plan import Bridge, Ended, Event, Plan, Ready, Reply, Request, Service
 
 _POLL_SECONDS = 0.02
 BASE_ENV = {
@@ -76,20 +76,31 @@ def _isolate(plan: Plan) -> None:
         if not Path(source).is_file():
             Path(target).mkdir(parents=True, exist_ok=True)
         namespaces.mount(source, target, flags=namespaces.MS_BIND)
-    bridge = plan.bridge
-    for line in (
-        "link set lo up",
-        # No spanning tree and no forwarding delay: a port forwards frames as soon as it is up.
-        f"link add {bridge} type bridge stp_state 0 forward_delay 0",
-        *(f"addr add {address} dev {bridge}" for address in plan.bridge_addresses),
-        f"link set {bridge} up",
-    ):
+    for line in ("link set lo up", *(line for bridge in plan.bridges for line in _bridge(bridge))):
         subprocess.run(["ip", *line.split()], check=True, capture_output=True, text=True)
+    if len(plan.bridges) > 1:
+        # The lab is the router between its networks, and answers for an address in that address's network only.
+        for name in ("ipv4/ip_forward", "ipv6/conf/all/forwarding", "ipv4/conf/all/arp_ignore"):
+            Path("/proc/sys/net", name).write_text("1")
+
+
+def _bridge(bridge: Bridge) -> list[str]:
+    name = bridge.name
+    return [
+        # No spanning tree and no forwarding delay: a port forwards frames as soon as it is up. Nobody asks for groups,
+        # so a switch that listened for it would keep neighbour discovery from new ports.
+        f"link add {name} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+        # Its own: a bridge takes the least of its ports' as soon as it has one.
+        f"link set {name} mtu {bridge.mtu}",
+        f"link set {name} up",
+        # An address is there at once: nobody else can have it yet.
+        *(f"addr add {address} dev {name}{' nodad' * (':' in address)}" for address in bridge.addresses),
+    ]
 
 
 def _ntp_answers(address: str) -> bool:
     """Whether an NTP server there answers a client's packet (RFC 5905 §7.3: version 4, mode 3)."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(0.2)
         sock.sendto(struct.pack("!B47x", 0x23), (address, 123))
         return len(sock.recv(512)) >= 48

@@ -25,8 +25,16 @@ class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: float = 60.0
 
 
+class Bridge(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A network of the lab: a bridge with the lab's addresses (`192.0.2.1/24`)."""
+
+    name: str
+    addresses: tuple[str, ...]
+    mtu: int = 1500
+
+
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole lab: what is bind-mounted where, the bridge with its addresses, the services in order of start.
+    """A whole lab: what is bind-mounted where, the networks, the services in order of start.
 
     `after` is run when every process of the lab has ended, however that came about. `owner` is the process with which
     the lab ends (pid and start time in clock ticks); None for a lab that is kept.
@@ -34,8 +42,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     id: str
     state: str
-    bridge: str
-    bridge_addresses: tuple[str, ...]
+    bridges: tuple[Bridge, ...]
     mounts: tuple[tuple[str, str], ...]
     services: tuple[Service, ...]
     owner: tuple[int, int] | None

@@ -160,7 +160,7 @@ NMSTATE = (*HOST, "networkConfig", "interfaces", 0)
         (put(("install", "controlPlane", "replicas"), "3"), r"controlPlane.replicas: must be a number"),
         (put(("install", "controlPlane", "replicas"), 260), r"replicas: 260 nodes in all, a lab has at most 128"),
         (put(("install", "controlPlane", "replicas"), 10**12), r"nodes in all, a lab has at most 128"),
-        (put(("install", "metadata"), {}), r"name '' is not a DNS label"),
+        (put(("install", "metadata"), {}), r"name: '' is not a DNS label"),
         (put(("agent", "hosts"), {}), r"agent-config.yaml: hosts: must be a list, is dict"),
         (put((*HOST, "role"), "king"), r"hosts\[0\].role: 'king' is not one of master, arbiter, worker"),
         (put((*HOST, "interfaces"), [{}, {}]), r"hosts\[0\].interfaces: .* one network card, not 2"),
@@ -168,7 +168,7 @@ NMSTATE = (*HOST, "networkConfig", "interfaces", 0)
         (put((*HOST, "rootDeviceHints"), {"wwn": "1"}), r"rootDeviceHints.wwn: the lab's disks cannot be found by it"),
         (put((*NMSTATE, "type"), "bond"), r"hosts\[0\].networkConfig: eth0 is a bond"),
         (put((*NMSTATE, "ipv4", "address"), [{"ip": "1.1.1.1"}, {"ip": "2.2.2.2"}]), r"one address, not 1.1.1.1, 2.2"),
-        (put((*HOST, "hostname"), "master-1.other.domain"), r"node name master-1 is used more than once"),
+        (put((*HOST, "hostname"), "master-1.other.domain"), r"nodes\[1\].name: name master-1 is used more than once"),
     ],
 )
 def test_what_the_lab_cannot_be_is_one_line(change, message):

@@ -58,11 +58,11 @@ def test_any_topology_survives_yaml(drawn):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("name: sno", "nome: sno", r"field `nome`"),
-        ("role: master", "role: king", r"'king' - at `\$.nodes\[0\].role`"),
-        ("vcpu: 2", "vcpu: two", r"Expected `int`, got `str` - at `\$.nodes\[0\].vcpu`"),
-        ("vcpu: 2", "vcpu: 0", r"vcpu is 0.*\$.nodes\[0\]"),
-        ("memory_mib: 4096", "memory_mib: 16", r"memory_mib is 16"),
+        ("name: sno", "nome: sno", r"nome: there is no field"),
+        ("role: master", "role: king", r"nodes\[0\].role: 'king' is not one of master, worker, arbiter"),
+        ("vcpu: 2", "vcpu: two", r"nodes\[0\].vcpu: Expected `int`, got `str`"),
+        ("vcpu: 2", "vcpu: 0", r"nodes\[0\].vcpu: 0 is not within 1 to 64"),
+        ("memory_mib: 4096", "memory_mib: 16", r"nodes\[0\].memory_mib: 16 is less than 256"),
         ("52:54:00:6e:30:00", "53:54:00:6e:30:00", r"multicast"),
         ("52:54:00:6e:30:00", "52:54:00:6E:30:00", r"lower-case"),
         ("192.168.111.80", "192.168.112.80", r"192.168.112.80 is outside machine_network 192.168.111.0/24"),
@@ -90,3 +90,157 @@ def test_two_nodes_cannot_share_a_mac():
 def test_what_is_no_topology_is_named():
     with pytest.raises(TopologyError, match=r"absent\.yaml: neither a readable file .* nor a preset"):
         topology.load("absent.yaml")
+
+
+WIDE = """
+name: wide
+machine: vm
+platform: baremetal
+api_vips: [192.168.111.5, "fd2e:6f44:5dd8::5"]
+ingress_vips: [192.168.111.4, "fd2e:6f44:5dd8::4"]
+networks:
+  - {name: mgmt, ipv4: 10.9.0.0/24, gateway: none, dhcp: on, dns: none, ntp: [10.9.0.7]}
+  - name: machine
+    ipv4: 192.168.111.0/24
+    ipv6: "fd2e:6f44:5dd8::/64"
+    vlan: 111
+    mtu: 9000
+    gateway: 192.168.111.254
+    router_advertisements: true
+    dns: [8.8.8.8]
+  - {name: oob, ipv4: 10.8.0.0/24, bmc: true}
+nodes:
+  - name: master-0
+    role: master
+    ip: 192.168.111.80
+    tpm: true
+    clock_offset: -3600
+    nics:
+      - {mac: "52:54:00:00:01:00", addresses: [10.9.0.10]}
+      - {mac: "52:54:00:00:01:01", model: e1000e}
+      - {mac: "52:54:00:00:01:02", pci: 9}
+    bonds:
+      - mode: 802.3ad
+        nics: [enp2s0, enp9s0]
+        trunk: [machine]
+        addresses: [192.168.111.80, "fd2e:6f44:5dd8::80"]
+    disks:
+      - {size_gib: 10, bus: sata, wwn: "0x5000c50015ea71aa", model: WDC WD10, rotational: true}
+      - {size_gib: 20, bus: nvme, root: true}
+      - {size_gib: 30, bus: scsi}
+  - {name: worker-0, role: worker, mac: "52:54:00:00:02:00", ip: 10.9.0.11}
+"""
+
+
+def test_a_file_with_networks_bonds_and_disks_is_read():
+    wide = topology.load_text(WIDE)
+    assert topology.load_text(wide.dump()) == wide
+    node, worker = wide.nodes
+    assert (node.ip, node.mac, wide.rendezvous_ip) == ("192.168.111.80", "52:54:00:00:01:01", "192.168.111.80")
+    assert [nic.name for nic in node.all_nics] == ["enp1s0", "enp2s0", "enp9s0"]
+    card, bond = wide.links(node)
+    assert (card.name, card.network.name, card.trunk, card.addresses[0][0]) == ("enp1s0", "mgmt", (), "10.9.0.10")
+    assert (bond.name, bond.network, [n.vlan for n in bond.trunk]) == ("bond0", None, [111])
+    assert [(text, net.name) for text, net in bond.addresses] == [
+        ("192.168.111.80", "machine"), ("fd2e:6f44:5dd8::80", "machine")
+    ]  # fmt: skip
+    assert [wide.networks[i].gateway_of(4) for i in (0, 1)] == ["", "192.168.111.254"]
+    assert wide.networks[1].lab_addresses == (
+        "192.168.111.1/24", "fd2e:6f44:5dd8::1/64", "192.168.111.254/32", "8.8.8.8/32",
+    )  # fmt: skip
+    assert (wide.networks[0].dns_servers, wide.networks[0].ntp_servers) == ((), ("10.9.0.7",))
+    assert (wide.home.name, wide.bmc_network.name, wide.gateway) == ("machine", "oob", "192.168.111.1")
+    assert wide.api_vip == "192.168.111.5"
+    assert wide.api_addresses == ("192.168.111.5", "fd2e:6f44:5dd8::5")
+    assert [node.device(i) for i in range(3)] == ["sda", "nvme0n1", "sdb"]
+    assert (node.root_device, node.disk_gib) == ("/dev/nvme0n1", 20)
+    assert wide.links(worker)[0].network.name == "mgmt"
+
+
+def test_all_that_is_wrong_with_a_file_is_told_at_once():
+    bad = (
+        WIDE.replace("mtu: 9000", "mtu: 90000")
+        .replace("model: e1000e", "model: ne2000")
+        .replace("52:54:00:00:01:00", "53:54:00:00:01:00")
+        .replace("role: worker", "role: janitor")
+        .replace("bus: scsi", "bus: scsi, colour: red")
+        .replace("dns: none", "dns: 5")
+        .replace("nics: [enp2s0, enp9s0]", "nics: [enp2s0, 7]")
+    )
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(bad, source="bad.yaml")
+    paths = [str(line).partition(": ")[0] for line in caught.value.lines]
+    assert sorted(paths) == [
+        "networks[0].dns", "networks[1].mtu", "nodes[0].bonds[0].nics[1]", "nodes[0].disks[2].colour",
+        "nodes[0].nics[0].mac", "nodes[0].nics[1].model", "nodes[1].role",
+    ]  # fmt: skip
+    assert len(str(caught.value).splitlines()) == 7
+    assert all(line.startswith("bad.yaml: ") for line in str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("trunk: [machine]", "trunk: [mgmt]", "nodes[0].bonds[0].trunk[0]: mgmt has no vlan, so no trunk can carry it"),
+        ("trunk: [machine]", "trunk: [x]", "nodes[0].bonds[0].trunk[0]: there is no network 'x'; there are mgmt, "),
+        ("trunk: [machine]", "network: oob", "nodes[0].bonds[0].network: oob is the network of the BMCs"),
+        ("[10.9.0.10]", "[10.1.0.10]", "nodes[0].nics[0].addresses[0]: 10.1.0.10 is outside 10.9.0.0/24"),
+        ("[enp2s0, enp9s0]", "[enp2s0, eth9]", "nodes[0].bonds[0].nics[1]: there is no card 'eth9'; the machine has"),
+        ("model: e1000e", "addresses: [10.9.0.12]", "nodes[0].nics[1]: enp2s0 is in a bond: the bond has the network"),
+        ("pci: 9", "pci: 2", "nodes[0].nics[2].pci: PCI bus 2 is used more than once, by nics[1].pci too"),
+        ("52:54:00:00:02:00", "52:54:00:00:01:02", "nodes[1].mac: mac 52:54:00:00:01:02 is used more than once"),
+        ("10.9.0.11}", "10.9.0.10}", "nodes[1].ip: address 10.9.0.10 is used more than once, by nodes[0].nics[0]."),
+        ("ip: 192.168.111.80", "ip: 192.168.111.81", "nodes[0].ip: 192.168.111.81 is none of the machine's addresses"),
+        ("10.8.0.0/24", "10.9.0.5/16", "networks[2].ipv4: '10.9.0.5/16' is not"),
+        ("10.8.0.0/24", "10.0.0.0/8", "networks[2].ipv4: 10.0.0.0/8 overlaps networks[0].ipv4, 10.9.0.0/24"),
+        ("dns: [8.8.8.8]", "dns: 8.8.8.8", "networks[1].dns: '8.8.8.8' is neither lab, none nor a list of addresses"),
+        ("gateway: 192.168.111.254", "gateway: 1.2.3.4", "networks[1].gateway: 1.2.3.4 is outside 192.168.111.0/24"),
+        ("bus: nvme", "bus: nvme, wwn: '0x5000c50015ea71ac'", "nodes[0].disks[1].wwn: a nvme disk has none; use bus "),
+        ("bus: nvme", "bus: nvme, paths: 2", "nodes[0].disks[1].paths: 2: labs have no multipath disks yet"),
+        ("role: worker", "role: worker, secure_boot: on, firmware: bios", "nodes[1].secure_boot: only machines with"),
+        ('"fd2e:6f44:5dd8::5"', "192.168.111.6", "api_vips: a service has one virtual IP of IPv4, one of IPv6, or bo"),
+        ("machine: vm", "machine_network: 10.8.0.0/24", "machine_network: 10.8.0.0/24 is none of the machines' networ"),
+        ("machine: vm", "address: 10.8.0.9", "address: with networks, address is a field of the network"),
+        ("dhcp: on", "dhcpv6: on", "networks[0].dhcpv6: there are no IPv6 addresses in this network"),
+    ],
+)  # fmt: skip
+def test_a_contradiction_names_its_field(old, new, line):
+    assert old in WIDE
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(WIDE.replace(old, new, 1), source="w.yaml")
+    assert [one for one in str(caught.value).splitlines() if one.startswith(f"w.yaml: {line}")], caught.value
+
+
+def test_structs_made_in_python_say_all_that_is_wrong_with_them():
+    with pytest.raises(ValueError, match=r"name: 'X' is not a DNS label; .*vcpu: 0 is not within") as caught:
+        NodeSpec(name="X", role="master", mac="52:54:00:00:00:01", ip="10.0.0.1", vcpu=0)
+    assert [path for path, _ in caught.value.problems] == ["name", "vcpu"]
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from(["", "x", "none", "10.0.0.0/24", "fd00::/64"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "mac", "nics"]), inner),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_whatever_stands_in_a_field_is_a_topology_or_a_told_error(data):
+    document = msgspec.yaml.decode(WIDE)
+    place = document
+    while isinstance(place, dict | list) and place:
+        keys = sorted(place) if isinstance(place, dict) else range(len(place))
+        key = data.draw(st.sampled_from(list(keys)))
+        if not isinstance(place[key], dict | list) or data.draw(st.booleans()):
+            place[key] = data.draw(JUNK)
+            break
+        place = place[key]
+    lines: tuple[str, ...] = ()
+    made = None
+    try:
+        made = topology.read(document, "junk")
+    except TopologyError as error:
+        lines = error.lines
+    assert (made is None) == bool(lines)
+    assert all(line.strip() for line in lines)
+    assert made is None or topology.load_text(made.dump()) == made

@@ -148,15 +148,20 @@ ALLOWED: dict[str, set[str]] = {
     "installer.tests": {"installer.*"},
     "drivers": set(),
     "drivers.tests": {"drivers"},
-    "lab": set(),  # what all of lab/ speaks of: errors, topology, layout, configs, derive, waiting
-    "lab.host": {"lab"},
+    "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
+    "lab.topology": set(),
+    "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.host", "lab.machines", "lab.machines.container", "lab.supervisor",
+        "drivers", "lab", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
+        "lab.supervisor", "lab.topology",
+    },
+    "lab.daemons.switch": {
+        "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
     },
     "lab.machines": {
         "drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
-        "lab.machines.container.spec",
+        "lab.machines.container.spec", "lab.topology",
     },
     "lab.machines.container": {
         "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
@@ -192,14 +197,14 @@ ALLOWED: dict[str, set[str]] = {
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
         "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
-        "lab.subject", "lab.supervisor",
+        "lab.subject", "lab.supervisor", "lab.topology",
     },
-    "lab.subject": {"lab", "lab.release", "lab.release.stage"},
+    "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab", "lab.subject"},
-    "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam", "lab.subject"},
+    "lab.deploy": {"lab", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology"},
     "lab.commands": {
         "drivers", "lab", "lab.deploy", "lab.faults", "lab.host", "lab.lab", "lab.machines", "lab.release",
-        "lab.subject", "lab.supervisor",
+        "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
     "lab.release.stage": set(),
@@ -251,7 +256,7 @@ ALLOWED: dict[str, set[str]] = {
 #: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.
 COMMON = ("installer", "installer.redact")
 #: Modules that import nothing of ours, of use throughout lab/; they lie where programs run that have nothing else.
-LEAVES = ("lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
+LEAVES = ("lab.errors", "lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
 #: Shows what is in it: its __init__ imports from the rooms below.
 FACADES = ("lab",)
 #: Tie the rooms of installer/ together; nothing imports them.

@@ -31,15 +31,19 @@ FILE = "machine.json"
 
 
 class Nic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A network card: its name in the machine, its MAC address, and the bridge of the lab's that its cable ends in."""
+    """A network card: its name in the machine, its MAC address, the bridge of the lab's that its cable ends in ("": the
+    lab's switch), and as what it shows itself (PCI ids of vendor and device, driver)."""
 
     name: str
     mac: str
     network: str
+    mtu: int = 1500
+    shown: tuple[str, str, str] = ("0x1af4", "0x0001", "virtio_net")
 
 
 class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A disk: `target` is its kernel name in the machine ("vda"), `path` a raw image, `size` in bytes."""
+    """A disk: `target` is its kernel name in the machine ("vda"), `path` a raw image, `size` in bytes, `bus` what it
+    shows itself as a disk of."""
 
     target: str
     path: str
@@ -48,6 +52,11 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     model: str = ""
     wwn: str = ""
     rotational: bool = False
+    bus: Literal["virtio", "sata", "scsi", "nvme", "usb"] = "virtio"
+
+    def partition(self, number: int) -> str:
+        """The kernel's name of one of its partitions."""
+        return f"{self.target}{'p' if self.target[-1].isdigit() else ''}{number}"
 
 
 class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -196,10 +196,12 @@ class Warden:
                 self.say(f"node0: the machine's first process says: {message.decode(errors='replace')}")
 
     def _init_arguments(self) -> tuple[str, ...]:
-        """How systemd is told which control groups there are."""
+        """How systemd is told which control groups there are, and what its services have in their environment."""
+        # Disks in /sys are the lab's files: libudev shall believe in them (systemd, docs/ENVIRONMENT.md).
+        told = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
-            return ("systemd.unified_cgroup_hierarchy=1",)
-        return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1")
+            return ("systemd.unified_cgroup_hierarchy=1", *told)
+        return ("systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1", *told)
 
     def serve(self) -> int:
         """Answer calls and carry the console until the machine ends; returns how it did."""

@@ -40,6 +40,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 #: Kernel modules that stay, as paths below /lib/modules/<version>/kernel; of the rest nothing is unpacked.
 KERNEL_MODULES: tuple[str, ...] = (
     "arch/x86/crypto",
+    "block",  # t10-pi: sd_mod and nvme need it
     "crypto",
     "lib",
     "drivers/acpi/button.ko",
@@ -72,6 +73,7 @@ KERNEL_MODULES: tuple[str, ...] = (
     "drivers/net/tun.ko",
     "drivers/net/veth.ko",
     "drivers/net/virtio_net.ko",
+    "drivers/net/vmxnet3",
     "drivers/net/vrf.ko",
     "drivers/net/vxlan",
     "drivers/nvme/common",

@@ -145,27 +145,37 @@ class World:
 
     def init(self, machine: Machine) -> int:
         """The host's pid of a running machine's init."""
-        group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{self.lab}/{machine.name}/machine"))
-        for folder, _, files in os.walk(group):
-            if "cgroup.procs" in files:
-                for pid in (Path(folder) / "cgroup.procs").read_text().split():
-                    status = Path(f"/proc/{pid}/status").read_text()
-                    ids = next(x for x in status.splitlines() if x.startswith("NSpid:")).split()[1:]
-                    if ids[-1] == "1" and len(ids) == 3:
-                        return int(pid)
-        raise AssertionError(f"{machine.name} has no init")
+        return init_of(self.lab, machine.name)
 
     def run(self, machine: Machine, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
-        """A shell script as root in a running machine: in its namespaces, its control groups and its filter.
+        """A shell script as root in a running machine."""
+        return run_in(self.lab, machine.name, script, timeout)
 
-        nsenter alone would bring no seccomp filter and the host's control groups, so its init runs it.
-        """
-        inside = ["nsenter", "-t", str(self.init(machine)), "-a", "-S", "0", "-G", "0", "--"]
-        run = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", "sh", "-c", script]
-        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
-        return subprocess.run(
-            [*inside, *run], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
-        )
+
+def init_of(lab: str, name: str) -> int:
+    """The host's pid of the init of a lab's running machine."""
+    group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{lab}/{name}/machine"))
+    for folder, _, files in os.walk(group):
+        if "cgroup.procs" in files:
+            for pid in (Path(folder) / "cgroup.procs").read_text().split():
+                status = Path(f"/proc/{pid}/status").read_text()
+                ids = next(x for x in status.splitlines() if x.startswith("NSpid:")).split()[1:]
+                if ids[-1] == "1" and len(ids) == 3:
+                    return int(pid)
+    raise AssertionError(f"{name} has no init")
+
+
+def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+    """A shell script as root in a lab's running machine: in its namespaces, its control groups and its filter.
+
+    nsenter alone would bring no seccomp filter and the host's control groups, so its init runs it.
+    """
+    inside = ["nsenter", "-t", str(init_of(lab, name)), "-a", "-S", "0", "-G", "0", "--"]
+    run = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", "sh", "-c", script]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+    return subprocess.run(
+        [*inside, *run], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+    )
 
 
 def attempt(world, machine, code):

@@ -165,6 +165,7 @@ def test_a_disk_and_its_partition_have_their_names():
         "by-path/vdb-part4",
         "by-partuuid/u-u",
         "by-id/virtio-S-1-part4",
+        "by-id/wwn-0x5-part4",
         r"by-partlabel/the\x20root",
     }
     assert (part.attributes["start"], part.attributes["size"]) == ("2048", "4096")

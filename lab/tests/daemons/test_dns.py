@@ -2,10 +2,11 @@
 
 from lab import topology
 from lab.daemons import dns
+from lab.layout import Layout
 
 
 def config(shape, tmp_path):
-    text = dns.dnsmasq_config(shape, interface="br", leases=tmp_path / "leases", log=tmp_path / "log")
+    text = dns.dnsmasq_config(Layout(tmp_path, shape), leases=tmp_path / "leases", log=tmp_path / "log")
     return text.splitlines()
 
 

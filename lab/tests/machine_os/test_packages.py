@@ -46,9 +46,11 @@ def test_needed_by_the_installer_or_the_cluster(name):
 @pytest.mark.parametrize(
     "module",
     [
+        "block/t10-pi.ko",  # of sd_mod and nvme
         "drivers/ata/ahci.ko",
         "drivers/net/bonding/bonding.ko",
         "drivers/net/veth.ko",
+        "drivers/net/vmxnet3/vmxnet3.ko",
         "drivers/net/virtio_net.ko",
         "drivers/net/vxlan/vxlan.ko",
         "fs/overlayfs/overlay.ko",

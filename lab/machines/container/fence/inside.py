@@ -197,6 +197,9 @@ def _mount_kernels(order: Order) -> None:
     # As systemd has it: a fifth of the memory.
     size = max(order.memory_mib // 5, 1)
     syscalls.mount("run", f"{root}/run", "tmpfs", shared, f"mode=755,size={size}m")
+    database = root / "run/udev/data"
+    database.mkdir(parents=True)
+    syscalls.mount(f"files/{faces.UDEV}", str(database), flags=syscalls.MS_BIND)
 
 
 def _switch_root(root: Path) -> None:

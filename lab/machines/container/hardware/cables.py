@@ -1,4 +1,4 @@
-"""A machine's network cards: pairs of veth, one end in the machine, the other a port of the lab's bridge."""
+"""A machine's network cards: pairs of veth, one end in the machine, the other a port of a bridge of the lab's."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def plug(nics: Iterable[Nic], pid: int, pulled: Iterable[str] = ()) -> None:
     for nic in nics:
         end = port(nic.mac)
         subprocess.run(["ip", "link", "del", end], check=False, capture_output=True, timeout=30)
-        peer = ("peer", "name", nic.name, "address", nic.mac, "netns", str(pid))
-        _ip("link", "add", end, "type", "veth", *peer)
-        _ip("link", "set", end, "master", nic.network, *([] if nic.mac in out else ["up"]))
+        peer = ("peer", "name", nic.name, "address", nic.mac, "mtu", str(nic.mtu), "netns", str(pid))
+        _ip("link", "add", end, "mtu", str(nic.mtu), "type", "veth", *peer)
+        bridge = ("master", nic.network) if nic.network else ()
+        if words := [*bridge, *([] if nic.mac in out else ["up"])]:
+            _ip("link", "set", end, *words)
 
 
 def unplug(nics: Iterable[Nic]) -> None:

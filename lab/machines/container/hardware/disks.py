@@ -15,7 +15,15 @@ from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 
 SECTOR = 512
-_MODEL = "node0 disk"
+# What disks say of themselves unless they are told otherwise: QEMU's words, so that all machines say the same.
+_MODELS = {
+    "virtio": "node0 disk",
+    "sata": "QEMU HARDDISK",
+    "scsi": "QEMU HARDDISK",
+    "nvme": "QEMU NVMe Ctrl",
+    "usb": "QEMU HARDDISK",
+}
+_VENDORS = {"virtio": "0x1af4", "sata": "ATA", "scsi": "QEMU", "nvme": "", "usb": "QEMU"}
 # As many partitions as a GPT has, twice.
 _MOST = 256
 
@@ -23,7 +31,7 @@ _MOST = 256
 @dataclass(frozen=True)
 class Device:
     """A disk or partition as the machine sees it: its kernel name, the number of its device file, its size in bytes,
-    the disk that it is on, names below /dev/disk, and files of its directory in /sys."""
+    the disk that it is on, names below /dev/disk, files of its directory in /sys, and its entry in udev's database."""
 
     name: str
     number: tuple[int, int]
@@ -31,6 +39,7 @@ class Device:
     parent: str = ""
     links: tuple[str, ...] = ()
     attributes: dict[str, str] = field(default_factory=dict)
+    database: dict[str, str] = field(default_factory=dict)
 
 
 def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -> dict[str, str]:
@@ -45,13 +54,41 @@ def _attributes(spec: DiskSpec, name: str, number: tuple[int, int], size: int) -
     }
 
 
+def _database(spec: DiskSpec) -> dict[str, str]:
+    """What udev's own rules find out of a disk (60-persistent-storage.rules of systemd 252)."""
+    plain = spec.model or _MODELS[spec.bus]
+    model, encoded = plain.replace(" ", "_"), plain.replace(" ", "\\x20")
+    short, bus = spec.serial, {"sata": "ata", "scsi": "scsi", "usb": "usb"}.get(spec.bus)
+    if spec.bus == "virtio":
+        return {"ID_SERIAL": short} if short else {}
+    whole = {"scsi": f"0QEMU_{model}_{short}", "usb": f"QEMU_{model}_{short}-0:0"}.get(spec.bus, f"{model}_{short}")
+    found = {
+        "DEVTYPE": "disk",
+        "ID_TYPE": "disk",
+        "ID_MODEL": model,
+        "ID_MODEL_ENC": encoded,
+        "ID_SERIAL": whole,
+        "ID_SERIAL_SHORT": short,
+    }
+    found |= {"ID_BUS": bus} if bus else {}
+    found |= {"ID_SCSI_SERIAL": short} if spec.bus == "scsi" else {}
+    found |= {"ID_VENDOR": _VENDORS[spec.bus]} if bus in ("scsi", "usb") else {}
+    found |= {"ID_WWN": spec.wwn, "ID_WWN_WITH_EXTENSION": spec.wwn} if spec.wwn else {}
+    return found
+
+
+def _by_id(spec: DiskSpec) -> list[str]:
+    """The disk's names in /dev/disk/by-id (as before)."""
+    found = []
+    if spec.serial:
+        start = {"virtio": "virtio", "sata": "ata", "scsi": "scsi", "nvme": "nvme", "usb": "usb"}[spec.bus]
+        found.append(f"by-id/{start}-{_database(spec)['ID_SERIAL']}")
+    return [*found, f"by-id/wwn-{spec.wwn}"] if spec.wwn else found
+
+
 def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
     """A whole disk."""
-    links = [f"by-path/{spec.target}"]
-    if spec.serial:
-        links.append(f"by-id/virtio-{spec.serial}")
-    if spec.wwn:
-        links.append(f"by-id/wwn-{spec.wwn}")
+    links = [f"by-path/{spec.target}", *_by_id(spec)]
     queue = {
         "rotational": str(int(spec.rotational)),
         "logical_block_size": "512",
@@ -71,23 +108,23 @@ def describe_disk(spec: DiskSpec, number: tuple[int, int], size: int) -> Device:
         "add_random": "0",
     }
     own = {"removable": "0", "range": "16", "ext_range": "256", "capability": "0", "serial": spec.serial}
-    own |= {"device/model": spec.model or _MODEL, "device/serial": spec.serial, "device/vendor": "0x1af4"}
+    own |= {"device/model": spec.model or _MODELS[spec.bus], "device/serial": spec.serial}
+    own |= {"device/vendor": _VENDORS[spec.bus]}
     own |= {"device/wwid": spec.wwn} if spec.wwn else {}
     own |= {f"queue/{name}": value for name, value in queue.items()}
     own |= _attributes(spec, spec.target, number, size)
     own["uevent"] += "\nDEVTYPE=disk"
-    return Device(spec.target, number, size, "", tuple(links), own)
+    return Device(spec.target, number, size, "", tuple(links), own, _database(spec))
 
 
 def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int]) -> Device:
     """One partition of it."""
-    name = f"{spec.target}{part.number}"
+    name = spec.partition(part.number)
     own = _attributes(spec, name, number, part.size)
     own |= {"partition": str(part.number), "start": str(part.start // SECTOR)}
     own["uevent"] += f"\nDEVTYPE=partition\nPARTN={part.number}"
     links = [f"by-path/{spec.target}-part{part.number}", f"by-partuuid/{part.uuid}"]
-    if spec.serial:
-        links.append(f"by-id/virtio-{spec.serial}-part{part.number}")
+    links += [f"{link}-part{part.number}" for link in _by_id(spec)]
     if part.name:
         links.append(f"by-partlabel/{part.name.replace(' ', chr(92) + 'x20')}")
     return Device(name, number, part.size, spec.target, tuple(links), own)
@@ -168,7 +205,7 @@ class Disk:
         """The machine's names of the disk and its partitions, by their numbers."""
         found = {self.number: self.spec.target}
         for part, loop in self._parts:
-            found[os.major(loop.rdev), os.minor(loop.rdev)] = f"{self.spec.target}{part.number}"
+            found[os.major(loop.rdev), os.minor(loop.rdev)] = self.spec.partition(part.number)
         return found
 
     def paths(self) -> dict[str, Path]:

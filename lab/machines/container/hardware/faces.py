@@ -42,6 +42,10 @@ _NAMESPACED_PREFIXES = ("shm", "msg")
 _KEPT_OF_FS = ("binfmt_misc", "mqueue")
 
 
+# What udev would have found out of the disks: its database (/run/udev/data in the machine), where lsblk looks.
+UDEV = "udev-data"
+
+
 def make_dev(spec: MachineSpec, dev: Path, terminal: str) -> None:
     """Mount `dev` and make its nodes; `terminal` is the slave of the console's pseudo terminal."""
     dev.mkdir(parents=True, exist_ok=True)
@@ -114,8 +118,8 @@ def _lay_out(owner: int, devices: list[Device], dev: Path) -> None:
 
 def _describe(devices: list[Device], files: Path) -> None:
     block, numbers = files / "sys/devices-block", files / "sys/dev-block"
-    links = files / "sys/block", files / "sys/class-block"
-    for folder in (block, numbers, *links):
+    links, database = (files / "sys/block", files / "sys/class-block"), files / UDEV
+    for folder in (block, numbers, database, *links):
         folder.mkdir(parents=True, exist_ok=True)
         for child in folder.iterdir():
             shutil.rmtree(child) if child.is_dir() and not child.is_symlink() else child.unlink()
@@ -126,6 +130,11 @@ def _describe(devices: list[Device], files: Path) -> None:
             _write(block / own / name, f"{text}\n")
         for name in ("holders", *(() if device.parent else ("slaves",))):
             (block / own / name).mkdir(parents=True, exist_ok=True)
+        (block / own / "subsystem").symlink_to(f"../../../../{'../' * bool(device.parent)}class/block")
+        if device.database:
+            _write(
+                database / f"b{device.attributes['dev']}", "".join(f"E:{k}={v}\n" for k, v in device.database.items())
+            )
         (numbers / device.attributes["dev"]).symlink_to(f"../../devices/virtual/block/{own}")
         (files / "sys/class-block" / device.name).symlink_to(f"../../devices/virtual/block/{own}")
         if not device.parent:
@@ -181,8 +190,8 @@ def show_cards(spec: MachineSpec, files: Path) -> None:
                 (folder / entry.name).mkdir(parents=True, exist_ok=True)
             else:
                 _write(folder / entry.name, "")
-        # A virtio network card: linux/virtio_ids.h, and its vendor at the PCI SIG.
-        for name, text in {"vendor": "0x1af4", "device": "0x0001", "uevent": "DRIVER=virtio_net"}.items():
+        vendor, device, driver = nic.shown
+        for name, text in {"vendor": vendor, "device": device, "uevent": f"DRIVER={driver}"}.items():
             _write(folder / "device" / name, f"{text}\n")
         (folder / "subsystem").symlink_to("../../../../class/net")
 

@@ -1,0 +1,190 @@
+"""The switch's daemon: `python -m lab.daemons.switch CONFIG FOLDER`. It runs in the lab's namespaces.
+
+CONFIG has the groups as JSON; at FOLDER it mounts a file system for programs on their way to the kernel. Cables come
+and go with their machines: the kernel tells (rtnetlink(7)), and the switch looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from lab.daemons.switch import bpf, lacp
+from lab.daemons.switch.config import Group, Leg
+from lab.host import namespaces
+
+_LINKS = 1  # RTMGRP_LINK, linux/rtnetlink.h
+_SECONDS = 30
+
+
+def _ip(*words: str) -> str:
+    done = subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=_SECONDS)
+    return done.stdout
+
+
+class _Group:
+    """One group, as it is now: its ports that are there, their lines, and those that frames go out by."""
+
+    def __init__(self, group: Group, number: int, folder: Path, selector: selectors.BaseSelector) -> None:
+        self.group, self._folder, self._selector = group, folder, selector
+        system = bytes((0x02, 0x6E, 0x30, 0, number >> 8, number & 0xFF))
+        self.lacp = lacp.Aggregator(system, number + 1, len(group.ports)) if group.lacp else None
+        self._lines: dict[str, socket.socket] = {}
+        self._there: dict[str, int] = {}
+        self._up: set[str] = set()
+        self._done: object = None
+        self._legs = {leg.name: self._make(leg) for leg in group.legs}
+        self._connect()
+
+    def _make(self, leg: Leg) -> int:
+        """A way into a bridge, and the index of its other end, which programs send to."""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            _ip("link", "del", leg.name)
+        mtu = ("mtu", str(leg.mtu))
+        _ip("link", "add", leg.name, *mtu, "type", "veth", "peer", "name", f"{leg.name}p", *mtu)
+        _ip("link", "set", leg.name, "master", leg.bridge, "up")
+        _ip("link", "set", f"{leg.name}p", "up")
+        return socket.if_nametoindex(f"{leg.name}p")
+
+    def look(self, links: dict[str, dict[str, Any]], now: float) -> None:
+        """Cables have come or gone."""
+        there = {name: int(links[name]["ifindex"]) for name in self.group.ports if name in links}
+        up = {name for name in there if "LOWER_UP" in links[name]["flags"]}
+        for name in self.group.ports:
+            if self._there.get(name) != there.get(name):
+                self._hang_up(name)
+                if name in there:
+                    self._pick_up(name)
+            if name in self._up - up and self.lacp is not None:
+                self.lacp.lost(self.group.ports.index(name), now)
+        self._there, self._up = there, up
+        for name in up:
+            self._say(name)
+        self._connect()
+
+    def _pick_up(self, name: str) -> None:
+        bpf.attach(name, bpf.from_port(()), self._folder)
+        if self.lacp is not None:
+            line = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(lacp.TYPE))
+            line.bind((name, lacp.TYPE))
+            line.setblocking(False)
+            self._lines[name] = line
+            self._selector.register(line, selectors.EVENT_READ, (self, name))
+
+    def _hang_up(self, name: str) -> None:
+        line = self._lines.pop(name, None)
+        if line is not None:
+            self._selector.unregister(line)
+            line.close()
+
+    def hear(self, name: str) -> None:
+        """A port has received something."""
+        line = self._lines.get(name)
+        if line is None or self.lacp is None:
+            return
+        try:
+            data, sender = line.recvfrom(2048)
+        except OSError:
+            return
+        # What the port itself sends is seen as well.
+        if sender[2] != socket.PACKET_OUTGOING and self.lacp.hear(self.group.ports.index(name), data, time.monotonic()):
+            for each in self._up:
+                self._say(each)
+            self._connect()
+
+    def tick(self) -> None:
+        """A second is over."""
+        if self.lacp is not None:
+            self.lacp.look(time.monotonic())
+            for name in self._up:
+                self._say(name)
+            self._connect()
+
+    def _say(self, name: str) -> None:
+        line = self._lines.get(name)
+        if line is not None and self.lacp is not None:
+            with contextlib.suppress(OSError):
+                line.sendto(self.lacp.say(self.group.ports.index(name)), (name, lacp.TYPE, 0, 0, lacp.GROUP))
+
+    def _connect(self) -> None:
+        """Give the kernel the programs for how things are."""
+        carrying = [
+            name
+            for index, name in enumerate(self.group.ports)
+            if name in self._up and (self.lacp is None or self.lacp.ports[index].carries)
+        ]
+        wanted = (carrying, dict(self._there))
+        if wanted == self._done:
+            return
+        ways = [(leg.vlan, self._legs[leg.name]) for leg in self.group.legs]
+        with contextlib.suppress(subprocess.CalledProcessError):
+            # A cable that has just gone: the kernel will tell.
+            for leg in self.group.legs:
+                out = bpf.to_ports(leg.vlan, [self._there[name] for name in carrying])
+                bpf.attach(f"{leg.name}p", out, self._folder)
+            for name in self._there:
+                bpf.attach(name, bpf.from_port(ways if name in carrying else ()), self._folder)
+            self._done = wanted
+        print(f"{'+'.join(self.group.ports)}: frames pass by {', '.join(carrying) or 'none'}", flush=True)
+
+
+def serve(groups: tuple[Group, ...], folder: Path) -> NoReturn:
+    """Be the switch, for ever."""
+    selector = selectors.DefaultSelector()
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as news:
+        news.bind((0, _LINKS))
+        news.setblocking(False)
+        selector.register(news, selectors.EVENT_READ, None)
+        all_groups = [_Group(group, number, folder, selector) for number, group in enumerate(groups)]
+        look, due = True, time.monotonic()
+        while True:
+            if look:
+                links = {link["ifname"]: link for link in json.loads(_ip("-j", "link", "show"))}
+                for group in all_groups:
+                    group.look(links, time.monotonic())
+            look = False
+            for key, _ in selector.select(max(due - time.monotonic(), 0)):
+                if key.data is None:
+                    look = True
+                    _drain(news)
+                else:
+                    group, name = key.data
+                    group.hear(name)
+            if time.monotonic() >= due:
+                due = time.monotonic() + lacp.FAST
+                for group in all_groups:
+                    group.tick()
+
+
+def _drain(news: socket.socket) -> None:
+    while True:
+        try:
+            news.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            # More news than there was room for: all is looked at anyway.
+            continue
+
+
+def main(argv: list[str]) -> NoReturn:
+    """See the module's text."""
+    config, folder = Path(argv[0]), Path(argv[1])
+    namespaces.unshare(namespaces.CLONE_NEWNS)
+    namespaces.mount("none", "/", flags=namespaces.MS_REC | namespaces.MS_PRIVATE)
+    folder.mkdir(exist_ok=True)
+    namespaces.mount("bpf", str(folder), "bpf")
+    serve(msgspec.json.decode(config.read_bytes(), type=tuple[Group, ...]), folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,271 @@
+"""Labs of several networks, brought up for real, with container machines and with what plays a machine's bond."""
+
+import json
+import socket
+import struct
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab import topology
+from lab.daemons import services
+from lab.daemons.switch import lacp
+from lab.host import preflight
+from lab.lab import Lab
+from lab.machines.container.hardware.cables import port
+from lab.tests.containers.kit import PATIENCE, run_in, tree
+from lab.waiting import wait_until
+
+SHAPE = topology.sno().on("container")
+PROBLEMS = preflight.problems(SHAPE, Path("/"), "")
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
+]
+needs_tree = pytest.mark.skipif(tree() is None, reason="no release was built here: there is no tree to boot")
+
+TWO = """
+name: two
+machine: container
+networks:
+  - {name: machine, ipv4: 192.168.111.0/24, mtu: 9000, gateway: none}
+  - name: storage
+    ipv4: 10.9.0.0/24
+    ipv6: "fd2e:6f44:5dd8:9::/64"
+    dhcp: on
+    dhcpv6: on
+    router_advertisements: on
+    dns: [10.9.0.53]
+    ntp: [10.9.0.123]
+  - {name: slaac, ipv6: "fd2e:6f44:5dd8:a::/64", router_advertisements: on, gateway6: none}
+  - {name: oob, ipv4: 10.8.0.0/24, bmc: true}
+nodes:
+  - name: master-0
+    role: master
+    memory_mib: 512
+    ip: 10.9.0.20
+    nics:
+      - {mac: "52:54:00:6e:50:00", addresses: [192.168.111.80]}
+      - mac: "52:54:00:6e:50:01"
+        network: storage
+        addresses: [10.9.0.20, "fd2e:6f44:5dd8:9::20"]
+        name: eno2
+        model: e1000e
+      - {mac: "52:54:00:6e:50:02", network: slaac, pci: 7}
+    disks:
+      - {size_gib: 1, bus: sata, serial: SATA-1, wwn: "0x5000c50015ea71aa", model: WDC WD10, rotational: true}
+      - {size_gib: 2, bus: scsi, serial: SCSI-1, wwn: "0x5000c50015ea71ab", model: FAST, rotational: false, root: true}
+      - {size_gib: 1, bus: nvme, serial: NVME-1}
+      - {size_gib: 1, serial: VIRTIO-1}
+      - {size_gib: 1, bus: usb, serial: USB-1}
+"""
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    """Container machines boot the tree of the machine OS, without an image."""
+    usual = services._machined
+
+    def machined(layout, lab_id):
+        service = usual(layout, lab_id)
+        argv = (*service.argv, "lab.tests.containers.plain:boot")
+        return msgspec.structs.replace(service, argv=argv, env=service.env | {"NODE0_TEST_TREE": str(tree())})
+
+    monkeypatch.setattr(services, "_machined", machined)
+
+
+def at_login(lab, name):
+    lab.nodes[name].power.on()
+    lab.nodes[name].console.wait_for(r"login: ", PATIENCE)
+
+
+def within(lab, name, script):
+    done = run_in(lab.id, name, script)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def addresses(lab, name, card):
+    [link] = json.loads(within(lab, name, f"ip -j address show dev {card}"))
+    return {entry["local"]: entry["prefixlen"] for entry in link["addr_info"] if entry["scope"] == "global"}
+
+
+@needs_tree
+def test_live_two_networks_with_dhcp_dhcpv6_and_router_advertisements(tmp_path, plain):
+    with Lab(topology.load_text(TWO), artifacts=tmp_path) as lab:
+        assert lab.layout.bmc_url == "https://10.8.0.1:8000"
+        assert sorted(lab.bmc.systems()) == [lab.nodes["master-0"].uuid]
+        at_login(lab, "master-0")
+        wanted = {"10.9.0.20": 24, "fd2e:6f44:5dd8:9::20": 128}
+        wait_until(
+            lambda: wanted.items() <= addresses(lab, "master-0", "eno2").items(),
+            PATIENCE,
+            "reserved addresses of IPv4 and IPv6",
+            lambda: str(addresses(lab, "master-0", "eno2")),
+        )
+        made = "fd2e:6f44:5dd8:a:"
+        wait_until(
+            lambda: any(text.startswith(made) for text in addresses(lab, "master-0", "enp7s0")),
+            PATIENCE,
+            "an address made of what the router says",
+            lambda: str(addresses(lab, "master-0", "enp7s0")),
+        )
+        routes = within(lab, "master-0", "ip route; ip -6 route")
+        defaults = [line for line in routes.splitlines() if line.startswith("default")]
+        assert len(defaults) == 2
+        assert all("dev eno2" in line for line in defaults)
+        assert within(lab, "master-0", "nmcli -g IP4.DNS device show eno2").strip() == "10.9.0.53"
+        # A name, by the lab's DNS on its further address; packets of 9000 bytes in the other network.
+        assert "192.168.111.1" not in within(lab, "master-0", "getent ahostsv4 registry.test.node0.example")
+        within(lab, "master-0", "ip address add 192.168.111.80/24 dev enp1s0; ping -c1 -W5 -M do -s 8900 192.168.111.1")
+        assert within(lab, "master-0", "cat /sys/class/net/eno2/device/vendor").strip() == "0x8086"
+        # The cables have names.
+        lab.nodes["master-0"].links["enp7s0"].set_up(False)
+        assert within(lab, "master-0", "cat /sys/class/net/enp7s0/carrier").strip() == "0"
+
+        said = json.loads(within(lab, "master-0", "lsblk -J -b -o name,serial,wwn,model,rota,size"))
+        disks = {disk.pop("name"): disk for disk in said["blockdevices"]}
+        assert {name: disk["serial"] for name, disk in disks.items()} == {
+            "sda": "SATA-1", "sdb": "SCSI-1", "nvme0n1": "NVME-1", "vda": "VIRTIO-1", "sdc": "USB-1",
+        }  # fmt: skip
+        assert (disks["sda"]["wwn"], disks["sda"]["model"], disks["sda"]["rota"]) == (
+            "0x5000c50015ea71aa", "WDC WD10", True,
+        )  # fmt: skip
+        assert (disks["sdb"]["wwn"], disks["sdb"]["rota"], disks["sdb"]["size"]) == (
+            "0x5000c50015ea71ab", False, 2 << 30,
+        )  # fmt: skip
+        links = within(lab, "master-0", "ls /dev/disk/by-id").split()
+        assert {"wwn-0x5000c50015ea71aa", "ata-WDC_WD10_SATA-1", "virtio-VIRTIO-1"} <= set(links)
+        # What udev would have written, the machine cannot.
+        assert run_in(lab.id, "master-0", "echo E:ID_WWN=0x1 > /run/udev/data/b7:0").returncode != 0
+
+
+BONDED = """
+name: bonded
+machine: vm
+networks:
+  - {name: plain, ipv4: 10.9.0.0/24}
+  - {name: tagged, ipv4: 192.168.111.0/24, vlan: 111, mtu: 9000}
+nodes:
+  - name: master-0
+    role: master
+    memory_mib: 256
+    nics:
+      - {mac: "52:54:00:6e:60:00"}
+      - {mac: "52:54:00:6e:60:01"}
+    bonds:
+      - {mode: 802.3ad, nics: [enp1s0, enp2s0], network: plain, trunk: [tagged], addresses: [192.168.111.80]}
+"""
+MACS = ["52:54:00:6e:60:00", "52:54:00:6e:60:01"]
+HOST = bytes.fromhex("5254006e6000")
+
+
+class Cards:
+    """Plays a machine's two cards, with a bond that speaks LACP: the other ends of the switch's cables.
+
+    The host's kernel may have neither bonding nor 8021q, so frames are made by hand: Ethernet, LACP, tags and ARP.
+    """
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.heard: list[tuple[lacp.Side, lacp.Side] | None] = [None, None]
+        lab.inside(self._open)
+
+    def _open(self):
+        self.lines = []
+        for number, mac in enumerate(MACS):
+            words = ["link", "add", port(mac), "type", "veth", "peer", "name", f"card{number}"]
+            subprocess.run(["ip", *words], check=True)
+            for name in (port(mac), f"card{number}"):
+                subprocess.run(["ip", "link", "set", name, "promisc", "on", "up"], check=True)
+            line = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+            line.bind((f"card{number}", 3))
+            line.settimeout(0.2)
+            # The tag is taken out of a frame on its way up, and told beside it (packet(7), PACKET_AUXDATA).
+            line.setsockopt(263, 8, 1)
+            self.lines.append(line)
+
+    def close(self):
+        for line in self.lines:
+            line.close()
+
+    def say(self, number, state):
+        """What Linux says of a port: its system, key 9, its number, a state; and of the partner, what it heard."""
+        heard = self.heard[number]
+        told = heard[0] if heard else lacp.Side()
+        data = lacp.pack(lacp.Side(HOST, 9, number + 1, state), told)
+        self.lines[number].send(lacp.GROUP + HOST + struct.pack("!H", lacp.TYPE) + data)
+
+    def receive(self, number):
+        """The frames that have come: (tag, frame)."""
+        while True:
+            try:
+                frame, extra, _flags, sender = self.lines[number].recvmsg(2048, 256)
+            except TimeoutError:
+                return
+            if sender[2] == socket.PACKET_OUTGOING:
+                continue
+            tags = [struct.unpack_from("=IIIHHHH", data) for level, kind, data in extra if (level, kind) == (263, 8)]
+            tag = tags[0][5] & 0xFFF if tags and tags[0][0] & 0x10 else 0
+            if frame[12:14] == struct.pack("!H", lacp.TYPE):
+                self.heard[number] = lacp.unpack(frame[14:])
+            else:
+                yield tag, frame
+
+    def negotiate(self):
+        """Speak LACP until both ports carry frames; the states that the switch says at last."""
+        state = lacp.ACTIVITY | lacp.TIMEOUT | lacp.AGGREGATION
+
+        def both_distribute():
+            for number in range(2):
+                heard = self.heard[number]
+                known = heard is not None and heard[1].system == HOST
+                synced = known and heard[0].state & lacp.SYNCHRONIZED
+                more = lacp.SYNCHRONIZED | (lacp.COLLECTING | lacp.DISTRIBUTING) * bool(synced)
+                self.say(number, state | more * bool(heard))
+                list(self.receive(number))
+            return all(heard and heard[0].state & lacp.DISTRIBUTING for heard in self.heard)
+
+        wait_until(both_distribute, 30, "a partner that speaks LACP", lambda: str(self.heard), poll=0.05)
+
+    def ask(self, number, sender, target, tag):
+        """ARP by one card, with a tag: who answers, by which card and with which tag."""
+        address = bytes(map(int, sender.split("."))), bytes(map(int, target.split(".")))
+        question = struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1) + HOST + address[0] + bytes(6) + address[1]
+        tagged = struct.pack("!HH", 0x8100, tag) if tag else b""
+        self.lines[number].send(b"\xff" * 6 + HOST + tagged + struct.pack("!H", 0x0806) + question)
+        found = [(where, t, frame) for where in range(2) for t, frame in self.receive(where)]
+        return [(where, t) for where, t, frame in found if frame[12:14] == b"\x08\x06" and frame[28:32] == address[1]]
+
+
+def test_live_a_bond_with_vlans_has_a_partner_that_speaks_lacp(tmp_path):
+    with Lab(topology.load_text(BONDED), artifacts=tmp_path) as lab:
+        cards = Cards(lab)
+        try:
+            for number in range(2):
+                # Nothing passes before LACP has agreed.
+                assert cards.ask(number, "10.9.0.80", "10.9.0.1", 0) == []
+            cards.negotiate()
+            first, second = (heard[0] for heard in cards.heard)
+            assert (first.system, first.key) == (second.system, second.key)
+            assert (first.port, second.port) == (1, 2)
+            for number in range(2):
+                [(_, tag)] = cards.ask(number, "10.9.0.80", "10.9.0.1", 0)
+                assert tag == 0
+                [(_, tag)] = cards.ask(number, "192.168.111.80", "192.168.111.1", 111)
+                assert tag == 111
+                assert cards.ask(number, "192.168.111.80", "192.168.111.1", 112) == []
+                assert cards.ask(number, "192.168.111.80", "192.168.111.1", 0) == []
+            # A card falls silent: within three seconds all goes by the other one.
+            state = sum(1 << bit for bit in range(6))
+
+            def only_the_first():
+                cards.say(0, state)
+                answers = cards.ask(0, "192.168.111.80", "192.168.111.1", 111)
+                return answers == [(0, 111)] and not cards.ask(1, "192.168.111.80", "192.168.111.1", 111)
+
+            wait_until(only_the_first, 30, "frames by the first card only", lambda: str(cards.heard), poll=0.1)
+        finally:
+            cards.close()

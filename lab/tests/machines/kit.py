@@ -1,0 +1,104 @@
+"""A CD with the machine OS's kernel and a few of its programs, which runs one script: quick to boot when emulated."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"), Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"))
+PROGRAMS = (
+    "bin/sh", "bin/ip", "bin/kmod", "bin/lsblk", "bin/udevadm", "bin/ping", "bin/cat", "bin/mount", "bin/sleep",
+    "bin/mkdir", "bin/ls", "bin/date", "bin/dmesg", "lib/systemd/systemd-udevd",
+)  # fmt: skip
+MODULES = (
+    "virtio_pci", "virtio_net", "virtio_blk", "virtio_scsi", "ahci", "sd_mod", "nvme", "xhci_pci", "usb_storage",
+    "e1000e", "bonding", "8021q", "tpm_crb",
+)  # fmt: skip
+_HEAD = """#!/bin/sh
+export PATH=/bin:/sbin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mkdir -p /run
+exec > /dev/ttyS0 2>&1
+/lib/systemd/systemd-udevd --daemon
+modprobe -a {modules}
+udevadm trigger --action=add
+udevadm settle --timeout=60
+"""
+_TAIL = """
+echo SCRIPT ENDED
+while :; do sleep 1000; done
+"""
+
+
+def _libraries(tree: Path, program: str) -> list[str]:
+    said = subprocess.run(["chroot", tree, "ldd", f"/{program}"], capture_output=True, text=True, check=False).stdout
+    words = (word for line in said.splitlines() for word in line.split() if word.startswith("/"))
+    return [word.lstrip("/") for word in words]
+
+
+def _module_files(tree: Path) -> list[str]:
+    """The modules and what they depend on, in the order in which they go in."""
+    [folder] = (tree / "lib/modules").iterdir()
+    needs = {}
+    for line in (folder / "modules.dep").read_text().splitlines():
+        file, _, others = line.partition(":")
+        needs[file] = others.split()
+    found: list[str] = []
+
+    def take(file: str) -> None:
+        for other in reversed(needs[file]):
+            take(other)
+        if file not in found:
+            found.append(file)
+
+    for name in MODULES:
+        wanted = {f"{name}.ko", f"{name.replace('_', '-')}.ko"}
+        for file in needs:
+            if file.rpartition("/")[2] in wanted:
+                take(file)
+    # Where modprobe looks.
+    found += [path.name for path in folder.glob("modules.*")]
+    return [f"lib/modules/{folder.name}/{file}" for file in found]
+
+
+def build(tree: Path, work: Path, script: str) -> Path:
+    """The CD's image, from the root tree of the machine OS. The script's output goes to the serial line."""
+    root, disc = work / "initramfs", work / "disc"
+    files = [*PROGRAMS, *(library for program in PROGRAMS for library in _libraries(tree, program))]
+    modules = _module_files(tree)
+    for file in dict.fromkeys([*files, *modules]):
+        source = tree / _real(tree, file)
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, root / file)
+    for folder in ("lib/udev", "lib/systemd/network"):
+        shutil.copytree(tree / "usr" / folder, root / folder, symlinks=True, dirs_exist_ok=True)
+    for name in ("proc", "sys", "dev", "etc", "run"):
+        (root / name).mkdir()
+    (root / "bin/modprobe").symlink_to("kmod")
+    (root / "init").write_text(_HEAD.format(modules=" ".join(MODULES)) + script + _TAIL)
+    (root / "init").chmod(0o755)
+    disc.mkdir()
+    names = "\0".join(str(path.relative_to(root)) for path in sorted(root.rglob("*")))
+    pack = ["cpio", "--null", "--create", "--format=newc", "--quiet"]
+    packed = subprocess.run(pack, cwd=root, input=names.encode(), capture_output=True, check=True).stdout
+    (disc / "initrd").write_bytes(packed)
+    [kernel] = (tree / "boot").glob("vmlinuz-*")
+    shutil.copyfile(kernel, disc / "vmlinuz")
+    for part in ISOLINUX:
+        shutil.copyfile(part, disc / part.name)
+    (disc / "isolinux.cfg").write_text(
+        "default x\nprompt 0\nlabel x\nkernel /vmlinuz\nappend initrd=/initrd console=ttyS0 quiet\n"
+    )
+    words = ["-b", "isolinux.bin", "-c", "boot.cat", "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"]
+    image = work / "script.iso"
+    subprocess.run(["xorriso", "-as", "mkisofs", "-quiet", "-J", "-R", *words, "-o", image, disc], check=True)
+    return image
+
+
+def _real(tree: Path, file: str) -> str:
+    """Where a link within the tree leads to."""
+    said = subprocess.run(["chroot", tree, "readlink", "-f", f"/{file}"], capture_output=True, text=True, check=True)
+    return said.stdout.strip().lstrip("/")

@@ -1,0 +1,128 @@
+"""Virtual machines as a topology has them, seen by a kernel of their own: names, bonds, tags, disks, TPM, clock."""
+
+import re
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from lab import topology
+from lab.host import preflight
+from lab.host.paths import state_dir
+from lab.lab import Lab
+from lab.tests.containers.kit import tree
+from lab.tests.machines import kit
+
+PROBLEMS = preflight.problems(topology.sno(), Path("/"), "")
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(bool(PROBLEMS), reason=f"this machine cannot run a lab: {'; '.join(PROBLEMS)}"),
+    pytest.mark.skipif(tree() is None, reason="no release was built here: there is no kernel to boot"),
+    pytest.mark.skipif(not all(file.exists() for file in kit.ISOLINUX), reason="isolinux is not installed"),
+]
+# Emulated, on a busy host.
+SECONDS = 400
+TPM = shutil.which("swtpm") is not None
+
+SHAPE = """
+name: vm
+networks:
+  - {name: plain, ipv4: 10.9.0.0/24}
+  - {name: tagged, ipv4: 192.168.111.0/24, ipv6: "fd2e:6f44:5dd8:111::/64", vlan: 111, mtu: 9000}
+nodes:
+  - name: master-0
+    role: master
+    memory_mib: 512
+    vcpu: 1
+    firmware: bios
+    clock_offset: 864000
+    nics:
+      - {mac: "52:54:00:6e:61:00", addresses: [10.9.0.80], pci: 4, model: e1000e}
+      - {mac: "52:54:00:6e:61:01"}
+      - {mac: "52:54:00:6e:61:02", name: eno7}
+    bonds:
+      - {mode: 802.3ad, nics: [enp2s0, eno7], trunk: [tagged], addresses: [192.168.111.80]}
+    disks:
+      - {size_gib: 1, bus: sata, serial: SATA-1, wwn: "0x5000c50015ea71aa", model: WDC WD10, rotational: true}
+      - {size_gib: 2, bus: scsi, serial: SCSI-1, wwn: "0x5000c50015ea71ab", model: FAST, rotational: false, root: true}
+      - {size_gib: 1, bus: nvme, serial: NVME-1}
+      - {size_gib: 1, serial: VIRTIO-1}
+      - {size_gib: 1, bus: usb, serial: USB-1}
+"""
+SCRIPT = """
+date +"clock %s"
+ls /sys/class/net
+ls /sys/class/tpm
+lsblk -d -n -b -P -o NAME,SERIAL,WWN,MODEL,ROTA,SIZE,TRAN
+ip link del bond0
+ip link add bond0 mtu 9000 type bond mode 802.3ad miimon 100 lacp_rate fast
+for card in enp2s0 eno7; do ip link set $card down; ip link set $card master bond0; done
+ip link set bond0 up
+ip link add link bond0 name bond0.111 type vlan id 111
+ip address add 192.168.111.80/24 dev bond0.111
+ip link set bond0.111 up
+ip address add 10.9.0.80/24 dev enp4s0
+ip link set enp4s0 up
+sleep 5
+cat /proc/net/bonding/bond0
+for try in 1 2 3 4 5 6 7 8; do ping -c1 -W2 192.168.111.1 && break; sleep 1; done
+ping -c1 -W5 -M do -s 8900 192.168.111.1
+ping -c1 -W5 10.9.0.1
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What the script said on the serial line."""
+    text = SHAPE.replace("clock_offset: 864000", f"clock_offset: 864000\n    tpm: {str(TPM).lower()}")
+    with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside:
+        image = kit.build(tree(), Path(beside), SCRIPT)
+        with Lab(topology.load_text(text), artifacts=tmp_path_factory.mktemp("lab")) as lab:
+            lab.nodes["master-0"].boot_image(image)
+            lab.nodes["master-0"].console.wait_for("SCRIPT ENDED", SECONDS)
+            yield lab.nodes["master-0"].console.text().replace("\r", "")
+
+
+def test_live_cards_have_their_names_and_the_clock_its_offset(said):
+    cards = next(line for line in said.splitlines() if "enp2s0" in line)
+    assert {"enp2s0", "eno7", "enp4s0"} <= set(cards.split()), said
+    assert bool(re.search("^tpm0$", said, re.M)) is TPM, said
+    clock = int(re.search(r"^clock (\d+)", said, re.M)[1])
+    assert abs(clock - time.time() - 864_000) < 2 * SECONDS
+
+
+def test_live_linux_bonding_finds_a_partner_and_tagged_frames_pass(said):
+    assert re.search(r"Number of ports: 2$", said, re.M), said
+    assert "Partner Mac Address: 02:6e:30:00:00:00" in said
+    # Tagged, the same with 8900 bytes, and the other network.
+    assert said.count("1 received") == 3, said
+
+
+@pytest.mark.skipif(
+    tree() is not None and not list(tree().glob("lib/modules/*/kernel/block/t10-pi.ko")),
+    reason="the release that was built here has no t10-pi.ko, which sd_mod and nvme need: build it anew",
+)
+def test_live_disks_of_all_buses_say_who_they_are(said):
+    disks = re.findall(r'^NAME="\w+" (.*)$', said, re.M)
+    by_serial = {re.search('SERIAL="(.*?)"', line)[1]: line for line in disks}
+    assert set(by_serial) >= {"SATA-1", "SCSI-1", "NVME-1", "VIRTIO-1", "USB-1"}, said
+    assert 'WWN="0x5000c50015ea71aa" MODEL="WDC WD10" ROTA="1"' in by_serial["SATA-1"], said
+    assert 'WWN="0x5000c50015ea71ab" MODEL="FAST" ROTA="0"' in by_serial["SCSI-1"], said
+    assert 'TRAN="nvme"' in by_serial["NVME-1"], said
+    assert 'TRAN="usb"' in by_serial["USB-1"], said
+
+
+def test_live_every_model_of_card_is_one_of_libvirts(tmp_path):
+    models = ("virtio", "e1000", "e1000e", "rtl8139", "vmxnet3")
+    cards = "".join(f"\n      - {{mac: '52:54:00:6e:62:0{i}', model: {m}}}" for i, m in enumerate(models))
+    node = f"  - name: m\n    role: master\n    memory_mib: 256\n    firmware: bios\n    nics:{cards}"
+    text = f"name: cards\nnodes:\n{node}".replace("model: virtio", "addresses: [192.168.111.80]")
+    with Lab(topology.load_text(text), artifacts=tmp_path) as lab:
+        lab.nodes["m"].power.on()
+        show = ["virsh", "qemu-monitor-command", "--hmp", "m", "info pci"]
+        said = lab.inside(subprocess.run, show, capture_output=True, text=True, check=True).stdout
+        buses = re.findall(r"Bus +(\d+), device +\d+, function 0:\n +Ethernet", said)
+        assert buses == ["1", "2", "3", "4", "5"]

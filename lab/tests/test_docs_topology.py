@@ -1,0 +1,35 @@
+"""docs/topology.md: every example is a topology, and every field is in the tables."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from lab import hostnetwork, topology
+from lab.host.unmade import unmade
+from lab.layout import Layout
+from lab.machines import domain
+from lab.topology import Bond, Disk, Network, Nic, NodeSpec, Topology
+
+TEXT = (Path(__file__).parents[2] / "docs/topology.md").read_text()
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", TEXT, re.S)
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=lambda text: re.search("name: (.*)", text)[1])
+def test_an_example_can_be_made(text, tmp_path):
+    shape = topology.load_text(text)
+    assert unmade(shape, has=lambda kind: True) == []
+    for node in shape.nodes:
+        assert hostnetwork.nmstate(shape, node)["interfaces"]
+        assert domain.domain_xml(node, Layout(tmp_path, shape), kvm=False)
+
+
+def test_there_are_examples():
+    assert len(EXAMPLES) == 4
+
+
+@pytest.mark.parametrize("kind", [Topology, Network, NodeSpec, Nic, Bond, Disk])
+def test_every_field_is_told(kind):
+    told = set(re.findall(r"`(\w+)(?:\[\])?`", TEXT)) | {"paths"}  # which is refused
+    assert {field.name for field in msgspec.structs.fields(kind)} <= told

@@ -1,0 +1,74 @@
+"""Disks of a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from lab.topology.problems import Checked, Problem, within
+
+Bus = Literal["virtio", "sata", "scsi", "nvme", "usb"]
+Holds = Literal["nothing", "data", "old-system"]
+
+DISK_GIB = 20
+MOST_GIB = 1 << 16
+_SERIAL = re.compile(r"^[A-Za-z0-9_.-]{1,20}$")
+_WWN = re.compile(r"^0x[0-9a-f]{16}$")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+MOST = len(_LETTERS)
+# What disks of a bus can say of themselves besides their serial number.
+_WITH_WWN: tuple[Bus, ...] = ("sata", "scsi")
+_WITH_ROTATION: tuple[Bus, ...] = ("sata", "scsi")
+_MODEL_LENGTH = {"sata": 40, "scsi": 16}
+
+
+class Disk(Checked, frozen=True, kw_only=True):
+    """One disk of a machine.
+
+    `size_gib` is in GiB (sparse); `serial` is its serial number (default: the machine's name and the device's); `root`
+    marks the disk to install on. `holds` says what is on it beforehand (lab.machines.disks): nothing, somebody's data
+    (a file system, a volume group, random bytes), or an old system's volume group. `wwn` (`0x` and 16 digits), `model`
+    and `rotational` are what SATA and SCSI disks tell; `paths` are ways to one disk (multipath).
+    """
+
+    size_gib: int = DISK_GIB
+    serial: str = ""
+    root: bool = False
+    holds: Holds = "nothing"
+    bus: Bus = "virtio"
+    wwn: str = ""
+    model: str = ""
+    rotational: bool | None = None
+    paths: int = 1
+
+    def problems(self) -> Iterator[Problem]:
+        """See the class."""
+        yield from within("size_gib", self.size_gib, 1, MOST_GIB)
+        # A virtio disk reports up to 20 bytes of serial number (virtio 1.1, 5.2.6.1), which udev puts into names; ATA
+        # and NVMe have as many.
+        if self.serial and not _SERIAL.fullmatch(self.serial):
+            yield "serial", f"{self.serial!r} is not of up to 20 letters, digits, dots, dashes and underscores"
+        if self.wwn and not _WWN.fullmatch(self.wwn):
+            yield "wwn", f"{self.wwn!r} is not 0x and 16 lower-case hex digits"
+        if self.wwn and self.bus not in _WITH_WWN:
+            yield "wwn", f"a {self.bus} disk has none; use bus {' or '.join(_WITH_WWN)}"
+        if self.rotational is not None and self.bus not in _WITH_ROTATION:
+            yield "rotational", f"a {self.bus} disk does not say so; use bus {' or '.join(_WITH_ROTATION)}"
+        if self.model and self.bus not in _MODEL_LENGTH:
+            yield "model", f"a {self.bus} disk has none of its own; use bus {' or '.join(_MODEL_LENGTH)}"
+        elif len(self.model) > _MODEL_LENGTH.get(self.bus, 0) or not self.model.isprintable():
+            yield "model", f"{self.model!r} is not of up to {_MODEL_LENGTH.get(self.bus, 0)} printable characters"
+        if self.paths != 1:
+            yield "paths", f"{self.paths}: labs have no multipath disks yet; leave it out"
+
+
+def kernel_names(disks: tuple[Disk, ...]) -> list[str]:
+    """The kernel's names, without /dev/, as it detects disks in this order."""
+    counts = {"vd": 0, "sd": 0, "nvme": 0}
+    found = []
+    for disk in disks:
+        kind = {"virtio": "vd", "nvme": "nvme"}.get(disk.bus, "sd")
+        number, counts[kind] = counts[kind], counts[kind] + 1
+        found.append(f"nvme{number}n1" if kind == "nvme" else f"{kind}{_LETTERS[number % MOST]}")
+    return found

@@ -1,0 +1,115 @@
+"""Topologies from YAML: all that is wrong with a file at once, each with the field's path."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import yaml
+
+from lab.errors import TopologyError
+from lab.release.cluster import yamltext
+from lab.topology.model import Topology
+from lab.topology.presets import PRESETS
+from lab.topology.problems import Checked, Problem, collecting, line
+
+_WHERE = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
+_MISSING = object()
+
+
+class _Reader:
+    """Makes structs of plain data and collects what is wrong."""
+
+    def __init__(self) -> None:
+        self.found: list[Problem] = []
+
+    def struct(self, value: Any, kind: type[Checked], path: str) -> Any:
+        """A struct, or _MISSING when it cannot be made."""
+        if not isinstance(value, Mapping):
+            self.found.append((path, f"must be a mapping, is {_named(value)}"))
+            return _MISSING
+        before, types = len(self.found), get_type_hints(kind)
+        for name in value:
+            if name not in types:
+                self.found.append((_join(path, str(name)), f"there is no field {name!r}; there are {', '.join(types)}"))
+        fields: dict[str, Any] = {}
+        for field in msgspec.structs.fields(kind):
+            if field.name in value:
+                fields[field.name] = self.value(value[field.name], types[field.name], _join(path, field.name))
+            elif field.required:
+                self.found.append((_join(path, field.name), "is missing"))
+        if len(self.found) > before and any(found is _MISSING for found in fields.values()):
+            return _MISSING
+        if any(field.required and field.name not in fields for field in msgspec.structs.fields(kind)):
+            return _MISSING
+        made = kind(**fields)
+        self.found += [(_join(path, where), message) for where, message in made.problems()]
+        return made
+
+    def value(self, value: Any, kind: Any, path: str) -> Any:
+        """A field's value, or _MISSING when it is of another type."""
+        if get_origin(kind) is tuple and issubclass(get_args(kind)[0], Checked):
+            return self.structs(value, get_args(kind)[0], path)
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            self.found.append((path, f"{value!r} is not one of {', '.join(get_args(kind))}"))
+            return _MISSING
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            at = _WHERE.fullmatch(str(error))
+            message, inner = (at[1], at[2]) if at else (str(error), "")
+            self.found.append((path + inner, message))
+            return _MISSING
+
+    def structs(self, value: Any, kind: type[Checked], path: str) -> Any:
+        """A list of structs, or _MISSING when one cannot be made."""
+        if not isinstance(value, list | tuple):
+            self.found.append((path, f"must be a list, is {_named(value)}"))
+            return _MISSING
+        made = tuple(self.struct(one, kind, f"{path}[{index}]") for index, one in enumerate(value))
+        return _MISSING if _MISSING in made else made
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path and name and not name.startswith("[") else path + name
+
+
+def _named(value: Any) -> str:
+    return "nothing" if value is None else type(value).__name__
+
+
+def read(document: Any, source: str = "topology") -> Topology:
+    """The topology that plain data describe. Raises TopologyError with `source` and all fields that are wrong."""
+    reader = _Reader()
+    with collecting():
+        made = reader.struct(document, Topology, "")
+    if reader.found or not isinstance(made, Topology):
+        raise TopologyError(source, [line(*problem) for problem in reader.found])
+    return made
+
+
+def load_text(text: str | bytes, source: str = "topology") -> Topology:
+    """The topology in a YAML text. Raises TopologyError with `source` and all fields that are wrong."""
+    try:
+        document = yamltext.load(text)
+    except yaml.YAMLError as error:
+        raise TopologyError(source, str(error)) from error
+    return read(document, source)
+
+
+def load(name_or_path: str) -> Topology:
+    """A preset by its name (sno, compact, ha, with -dhcp or -bios appended) or a YAML file by its path."""
+    if name_or_path in PRESETS:
+        return PRESETS[name_or_path]()
+    path = Path(name_or_path)
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        presets = ", ".join(sorted(PRESETS))
+        raise TopologyError(
+            name_or_path, f"neither a readable file ({error.strerror}) nor a preset ({presets})"
+        ) from error
+    return load_text(text, source=name_or_path)

@@ -1,0 +1,369 @@
+"""A whole topology: a cluster's machines and their networks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, ip_address
+from typing import Literal
+
+import msgspec
+
+from lab.topology import words
+from lab.topology.networks import Network
+from lab.topology.nics import Attached, Bond, Nic
+from lab.topology.nodes import NodeSpec
+from lab.topology.problems import Checked, Problem, unique
+from lab.topology.words import Subnet
+
+Addressing = Literal["static", "dhcp"]
+Platform = Literal["none", "baremetal", "external"]
+MachineKind = Literal["vm", "container"]
+
+MACHINE_NETWORK = "192.168.111.0/24"
+# The name of the network of a topology that lists none.
+ONLY = "lab"
+
+
+@dataclass(frozen=True)
+class Link:
+    """A card or a bond of a machine as it is attached: its name there, its cards, its MAC address, the network without
+    tags (None for a trunk alone) and those with tags, and its addresses with the network of each."""
+
+    name: str
+    nics: tuple[Nic, ...]
+    bond: Bond | None
+    mac: str
+    network: Network | None
+    trunk: tuple[Network, ...]
+    addresses: tuple[tuple[str, Network], ...]
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """All of its networks, the one without tags first."""
+        return (*((self.network,) if self.network else ()), *self.trunk)
+
+
+class Topology(Checked, frozen=True, kw_only=True):
+    """A cluster's machines and its networks.
+
+    A lab has the networks that `networks` lists. Without any it has one, `machine_network`: there `address` (default:
+    its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
+    machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
+
+    On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
+    """
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    networks: tuple[Network, ...] = ()
+    addressing: Addressing = "static"
+    machine: MachineKind = "vm"
+    platform: Platform = "none"
+    cluster_name: str = "ostest"
+    base_domain: str = "test.node0.example"
+    machine_network: str = MACHINE_NETWORK
+    api_vip: str | None = None
+    ingress_vip: str | None = None
+    api_vips: tuple[str, ...] = ()
+    ingress_vips: tuple[str, ...] = ()
+    address: str | None = None
+    aliases: tuple[str, ...] = ()
+
+    def fill(self) -> None:
+        """What follows from `networks` and the lists of virtual IPs."""
+        if self.networks:
+            if self.machine_network == MACHINE_NETWORK and (subnets := self.machine_subnets):
+                msgspec.structs.force_setattr(self, "machine_network", str(subnets[0]))
+            if any(one.dhcp or one.dhcpv6 for one in self.machine_networks):
+                msgspec.structs.force_setattr(self, "addressing", "dhcp")
+        for one, several in (("api_vip", self.api_vips), ("ingress_vip", self.ingress_vips)):
+            if several and getattr(self, one) is None:
+                msgspec.structs.force_setattr(self, one, several[0])
+
+    # -- what is wrong with it -------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[Problem]:
+        """See the class."""
+        yield from words.label("name", self.name)
+        yield from words.label("cluster_name", self.cluster_name)
+        yield from words.domain("base_domain", self.base_domain)
+        if not self.nodes:
+            yield "nodes", "a lab needs machines"
+        yield from self._listed_networks() if self.networks else self._single_network()
+        yield from self._attachments()
+        yield from self._vips()
+        yield from unique([(f"nodes[{i}].name", node.name) for i, node in enumerate(self.nodes)], "name")
+        macs = []
+        for i, node in enumerate(self.nodes):
+            macs += [
+                (f"nodes[{i}].{f'nics[{k}].' * bool(node.nics)}mac", nic.mac) for k, nic in enumerate(node.all_nics)
+            ]
+        yield from unique(macs, "mac")
+        yield from unique(self._addresses(), "address")
+
+    def _single_network(self) -> Iterator[Problem]:
+        if words.subnet(self.machine_network) is None:
+            yield "machine_network", f"{self.machine_network!r} is not a network in CIDR form, without host bits"
+            return
+        if self.address is not None:
+            yield from words.one_address("address", self.address)
+        yield from words.addresses("aliases", self.aliases)
+        renamed = {
+            "ipv4": "machine_network", "ipv6": "machine_network", "address6": "address", "gateway": "address",
+        }  # fmt: skip
+        for path, message in self._only_network().problems():
+            if not path.startswith("aliases"):
+                yield renamed.get(path, path), message.replace(" is outside ", " is outside machine_network ")
+
+    def _listed_networks(self) -> Iterator[Problem]:
+        for path, given in (("address", self.address is not None), ("aliases", bool(self.aliases))):
+            if given:
+                yield path, f"with networks, {path} is a field of the network"
+        names = [(f"networks[{i}].name", one.name) for i, one in enumerate(self.networks)]
+        yield from unique(names, "name")
+        yield from unique([(f"networks[{i}].vlan", str(n.vlan or "")) for i, n in enumerate(self.networks)], "VLAN")
+        for (i, one), (k, other) in itertools.combinations(enumerate(self.networks), 2):
+            for mine, theirs in itertools.product(one.subnets, other.subnets):
+                if mine.version == theirs.version and mine.overlaps(theirs):
+                    family = f"ipv{theirs.version}"
+                    yield f"networks[{k}].{family}", f"{theirs} overlaps networks[{i}].{family}, {mine}"
+        bmc = [i for i, one in enumerate(self.networks) if one.bmc]
+        for i in bmc[1:]:
+            yield f"networks[{i}].bmc", f"networks[{bmc[0]}] has the BMCs already"
+        subnets = [str(one) for one in self.machine_subnets]
+        if subnets and self.machine_network not in subnets:
+            yield "machine_network", f"{self.machine_network} is none of the machines' networks, {', '.join(subnets)}"
+
+    def _attachments(self) -> Iterator[Problem]:
+        known = {one.name: one for one in self.all_networks}
+        for i, node in enumerate(self.nodes):
+            for path, one in _attached(node):
+                place = f"nodes[{i}].{path}" if path else f"nodes[{i}]"
+                named = [("network", one.network)] if one.network else []
+                named += [(f"trunk[{k}]", name) for k, name in enumerate(one.trunk)]
+                good = True
+                for field, name in named:
+                    network = known.get(name)
+                    if network is None:
+                        good = False
+                        yield f"{place}.{field}", f"there is no network {name!r}; there are {', '.join(known)}"
+                    elif network.bmc:
+                        yield f"{place}.{field}", f"{name} is the network of the BMCs, which no machine is on"
+                    elif field != "network" and not network.vlan:
+                        yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
+                if good:
+                    yield from self._placed(place, node, one)
+
+    def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
+        networks = self._networks_of(one)
+        for k, text in enumerate(one.addresses):
+            if words.address(text) is not None and not any(network.holds(text) for network in networks):
+                where = f"{place}.addresses[{k}]" if node.nics else f"{place}.ip"
+                outside = f"machine_network {self.machine_network}" if not self.networks else ""
+                outside = outside or " and ".join(str(net) for n in networks for net in n.subnets)
+                yield where, f"{text} is outside {outside}"
+
+    def _vips(self) -> Iterator[Problem]:
+        for name in ("api", "ingress"):
+            one, several = getattr(self, f"{name}_vip"), getattr(self, f"{name}_vips")
+            found = self.vips(name)
+            if self.platform != "baremetal":
+                if found:
+                    yield f"{name}_vip", f"platform {self.platform} has no {name}_vip"
+                continue
+            if not found:
+                yield f"{name}_vip", f"platform baremetal needs {name}_vip or {name}_vips"
+            if several and one != several[0]:
+                yield f"{name}_vip", f"{one} is not the first of {name}_vips, {several[0]}; leave {name}_vip out"
+            for index, text in enumerate(found):
+                path = f"{name}_vips[{index}]" if several else f"{name}_vip"
+                yield from words.one_address(path, text)
+                nets = self.machine_subnets
+                if (parsed := words.address(text)) is not None and not any(parsed in net for net in nets):
+                    names = ", ".join(str(net) for net in nets)
+                    yield path, f"address {text} is outside machine_network {names}"
+            families = [":" in text for text in found]
+            if len(families) > 2 or len(set(families)) != len(families):
+                yield f"{name}_vips", "a service has one virtual IP of IPv4, one of IPv6, or both"
+
+    def _addresses(self) -> list[tuple[str, str]]:
+        """Addresses with the paths of their fields, each of which has to be one thing's alone."""
+        found = []
+        for i, net in enumerate(self.all_networks):
+            prefix = f"networks[{i}]." if self.networks else ""
+            found += [(f"{prefix}address{'6' if ':' in text else ''}", text) for text in net.own]
+            found += [(f"{prefix}aliases[{k}]", text) for k, text in enumerate(net.aliases)]
+        for i, node in enumerate(self.nodes):
+            for path, one in _attached(node):
+                where = f"nodes[{i}].{path}.addresses" if path else ""
+                found += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", t) for k, t in enumerate(one.addresses)]
+        for name in ("api", "ingress"):
+            several = getattr(self, f"{name}_vips")
+            texts = enumerate(self.vips(name))
+            found += [(f"{name}_vips[{k}]" if several else f"{name}_vip", text) for k, text in texts]
+        return found
+
+    # -- networks --------------------------------------------------------------------------------------------------
+
+    def _only_network(self) -> Network:
+        six = ":" in self.machine_network
+        return Network(
+            name=ONLY,
+            ipv4="" if six else self.machine_network,
+            ipv6=self.machine_network if six else "",
+            address="" if six else self.address or "",
+            address6=self.address or "" if six else "",
+            dhcp=self.addressing == "dhcp" and not six,
+            dhcpv6=self.addressing == "dhcp" and six,
+            router_advertisements=six,
+            aliases=self.aliases,
+        )
+
+    @property
+    def all_networks(self) -> tuple[Network, ...]:
+        """Its networks."""
+        return self.networks or (self._only_network(),)
+
+    def _networks_of(self, one: Attached) -> tuple[Network, ...]:
+        """The networks of a card or bond, the one without tags first."""
+        known = {network.name: network for network in self.all_networks}
+        first = one.network or ("" if one.trunk else next(iter(known)))
+        return tuple(known[name] for name in (first, *one.trunk) if name in known)
+
+    def links(self, node: NodeSpec) -> tuple[Link, ...]:
+        """How a machine is attached: cards on their own, then bonds."""
+        found = []
+        for one in node.attached:
+            networks = self._networks_of(one)
+            plain = not one.trunk or bool(one.network)
+            held = ((text, next((net for net in networks if net.holds(text)), networks[0])) for text in one.addresses)
+            found.append(
+                Link(
+                    name=one.name,
+                    nics=(one,) if isinstance(one, Nic) else node.members(one),
+                    bond=one if isinstance(one, Bond) else None,
+                    mac=node.mac_of(one),
+                    network=networks[0] if plain else None,
+                    trunk=networks[1:] if plain else networks,
+                    addresses=tuple(held),
+                )
+            )
+        return tuple(found)
+
+    @property
+    def machine_networks(self) -> tuple[Network, ...]:
+        """The networks of the addresses that the machines are known by."""
+        found = []
+        for node in self.nodes:
+            found += [network for network in self.all_networks if network.holds(node.ip) and network not in found]
+        return tuple(found) or self.all_networks[:1]
+
+    @property
+    def machine_subnets(self) -> tuple[Subnet, ...]:
+        """The cluster's machine networks, the family of the first machine's address first."""
+        version = 6 if ":" in next((node.ip for node in self.nodes), "") else 4
+        subnets = [subnet for network in self.machine_networks for subnet in network.subnets]
+        return tuple(sorted(subnets, key=lambda subnet: subnet.version != version))
+
+    @property
+    def home(self) -> Network:
+        """The network with the lab's services: that of the first machine's address."""
+        return self.machine_networks[0]
+
+    @property
+    def bmc_network(self) -> Network:
+        """The network with the BMCs."""
+        return next((one for one in self.all_networks if one.bmc), self.home)
+
+    @property
+    def network(self) -> IPv4Network:
+        """`machine_network`, parsed; only where it is IPv4."""
+        return IPv4Network(self.machine_network)
+
+    @property
+    def gateway(self) -> str:
+        """The lab's own address on the machine network: that of its services."""
+        first = next((node.ip for node in self.nodes), "")
+        return self.home.own_like(first) or next(iter(self.home.own))
+
+    # -- the cluster -----------------------------------------------------------------------------------------------
+
+    @property
+    def cluster_domain(self) -> str:
+        """<cluster name>.<base domain>."""
+        return f"{self.cluster_name}.{self.base_domain}"
+
+    @property
+    def masters(self) -> tuple[NodeSpec, ...]:
+        """The nodes of role master, in order."""
+        return tuple(n for n in self.nodes if n.role == "master")
+
+    @property
+    def arbiters(self) -> tuple[NodeSpec, ...]:
+        """The nodes of role arbiter, in order."""
+        return tuple(n for n in self.nodes if n.role == "arbiter")
+
+    @property
+    def workers(self) -> tuple[NodeSpec, ...]:
+        """The nodes of role worker, in order."""
+        return tuple(n for n in self.nodes if n.role == "worker")
+
+    @property
+    def rendezvous_ip(self) -> str:
+        """The address of the first master, which is node0 by convention."""
+        return self.masters[0].ip
+
+    def vips(self, service: str) -> tuple[str, ...]:
+        """The virtual IPs of `api` or `ingress`."""
+        several: tuple[str, ...] = getattr(self, f"{service}_vips")
+        one: str | None = getattr(self, f"{service}_vip")
+        return several or ((one,) if one else ())
+
+    def known_addresses(self, node: NodeSpec) -> tuple[str, ...]:
+        """A machine's addresses in the machine networks, the one that it is known by first: at most one a family."""
+        nets = self.machine_subnets
+        held = [text for text in node.addresses if any(ip_address(text) in net for net in nets)]
+        firsts = {":" in text: text for text in reversed(held)}
+        return tuple(text for text in held if firsts[":" in text] == text)
+
+    @property
+    def api_addresses(self) -> tuple[str, ...]:
+        """Where api and api-int point: the virtual IPs, else every master."""
+        return self.vips("api") or tuple(text for n in self.masters for text in self.known_addresses(n))
+
+    @property
+    def ingress_addresses(self) -> tuple[str, ...]:
+        """Where *.apps points: the virtual IPs, else every worker, else every master."""
+        nodes = self.workers or self.masters
+        return self.vips("ingress") or tuple(text for n in nodes for text in self.known_addresses(n))
+
+    @property
+    def memory_mib(self) -> int:
+        """The memory of all guests, in MiB."""
+        return sum(n.memory_mib for n in self.nodes)
+
+    def node(self, name: str) -> NodeSpec | None:
+        """The node of that name."""
+        return next((n for n in self.nodes if n.name == name), None)
+
+    def on(self, machine: MachineKind | None) -> Topology:
+        """The same with machines of this kind; None leaves them as they are."""
+        return msgspec.structs.replace(self, machine=machine) if machine else self
+
+    def dump(self) -> str:
+        """This topology as YAML that `load_text` reads back to an equal one."""
+        return msgspec.yaml.encode(self).decode()
+
+
+def _attached(node: NodeSpec) -> Iterator[tuple[str, Attached]]:
+    """What of a machine is attached to networks, with the paths in its fields; empty for a single card."""
+    if not node.nics:
+        yield "", node.all_nics[0]
+        return
+    for one in node.attached:
+        if isinstance(one, Bond):
+            yield f"bonds[{node.bonds.index(one)}]", one
+        else:
+            yield f"nics[{[nic.name for nic in node.all_nics].index(one.name)}]", one

@@ -1,0 +1,161 @@
+"""A network of a lab: a bridge, at which the lab itself has addresses."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from lab.topology import words
+from lab.topology.problems import Checked, Problem, unique, within
+from lab.topology.words import LAB, NONE, Address, Subnet
+
+# An IPv6 network's least MTU (RFC 8200 §5); IPv4 would do with less.
+LEAST_MTU, MOST_MTU = 1280, 9216
+
+
+class Network(Checked, frozen=True, kw_only=True):
+    """One network. `ipv4` and `ipv6` are its CIDRs, one of them at least; `vlan` is the tag that trunks carry it by (0:
+    none carries it tagged).
+
+    The lab has the first host's address, or `address` and `address6`, and besides it all addresses that `gateway`,
+    `gateway6`, `dns`, `ntp` and `aliases` name, wherever they lie. These four are `lab` (its own address), `none`
+    (not told to anybody), or addresses. `dhcp` and `dhcpv6` give the cards' `addresses` to them, and others to whom
+    the topology does not know; `router_advertisements` let hosts make IPv6 addresses for themselves, unless `dhcpv6`
+    is on too. On a network with `bmc` are the BMCs, and no machine.
+    """
+
+    name: str
+    ipv4: str = ""
+    ipv6: str = ""
+    vlan: int = 0
+    mtu: int = 1500
+    address: str = ""
+    address6: str = ""
+    gateway: str = LAB
+    gateway6: str = LAB
+    dhcp: bool = False
+    dhcpv6: bool = False
+    router_advertisements: bool = False
+    dns: str | tuple[str, ...] = LAB
+    ntp: str | tuple[str, ...] = LAB
+    aliases: tuple[str, ...] = ()
+    bmc: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        """See the class."""
+        yield from words.label("name", self.name)
+        yield from self._families()
+        yield from within("vlan", self.vlan, 0, 4094)
+        yield from within("mtu", self.mtu, LEAST_MTU, MOST_MTU)
+        for path in ("dns", "ntp"):
+            yield from self._servers(path, getattr(self, path))
+        yield from words.addresses("aliases", self.aliases)
+        for path, given, cidr in (("dhcp", self.dhcp, self.ipv4), ("dhcpv6", self.dhcpv6, self.ipv6)):
+            if given and not cidr:
+                yield path, f"there are no {'IPv4' if path == 'dhcp' else 'IPv6'} addresses in this network"
+        if self.router_advertisements and not self.ipv6:
+            yield "router_advertisements", "there are no IPv6 addresses in this network"
+        named = [("gateway", self.gateway), ("gateway6", self.gateway6)]
+        named += [(f"aliases[{index}]", text) for index, text in enumerate(self.aliases)]
+        own = [("address", self.own4), ("address6", self.own6)]
+        yield from unique([*own, *((path, text) for path, text in named if text not in (LAB, NONE))], "address")
+
+    def _families(self) -> Iterator[Problem]:
+        if not self.ipv4 and not self.ipv6:
+            yield "ipv4", "a network needs ipv4 or ipv6"
+        rows = (
+            ("", self.ipv4, ipaddress.IPv4Network, 28, self.address, self.gateway),
+            ("6", self.ipv6, ipaddress.IPv6Network, 124, self.address6, self.gateway6),
+        )
+        for suffix, cidr, kind, longest, own, gateway in rows:
+            path = "ipv6" if suffix else "ipv4"
+            network = words.subnet(cidr) if cidr else None
+            if cidr and not isinstance(network, kind):
+                yield path, f"{cidr!r} is not an {'IPv6' if suffix else 'IPv4'} network in CIDR form, without host bits"
+            elif network is not None and network.prefixlen > longest:
+                yield path, f"{network} has no room for a lab; use a /{longest} or wider"
+            for name, text in ((f"address{suffix}", own), (f"gateway{suffix}", gateway)):
+                if not text or text in (LAB, NONE):
+                    continue
+                if not cidr:
+                    yield name, f"{text} is of no use without {path}"
+                elif network is not None and not self.holds(text):
+                    yield name, f"{text} is outside {network}"
+
+    def _servers(self, path: str, value: str | tuple[str, ...]) -> Iterator[Problem]:
+        if isinstance(value, tuple):
+            yield from words.addresses(path, value)
+        elif value not in (LAB, NONE):
+            yield path, f"{value!r} is neither {LAB}, {NONE} nor a list of addresses"
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """Its CIDRs, parsed: IPv4 first."""
+        found = (words.subnet(cidr) for cidr in (self.ipv4, self.ipv6) if cidr)
+        return tuple(one for one in found if one is not None)
+
+    def subnet_of(self, address: str) -> Subnet | None:
+        """Which of them has this address."""
+        parsed = words.address(address)
+        return next((one for one in self.subnets if parsed is not None and parsed in one), None)
+
+    def holds(self, address: str) -> bool:
+        """Whether the address is in this network."""
+        return self.subnet_of(address) is not None
+
+    @property
+    def own4(self) -> str:
+        """The lab's own IPv4 address in it, or empty."""
+        return self.address or self._first(4)
+
+    @property
+    def own6(self) -> str:
+        """The lab's own IPv6 address in it, or empty."""
+        return self.address6 or self._first(6)
+
+    def _first(self, version: int) -> str:
+        return next((str(one[1]) for one in self.subnets if one.version == version), "")
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The lab's own addresses in it: IPv4 first."""
+        return tuple(one for one in (self.own4, self.own6) if one)
+
+    def own_like(self, address: str) -> str:
+        """The lab's own address of the same family as this one; empty without one."""
+        return self.own6 if ":" in address else self.own4
+
+    def gateway_of(self, version: int) -> str:
+        """The gateway's address of IPv4 or IPv6; empty when there is none."""
+        named, own = (self.gateway6, self.own6) if version == 6 else (self.gateway, self.own4)
+        return "" if named == NONE or not own else own if named == LAB else named
+
+    def _told(self, value: str | tuple[str, ...]) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return self.own if value == LAB else ()
+
+    @property
+    def dns_servers(self) -> tuple[str, ...]:
+        """The DNS servers that hosts are told."""
+        return self._told(self.dns)
+
+    @property
+    def ntp_servers(self) -> tuple[str, ...]:
+        """The NTP servers that hosts are told."""
+        return self._told(self.ntp)
+
+    @property
+    def lab_addresses(self) -> tuple[str, ...]:
+        """All addresses that the lab has at it, its own first, with the length of their prefix (`192.0.2.1/24`)."""
+        others = (self.gateway_of(4), self.gateway_of(6), *self.dns_servers, *self.ntp_servers, *self.aliases)
+        found = {}
+        for text in dict.fromkeys([*self.own, *(one for one in others if one)]):
+            subnet = self.subnet_of(text)
+            whole = 128 if ":" in text else 32
+            found[text] = subnet.prefixlen if subnet is not None and text in self.own else whole
+        return tuple(f"{text}/{length}" for text, length in found.items())
+
+    def addresses(self) -> tuple[Address, ...]:
+        """The same, parsed and without prefixes."""
+        return tuple(ipaddress.ip_address(text.partition("/")[0]) for text in self.lab_addresses)

@@ -1,0 +1,172 @@
+"""A machine of a lab."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from lab.topology import disks as kinds
+from lab.topology import words
+from lab.topology.disks import DISK_GIB, Disk
+from lab.topology.nics import Attached, Bond, Nic
+from lab.topology.problems import Checked, Problem, unique, within
+
+Role = Literal["master", "worker", "arbiter"]
+Firmware = Literal["uefi", "bios"]
+
+DAY_SECONDS = 86400
+_MOST_OFFSET = 100 * 366 * DAY_SECONDS
+
+
+class NodeSpec(Checked, frozen=True, kw_only=True):
+    """One machine: `memory_mib` in MiB, `firmware` with or without `secure_boot`, `tpm` a TPM 2, `clock_offset` how
+    many seconds its clock is ahead when it is switched on.
+
+    `nics` and `bonds` say how it is attached; a machine with one card needs no more than that card's `mac`, and `ip`,
+    its address in the first network. With `nics`, `ip` is the address that the lab and the cluster know it by (the
+    first unless it is set), and `mac` that card's. `disk_gib` is the size in GiB of the disk to install on, which is
+    its only one unless `disks` lists them.
+    """
+
+    name: str
+    role: Role
+    mac: str = ""
+    ip: str = ""
+    vcpu: int = 2
+    memory_mib: int = 4096
+    disk_gib: int = DISK_GIB
+    disks: tuple[Disk, ...] = ()
+    firmware: Firmware = "uefi"
+    nics: tuple[Nic, ...] = ()
+    bonds: tuple[Bond, ...] = ()
+    secure_boot: bool = False
+    tpm: bool = False
+    clock_offset: int = 0
+
+    def fill(self) -> None:
+        """What follows from `nics` and `disks`."""
+        if self.nics and not self.ip:
+            first = next((text for one in self.attached for text in one.addresses), "")
+            msgspec.structs.force_setattr(self, "ip", first)
+        if self.nics and not self.mac:
+            msgspec.structs.force_setattr(self, "mac", self._mac())
+        roots = [disk for disk in self.disks if disk.root]
+        if len(roots) == 1 and self.disk_gib == DISK_GIB:
+            msgspec.structs.force_setattr(self, "disk_gib", roots[0].size_gib)
+
+    def problems(self) -> Iterator[Problem]:
+        """See the class."""
+        yield from words.label("name", self.name)
+        yield from within("vcpu", self.vcpu, 1, 64)
+        if self.memory_mib < 256:
+            yield "memory_mib", f"{self.memory_mib} is less than 256"
+        if self.disk_gib < 1:
+            yield "disk_gib", f"{self.disk_gib} is less than 1"
+        yield from within("clock_offset", self.clock_offset, -_MOST_OFFSET, _MOST_OFFSET)
+        if self.secure_boot and self.firmware != "uefi":
+            yield "secure_boot", "only machines with uefi have it"
+        yield from self._listed_nics() if self.nics else self._single_nic()
+        if self.disks:
+            yield from self._listed_disks()
+
+    def _single_nic(self) -> Iterator[Problem]:
+        yield from words.mac("mac", self.mac)
+        yield from words.one_address("ip", self.ip)
+        if self.bonds:
+            yield "bonds", "a bond needs network cards; list them under nics"
+
+    def _listed_nics(self) -> Iterator[Problem]:
+        cards = self.all_nics
+        named = [(f"nics[{i}].name", card.name) for i, card in enumerate(cards)]
+        yield from unique([*named, *((f"bonds[{i}].name", bond.name) for i, bond in enumerate(self.bonds))], "name")
+        yield from unique([(f"nics[{i}].mac", card.mac) for i, card in enumerate(cards)], "mac")
+        yield from unique([(f"nics[{i}].pci", str(card.pci)) for i, card in enumerate(cards)], "PCI bus")
+        names = {card.name for card in cards}
+        members = []
+        for i, bond in enumerate(self.bonds):
+            members += [(f"bonds[{i}].nics[{k}]", name) for k, name in enumerate(bond.nics)]
+        for path, name in members:
+            if name not in names:
+                yield path, f"there is no card {name!r}; the machine has {', '.join(sorted(names))}"
+        yield from unique(members, "card")
+        bonded = {name for _, name in members}
+        for i, card in enumerate(cards):
+            if card.name in bonded and (card.network or card.trunk or card.addresses):
+                yield f"nics[{i}]", f"{card.name} is in a bond: the bond has the network, trunk and addresses"
+        known = [text for one in self.attached for text in one.addresses]
+        if not known:
+            yield "nics", "none has addresses: the lab has to know one, fixed or reserved, to reach the machine"
+        elif self.ip not in known:
+            yield "ip", f"{self.ip} is none of the machine's addresses, {', '.join(known)}"
+        elif self.mac != self._mac():
+            yield "mac", f"{self.mac} is not that of the card with {self.ip}, which is {self._mac()}; leave mac out"
+
+    def _listed_disks(self) -> Iterator[Problem]:
+        roots = [disk for disk in self.disks if disk.root]
+        if len(roots) != 1:
+            yield "disks", f"{len(roots)} are marked root, exactly one must be"
+        elif self.disk_gib != roots[0].size_gib:
+            yield "disk_gib", f"{self.disk_gib}, but the root disk has {roots[0].size_gib}; leave disk_gib out"
+        if len(self.disks) > kinds.MOST:
+            yield "disks", f"{len(self.disks)} are more than {kinds.MOST}"
+        yield from unique([(f"disks[{i}].serial", self.serial(i)) for i in range(len(self.disks))], "serial number")
+        yield from unique([(f"disks[{i}].wwn", disk.wwn) for i, disk in enumerate(self.disks)], "WWN")
+
+    # -- network cards ---------------------------------------------------------------------------------------------
+
+    @property
+    def all_nics(self) -> tuple[Nic, ...]:
+        """Its cards, with bus and name spelled out."""
+        cards = self.nics or (Nic(mac=self.mac, addresses=(self.ip,)),)
+        return tuple(card.at(index) for index, card in enumerate(cards))
+
+    def members(self, bond: Bond) -> tuple[Nic, ...]:
+        """The cards of one of its bonds."""
+        return tuple(card for card in self.all_nics if card.name in bond.nics)
+
+    @property
+    def attached(self) -> tuple[Nic | Bond, ...]:
+        """What of it is attached to networks: cards on their own, then bonds."""
+        bonded = {name for bond in self.bonds for name in bond.nics}
+        return (*(card for card in self.all_nics if card.name not in bonded), *self.bonds)
+
+    def mac_of(self, one: Attached) -> str:
+        """The MAC address of a card, or of a bond, which is its first card's."""
+        cards = (one,) if isinstance(one, Nic) else self.members(one) if isinstance(one, Bond) else ()
+        return next((card.mac for card in cards), "")
+
+    def _mac(self) -> str:
+        return next((self.mac_of(one) for one in self.attached if self.ip in one.addresses), "")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All of its addresses, the one that it is known by first."""
+        found = [text for one in self.attached for text in one.addresses]
+        return tuple(dict.fromkeys([self.ip, *found]))
+
+    # -- disks -----------------------------------------------------------------------------------------------------
+
+    @property
+    def all_disks(self) -> tuple[Disk, ...]:
+        """Its disks in order: /dev/vda, /dev/vdb and so on."""
+        return self.disks or (Disk(size_gib=self.disk_gib, root=True),)
+
+    @property
+    def root_index(self) -> int:
+        """The index of the disk to install on."""
+        return next(index for index, disk in enumerate(self.all_disks) if disk.root)
+
+    def device(self, index: int) -> str:
+        """The kernel's name of a disk, without /dev/."""
+        return kinds.kernel_names(self.all_disks)[index]
+
+    @property
+    def root_device(self) -> str:
+        """The device file of the disk to install on."""
+        return f"/dev/{self.device(self.root_index)}"
+
+    def serial(self, index: int) -> str:
+        """A disk's serial number."""
+        return self.all_disks[index].serial or f"{self.name}-{self.device(index)}"

@@ -1,0 +1,71 @@
+"""What is wrong with a topology, by field: structs tell all of it, and a file's reader collects it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import msgspec
+
+_COLLECTING: ContextVar[bool] = ContextVar("collecting", default=False)
+
+Problem = tuple[str, str]
+"""A field's path, for example `nics[1].mac`, and what is wrong with it."""
+
+
+class FieldsError(ValueError):
+    """Fields of a struct contradict each other or their rules."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(line(*problem) for problem in self.problems))
+
+
+def line(path: str, message: str) -> str:
+    """One problem as text."""
+    return f"{path}: {message}" if path else message
+
+
+@contextmanager
+def collecting() -> Iterator[None]:
+    """Structs made within the block do not raise: who makes them asks for their problems."""
+    token = _COLLECTING.set(True)
+    try:
+        yield
+    finally:
+        _COLLECTING.reset(token)
+
+
+class Checked(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A part of a topology. It raises FieldsError, with all of its problems, when it is made."""
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with its own fields, and between its parts; the parts tell what is wrong within them."""
+        yield from ()
+
+    def fill(self) -> None:
+        """Set what follows from other fields."""
+
+    def __post_init__(self) -> None:
+        self.fill()
+        if not _COLLECTING.get() and (found := list(self.problems())):
+            raise FieldsError(found)
+
+
+def within(path: str, number: int, least: int, most: int) -> Iterator[Problem]:
+    """Whether a number is within limits."""
+    if not least <= number <= most:
+        yield path, f"{number} is not within {least} to {most}"
+
+
+def unique(named: Iterable[tuple[str, str]], what: str) -> Iterator[Problem]:
+    """Whether values, with the paths of their fields, are all different; empty ones do not count."""
+    pairs = [(path, value) for path, value in named if value]
+    counts = Counter(value for _, value in pairs)
+    seen: dict[str, str] = {}
+    for path, value in pairs:
+        if counts[value] > 1 and value in seen:
+            yield path, f"{what} {value} is used more than once, by {seen[value]} too"
+        seen.setdefault(value, path)

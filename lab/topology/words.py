@@ -1,0 +1,76 @@
+"""Names and addresses as text: their forms."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+from lab.topology.problems import Problem
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# The lab's own address, and no address at all, where a network names gateways and servers.
+LAB, NONE = "lab", "none"
+_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
+_LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+# As the kernel takes them (net/core/dev.c: dev_valid_name), without what other programs give a meaning to.
+_INTERFACE = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,14}$")
+
+
+def label(path: str, text: str) -> Iterator[Problem]:
+    """Whether it is a label of a DNS name."""
+    if not _LABEL.fullmatch(text):
+        yield path, f"{text!r} is not a DNS label"
+
+
+def domain(path: str, text: str) -> Iterator[Problem]:
+    """Whether it is a DNS name."""
+    if len(text) > 253 or not all(_LABEL.fullmatch(part) for part in text.split(".")):
+        yield path, f"{text!r} is not a domain name"
+
+
+def interface(path: str, text: str) -> Iterator[Problem]:
+    """Whether the kernel takes it for a network card's name."""
+    if not _INTERFACE.fullmatch(text):
+        yield path, f"{text!r} is not a card's name of up to 15 letters, digits, dashes and underscores"
+
+
+def mac(path: str, text: str) -> Iterator[Problem]:
+    """Whether it is a card's own MAC address."""
+    if not _MAC.fullmatch(text):
+        yield path, f"{text!r} is not six lower-case hex pairs joined by colons"
+    elif int(text[:2], 16) & 1:
+        yield path, f"{text!r} is a multicast address"
+
+
+def address(text: str) -> Address | None:
+    """The address, or None when it is none."""
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def addresses(path: str, texts: tuple[str, ...]) -> Iterator[Problem]:
+    """Whether all of them are addresses, as they are usually written."""
+    for index, text in enumerate(texts):
+        yield from one_address(f"{path}[{index}]", text)
+
+
+def one_address(path: str, text: str) -> Iterator[Problem]:
+    """Whether it is an address, as it is usually written."""
+    found = address(text)
+    if found is None:
+        yield path, f"{text!r} is not an IP address"
+    elif str(found) != text:
+        yield path, f"{text!r} is usually written {found}"
+
+
+def subnet(text: str) -> Subnet | None:
+    """The network of a CIDR, or None when it is none."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
