@@ -66,14 +66,14 @@ nodes:
 @pytest.fixture
 def plain(monkeypatch):
     """Container machines boot the tree of the machine OS, without an image."""
-    usual = services._machined
+    usual = services.machined
 
     def machined(layout, lab_id):
         service = usual(layout, lab_id)
         argv = (*service.argv, "lab.tests.containers.plain:boot")
         return msgspec.structs.replace(service, argv=argv, env=service.env | {"NODE0_TEST_TREE": str(tree())})
 
-    monkeypatch.setattr(services, "_machined", machined)
+    monkeypatch.setattr(services, "machined", machined)
 
 
 def at_login(lab, name):
