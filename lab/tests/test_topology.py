@@ -172,6 +172,16 @@ def test_a_contradiction_names_its_field(old, new, line):
     assert [one for one in str(caught.value).splitlines() if one.startswith(f"w.yaml: {line}")], caught.value
 
 
+def test_numbers_that_are_names_are_told_to_be_quoted():
+    bad = WIDE.replace('wwn: "0x5000c50015ea71aa"', "wwn: 0x5000c50015ea71aa, serial: 12")
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(bad)
+    assert [line.partition(" is a number to YAML; put it in quotes")[0] for line in caught.value.lines] == [
+        "nodes[0].disks[0].serial: 12",
+        f"nodes[0].disks[0].wwn: {0x5000C50015EA71AA}",
+    ]
+
+
 def test_structs_made_in_python_say_all_that_is_wrong_with_them():
     with pytest.raises(ValueError, match=r"name: 'X' is not a DNS label; .*vcpu: 0 is not within") as caught:
         NodeSpec(name="X", role="master", mac="52:54:00:00:00:01", ip="10.0.0.1", vcpu=0)
