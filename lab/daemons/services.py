@@ -73,7 +73,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     contained = topology.machine == "container"
     reaper = _python(layout, "reaper", "lab.machines.container.reaper", [lab_id], port=None)
     services = (
-        _machined(layout, lab_id) if contained else _libvirtd(layout),
+        machined(layout, lab_id) if contained else _libvirtd(layout),
         *_switch(layout),
         _dnsmasq(layout),
         _chronyd(layout),
@@ -135,7 +135,8 @@ def _libvirtd(layout: Layout) -> Service:
     return Service("libvirtd", argv, Ready("unix", "/run/libvirt/libvirt-sock"))
 
 
-def _machined(layout: Layout, lab_id: str) -> Service:
+def machined(layout: Layout, lab_id: str) -> Service:
+    """The daemon that owns container machines."""
     arguments = [str(layout.machines), str(layout.machined), lab_id]
     service = _python(layout, "machined", "lab.machines.container.machined", arguments, port=None)
     return msgspec.structs.replace(service, ready=Ready("unix", str(layout.machined)))

@@ -160,7 +160,7 @@ def _alias(index: int, kind: str = "disk") -> str:
 def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple[Cable, ...]) -> None:
     """What libvirt has no words for: NVMe disks, the WWN and model of SATA disks, and how fast a virtio card is.
 
-    LACP is for cards of one known speed (802.1AX §6.3.1): without, Linux's bonding leaves it off.
+    LACP is for cards of one known speed (802.1AX, clause 6.3.1): without, Linux's bonding leaves it off.
     """
     words: list[str] = []
     overrides: list[tuple[str, str, str, str]] = []

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from lab import topology
 from lab.errors import TopologyError
+from lab.testing.topologies import WIDE
 from lab.topology import NodeSpec, Topology
 
 GOOD = topology.sno().dump()
@@ -92,46 +93,6 @@ def test_what_is_no_topology_is_named():
         topology.load("absent.yaml")
 
 
-WIDE = """
-name: wide
-machine: vm
-platform: baremetal
-api_vips: [192.168.111.5, "fd2e:6f44:5dd8::5"]
-ingress_vips: [192.168.111.4, "fd2e:6f44:5dd8::4"]
-networks:
-  - {name: mgmt, ipv4: 10.9.0.0/24, gateway: none, dhcp: on, dns: none, ntp: [10.9.0.7]}
-  - name: machine
-    ipv4: 192.168.111.0/24
-    ipv6: "fd2e:6f44:5dd8::/64"
-    vlan: 111
-    mtu: 9000
-    gateway: 192.168.111.254
-    router_advertisements: true
-    dns: [8.8.8.8]
-  - {name: oob, ipv4: 10.8.0.0/24, bmc: true}
-nodes:
-  - name: master-0
-    role: master
-    ip: 192.168.111.80
-    tpm: true
-    clock_offset: -3600
-    nics:
-      - {mac: "52:54:00:00:01:00", addresses: [10.9.0.10]}
-      - {mac: "52:54:00:00:01:01", model: e1000e}
-      - {mac: "52:54:00:00:01:02", pci: 9}
-    bonds:
-      - mode: 802.3ad
-        nics: [enp2s0, enp9s0]
-        trunk: [machine]
-        addresses: [192.168.111.80, "fd2e:6f44:5dd8::80"]
-    disks:
-      - {size_gib: 10, bus: sata, wwn: "0x5000c50015ea71aa", model: WDC WD10, rotational: true}
-      - {size_gib: 20, bus: nvme, root: true}
-      - {size_gib: 30, bus: scsi}
-  - {name: worker-0, role: worker, mac: "52:54:00:00:02:00", ip: 10.9.0.11}
-"""
-
-
 def test_a_file_with_networks_bonds_and_disks_is_read():
     wide = topology.load_text(WIDE)
     assert topology.load_text(wide.dump()) == wide
@@ -209,6 +170,16 @@ def test_a_contradiction_names_its_field(old, new, line):
     with pytest.raises(TopologyError) as caught:
         topology.load_text(WIDE.replace(old, new, 1), source="w.yaml")
     assert [one for one in str(caught.value).splitlines() if one.startswith(f"w.yaml: {line}")], caught.value
+
+
+def test_numbers_that_are_names_are_told_to_be_quoted():
+    bad = WIDE.replace('wwn: "0x5000c50015ea71aa"', "wwn: 0x5000c50015ea71aa, serial: 12")
+    with pytest.raises(TopologyError) as caught:
+        topology.load_text(bad)
+    assert [line.partition(" is a number to YAML; put it in quotes")[0] for line in caught.value.lines] == [
+        "nodes[0].disks[0].serial: 12",
+        f"nodes[0].disks[0].wwn: {0x5000C50015EA71AA}",
+    ]
 
 
 def test_structs_made_in_python_say_all_that_is_wrong_with_them():

@@ -61,6 +61,8 @@ class _Reader:
         except msgspec.ValidationError as error:
             at = _WHERE.fullmatch(str(error))
             message, inner = (at[1], at[2]) if at else (str(error), "")
+            if kind in (str, str | None) and isinstance(value, int | float):
+                message = f"{value!r} is a number to YAML; put it in quotes"
             self.found.append((path + inner, message))
             return _MISSING
 

@@ -1,16 +1,16 @@
-"""LACP as a switch speaks it (IEEE 802.1AX-2014 §6.4): what is said, and what follows from what is heard."""
+"""LACP as a switch speaks it (IEEE 802.1AX-2014, clause 6.4): what is said, and what follows from what is heard."""
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field, replace
 
-# Where LACPDUs go, and their type (802.1AX §6.2.11.2, Annex A): a "slow protocol", subtype 1, version 1.
+# Where LACPDUs go, and their type (802.1AX, clause 6.2.11.2 and Annex A): a "slow protocol", subtype 1, version 1.
 GROUP = bytes.fromhex("0180c2000002")
 TYPE = 0x8809
-# The bits of a state (§6.4.2.3).
+# The bits of a state (clause 6.4.2.3).
 ACTIVITY, TIMEOUT, AGGREGATION, SYNCHRONIZED, COLLECTING, DISTRIBUTING, DEFAULTED, EXPIRED = (1 << n for n in range(8))
-# Seconds: with the short time-out both sides speak each second, and who is silent for three is gone (§6.4.4).
+# Seconds: with the short time-out both sides speak each second, and who is silent for three is gone (clause 6.4.4).
 FAST, SHORT = 1.0, 3.0
 _INFORMATION = struct.Struct("!H6sHHHB")
 _LENGTH = 110
@@ -43,7 +43,7 @@ class Side:
 
 
 def pack(actor: Side, partner: Side) -> bytes:
-    """An LACPDU from its subtype on: actor, partner and collector information, and the end (§6.4.2.3)."""
+    """An LACPDU from its subtype on: actor, partner and collector information, and the end (clause 6.4.2.3)."""
     data = struct.pack("!BB", 1, 1)
     data += struct.pack("!BB", 1, 20) + actor.packed() + bytes(3)
     data += struct.pack("!BB", 2, 20) + partner.packed() + bytes(3)
@@ -88,7 +88,7 @@ class Aggregator:
         before = (port.partner, port.meant)
         port.partner, port.heard = found[0], now
         port.meant = port.actor.known_as(found[1])
-        # Who does not know yet what this port says is told at once (§6.4.9, update_NTT).
+        # Who does not know yet what this port says is told at once (clause 6.4.9, update_NTT).
         answer = found[1].state != port.actor.state or (port.partner, port.meant) != before
         return self.look(now) or answer
 

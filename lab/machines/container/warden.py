@@ -197,7 +197,7 @@ class Warden:
 
     def _init_arguments(self) -> tuple[str, ...]:
         """How systemd is told which control groups there are, and what its services have in their environment."""
-        # Disks in /sys are the lab's files: libudev shall believe in them (systemd, docs/ENVIRONMENT.md).
+        # Disks in /sys are the lab's files: libudev shall believe in them (of systemd's own variables).
         told = ("systemd.setenv=SYSTEMD_DEVICE_VERIFY_SYSFS=0",)
         if self.hierarchies.unified:
             return ("systemd.unified_cgroup_hierarchy=1", *told)

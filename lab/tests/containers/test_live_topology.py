@@ -66,14 +66,14 @@ nodes:
 @pytest.fixture
 def plain(monkeypatch):
     """Container machines boot the tree of the machine OS, without an image."""
-    usual = services._machined
+    usual = services.machined
 
     def machined(layout, lab_id):
         service = usual(layout, lab_id)
         argv = (*service.argv, "lab.tests.containers.plain:boot")
         return msgspec.structs.replace(service, argv=argv, env=service.env | {"NODE0_TEST_TREE": str(tree())})
 
-    monkeypatch.setattr(services, "_machined", machined)
+    monkeypatch.setattr(services, "machined", machined)
 
 
 def at_login(lab, name):
@@ -269,3 +269,34 @@ def test_live_a_bond_with_vlans_has_a_partner_that_speaks_lacp(tmp_path):
             wait_until(only_the_first, 30, "frames by the first card only", lambda: str(cards.heard), poll=0.1)
         finally:
             cards.close()
+
+
+SIX = """
+name: six
+machine: container
+addressing: dhcp
+machine_network: "fd2e:6f44:5dd8:c956::/120"
+nodes:
+  - {name: master-0, role: master, mac: "52:54:00:6e:30:00", ip: "fd2e:6f44:5dd8:c956::14", memory_mib: 512, vcpu: 1}
+"""
+
+
+@needs_tree
+def test_live_a_lab_of_ipv6_alone(tmp_path, plain):
+    with Lab(topology.load_text(SIX), artifacts=tmp_path) as lab:
+        assert lab.layout.bmc_url == "https://[fd2e:6f44:5dd8:c956::1]:8000"
+        # Registry, NTP and DNS have said that they are there, at that address.
+        assert all(lab.services.running().values())
+        host = f"master-0.{lab.topology.cluster_domain}"
+        [found] = {entry[4][0] for entry in lab.inside(socket.getaddrinfo, host, 22, socket.AF_INET6)}
+        assert found == "fd2e:6f44:5dd8:c956::14"
+        with pytest.raises(socket.gaierror):
+            lab.inside(socket.getaddrinfo, host, 22, socket.AF_INET)
+        at_login(lab, "master-0")
+        wait_until(
+            lambda: "fd2e:6f44:5dd8:c956::14" in addresses(lab, "master-0", "enp1s0"),
+            PATIENCE,
+            "the reserved address",
+            lambda: str(addresses(lab, "master-0", "enp1s0")),
+        )
+        within(lab, "master-0", "getent ahostsv6 registry.test.node0.example")

@@ -1,8 +1,16 @@
 """Names, addresses and leases: what dnsmasq is told."""
 
+import os
+import shutil
+import subprocess
+
+import pytest
+
 from lab import topology
 from lab.daemons import dns
 from lab.layout import Layout
+
+DNSMASQ = shutil.which("dnsmasq", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 
 def config(shape, tmp_path):
@@ -28,3 +36,44 @@ def test_virtual_ips_are_where_the_api_and_the_apps_are(tmp_path):
     lines = config(topology.ha(), tmp_path)
     assert "host-record=api.ostest.test.node0.example,192.168.111.5" in lines
     assert "address=/apps.ostest.test.node0.example/192.168.111.4" in lines
+
+
+TWO = """
+name: two
+networks:
+  - {name: a, ipv4: 10.1.0.0/24, gateway: none, dhcp: on, dns: none, ntp: [10.1.0.7], mtu: 9000}
+  - {name: b, ipv4: 10.2.0.0/24, ipv6: "fd00:2::/64", dhcp: on, dhcpv6: on, router_advertisements: on, dns: [8.8.8.8]}
+  - {name: c, ipv6: "fd00:3::/64", router_advertisements: on, gateway6: none}
+nodes:
+  - name: n
+    role: master
+    nics:
+      - {mac: "52:54:00:00:00:01", network: a, addresses: [10.1.0.9]}
+      - {mac: "52:54:00:00:00:02", network: b, addresses: [10.2.0.9, "fd00:2::9"]}
+      - {mac: "52:54:00:00:00:03", network: c, addresses: ["fd00:3::9"]}
+"""
+
+
+def test_each_network_is_told_its_own(tmp_path):
+    lines = config(topology.load_text(TWO), tmp_path)
+    assert [line for line in lines if line.startswith("interface=")] == [f"interface=lab{i}" for i in range(3)]
+    assert {"dhcp-option=tag:lab0,option:router", "dhcp-option=tag:lab0,option:dns-server"} <= set(lines)
+    assert "dhcp-option=tag:lab0,option:ntp-server,10.1.0.7" in lines
+    assert "dhcp-option=tag:lab0,option:mtu,9000" in lines
+    assert "dhcp-option=tag:lab1,option:router,10.2.0.1" in lines
+    assert "dhcp-option=tag:lab1,option:dns-server,8.8.8.8" in lines
+    assert "dhcp-host=52:54:00:00:00:01,10.1.0.9,n" in lines
+    assert "dhcp-host=52:54:00:00:00:02,10.2.0.9,[fd00:2::9],n" in lines
+    # Who makes its address for itself has no reservation; without a gateway nobody takes the lab for a router.
+    assert not [line for line in lines if "fd00:3::9" in line and "dhcp-host" in line]
+    assert "ra-param=lab1,mtu:1500,10,60" in lines
+    assert "ra-param=lab2,mtu:1500,10,0" in lines
+
+
+@pytest.mark.skipif(not DNSMASQ, reason="dnsmasq is not installed")
+@pytest.mark.parametrize("shape", [topology.sno(), topology.ha("dhcp"), topology.load_text(TWO)], ids=lambda s: s.name)
+def test_dnsmasq_takes_it(shape, tmp_path):
+    file = tmp_path / "dnsmasq.conf"
+    file.write_text("\n".join(config(shape, tmp_path)) + "\n")
+    done = subprocess.run([str(DNSMASQ), "--test", f"--conf-file={file}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

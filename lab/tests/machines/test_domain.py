@@ -34,3 +34,47 @@ def test_bios_and_kvm_are_honoured(tmp_path):
     tree = machine(topology.sno(firmware="bios"), tmp_path, kvm=True)
     assert tree.find("os/loader") is None
     assert tree.get("type") == "kvm"
+
+
+QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"
+WIDE = """
+name: wide
+networks: [{name: a, ipv4: 10.1.0.0/24}, {name: b, ipv4: 10.2.0.0/24, vlan: 7, mtu: 9000}]
+nodes:
+  - name: n
+    role: master
+    tpm: on
+    clock_offset: -60
+    nics:
+      - {mac: "52:54:00:00:00:01", pci: 4, model: e1000e, addresses: [10.1.0.9]}
+      - {mac: "52:54:00:00:00:02", name: eno3, trunk: [b]}
+    disks:
+      - {bus: sata, wwn: "0x5000c50015ea71aa", model: X, rotational: true}
+      - {bus: scsi, wwn: "0x5000c50015ea71ab", rotational: false}
+      - {bus: nvme, root: true, serial: "S-1"}
+      - {bus: usb}
+"""
+
+
+def test_cards_disks_tpm_and_clock_are_those_of_the_topology(tmp_path):
+    tree = machine(topology.load_text(WIDE), tmp_path, kvm=False)
+    plain, trunk = tree.findall("devices/interface")
+    assert (plain.get("type"), plain.find("source").get("network"), plain.find("mtu")) == ("network", "lab0", None)
+    assert (plain.find("model").get("type"), plain.find("address").get("bus")) == ("e1000e", "0x04")
+    assert (trunk.get("type"), trunk.find("source"), trunk.find("mtu").get("size")) == ("ethernet", None, "9000")
+    assert (trunk.find("address").get("bus"), trunk.find("acpi").get("index")) == ("0x02", "3")
+    ports = [int(c.get("index")) for c in tree.findall("devices/controller[@model='pcie-root-port']")]
+    assert ports == [1, 2, 3, 4]
+    assert tree.find("clock").get("adjustment") == "-60"
+    assert tree.find("devices/tpm/backend").get("type") == "emulator"
+    targets = [disk.find("target") for disk in tree.findall("devices/disk")]
+    assert [(t.get("dev"), t.get("bus"), t.get("rotation_rate")) for t in targets] == [
+        ("sda", "sata", "7200"), ("sdb", "scsi", "1"), ("sdc", "usb", None),
+    ]  # fmt: skip
+    assert [disk.findtext("wwn") for disk in tree.findall("devices/disk")] == [None, "5000c50015ea71ab", None]
+    words = [word.get("value") for word in tree.iter(f"{QEMU}arg")]
+    assert words[0::2] == ["-drive", "-device"]
+    assert words[3].startswith("nvme,serial=S-1,")
+    assert words[3].endswith(",bootindex=1")
+    changed = {p.get("name"): p.get("value") for p in tree.iter(f"{QEMU}property")}
+    assert changed == {"wwn": str(0x5000C50015EA71AA), "model": "X", "speed": "10000", "duplex": "full"}
