@@ -8,6 +8,7 @@
     │   ├── DaemonEndedError  one of its daemons, or the whole lab, ended while in use
     │   └── LabGoneError      the lab's supervisor is no longer there
     ├── TopologyError         a topology is malformed; names the file and all fields that are wrong
+    │   └── ConfigsError      a cluster's files are no lab's; names each file and field
     ├── SubjectError          a release or an installer cannot be used; names the option
     ├── UnknownLabError       no lab of that name is recorded
     ├── UnknownNodeError      the topology has no node of that name
@@ -42,6 +43,15 @@ class TopologyError(LabError):
         self.source = source
         self.message = "; ".join(self.lines)
         super().__init__("\n".join(f"{source}: {one}" for one in self.lines))
+
+
+class ConfigsError(TopologyError):
+    """A lab cannot be derived from a cluster's files; `problems` has a file and a line for each thing that is wrong."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        super().__init__(problems[0][0], [line for _, line in problems])
+        self.problems = tuple(zip((source for source, _ in problems), self.lines, strict=True))
+        self.args = ("\n".join(f"{source}: {line}" for source, line in self.problems),)
 
 
 class SubjectError(LabError):

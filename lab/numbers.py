@@ -61,4 +61,4 @@ def _quoted(text: str) -> str:
 
 
 # Options that several commands have: seconds to wait for memory, and the memory of one guest in MiB.
-WAIT, MEMORY = real_type(0, 7 * DAY, "seconds"), whole_type(256, MEMORY_MIB)
+WAIT, MEMORY, VCPU = real_type(0, 7 * DAY, "seconds"), whole_type(256, MEMORY_MIB), whole_type(1, 64)

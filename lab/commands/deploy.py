@@ -11,9 +11,12 @@ from lab.cleanup import afterwards
 from lab.commands.terminal import describe
 from lab.deploy import Deployment, read
 from lab.derive import derive
+from lab.derive.settings import changed
+from lab.errors import TopologyError
 from lab.host import records
+from lab.host.unmade import unmade
 from lab.lab import Lab
-from lab.numbers import MEMORY, WAIT
+from lab.numbers import MEMORY, VCPU, WAIT
 from lab.subject.options import add_options, choose
 from lab.topology import MachineKind
 
@@ -29,6 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
     add("--machines", choices=KINDS, default="vm", help="emulated or virtual machines, or containers (default: vm)")
     add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: the presets')")
+    add("--vcpu", type=VCPU, metavar="N", help="of each machine (default: the presets')")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        help="change the lab, for example nodes[0].disks[0].size_gib=40; may be given again (docs/topology.md)",
+    )
+    add("--plan", action="store_true", help="print the lab as a topology file for `node0-lab up`, and start nothing")
     add("--artifacts", type=Path, help="where evidence goes (default: below ~/.local/state/node0)")
     add(
         "--wait",
@@ -58,7 +70,15 @@ def run(arguments: argparse.Namespace) -> int:
     install, agent = read(arguments.directory)
     if arguments.iso is not None and not arguments.iso.is_file():
         raise FileNotFoundError(f"{arguments.iso}: no such image")
-    shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory).on(arguments.machines)
+    shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu).on(
+        arguments.machines
+    )
+    shape = changed(shape, arguments.set)
+    if arguments.plan:
+        print(shape.dump(), end="")
+        return 0
+    if lines := unmade(shape):
+        raise TopologyError(str(arguments.directory), lines)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
     logging.getLogger().setLevel(logging.INFO)

@@ -1,0 +1,300 @@
+"""From a cluster of the files to a lab: which networks there are, who has which address, what the lab answers for."""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from lab.derive.attachment import Attachment, Face
+from lab.derive.cluster import AGENT, INSTALL, Cluster, Host, Subnet
+from lab.errors import TopologyError
+from lab.topology import MASTER_MIB, SNO_MIB, WORKER_MIB, Firmware, Topology
+
+SOURCES = f"{INSTALL} and {AGENT}"
+#: Hosts without an address of their own get one from here on.
+FIRST_FREE = 20
+
+
+@dataclass
+class Segment:
+    """A network in the making: what lies in it."""
+
+    subnets: list[Subnet] = field(default_factory=list)
+    vlan: int = 0
+    mtu: int = 0
+    dynamic: set[int] = field(default_factory=set)
+    routers: list[str] = field(default_factory=list)
+    servers: list[str] = field(default_factory=list)
+
+    def holds(self, text: str) -> bool:
+        """Whether the address is in it."""
+        return any(ipaddress.ip_address(text) in subnet for subnet in self.subnets)
+
+
+class _Plan:
+    """The networks of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.segments: list[Segment] = []
+        # A server that is one of the machines, or a virtual IP, is not the lab's.
+        self.machines = {str(address.ip) for host, _ in cluster.hosts for address in host.attachment.addresses}
+        self.machines |= {*cluster.api_vips, *cluster.ingress_vips, cluster.rendezvous}
+        self.home = self._segment(cluster.subnets, 0)
+        for host, _ in cluster.hosts:
+            for face in host.attachment.faces:
+                if face.addresses:
+                    segment = self._segment([address.network for address in face.addresses], face.vlan)
+                    segment.mtu = max(segment.mtu, face.mtu)
+        for host, _ in cluster.hosts:
+            self._take(host.attachment)
+        for text in cluster.ntp:
+            self._serve(self.home, text)
+
+    def _segment(self, subnets: Iterable[Subnet], vlan: int) -> Segment:
+        """The network with any of these, which then has all of them."""
+        wanted = list(subnets)
+        found = next((one for one in self.segments if any(_same(s, t) for s in one.subnets for t in wanted)), None)
+        if found is None:
+            found = Segment(vlan=vlan)
+            self.segments.append(found)
+        found.vlan = found.vlan or vlan
+        for subnet in wanted:
+            if not any(_same(subnet, one) for one in found.subnets):
+                found.subnets.append(subnet)
+        return found
+
+    def of(self, face: Face) -> Segment:
+        """The network of a face: that of its addresses, else the one with its tag, else the machines'."""
+        for address in face.addresses:
+            return self._segment([address.network], face.vlan)
+        if face.vlan:
+            tagged = next((one for one in self.segments if one.vlan == face.vlan), None)
+            if tagged is not None:
+                return tagged
+            if not self.home.vlan:
+                self.home.vlan = face.vlan
+                return self.home
+        return self.home
+
+    def _take(self, attachment: Attachment) -> None:
+        faces = attachment.faces
+        if not faces:
+            self.home.dynamic |= {subnet.version for subnet in self.home.subnets}
+        for face in faces:
+            segment = self.of(face)
+            segment.mtu = max(segment.mtu, face.mtu)
+            segment.dynamic |= face.dynamic
+        for text in attachment.routers:
+            segment = next((one for one in self.segments if one.holds(text)), self.home)
+            if text not in segment.routers and text not in self.machines:
+                segment.routers.append(text)
+        for text in attachment.dns:
+            self._serve(next((one for one in self.segments if one.holds(text)), self.home), text)
+
+    def _serve(self, segment: Segment, text: str) -> None:
+        """The lab answers there. What it has no address of that family for is nobody's: another server is listed."""
+        version = ipaddress.ip_address(text).version
+        known = text in segment.servers or text in self.machines
+        if not known and any(subnet.version == version for subnet in segment.subnets):
+            segment.servers.append(text)
+
+
+def _same(one: Subnet, other: Subnet) -> bool:
+    """Whether two lie in each other: hosts may be given a part of their network as their prefix."""
+    return one.version == other.version and one.overlaps(other)
+
+
+@dataclass
+class _Addresses:
+    """Addresses that are taken, and free ones."""
+
+    taken: set[str]
+
+    def free(self, subnet: Subnet) -> str:
+        """The first free one from FIRST_FREE on, wrapping around; taken from then on. Raises TopologyError."""
+        count = min(subnet.num_addresses - 2, 1 << 16)
+        for index in range(count):
+            text = str(subnet[1 + (FIRST_FREE - 1 + index) % count])
+            if text not in self.taken:
+                self.taken.add(text)
+                return text
+        raise TopologyError(INSTALL, f"networking.machineNetwork: {subnet} is too small for the cluster and a lab")
+
+
+def build(
+    cluster: Cluster, *, firmware: Firmware = "uefi", memory_mib: int | None = None, vcpu: int | None = None
+) -> Topology:
+    """The lab. Raises TopologyError."""
+    plan = _Plan(cluster)
+    static = [str(address.ip) for host, _ in cluster.hosts for address in host.attachment.addresses]
+    servers = [text for segment in plan.segments for text in (*segment.routers, *segment.servers)]
+    pool = _Addresses({*static, *cluster.api_vips, *cluster.ingress_vips, *servers})
+    own = {id(segment): _own(segment, pool) for segment in plan.segments}
+    single = _is_single(cluster, plan)
+    macs = {card.mac for host, _ in cluster.hosts for card in host.attachment.cards}
+    fresh = (mac for mac in (f"52:54:00:6e:31:{i:02x}" for i in range(256)) if mac not in macs)
+    used = {_label(host.name) for host, _ in cluster.hosts}
+    rendezvous, nodes = cluster.rendezvous, []
+    names = {segment_id: f"net{index}" for index, segment_id in enumerate(own)}
+    names[id(plan.home)] = "machine"
+    for host, role in cluster.hosts:
+        name = _label(host.name) or next(n for n in (f"{role}-{i}" for i in itertools.count()) if n not in used)
+        used.add(name)
+        given = ""
+        if role == "master" and rendezvous and rendezvous not in pool.taken and not host.attachment.addresses:
+            given, rendezvous = rendezvous, ""
+            pool.taken.add(given)
+        memory = memory_mib or (SNO_MIB if len(cluster.hosts) == 1 else WORKER_MIB if role == "worker" else MASTER_MIB)
+        common: dict[str, Any] = {"name": name, "role": role, "memory_mib": memory, "firmware": firmware}
+        common |= {"vcpu": vcpu} if vcpu else {}
+        common |= _disks(host)
+        common |= (
+            _one_card(host, plan, pool, fresh, given)
+            if single
+            else _attached(host, plan, pool, fresh, given=given, names=names)
+        )
+        nodes.append(common)
+    fields: dict[str, Any] = {
+        "name": cluster.name,
+        "cluster_name": cluster.name,
+        "base_domain": cluster.base_domain,
+        "platform": cluster.platform,
+        "nodes": nodes,
+    }
+    for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):
+        fields |= {f"{key}s": vips} if len(vips) > 1 else {key: vips[0]} if vips else {}
+    if single:
+        [segment] = plan.segments
+        mine = own[id(segment)].get(segment.subnets[0].version, "")
+        fields |= {
+            "machine_network": str(segment.subnets[0]),
+            "addressing": "dhcp" if segment.dynamic else "static",
+            "address": mine,
+            "aliases": [text for text in (*segment.routers, *segment.servers) if text != mine],
+        }
+    else:
+        fields["networks"] = [_network(s, names[id(s)], own[id(s)]) for s in plan.segments]
+        fields["machine_network"] = str(plan.home.subnets[0])
+    try:
+        return msgspec.convert(fields, Topology)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise TopologyError(SOURCES, " ".join(str(error).split())) from error
+
+
+def _label(name: str) -> str:
+    return name.split(".")[0]
+
+
+def _is_single(cluster: Cluster, plan: _Plan) -> bool:
+    """Whether one network with one plain card for each machine is all there is: the short form says it."""
+    plain = all(
+        len(host.attachment.cards) <= 1
+        and not host.attachment.bonds
+        and len(host.attachment.addresses) <= 1
+        and not any(face.vlan or face.mtu for face in host.attachment.faces)
+        for host, _ in cluster.hosts
+    )
+    mixed = {bool(host.attachment.addresses) for host, _ in cluster.hosts}
+    return plain and len(plan.segments) == 1 and len(plan.home.subnets) == 1 and len(mixed) == 1
+
+
+def _own(segment: Segment, pool: _Addresses) -> dict[int, str]:
+    """The lab's own address of each family: the gateway's, else a server's, else one that is free."""
+    found: dict[int, str] = {}
+    machines = pool.taken
+    for subnet in segment.subnets:
+        named = [text for text in (*segment.routers, *segment.servers) if ipaddress.ip_address(text) in subnet]
+        first = next((str(host) for host in itertools.islice(subnet.hosts(), 1 << 16) if str(host) not in machines), "")
+        found.setdefault(subnet.version, named[0] if named else first)
+        pool.taken.add(found[subnet.version])
+    return found
+
+
+def _network(segment: Segment, name: str, own: dict[int, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": name}
+    for subnet in segment.subnets:
+        six = subnet.version == 6
+        suffix = "6" if six else ""
+        if f"ipv{subnet.version}" in found:
+            continue
+        routers = [text for text in segment.routers if ipaddress.ip_address(text) in subnet]
+        # Where hosts know no router and nobody tells them one there is none.
+        quiet = not routers and subnet.version not in segment.dynamic
+        found |= {f"ipv{subnet.version}": str(subnet), f"address{suffix}": own[subnet.version]}
+        found |= {f"gateway{suffix}": "none"} if quiet else {}
+        if subnet.version in segment.dynamic:
+            found |= {"dhcpv6": True, "router_advertisements": True} if six else {"dhcp": True}
+    rest = [text for text in (*segment.routers, *segment.servers) if text not in own.values()]
+    found |= {"aliases": rest} if rest else {}
+    found |= {"vlan": segment.vlan} if segment.vlan else {}
+    found |= {"mtu": segment.mtu} if segment.mtu > 1500 or 1280 <= segment.mtu < 1500 else {}
+    return found
+
+
+def _disks(host: Host) -> dict[str, Any]:
+    if len(host.disks) == 1 and host.disks[0] == type(host.disks[0])(size_gib=host.disks[0].size_gib, root=True):
+        return {"disk_gib": host.disks[0].size_gib}
+    return {"disks": [msgspec.to_builtins(disk) for disk in host.disks]} if host.disks else {}
+
+
+def _one_card(host: Host, plan: _Plan, pool: _Addresses, fresh: Iterator[str], given: str) -> dict[str, Any]:
+    cards, held = host.attachment.cards, host.attachment.addresses
+    ip = str(held[0].ip) if held else given or pool.free(plan.home.subnets[0])
+    return {"mac": (cards[0].mac if cards else "") or next(fresh), "ip": ip}
+
+
+def _attached(
+    host: Host, plan: _Plan, pool: _Addresses, fresh: Iterator[str], *, given: str, names: dict[int, str]
+) -> dict[str, Any]:
+    """A machine's cards and bonds, each with its networks and addresses."""
+    attachment = host.attachment
+    faces: dict[str, list[Face]] = {}
+    for face in attachment.faces:
+        faces.setdefault(face.base, []).append(face)
+    bonded = {name for _, ports in attachment.bonds.values() for name in ports}
+    cards = list(attachment.cards)
+    if not faces:
+        first = next((name for name in attachment.bonds), cards[0].name if cards else "")
+        faces[first] = [Face(first, dynamic=frozenset(s.version for s in plan.home.subnets))]
+    kernel = {card.name: f"enp{index}s0" for index, card in enumerate(cards, 1)}
+
+    def placed(base: str) -> dict[str, Any]:
+        """Networks and addresses of a card or bond."""
+        plain, trunk, held = "", [], []
+        for face in faces.get(base, []):
+            segment = plan.of(face)
+            if face.vlan:
+                trunk.append(names[id(segment)])
+            else:
+                plain = names[id(segment)]
+            held += [str(address.ip) for address in face.addresses]
+            for version in sorted(face.dynamic):
+                subnet = next((s for s in segment.subnets if s.version == version), None)
+                if subnet is not None:
+                    fits = segment is plan.home and given and ipaddress.ip_address(given) in subnet
+                    held.append(given if fits else pool.free(subnet))
+        found: dict[str, Any] = {"network": plain} if plain else {}
+        found |= {"trunk": list(dict.fromkeys(trunk))} if trunk else {}
+        return found | ({"addresses": list(dict.fromkeys(held))} if held else {})
+
+    nics = []
+    for card in cards:
+        one: dict[str, Any] = {"mac": card.mac or next(fresh)}
+        # A card that is found by its name has to have it.
+        if not card.mac and card.name:
+            one["name"] = kernel[card.name] = card.name
+        nics.append(one if card.name in bonded else one | placed(card.name))
+    if not cards:
+        nics = [{"mac": next(fresh)} | placed("")]
+    bonds = [
+        {"name": name, "mode": mode, "nics": [kernel[port] for port in ports]} | placed(name)
+        for name, (mode, ports) in attachment.bonds.items()
+    ]
+    found: dict[str, Any] = {"nics": nics} | ({"bonds": bonds} if bonds else {})
+    known = [t for one in (*nics, *bonds) for t in one.get("addresses", []) if plan.home.holds(t)]
+    return found | ({"ip": known[0]} if known else {})

@@ -1,0 +1,145 @@
+"""Values of the user's files with the places where they stand, and all that is wrong with them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lab.errors import ConfigsError
+
+Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+_MAC = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass
+class Problems:
+    """What is wrong, in the order in which it was found: a file and a line each."""
+
+    found: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, source: str, where: str, rule: str) -> None:
+        """Note one, unless it is noted already."""
+        problem = (source, f"{where}: {rule}" if where else rule)
+        if problem not in self.found:
+            self.found.append(problem)
+
+    def settle(self) -> None:
+        """Raise ConfigsError with all of them, if there are any."""
+        if self.found:
+            raise ConfigsError(self.found)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A value and its place: the file and the path in it. What it should be is asked for; what it is not is noted."""
+
+    value: Any
+    source: str
+    path: str
+    problems: Problems
+
+    def wrong(self, rule: str) -> None:
+        """Note that it breaks a rule."""
+        self.problems.add(self.source, self.path, rule)
+
+    def __bool__(self) -> bool:
+        """Whether anything stands there."""
+        return self.value not in (None, "", [], {})
+
+    def map(self) -> Mapping[str, Any]:
+        """The mapping that it is; empty when it is missing or none."""
+        if self.value is None:
+            return {}
+        if not isinstance(self.value, Mapping):
+            self.wrong(f"must be a mapping, is {type(self.value).__name__}")
+            return {}
+        return self.value
+
+    def has(self, name: str) -> bool:
+        """Whether it has a field of this name, even an empty one."""
+        return isinstance(self.value, Mapping) and name in self.value
+
+    def get(self, *names: str) -> Field:
+        """The field of a field and so on; one that is missing has the value None."""
+        here = self
+        for name in names:
+            path = f"{here.path}.{name}" if here.path else name
+            here = Field(here.map().get(name), here.source, path, here.problems)
+        return here
+
+    def items(self) -> list[Field]:
+        """The fields of the list that it is; empty when it is missing or none."""
+        if self.value is None:
+            return []
+        if not isinstance(self.value, list):
+            self.wrong(f"must be a list, is {type(self.value).__name__}")
+            return []
+        return [Field(one, self.source, f"{self.path}[{i}]", self.problems) for i, one in enumerate(self.value)]
+
+    def text(self) -> str:
+        """Its text; empty when it is missing."""
+        if isinstance(self.value, Mapping | list):
+            self.wrong(f"must be text, is {type(self.value).__name__}")
+            return ""
+        return "" if self.value is None else str(self.value)
+
+    def texts(self) -> tuple[str, ...]:
+        """The texts of the list that it is, without empty ones."""
+        return tuple(text for one in self.items() if (text := one.text()))
+
+    def flag(self) -> bool | None:
+        """Whether it is true; None when it is missing or neither."""
+        if self.value is None or isinstance(self.value, bool):
+            return self.value
+        self.wrong(f"must be true or false, is {self.value!r}")
+        return None
+
+    def number(self, default: int, least: int = 0) -> int:
+        """Its whole number, or the default."""
+        if self.value is None:
+            return default
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < least:
+            self.wrong(f"must be a number of at least {least}, is {self.value!r}")
+            return default
+        return self.value
+
+    def mac(self) -> str:
+        """Its MAC address as six lower-case pairs joined by colons; empty when it is missing or none.
+
+        Dashes and dots are other ways to write one (Go: net.ParseMAC).
+        """
+        text = self.text()
+        if not text:
+            return ""
+        digits = re.sub(r"[:.-]", "", text.lower())
+        if not _MAC.fullmatch(digits):
+            self.wrong(f"{text!r} is not a MAC address of six hex pairs joined by colons")
+            return ""
+        if int(digits[:2], 16) & 1:
+            self.wrong(f"{text!r} is a multicast address; a network card has one with an even first pair")
+            return ""
+        return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
+
+    def address(self) -> str:
+        """Its IP address as it is usually written; empty when it is missing or none."""
+        text = self.text()
+        if not text:
+            return ""
+        try:
+            return str(ipaddress.ip_address(text))
+        except ValueError:
+            self.wrong(f"{text!r} is not an IP address")
+            return ""
+
+
+def addresses(values: list[Field]) -> tuple[str, ...]:
+    """The addresses of several fields, without empty ones."""
+    return tuple(text for one in values if (text := one.address()))
+
+
+def without_repeats(texts: Iterator[str] | tuple[str, ...] | list[str]) -> tuple[str, ...]:
+    """Each of them once, in order, without empty ones."""
+    return tuple(dict.fromkeys(text for text in texts if text))
