@@ -94,7 +94,8 @@ def _family(version: int, addresses: list[dict[str, Any]], network: Network | No
     leased = network is not None and (network.dhcpv6 if six else network.dhcp)
     advertised = network is not None and six and network.router_advertisements
     if leased or (advertised and not addresses):
-        return {"enabled": True, "dhcp": leased, **({"autoconf": True} if six else {})}
+        # NetworkManager has one switch for both of IPv6: whether there is DHCPv6, the router says (nmstate.md §2.3).
+        return {"enabled": True, "dhcp": True, **({"autoconf": True} if six else {})}
     if not addresses:
         return {"enabled": False}
     return {"enabled": True, "dhcp": False, **({"autoconf": False} if six else {}), "address": addresses}

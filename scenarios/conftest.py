@@ -29,7 +29,8 @@ from lab.subject import Subject
 from lab.subject.options import Chosen, add_options, choose
 from lab.supervisor.watch import described
 from scenarios.cluster import Installation, Stopped, install, stop
-from scenarios.ids import TOPOLOGIES, edit_agent_config, size_of, topology_of
+from scenarios.fromfile import file_topology, of_topology
+from scenarios.ids import TOPOLOGIES, edit_agent_config, topology_of
 from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.service import Discovered, install_discovered, service_alone
 
@@ -53,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(group.addoption)
     group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
-    group.addoption("--machines", choices=("vm", "container"), default="vm", help="kind of machines (docs/machines.md)")
+    group.addoption("--machines", choices=("vm", "container"), help="kind of machines: docs/machines.md (default: vm)")
     group.addoption(
         "--topology", metavar="FILE", help="install this topology (docs/topology.md): the scenarios of its size"
     )
@@ -70,6 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
     words = "|".join(TOPOLOGIES)
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
 
+    file_topology(config)
     for name in ("lab.host.budget", "lab.supervisor.watch"):
         logging.getLogger(name).addHandler(_Aloud(config))
     if not hasattr(config, "workerinput"):
@@ -105,12 +107,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioS
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Order tests by scenario, the longest first, the same in every worker; nightly ones only with --nightly."""
-    if config.getoption("--machines") == "container":
+    file = file_topology(config)
+    if (file.machine if file else config.getoption("--machines")) == "container":
         for item in items:
             if (marker := item.get_closest_marker("vm")) is not None:
                 item.add_marker(pytest.mark.skip(reason=f"needs a virtual machine: {marker.args[0]}"))
-    if config.getoption("--topology"):
-        wanted = {id(item) for item in of_topology(items, shapes.load(config.getoption("--topology")))}
+    if file:
+        wanted = {id(item) for item in of_topology(items, file)}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in wanted])
         items[:] = [item for item in items if id(item) in wanted]
     elif not config.getoption("--nightly"):
@@ -118,22 +121,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in nightly]
         config.hook.pytest_deselected(items=nightly)
     reorder(items, DURATIONS.read())
-
-
-def of_topology(items: list[pytest.Item], topology: shapes.Topology) -> list[pytest.Item]:
-    """The tests for a topology from a file: of each, the scenario of its size that is most like it."""
-    size = size_of(topology)
-    likeness = {f"-{topology.addressing}-": 2, f"-{topology.nodes[0].firmware}": 1}
-    found: dict[str, tuple[int, pytest.Item]] = {}
-    for item in items:
-        words = unit_of(item.nodeid).split("-")
-        if words[0] != size or len(words) != 4:
-            continue
-        points = sum(worth for text, worth in likeness.items() if text in unit_of(item.nodeid))
-        name = item.nodeid.partition("[")[0]
-        if name not in found or points > found[name][0]:
-            found[name] = (points, item)
-    return [item for _, item in found.values()]
 
 
 def _installed_already(lab_id: str, release: Subject) -> Installation:
@@ -267,8 +254,8 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     artifacts = Path(request.config.getoption("--artifacts")) / scenario_id
     shutil.rmtree(artifacts, ignore_errors=True)
     keep = request.config.getoption("--lab-keep")
-    file = request.config.getoption("--topology")
-    shape = chosen.sized(shapes.load(file)) if file else topology_of(scenario_id, chosen.sized)
+    given = file_topology(request.config)
+    shape = chosen.sized(given) if given else topology_of(scenario_id, chosen.sized)
     shape = shape.on(request.config.getoption("--machines"))
     with Lab(shape, artifacts=artifacts, release=chosen.subject) as lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")

@@ -31,7 +31,7 @@ def test_an_installation_completes_or_says_why(deployment: Deployment, request: 
     assert installation.api_ready()
     assert installation.nodes_ready()
     assert installation.unavailable_operators() == []
-    _in_time(row, outcome, f"{row.scenario}@{request.config.getoption('--machines')}")
+    _in_time(row, outcome, f"{row.scenario}@{deployment.topology.machine}")
 
 
 def _told(row: Row, outcome: Outcome) -> None:

@@ -2,7 +2,7 @@
 
 console/NAME.log            raw serial line; NAME.timed.log with times, NAME.txt without control sequences
 screens/NAME.png            what the screen shows
-libvirt/NAME.{inactive,live}.xml, network.xml, qemu-NAME.log
+libvirt/NAME.{inactive,live}.xml, network-BRIDGE.xml, qemu-NAME.log
 services/*.log              DNS, DHCP leases, NTP, registry, BMC requests, supervisor
 nodes/NAME/*                journal, containers, addresses, disks: over SSH, if the node answers
 phases.json                 phases with durations
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,6 +136,10 @@ def _quoted(command: str) -> str:
     return "'" + command.replace("'", "'\\''") + "'"
 
 
+def _write_network(owner: Hypervisor, name: str, file: Path) -> None:
+    file.write_text(owner.network_xml(name))
+
+
 def collect(lab: RunningLab, target: Path) -> list[str]:
     """Collect everything below `target`; returns what could not be collected, one line each."""
     work = _Collector(lab, target)
@@ -142,8 +147,9 @@ def collect(lab: RunningLab, target: Path) -> list[str]:
     work.attempt("logs of services", lambda: keep_logs(lab.layout, target))
     owner = lab.hypervisor
     if isinstance(owner, Hypervisor):
-        xml = work.folder("libvirt") / "network.xml"
-        work.attempt("network XML", lambda: xml.write_text(owner.network_xml("lab")))
+        for name in map(lab.layout.bridge, lab.layout.topology.all_networks):
+            xml = work.folder("libvirt") / f"network-{name}.xml"
+            work.attempt(f"XML of network {name}", partial(_write_network, owner, name, xml))
     running: list[Node] = []
     for node in lab.nodes.values():
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from lab.topology import words
 from lab.topology.problems import Checked, Problem, unique, within
-from lab.topology.words import LAB, NONE, Address, Subnet
+from lab.topology.words import LAB, NONE, Subnet
 
 # An IPv6 network's least MTU (RFC 8200 §5); IPv4 would do with less.
 LEAST_MTU, MOST_MTU = 1280, 9216
@@ -155,7 +155,3 @@ class Network(Checked, frozen=True, kw_only=True):
             whole = 128 if ":" in text else 32
             found[text] = subnet.prefixlen if subnet is not None and text in self.own else whole
         return tuple(f"{text}/{length}" for text, length in found.items())
-
-    def addresses(self) -> tuple[Address, ...]:
-        """The same, parsed and without prefixes."""
-        return tuple(ipaddress.ip_address(text.partition("/")[0]) for text in self.lab_addresses)

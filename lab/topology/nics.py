@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, get_args
+from typing import Literal
 
 from lab.topology import words
 from lab.topology.problems import Checked, Problem, unique, within
@@ -80,6 +80,3 @@ class Bond(Attached, frozen=True, kw_only=True):
     def aggregated(self) -> bool:
         """Whether the lab's ports are one, too."""
         return self.mode in AGGREGATED
-
-
-MODES = get_args(BondMode)
