@@ -272,7 +272,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
                 stash.setdefault(BROKEN, {})[scenario_id] = "\n".join(map(described, ended))
 
         def note_duration() -> None:
-            if not failed() and not file:
+            if not failed() and not given:
                 DURATIONS.update({scenario_id: time.monotonic() - start})
 
         def keep_lab() -> None:

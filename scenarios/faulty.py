@@ -22,7 +22,7 @@ from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
 
 TABLE = Path(__file__).with_name("faults.yaml")
 _NAME = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
-_ERROR = re.compile(r'level=(?:error|fatal) msg=(?P<message>"(?:[^"\\]|\\.)*"|\S+)')
+_ERROR = re.compile(r"^.*?level=(?:error|fatal) msg=(?P<message>.*)$", re.MULTILINE)
 
 
 class Completes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
