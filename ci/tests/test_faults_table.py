@@ -56,5 +56,11 @@ def test_all_that_is_wrong_is_told_at_once():
 
 
 def test_the_error_lines_of_a_waiting_command():
-    output = 'level=info msg="fine"\nlevel=error msg="host \\"a\\" is gone"\nlevel=fatal msg=short of it\nlevel=debug msg=x\n'
+    lines = [
+        'level=info msg="fine"',
+        'level=error msg="host \\"a\\" is gone"',
+        "level=fatal msg=short of it",
+        "level=debug msg=x",
+    ]
+    output = "\n".join(lines)
     assert Outcome(5, output, 1.0).errors == ['host "a" is gone', "short of it"]
