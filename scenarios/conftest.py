@@ -20,13 +20,13 @@ from lab import topology as shapes
 from lab.cleanup import afterwards
 from lab.configs import write_configs
 from lab.deploy import Deployment
-from lab.errors import LabBrokenError
+from lab.errors import LabBrokenError, SubjectError
 from lab.evidence.report import TESTS, write
 from lab.host import budget
 from lab.host.paths import cache_dir, labs_dir
 from lab.lab import Lab
 from lab.subject import Subject
-from lab.subject.options import Chosen, add_options, choose
+from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.supervisor.watch import described
 from scenarios.cluster import Installation, Stopped, install, stop
 from scenarios.fromfile import file_topology, of_topology
@@ -75,6 +75,12 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("lab.host.budget", "lab.supervisor.watch"):
         logging.getLogger(name).addHandler(_Aloud(config))
     if not hasattr(config, "workerinput"):
+        if any(config.getoption(f"--{name}") for name in OPTIONS) and not config.option.collectonly:
+            # Once for all workers, and what does not fit is told before anything starts.
+            try:
+                choose(lambda name: config.getoption(f"--{name}"))
+            except SubjectError as error:
+                raise pytest.UsageError(str(error)) from error
         config.pluginmanager.register(_Results(Path(config.getoption("--artifacts"))))
 
 
