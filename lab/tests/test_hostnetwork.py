@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from lab import hostnetwork, topology
-from lab.configs import agent_config, install_config
+from lab.configs import Access, agent_config, install_config
 from lab.deploy import default_installer
 from lab.testing.topologies import WIDE
 
@@ -73,10 +73,7 @@ def test_the_configs_of_dual_stack():
     assert [entry["name"] for entry in hosts[0]["interfaces"]] == ["enp1s0", "enp2s0", "enp9s0"]
     assert hosts[0]["rootDeviceHints"] == {"serialNumber": "master-0-nvme0n1"}
 
-    class Access:
-        pull_secret, ssh_key, trust_bundle, source, mirror = "{}", "", "", "a", "b"
-
-    config = install_config(shape, Access())
+    config = install_config(shape, Access("{}", "", "", (("a", "b"),)))
     assert config["platform"]["baremetal"] == {
         "apiVIPs": ["192.168.111.5", "fd2e:6f44:5dd8::5"],
         "ingressVIPs": ["192.168.111.4", "fd2e:6f44:5dd8::4"],
