@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from lab.errors import LabError
+from lab.errors import LabError, WaitTimeout
 from lab.running import RunningLab
+from lab.waiting import wait_until
 
 Process = Literal[
     "agent", "assisted-service", "orchestrator", "kubelet", "containerd", "etcd", "kube-apiserver",
@@ -18,6 +19,7 @@ Process = Literal[
 _CONTAINERS = {"agent": "agent", "assisted-service": "assisted-service", "orchestrator": "assisted-installer"}
 _UNITS = ("kubelet", "containerd")
 _SSH_SECONDS = 60.0
+_RUNS_SECONDS = 60.0
 
 
 class PowerCut(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -48,7 +50,7 @@ class Reset(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
 
 
 class Kill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A process of a host is killed (SIGKILL), once; who watches over it may start it again."""
+    """A process of a host is killed (SIGKILL), once, as soon as it runs; who watches over it may start it again."""
 
     node: str
     process: Process
@@ -114,7 +116,13 @@ def _pids(process: str) -> str:
 
 def _signal(lab: RunningLab, node: str, process: str, signal: str) -> None:
     script = f'pids=$({_pids(process)}) && [ -n "$pids" ] && [ "$pids" != 0 ] && kill -{signal} $pids'
-    try:
+
+    def sent() -> bool:
         _root(lab, node, script)
-    except LabError as error:
-        raise LabError(f"{node}: {process} does not run there ({error})") from error
+        return True
+
+    try:
+        # It may be about to start.
+        wait_until(sent, _RUNS_SECONDS, f"{process} of {node} to run")
+    except WaitTimeout as error:
+        raise LabError(f"{node}: {process} does not run there ({error.last_seen})") from error
