@@ -116,6 +116,7 @@ def _pids(process: str) -> str:
 
 def _signal(lab: RunningLab, node: str, process: str, signal: str) -> None:
     script = f'pids=$({_pids(process)}) && [ -n "$pids" ] && [ "$pids" != 0 ] && kill -{signal} $pids'
+    assert lab.nodes[node].name == node, "an unknown one is told at once"
 
     def sent() -> bool:
         _root(lab, node, script)
