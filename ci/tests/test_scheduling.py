@@ -195,7 +195,7 @@ def of(kind, lab):
     return type("Fake", (kind,), {"__init__": lambda self: None, "lab": lab})()
 
 @pytest.fixture
-def release():
+def chosen():
     return None
 
 @pytest.fixture(autouse=True, scope="session")
@@ -203,7 +203,7 @@ def labs(request):
     from contextlib import contextmanager
 
     @contextmanager
-    def deployed(request, release):
+    def deployed(request, chosen):
         SEEN.append(f"up {request.param}")
         lab = SimpleNamespace(id=request.param, kernel_trouble=dict)
         yield SimpleNamespace(lab=lab)
