@@ -160,7 +160,15 @@ def test_deploy_of_what_a_lab_cannot_be_is_one_line(cluster, capfd):
     path.write_text(yaml.safe_dump({**config, "platform": {"aws": {}}}))
     assert deploy(cluster) == 1
     [line] = capfd.readouterr().err.splitlines()
-    assert line == "node0-lab: install-config.yaml: platform: the lab has none and baremetal, not aws"
+    assert line == "node0-lab: install-config.yaml: platform: the lab has none, baremetal and external, not aws"
+
+
+def test_a_plan_is_a_topology_file_and_starts_nothing(cluster, capfd):
+    assert deploy(cluster, "--plan", "--machines", "container", "--set", "nodes[0].vcpu=3", "--vcpu", "5") == 0
+    shape = topology.load_text(capfd.readouterr().out)
+    assert (shape.machine, shape.cluster_domain) == ("container", "ostest.test.node0.example")
+    assert [(node.vcpu, node.memory_mib, node.firmware) for node in shape.nodes] == [(3, 256, "bios")]
+    assert not (cluster / "calls").exists()
 
 
 def test_up_ls_console_shot_exec_down(tmp_path):
