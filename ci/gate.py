@@ -27,13 +27,16 @@ from lab.host import budget
 from lab.host.paths import labs_dir
 from lab.host.preflight import container_problems
 from lab.topology import Topology
+from scenarios.faulty import ROWS
 from scenarios.ids import topology_of
 
 ROOT = Path(__file__).parents[1]
 # What is installed in containers, by the installation that decides how much of the machine it takes: what `-k` chooses.
 # A bracket ends an id, so that its variants are not meant.
 CONTAINERS: Mapping[str, str] = {
-    "sno-ipv4-static-uefi": "sno-ipv4-static-uefi] or sno-ipv4-static-uefi-small_disk]",
+    "sno-ipv4-static-uefi": " or ".join(
+        ["sno-ipv4-static-uefi]", "sno-ipv4-static-uefi-small_disk]", *(f"{row.id}]" for row in ROWS if row.gate)]
+    ),
     "compact-ipv4-static-uefi": "compact-ipv4-static-uefi] or compact-ipv4-static-uefi-power_cut]",
     "ha-ipv4-static-uefi": "ha-ipv4-static-uefi]",
 }

@@ -13,6 +13,7 @@ import pytest
 from ci import gate
 from ci.gate import CONTAINERS, Outcome, Stage, first_stages, fitting, lab_stages, passed, run
 from lab.host import budget
+from scenarios.faulty import ROWS
 from scenarios.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
@@ -88,6 +89,7 @@ def test_containers_get_each_size_its_losses_and_nothing_else():
         *ALL,
         "sno-ipv4-static-uefi-small_disk",
         "compact-ipv4-static-uefi-power_cut",
+        *(row.id for row in ROWS if row.gate),
     }
     for scenario in ("compact-ipv4-static-uefi", "ha-ipv4-static-uefi"):
         assert ("test_the_cluster_comes_back_when_all_nodes_lose_power_at_once", scenario) in tests
