@@ -7,7 +7,9 @@ import urllib.request
 
 from installer.testing.service.rendezvous_kit import Running
 
-LIMIT = 0.05
+# Seconds. The aim is 0.05 on an idle machine of 2024; a CI machine takes three times that for the same work, and what
+# breaks the rule (a body without a limit, events in one piece, a manifest parsed in the loop) takes half a second.
+LIMIT = 0.15
 
 
 def measured(service: Running) -> dict[str, float]:

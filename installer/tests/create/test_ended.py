@@ -1,5 +1,6 @@
 """A command that is ended, runs out of disk, or may not do what it has to: all files of it are there, or none."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -39,31 +40,56 @@ def snapshot(folder):
     }
 
 
-def until(what, look):
-    deadline = time.monotonic() + 60
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"never: {what}"
-    return found
+# The command, which stops itself as soon as the ISO's copy is begun: seen from outside it may be over by then.
+STOPS = """
+import os, signal, sys
+from installer.cli import main
+from installer.files import Partial
+
+begin = Partial.__init__
+
+def begun(self, dest, *args):
+    begin(self, dest, *args)
+    if dest.suffix == ".iso":
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+Partial.__init__ = begun
+sys.exit(main())
+"""
+
+
+@contextlib.contextmanager
+def stopped_in_the_midst(directory):
+    """`create image`, stopped with the lock in hand and a copy that is not whole."""
+    command = [sys.executable, "-c", STOPS, "agent", "create", "image", "--dir", str(directory)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY)
+    try:
+        state, deadline = "", time.monotonic() + 60
+        while state != "T":
+            assert process.poll() is None, process.communicate()[1]
+            assert time.monotonic() < deadline, f"it never stopped: its state is {state}"
+            state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+            time.sleep(0.01)
+        assert is_locked(directory)
+        assert leftovers(directory)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @real
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
 def test_a_signal_in_the_midst(directory, number, again):
-    """Stopped with the lock in hand and the copy under way, then told to end: the directory is as it was before."""
+    """Told to end with the lock in hand and the copy under way: the directory is as it was before."""
     if again:
         assert main(["agent", "create", "image", "--dir", str(directory)]) == 0
     before = snapshot(directory)
-    process = subprocess.Popen([*NODE0, "agent", "create", "image", "--dir", str(directory)], stderr=subprocess.PIPE,
-                               text=True)  # fmt: skip
-    until("a copy that is not whole", lambda: process.poll() is not None or leftovers(directory))
-    process.send_signal(signal.SIGSTOP)
-    until("it has stopped", lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "TZ")
-    assert process.poll() is None
-    assert is_locked(directory)
-    process.send_signal(number)
-    process.send_signal(signal.SIGCONT)
-    said = process.communicate(timeout=60)[1]
+    with stopped_in_the_midst(directory) as process:
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        said = process.communicate(timeout=60)[1]
     assert process.returncode == EXIT_INTERRUPTED, said
     assert said.splitlines()[-1] == f"level=error msg=interrupted by {number.name}"
     assert "Traceback" not in said
@@ -76,10 +102,8 @@ def test_a_signal_in_the_midst(directory, number, again):
 def test_a_kill_in_the_midst(directory):
     """Nothing can be cleaned up then; the next command does, and what was not whole is nowhere at its name."""
     before = snapshot(directory)
-    process = subprocess.Popen([*NODE0, "agent", "create", "image", "--dir", str(directory)], stderr=subprocess.DEVNULL)
-    until("a copy that is not whole", lambda: process.poll() is not None or leftovers(directory))
-    process.kill()
-    process.wait()
+    with stopped_in_the_midst(directory) as process:
+        process.kill()
     after = snapshot(directory)
     left = {name for name in after if name.endswith(".partial")}
     assert left

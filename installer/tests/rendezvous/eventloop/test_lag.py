@@ -14,6 +14,7 @@ import os
 import re
 import selectors
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
@@ -26,6 +27,7 @@ from typing import Any
 from unittest import mock
 
 import msgspec
+import pytest
 
 from installer.agent.swarm import command as swarm
 from installer.agent.swarm import run as swarm_run
@@ -419,7 +421,13 @@ def test_large_lists_are_whole_and_go_out_in_pieces(tmp_path: Path) -> None:
     serve(tmp_path, use)
 
 
-def test_all_events_are_listed_without_stopping_the_loop(tmp_path: Path) -> None:
+def test_all_events_are_listed_without_stopping_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, readers = sqlite3.connect, set()
+
+    def noted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        readers.add(threading.get_ident())
+        found: sqlite3.Connection = connect(*args, **kwargs)
+        return found
 
     async def use(client: Any, fleet: Fleet) -> None:
         store = fleet.world.store
@@ -428,6 +436,7 @@ def test_all_events_are_listed_without_stopping_the_loop(tmp_path: Path) -> None
                 store.add_event(events.make("host_bootstrap_set", host=fleet.host(fleet.machines[number % 3])))
         user = header(Scheme.USER)
         await client.get(filled("/events?limit=1"), headers=user)
+        monkeypatch.setattr("sqlite3.connect", noted)
         longest, begin = 0.0, time.thread_time()
         task = asyncio.create_task(client.get(filled("/events"), headers=user))
         while not task.done():
@@ -436,6 +445,8 @@ def test_all_events_are_listed_without_stopping_the_loop(tmp_path: Path) -> None
             begin = time.thread_time()
         answer = await task
         found = await answer.json()
+        assert readers
+        assert threading.get_ident() not in readers
         assert len(found) == int(answer.headers["Event-Count"]) > 30_000
         assert sum(
             int(answer.headers[f"Severity-Count-{name}"]) for name in ("Info", "Warning", "Error", "Critical")
@@ -453,7 +464,7 @@ def test_a_large_manifest_is_parsed_beside_the_loop(tmp_path: Path) -> None:
         user = header(Scheme.USER)
         path = filled("/clusters/{cluster_id}/manifests", fleet)
         # Seconds of work for the parser.
-        text = "kind: ConfigMap\ndata:\n" + "".join(f"  k{number}: v\n" for number in range(20_000))
+        text = "kind: ConfigMap\ndata:\n" + "".join(f"  k{number}: v\n" for number in range(60_000))
 
         async def send(name: str, content: bytes, method: str = "POST", key: str = "content") -> int:
             body = {"file_name": name, key: base64.b64encode(content).decode()}
