@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from installer.network import values
 from installer.network.errors import Problem
+from installer.network.reading import values
 
 log = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from installer.network.bridge import read_port_vlan
-from installer.network.hardware import read_ovs_db
+from installer.network.interfaces.bridge import read_port_vlan
+from installer.network.interfaces.hardware import read_ovs_db
 from installer.network.keyfile import flag
-from installer.network.model import Port, Shape
-from installer.network.reader import Fields
+from installer.network.reading.model import Port, Shape
+from installer.network.reading.reader import Fields
 
 _VLAN_MODES = ("access", "trunk", "native-tagged", "native-untagged", "dot1q-tunnel")
 # Bond mode: the keyfile's bond-mode (none for plain LACP) and lacp.

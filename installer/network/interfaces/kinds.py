@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from installer.network.bond import read_bond
-from installer.network.bridge import VLAN_PROTOCOLS, read_linux_bridge
-from installer.network.hardware import read_8021x, read_ethernet, read_ethtool, read_ovs_db
+from installer.network.interfaces.bond import read_bond
+from installer.network.interfaces.bridge import VLAN_PROTOCOLS, read_linux_bridge
+from installer.network.interfaces.hardware import read_8021x, read_ethernet, read_ethtool, read_ovs_db
+from installer.network.interfaces.ovs import read_ovs_bridge, read_ovs_interface
 from installer.network.keyfile import flag
-from installer.network.model import LOOPBACK, Port, Sections, Shape
-from installer.network.ovs import read_ovs_bridge, read_ovs_interface
-from installer.network.reader import Fields
+from installer.network.reading.model import LOOPBACK, Port, Sections, Shape
+from installer.network.reading.reader import Fields
 
 _MACVLAN_MODES = {"vepa": "1", "bridge": "2", "private": "3", "passthru": "4", "source": "5"}
 _NO_PKEY = 0xFFFF

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from installer.network import values
 from installer.network.keyfile import flag
-from installer.network.model import Shape
-from installer.network.reader import Fields
+from installer.network.reading import values
+from installer.network.reading.model import Shape
+from installer.network.reading.reader import Fields
 
 Keys = dict[str, dict[str, str]]
 

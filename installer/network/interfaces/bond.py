@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from installer.network import values
-from installer.network.model import Port, Shape
-from installer.network.reader import Fields
+from installer.network.reading import values
+from installer.network.reading.model import Port, Shape
+from installer.network.reading.reader import Fields
 
 MODES = ("balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb")
 

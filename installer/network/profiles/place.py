@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from installer.network.dns import Extra, place_dns
-from installer.network.ip import loopback_ip
-from installer.network.model import LOOPBACK, MAIN_TABLE, Document, Interface, Route, Rule, Shape
-from installer.network.plan import Plan, userspace
-from installer.network.reader import Problems
-from installer.network.routes import route_keys, rule_text
+from installer.network.interfaces.ip import loopback_ip
+from installer.network.profiles.plan import Plan, userspace
+from installer.network.reading.dns import Extra, place_dns
+from installer.network.reading.model import LOOPBACK, MAIN_TABLE, Document, Interface, Route, Rule, Shape
+from installer.network.reading.reader import Problems
+from installer.network.reading.routes import route_keys, rule_text
 
 
 def place(document: Document, plan: Plan, problems: Problems) -> tuple[Plan, Extra]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from installer.network.dns import Extra
-from installer.network.ip import NO_TIMEOUT
+from installer.network.interfaces.ip import NO_TIMEOUT
 from installer.network.keyfile import flag
-from installer.network.model import Interface, IpConfig, Port, Shape
-from installer.network.plan import CONTROLLERS, Attachment, Plan, profile_id
+from installer.network.profiles.plan import CONTROLLERS, Attachment, Plan, profile_id
+from installer.network.reading.dns import Extra
+from installer.network.reading.model import Interface, IpConfig, Port, Shape
 
 NM_TYPES = {
     "ethernet": "802-3-ethernet",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from installer.network.keyfile import flag
-from installer.network.model import LOOPBACK, MAIN_TABLE, IpConfig
-from installer.network.reader import Fields
+from installer.network.reading.model import LOOPBACK, MAIN_TABLE, IpConfig
+from installer.network.reading.reader import Fields
 
 FOREVER = "forever"
 # NetworkManager keeps trying for this many seconds, about 68 years: an address that comes late is still taken.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 
-from installer.network import values
-from installer.network.model import LOOPBACK, MAIN_TABLE, Route, Rule
-from installer.network.reader import Fields
+from installer.network.reading import values
+from installer.network.reading.model import LOOPBACK, MAIN_TABLE, Route, Rule
+from installer.network.reading.reader import Fields
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-from installer.network import values
-from installer.network.model import Dns, Interface
-from installer.network.reader import Fields, Problems
+from installer.network.reading import values
+from installer.network.reading.model import Dns, Interface
+from installer.network.reading.reader import Fields, Problems
 
 _FLAG_LIST = """
     debug edns0 inet6 ip6-bytestring ip6-dotint no-aaaa no-check-names no-ip6-dotint no-reload no-tld-query rotate

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from installer.network import kinds
-from installer.network.ip import loopback_ip, read_ip
-from installer.network.model import LOOPBACK, Interface, IpConfig, Shape
-from installer.network.reader import Fields
+from installer.network.interfaces import kinds
+from installer.network.interfaces.ip import loopback_ip, read_ip
+from installer.network.reading.model import LOOPBACK, Interface, IpConfig, Shape
+from installer.network.reading.reader import Fields
 
 STATES = ("up", "down", "absent", "ignore")
 WAITS = ("any", "ipv4", "ipv6", "ipv4+ipv6")

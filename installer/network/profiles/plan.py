@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 
-from installer.network.model import Document, Interface, Port, Shape
-from installer.network.reader import Problems
+from installer.network.reading.model import Document, Interface, Port, Shape
+from installer.network.reading.reader import Problems
 
 Key = tuple[str, bool]
 

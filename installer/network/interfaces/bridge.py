@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from installer.network.keyfile import flag
-from installer.network.model import Port, Shape
-from installer.network.reader import Fields
+from installer.network.reading.model import Port, Shape
+from installer.network.reading.reader import Fields
 
 VLAN_PROTOCOLS = {"802.1q": "802.1Q", "802.1Q": "802.1Q", "802.1ad": "802.1ad", "802.1AD": "802.1ad"}
 _ROUTER = {0: "disabled", 1: "auto", 2: "enabled", "disabled": "disabled", "auto": "auto", "enabled": "enabled"}
