@@ -9,8 +9,8 @@ import re
 from datetime import datetime
 from typing import Any
 
-from installer import jsontext
 from installer.config import urls
+from installer.formats import jsontext
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

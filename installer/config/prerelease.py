@@ -6,7 +6,7 @@ import logging
 
 import yaml
 
-from installer.yamltext import YamlError, is_null
+from installer.formats.yamltext import YamlError, is_null
 
 log = logging.getLogger(__name__)
 

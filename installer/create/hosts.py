@@ -9,8 +9,8 @@ from installer.config.decode import camel
 from installer.config.types.agent import Host
 from installer.config.types.platform import RootDeviceHints
 from installer.errors import ConfigError, NetworkConfigError
+from installer.formats.yamltext import dump
 from installer.ignition.live import HostFiles
-from installer.yamltext import dump
 
 
 def hints_yaml(hints: RootDeviceHints | None) -> str:

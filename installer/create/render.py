@@ -6,10 +6,10 @@ from installer.config.types.install import InstallConfig
 from installer.create.check import Inputs
 from installer.create.resolve import ResolvedRelease, digest_sources
 from installer.create.secrets import Secrets
+from installer.formats.yamltext import dump
 from installer.ignition.live import LiveInputs
 from installer.manifests import cluster
 from installer.release import registries_conf
-from installer.yamltext import dump
 
 
 def proxy_environment(config: InstallConfig) -> dict[str, str]:

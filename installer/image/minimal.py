@@ -12,8 +12,8 @@ import re
 import struct
 from pathlib import Path
 
-from installer import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
+from installer.formats import jsontext
 from installer.image.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
 from installer.image.gpt import resize
 from installer.image.iso9660 import SECTOR, Extent, Iso

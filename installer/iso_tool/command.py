@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from installer import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.files import is_stream
+from installer.formats import jsontext
 from installer.image.embed import (
     current_kargs,
     embedded_ignition,

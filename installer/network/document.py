@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer import yamltext as document
+from installer.formats import yamltext as document
 from installer.network.errors import UnreadableDocument
 from installer.network.interfaces.interface import read_interface
 from installer.network.reading.dns import read_dns

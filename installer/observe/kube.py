@@ -45,7 +45,7 @@ class Kube:
             # Imported late: this client takes a second to load, and a first look at the service needs none of it.
             from kubernetes import client, config
 
-            from installer.yamltext import YamlError, load
+            from installer.formats.yamltext import YamlError, load
 
             configuration = client.Configuration()
             try:

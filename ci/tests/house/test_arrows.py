@@ -58,6 +58,7 @@ ALLOWED: dict[str, set[str]] = {
         "installer.network", "installer.release",
     },
     "installer.credentials": set(),
+    "installer.formats": set(),
     "installer.gather": {"installer.assisted", "installer.ignition", "installer.observe"},
     "installer.hostsys": {"installer.assisted"},
     "installer.ignition": {"installer.image"},
@@ -265,8 +266,9 @@ ALLOWED: dict[str, set[str]] = {
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
-#: May be imported throughout installer/: modules without a row above, and the redactor, which every log passes.
-COMMON = ("installer", "installer.redact")
+#: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
+#: which every log passes.
+COMMON = ("installer", "installer.formats", "installer.redact")
 #: Modules that import nothing of ours, of use throughout lab/; they lie where programs run that have nothing else.
 LEAVES = ("lab.errors", "lab.numbers", "lab.release.cluster.private", "lab.release.cluster.yamltext")
 #: Shows what is in it: its __init__ imports from the rooms below.

@@ -71,7 +71,7 @@ def put(
 
 
 def check_content(name: str, content: bytes) -> None:
-    from installer.yamltext import YamlError, load_all
+    from installer.formats.yamltext import YamlError, load_all
 
     if len(content) > LARGEST:
         raise BadRequest(f"manifest {name} exceeds the maximum file size of 1MiB")

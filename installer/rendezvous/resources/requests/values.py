@@ -15,9 +15,9 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
-from installer import yamltext
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
+from installer.formats import yamltext
 
 Check = Callable[[str], str | None]
 

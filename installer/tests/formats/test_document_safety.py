@@ -12,10 +12,11 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from installer import composer
 from installer.assisted.errors import BadRequest, ManifestError
 from installer.cli import main
 from installer.errors import StateError
+from installer.formats import composer
+from installer.formats.yamltext import CORE, YamlError, compose, construct, dump, load, load_all
 from installer.network.document import load as load_network
 from installer.network.errors import UnreadableDocument
 from installer.observe.kube import Kube
@@ -26,7 +27,6 @@ from installer.rendezvous.client import manifests as client_manifests
 from installer.rendezvous.resources import manifests
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.waitfor.kubeconfig import with_router_ca
-from installer.yamltext import CORE, YamlError, compose, construct, dump, load, load_all
 
 
 def laughs(levels, fanout=10):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from installer.composer import Composer, YamlError
+from installer.formats.composer import Composer, YamlError
 from installer.redact import shortened
 
 __all__ = [

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from installer import tomltext
 from installer.assisted.errors import PrepareError
 from installer.errors import ConfigError
+from installer.formats import tomltext
 from installer.manifests import mirror
 from installer.rendezvous import registries
 
