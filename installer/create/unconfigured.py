@@ -12,10 +12,10 @@ from pathlib import Path
 
 from installer.config.state import MANIFESTS, MIRROR, State, blamed
 from installer.config.types.install import InstallConfig
-from installer.create.hosts import host_files
-from installer.create.read import read_present
-from installer.create.render import proxy_environment
-from installer.create.resolve import expected_release, resolve_release
+from installer.create.stages.hosts import host_files
+from installer.create.stages.read import read_present
+from installer.create.stages.render import proxy_environment
+from installer.create.stages.resolve import expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
 from installer.formats.yamltext import load
 from installer.ignition.config import File, Unit, User, render

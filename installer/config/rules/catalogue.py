@@ -40,7 +40,7 @@ ELSEWHERE = {
     "30": "vsphere.failure_domains: with the rest of the failure domain",
     "32": "defaults.apply: there always is a controlPlane",
     "33": "defaults.apply: it is called master, whatever it was called",
-    "36": "create.resolve: needs the release image",
+    "36": "create.stages.resolve: needs the release image",
     "57": "notes.missing_credentials: a warning only",
 }
 

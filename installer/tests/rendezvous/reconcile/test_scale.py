@@ -4,8 +4,8 @@ import time
 
 import yaml
 
-from installer.create.check import check
-from installer.create.read import read
+from installer.create.stages.check import check
+from installer.create.stages.read import read
 from installer.formats.yamltext import load_all
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image import cpio

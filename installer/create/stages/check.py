@@ -21,9 +21,9 @@ from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.install import InstallConfig
-from installer.create.hosts import host_files
-from installer.create.read import InputFiles, loading
-from installer.create.resolve import expected_release
+from installer.create.stages.hosts import host_files
+from installer.create.stages.read import InputFiles, loading
+from installer.create.stages.resolve import expected_release
 from installer.errors import INSTALL_CONFIG_MARKER
 from installer.ignition.live import HostFiles
 from installer.manifests import files as names

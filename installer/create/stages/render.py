@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from installer.config.types.install import InstallConfig
-from installer.create.check import Inputs
-from installer.create.resolve import ResolvedRelease, digest_sources
-from installer.create.secrets import Secrets
+from installer.create.stages.check import Inputs
+from installer.create.stages.resolve import ResolvedRelease, digest_sources
+from installer.create.stages.secrets import Secrets
 from installer.formats.yamltext import dump
 from installer.ignition.live import LiveInputs
 from installer.manifests import cluster

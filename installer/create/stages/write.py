@@ -7,9 +7,9 @@ from typing import Any
 
 from installer.config.state import FILE as STATE_FILE
 from installer.config.state import OWN, State
-from installer.create.check import Inputs
 from installer.create.outputs import Outputs
-from installer.create.secrets import Secrets, store
+from installer.create.stages.check import Inputs
+from installer.create.stages.secrets import Secrets, store
 
 
 def write(
