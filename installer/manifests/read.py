@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from installer.config import check
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
+from installer.config.values import check
 from installer.errors import AssetError, ConfigError
 from installer.formats import jsontext
 from installer.formats.yamltext import YamlError, compose_all

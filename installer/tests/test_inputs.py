@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from installer import inputs
-from installer.config import check
+from installer.config.values import check
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
 from installer.formats import jsontext
 from installer.inputs import read_input, read_text

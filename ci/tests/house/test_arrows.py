@@ -29,27 +29,25 @@ ALLOWED: dict[str, set[str]] = {
     "installer.agent.swarm": {"installer.agent", "installer.agent.errors", "installer.assisted", "installer.hostsys"},
     "installer.assisted": set(),
     "installer.config": {
-        "installer.config.check", "installer.config.decode", "installer.config.fielderror", "installer.config.types",
-        "installer.config.urls",
+        "installer.config.decode", "installer.config.fielderror", "installer.config.types", "installer.config.values",
     },
-    "installer.config.check": {"installer.config.urls"},
     "installer.config.decode": set(),
     "installer.config.fielderror": set(),
-    "installer.config.types": {"installer.config.check", "installer.config.decode"},
-    "installer.config.urls": set(),
+    "installer.config.types": {"installer.config.decode", "installer.config.values"},
+    "installer.config.values": set(),
     "installer.config.rules": {
-        "installer.config", "installer.config.check", "installer.config.decode", "installer.config.fielderror",
-        "installer.config.types", "installer.config.urls",
+        "installer.config", "installer.config.fielderror", "installer.config.types", "installer.config.values",
+    },
+    "installer.config.rules.platforms": {
+        "installer.config", "installer.config.fielderror", "installer.config.rules", "installer.config.types",
+        "installer.config.values",
     },
     # Parses, then asks the rules.
     "installer.config.load": {
         "installer.config", "installer.config.decode", "installer.config.fielderror", "installer.config.rules",
         "installer.config.types",
     },
-    "installer.config.rendezvous": {
-        "installer.config", "installer.config.check", "installer.config.fielderror", "installer.config.rules",
-        "installer.config.types",
-    },
+    "installer.config.rendezvous": {"installer.config.rules", "installer.config.types"},
     "installer.create": {
         "installer.config", "installer.config.load", "installer.config.types", "installer.create.outputs",
         "installer.create.stages", "installer.credentials", "installer.ignition", "installer.image",
@@ -57,8 +55,8 @@ ALLOWED: dict[str, set[str]] = {
     },
     "installer.create.outputs": set(),
     "installer.create.stages": {
-        "installer.config", "installer.config.check", "installer.config.decode", "installer.config.fielderror",
-        "installer.config.load", "installer.config.rendezvous", "installer.config.types", "installer.create.outputs",
+        "installer.config", "installer.config.decode", "installer.config.fielderror", "installer.config.load",
+        "installer.config.rendezvous", "installer.config.types", "installer.config.values", "installer.create.outputs",
         "installer.credentials", "installer.ignition", "installer.manifests", "installer.network", "installer.release",
     },
     "installer.credentials": set(),
@@ -69,8 +67,8 @@ ALLOWED: dict[str, set[str]] = {
     "installer.image": set(),
     "installer.iso_tool": {"installer.image"},
     "installer.manifests": {
-        "installer.config", "installer.config.check", "installer.config.decode", "installer.config.fielderror",
-        "installer.config.load", "installer.config.types", "installer.config.urls", "installer.release",
+        "installer.config.decode", "installer.config.fielderror", "installer.config.load", "installer.config.types",
+        "installer.config.values", "installer.release",
     },
     # Reads, then makes profiles of what the model has; errors and the keyfile's format are everybody's there.
     "installer.network": {

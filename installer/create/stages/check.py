@@ -6,7 +6,6 @@ import ipaddress
 import logging
 from dataclasses import dataclass, field, replace
 
-from installer.config.check import weak_certificates
 from installer.config.fielderror import raise_if_any
 from installer.config.load import (
     AGENT_CONFIG_FILE,
@@ -21,6 +20,7 @@ from installer.config.rendezvous import choose
 from installer.config.state import AGENT_CONFIG, EXTRA_MANIFESTS, INSTALL_CONFIG, MANIFESTS, MIRROR
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.install import InstallConfig
+from installer.config.values.check import weak_certificates
 from installer.create.stages.hosts import host_files
 from installer.create.stages.read import InputFiles, loading
 from installer.create.stages.resolve import expected_release

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from installer.config import check, gates
+from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, too_many
 from installer.config.rules.catalogue import rule
-from installer.config.rules.platform import balancer_and_dns
+from installer.config.rules.platforms.platform import balancer_and_dns
 from installer.config.types.cloud import VSphereFailureDomain, VSphereNetworking, VSpherePlatform, VSphereTopology
 from installer.config.types.install import InstallConfig, MachinePool
+from installer.config.values import check
 from installer.config.vsphere import GENERATED, GENERATED_REGION, GENERATED_ZONE
 
 _PATH = "platform.vsphere"

@@ -9,7 +9,7 @@ import re
 from datetime import datetime
 from typing import Any
 
-from installer.config import urls
+from installer.config.values import urls
 from installer.formats import jsontext
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
