@@ -23,7 +23,7 @@ from installer.ignition.early import network_archive
 from installer.ignition.live import IMAGE_VARIABLES, host_config_files, live_config
 from installer.image import cpio
 from installer.image.artifacts import LiveChanges, prepare_iso, write_rootfs
-from installer.image.minimal import check_url
+from installer.image.iso.minimal import check_url
 
 log = logging.getLogger(__name__)
 

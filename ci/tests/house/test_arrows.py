@@ -51,7 +51,8 @@ ALLOWED: dict[str, set[str]] = {
     "installer.create": {
         "installer.config", "installer.config.load", "installer.config.types", "installer.create.outputs",
         "installer.create.stages", "installer.credentials", "installer.ignition", "installer.image",
-        "installer.manifests", "installer.release",
+        "installer.image.copy", "installer.image.cpio", "installer.image.iso", "installer.manifests",
+        "installer.release",
     },
     "installer.create.outputs": set(),
     "installer.create.stages": {
@@ -63,9 +64,12 @@ ALLOWED: dict[str, set[str]] = {
     "installer.formats": set(),
     "installer.gather": {"installer.assisted", "installer.ignition", "installer.observe"},
     "installer.hostsys": {"installer.assisted"},
-    "installer.ignition": {"installer.image"},
-    "installer.image": set(),
-    "installer.iso_tool": {"installer.image"},
+    "installer.ignition": {"installer.image.cpio"},
+    "installer.image": {"installer.image.copy", "installer.image.cpio", "installer.image.iso"},
+    "installer.image.copy": set(),
+    "installer.image.cpio": set(),
+    "installer.image.iso": {"installer.image.copy", "installer.image.cpio"},
+    "installer.iso_tool": {"installer.image.iso"},
     "installer.manifests": {
         "installer.config.decode", "installer.config.fielderror", "installer.config.load", "installer.config.types",
         "installer.config.values", "installer.release",
@@ -86,7 +90,7 @@ ALLOWED: dict[str, set[str]] = {
     "installer.orchestrator": {"installer.assisted", "installer.hostsys", "installer.ignition"},
     "installer.redact": set(),
     "installer.redact.tests": {"installer.*"},
-    "installer.release": {"installer.image"},
+    "installer.release": {"installer.image.cpio"},
     "installer.rendezvous": {"installer.assisted", "installer.release", "installer.rendezvous.store"},
     "installer.rendezvous.eventloop": set(),
     "installer.rendezvous.store": {"installer.assisted"},
@@ -142,8 +146,8 @@ ALLOWED: dict[str, set[str]] = {
         "installer.rendezvous.eventloop",
     },
     "installer.rendezvous.discovery": {
-        "installer.assisted", "installer.ignition", "installer.image", "installer.network", "installer.release",
-        "installer.rendezvous", "installer.rendezvous.prepare", "installer.rendezvous.store",
+        "installer.assisted", "installer.ignition", "installer.image", "installer.image.iso", "installer.network",
+        "installer.release", "installer.rendezvous", "installer.rendezvous.prepare", "installer.rendezvous.store",
     },
     "installer.rendezvous.client": {"installer.assisted", "installer.rendezvous", "installer.rendezvous.validations"},
     "installer.rendezvous.__main__": {

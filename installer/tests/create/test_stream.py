@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from installer.cli import main
-from installer.image.iso9660 import Iso
+from installer.image.iso.iso9660 import Iso
 from installer.release.download import TRIES, DownloadError, download
 from installer.release.stream import Artifact
 from installer.testing.create.image_kit import COMPONENTS, content

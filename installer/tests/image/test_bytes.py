@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from installer.errors import EmbedTooBig, IsoError, NoEmbedArea, NotIso9660
-from installer.image import copy, cpio, embed, gpt, grow, iso9660, records
+from installer.image import copy, cpio
 from installer.image.copy import clone, copy_range
-from installer.image.embed import Patch
-from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
-from installer.image.overlay import Overlay, Segment
+from installer.image.iso import embed, gpt, grow, iso9660, records
+from installer.image.iso.embed import Patch
+from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
+from installer.image.iso.overlay import Overlay, Segment
 
 
 def both(value: int) -> bytes:

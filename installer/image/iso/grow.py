@@ -16,10 +16,10 @@ import struct
 from installer.errors import IsoError, NotIso9660
 from installer.formats import jsontext
 from installer.image import cpio
-from installer.image.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
-from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
-from installer.image.overlay import Overlay
-from installer.image.records import boot_images, records_of, volume_size_patches
+from installer.image.iso.embed import CONFIG_NAME, Patch, ignition_area, ignition_patch
+from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
+from installer.image.iso.overlay import Overlay
+from installer.image.iso.records import boot_images, records_of, volume_size_patches
 
 _MAGIC = b"node0-undo-v1\0\0\0"
 _FOOTER = struct.Struct("<16sQQ")  # magic, bytes of the undo text before this footer, size of the image before

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from installer.errors import NoEmbedArea
-from installer.image.embed import ignition_area, kargs_area, set_kargs_patches
-from installer.image.grow import INITRD, undo_growth
-from installer.image.overlay import Overlay
+from installer.image.iso.embed import ignition_area, kargs_area, set_kargs_patches
+from installer.image.iso.grow import INITRD, undo_growth
+from installer.image.iso.overlay import Overlay
 
 
 @dataclass(frozen=True)

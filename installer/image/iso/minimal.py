@@ -14,11 +14,11 @@ from pathlib import Path
 
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.formats import jsontext
-from installer.image.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
-from installer.image.gpt import resize
-from installer.image.iso9660 import SECTOR, Extent, Iso
-from installer.image.overlay import Overlay
-from installer.image.records import (
+from installer.image.iso.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
+from installer.image.iso.gpt import resize
+from installer.image.iso.iso9660 import SECTOR, Extent, Iso
+from installer.image.iso.overlay import Overlay
+from installer.image.iso.records import (
     PRIMARY,
     SUPPLEMENTARY,
     Record,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from installer.image.overlay import Overlay
+from installer.image.iso.overlay import Overlay
 
 SECTOR = 512
 _SIGNATURE = b"EFI PART"

@@ -17,8 +17,8 @@ from typing import BinaryIO
 from installer.errors import IsoError
 from installer.files import Partial, is_stream
 from installer.image.copy import PrefetchedCopy, clone, copy_range
-from installer.image.embed import Patch
-from installer.image.iso9660 import Iso
+from installer.image.iso.embed import Patch
+from installer.image.iso.iso9660 import Iso
 
 _CHUNK = 1 << 24
 _ZEROS = bytes(1 << 16)

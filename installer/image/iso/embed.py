@@ -10,7 +10,7 @@ from typing import Any
 from installer.errors import EmbedTooBig, NoEmbedArea, NotIso9660
 from installer.formats import jsontext
 from installer.image import cpio
-from installer.image.iso9660 import SYSTEM_AREA, Extent, Iso
+from installer.image.iso.iso9660 import SYSTEM_AREA, Extent, Iso
 
 CONFIG_NAME = "config.ign"
 _KARGS_LIMIT = 2048

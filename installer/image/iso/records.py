@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from installer.errors import NotIso9660
-from installer.image.embed import Patch
-from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
+from installer.image.iso.embed import Patch
+from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
 
 PRIMARY, SUPPLEMENTARY, BOOT, END = 1, 2, 0, 255
 _MAX_DESCRIPTORS = 64
