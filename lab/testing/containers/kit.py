@@ -51,7 +51,7 @@ def tree() -> Path | None:
 class World:
     """A daemon in network, PID and mount namespaces of its own."""
 
-    def __init__(self, root: Path, firmware: str = "lab.tests.containers.plain:boot") -> None:
+    def __init__(self, root: Path, firmware: str = "lab.testing.containers.plain:boot") -> None:
         self.root = root
         self.lab = f"test-{uuid.uuid4().hex[:8]}"
         self.machines = Machines(root / "machined.sock")
@@ -178,7 +178,7 @@ def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subpr
     )
 
 
-def attempt(world, machine, code):
+def attempt(world: World, machine: Machine, code: str) -> tuple[bool, list[str]]:
     """Run it as root of a machine. True when it got through; its last words."""
     script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
     done = world.run(machine, script)
