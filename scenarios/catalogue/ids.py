@@ -11,7 +11,7 @@ import pytest
 
 from lab import topology as shapes
 from lab.topology import Addressing, Disk, Firmware, Topology
-from scenarios.faulty import ROWS
+from scenarios.catalogue.faulty import ROWS
 
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
 # installation too, the disk to install on, known by its serial number only, and an empty one.

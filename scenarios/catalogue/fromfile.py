@@ -7,8 +7,8 @@ import pytest
 from lab import topology as shapes
 from lab.errors import TopologyError
 from lab.host.unmade import unmade
-from scenarios.ids import size_of
-from scenarios.scheduling import unit_of
+from scenarios.catalogue.ids import size_of
+from scenarios.catalogue.scheduling import unit_of
 
 
 def file_topology(config: pytest.Config) -> shapes.Topology | None:
