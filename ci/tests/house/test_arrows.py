@@ -253,7 +253,12 @@ ALLOWED: dict[str, set[str]] = {
         "lab.release.cluster", "lab.release.cluster.ignition", "lab.release.cluster.kube",
     },
     "lab.release.cluster.console": {"lab.release.cluster", "lab.release.cluster.kube"},
-    "lab.release.os": {"lab.release.stage"},
+    "lab.release.os": {
+        "lab.release.os.customise", "lab.release.os.errors", "lab.release.os.media", "lab.release.stage",
+    },
+    "lab.release.os.errors": {"lab.release.stage"},
+    "lab.release.os.customise": {"lab.release.os.errors", "lab.release.stage"},
+    "lab.release.os.media": {"lab.release.os.customise", "lab.release.os.errors", "lab.release.stage"},
     "lab.testing": {"lab.*", "drivers"},
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},

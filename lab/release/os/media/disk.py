@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lab.release.os.customise import DATA
 from lab.release.os.errors import LayoutError
-from lab.release.os.liveboot import EMULATION_KARGS
+from lab.release.os.media.liveboot import EMULATION_KARGS
 from lab.release.stage import progress
 from lab.release.stage.store import Store
 

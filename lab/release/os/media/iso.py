@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.release.os import liveboot
-from lab.release.os.disk import make_esp
+from lab.release.os.media import liveboot
+from lab.release.os.media.disk import make_esp
 from lab.release.stage import progress
 from lab.release.stage.store import Store
 
