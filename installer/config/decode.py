@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from installer.formats.yamltext import YamlError, construct, go_text, is_null
+from installer.errors import YamlError
+from installer.formats.yamltext import construct, go_text, is_null
 from installer.redact import shortened
 
 T = TypeVar("T")

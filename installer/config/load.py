@@ -16,9 +16,9 @@ from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.install import InstallConfig
-from installer.errors import INSTALL_CONFIG_MARKER, ConfigError
+from installer.errors import INSTALL_CONFIG_MARKER, ConfigError, YamlError
 from installer.formats.composer import decoded
-from installer.formats.yamltext import YamlError, compose
+from installer.formats.yamltext import compose
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from installer.errors import InstallerError
+from installer.errors import YamlError
 
 # Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
 MAX_DEPTH = 128
@@ -22,15 +22,6 @@ _FREE_ALIASED, _FREE_NODES = 100, 1000
 _SMALL, _LARGE = 400_000, 4_000_000
 # Go shares texts where we write them again: aliases may bring so many characters, or ten times what was written.
 _FREE_TEXT = 4 << 20
-
-
-class YamlError(InstallerError):
-    """The text is not YAML, or not what may be read; `line` counts from 1, 0 where it is about no line."""
-
-    def __init__(self, line: int, text: str) -> None:
-        super().__init__(f"line {line}: {text}" if line else text)
-        self.line = line
-        self.text = text
 
 
 @dataclass(slots=True)

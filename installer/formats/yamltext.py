@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 
 import yaml
 
-from installer.formats.composer import Composer, YamlError
+from installer.errors import YamlError
+from installer.formats.composer import Composer
 from installer.redact import shortened
 
 __all__ = [
     "CORE",
     "GO",
-    "YamlError",
     "compose",
     "compose_all",
     "construct",

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from installer.config.load import decoded_text
-from installer.errors import ConfigError
-from installer.formats.yamltext import YamlError, load_all
+from installer.errors import ConfigError, YamlError
+from installer.formats.yamltext import load_all
 from installer.manifests.goyaml import dump
 
 

@@ -10,9 +10,9 @@ from typing import TypeVar
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
 from installer.config.values import check
-from installer.errors import AssetError, ConfigError
+from installer.errors import AssetError, ConfigError, YamlError
 from installer.formats import jsontext
-from installer.formats.yamltext import YamlError, compose_all
+from installer.formats.yamltext import compose_all
 from installer.manifests import networks
 from installer.manifests.files import DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer.formats import yamltext as document
+from installer.errors import YamlError
+from installer.formats import yamltext
 from installer.network.errors import UnreadableDocument
 from installer.network.interfaces.interface import read_interface
 from installer.network.reading.dns import read_dns
@@ -16,8 +17,8 @@ from installer.network.reading.routes import read_routes, read_rules
 def load(text: str | bytes) -> Any:
     """Parses one YAML (or JSON) document; raises UnreadableDocument when it is none. Empty text is None."""
     try:
-        return document.load(text, document.CORE)
-    except document.YamlError as err:
+        return yamltext.load(text, yamltext.CORE)
+    except YamlError as err:
         raise UnreadableDocument("", f"not YAML: {err}") from err
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import ClientError
 from installer.assisted.transport import Answer, Request, Transport
-from installer.formats.yamltext import YamlError, load
+from installer.errors import YamlError
+from installer.formats.yamltext import load
 from installer.orchestrator.errors import StageError
 from installer.secretfiles import MemoryFile
 

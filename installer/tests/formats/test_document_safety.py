@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from installer.assisted.errors import BadRequest, ManifestError
 from installer.cli import main
-from installer.errors import StateError
+from installer.errors import StateError, YamlError
 from installer.formats import composer
-from installer.formats.yamltext import CORE, YamlError, compose, construct, dump, load, load_all
+from installer.formats.yamltext import CORE, compose, construct, dump, load, load_all
 from installer.network.document import load as load_network
 from installer.network.errors import UnreadableDocument
 from installer.observe.kube import Kube
