@@ -17,7 +17,6 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
@@ -29,8 +28,6 @@ from installer.formats.yamltext import construct, go_text, is_null
 from installer.redact import shortened
 
 T = TypeVar("T")
-# A text in its canonical form, or ValueError for what is wrong with it: the second part of Annotated[str, reading].
-Reading = Callable[[str], str]
 
 
 @dataclasses.dataclass(frozen=True)
