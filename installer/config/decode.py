@@ -234,7 +234,7 @@ class _Decoder:
 
     def items(self, node: yaml.MappingNode, path: str) -> list[tuple[yaml.Node, yaml.Node]]:
         """Names and values of a map, those that it merges included; a name that comes twice is an error."""
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        entries: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for name_node, value_node in node.value:
             pairs = [(name_node, value_node)]
             if name_node.tag == "tag:yaml.org,2002:merge":
@@ -248,10 +248,10 @@ class _Decoder:
             for name, value in pairs:
                 if is_null(name):
                     self.fail(name, path, "a name must be a string, is null")
-                if name.value in found:
+                if name.value in entries:
                     self.fail(name_node, path, f"key {json.dumps(name.value, ensure_ascii=False)} already set in map")
-                found[name.value] = (name, value)
-        return list(found.values())
+                entries[name.value] = (name, value)
+        return list(entries.values())
 
     def struct(self, node: yaml.Node, cls: type[T], path: str) -> T | None:
         if is_null(node):

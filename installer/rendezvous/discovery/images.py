@@ -143,7 +143,7 @@ class DiscoveryImages:
             try:
                 folder = place / self._key(infra_env, found, config)
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._make(infra_env, name, folder, found, config)
+                self._make(infra_env, name, folder, found=found, config=config)
             except BadRequest:
                 raise
             except (InstallerError, OSError) as error:
@@ -161,14 +161,7 @@ class DiscoveryImages:
         digest.update(repr(parts).encode())
         return digest.hexdigest()[:16]
 
-    def _make(
-        self,
-        infra_env: InfraEnv,
-        name: str,
-        folder: Path,
-        found: payload.Payload,
-        config: bytes,
-    ) -> None:
+    def _make(self, infra_env: InfraEnv, name: str, folder: Path, *, found: payload.Payload, config: bytes) -> None:
         target = folder / name
         if target.is_file():
             return
