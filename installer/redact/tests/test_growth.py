@@ -100,5 +100,6 @@ def test_the_time_grows_as_the_text_does(unit: str) -> None:
         redact(text)
         return time.process_time() - begin
 
-    small, large = (min(seconds(size) for _ in range(3)) for size in (16_000, 128_000))
-    assert large < 30 * max(small, 0.002)
+    small = min(seconds(16_000) for _ in range(3))
+    # Other programs only add to it: one that is quick enough is enough.
+    assert any(seconds(128_000) < 30 * max(small, 0.002) for _ in range(3))
