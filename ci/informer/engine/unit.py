@@ -21,7 +21,7 @@ from ci.informer.history import artifacts
 from ci.informer.history.model import Run
 from lab.host.budget import Amount, need_of
 from lab.redact import redact
-from scenarios.ids import topology_of
+from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[3]
 #: Seconds that pytest has to collect evidence once its time is up.
