@@ -24,14 +24,17 @@ ROLE = f"{PREFIX}/role"
 CURRENT = f"{PREFIX}/booted-config"
 
 
-def machine_address(config: InstallConfig) -> str:
-    """An address in the machine network, to ask the kernel by which of its own it would go there."""
-    return str(ipaddress.ip_network(config.machine_networks[0])[1])
+def machine_addresses(config: InstallConfig) -> list[str]:
+    """An address in the first machine network of each family, to ask the kernel by which of its own it would go
+    there."""
+    networks = [ipaddress.ip_network(text) for text in config.machine_networks]
+    firsts = {network.version: str(network[1]) for network in reversed(networks)}
+    return [firsts[version] for version in config.families if version in firsts] or [str(networks[0][1])]
 
 
 def node_ip_script(config: InstallConfig) -> Config:
     """The file of the script that finds a host's own address."""
-    content = templates.fill("node-ip.sh", machine_address=machine_address(config))
+    content = templates.fill("node-ip.sh", machine_addresses=" ".join(machine_addresses(config)))
     return file("/usr/local/bin/node-ip.sh", content, 0o755)
 
 
@@ -56,6 +59,16 @@ def registry_files(config: InstallConfig) -> list[Config]:
     return files
 
 
+def _kubelet_conf(config: InstallConfig) -> str:
+    gates = "IPv6DualStack: true" if config.dual_stack else ""
+    return templates.fill("kubelet.conf", dns_ip=config.dns_ip, any_address=config.any_address, feature_gates=gates)
+
+
+def _sysctls(config: InstallConfig) -> str:
+    forwarding = {4: "net.ipv4.ip_forward=1\n", 6: "net.ipv6.conf.all.forwarding=1\n"}
+    return "".join(forwarding[version] for version in config.families) + "vm.overcommit_memory=1\n"
+
+
 def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
     """The MachineConfigs that every node of a role has."""
     containerd_toml = templates.fill(
@@ -71,11 +84,11 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
     )
     kubelet = ignition.config(
         files=[
-            file("/etc/kubernetes/kubelet.conf", templates.fill("kubelet.conf", dns_ip=config.dns_ip)),
+            file("/etc/kubernetes/kubelet.conf", _kubelet_conf(config)),
             file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
             node_ip_script(config),
             # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
-            file("/etc/sysctl.d/99-kubernetes.conf", "net.ipv4.ip_forward=1\nvm.overcommit_memory=1\n"),
+            file("/etc/sysctl.d/99-kubernetes.conf", _sysctls(config)),
         ],
         units=[
             unit("nodeip-configuration.service", templates.text("nodeip-configuration.service")),
