@@ -7,9 +7,11 @@ import pytest
 
 from lab.waiting import wait_until
 from scenarios.cluster import Installation
-from scenarios.ids import SHAKEN
+from scenarios.matrix import params
 
-pytestmark = pytest.mark.parametrize("installation", SHAKEN, indirect=True)
+pytestmark = pytest.mark.parametrize(
+    "installation", params(lambda row: row.thorough and not row.topology.startswith("sno-")), indirect=True
+)
 
 API_SECONDS = 30  # from the cut of the power to the first write that succeeds
 CONSOLE_SECONDS = 60

@@ -79,6 +79,15 @@ class InstallConfig:
         return tuple(found[version] for version in self.families if version in found)
 
     @property
+    def no_proxy(self) -> str:
+        """What is reached without the proxy: what was asked for, and the cluster's own names and networks, which
+        OpenShift's network operator adds."""
+        own = ("127.0.0.1", "localhost", ".svc", ".cluster.local", f"api-int.{self.domain}")
+        networks = (*self.machine_networks, *self.service_networks, *(cidr for cidr, _ in self.cluster_networks))
+        asked = [item for item in self.proxy.get("noProxy", "").split(",") if item]
+        return "*" if asked == ["*"] else ",".join(dict.fromkeys([*asked, *own, *networks]))
+
+    @property
     def nodes(self) -> int:
         """How many nodes the cluster is to have."""
         return self.control_plane_replicas + self.compute_replicas

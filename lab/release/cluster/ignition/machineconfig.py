@@ -25,6 +25,7 @@ ROLE = f"{PREFIX}/role"
 CURRENT = f"{PREFIX}/booted-config"
 #: What brings a node's kernel arguments into force at its first boot, and the file that it works by (§3.2).
 FIRSTBOOT = "machine-config-daemon-firstboot.service"
+PROXY_ENV = "/etc/mco/proxy.env"
 FIRSTBOOT_SCRIPT = "machine-config-daemon-firstboot.sh"
 ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"
 
@@ -83,6 +84,18 @@ def _kubelet_conf(config: InstallConfig) -> str:
     return templates.fill("kubelet.conf", dns_ip=config.dns_ip, any_address=config.any_address, feature_gates=gates)
 
 
+def _proxy_files(config: InstallConfig) -> list[Config]:
+    """The cluster's proxy as variables, for units that pull images; nothing without one."""
+    given = {"HTTP_PROXY": "httpProxy", "HTTPS_PROXY": "httpsProxy"}
+    lines = [f"{name}={config.proxy[key]}\n" for name, key in given.items() if config.proxy.get(key)]
+    # A proxy's address may hold its password.
+    return [file(PROXY_ENV, "".join([*lines, f"NO_PROXY={config.no_proxy}\n"]), 0o600)] if lines else []
+
+
+def _proxy_dropins(config: InstallConfig) -> dict[str, str]:
+    return {"10-mco-default-env.conf": f"[Service]\nEnvironmentFile={PROXY_ENV}\n"} if _proxy_files(config) else {}
+
+
 def _sysctls(config: InstallConfig) -> str:
     forwarding = {4: "net.ipv4.ip_forward=1\n", 6: "net.ipv6.conf.all.forwarding=1\n"}
     return "".join(forwarding[version] for version in config.families) + "vm.overcommit_memory=1\n"
@@ -98,8 +111,9 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         files=[
             file("/etc/containerd/config.toml", containerd_toml, 0o600),
             file("/etc/containerd/cni.conflist.tmpl", templates.text("cni.conflist.tmpl")),
+            *_proxy_files(config),
         ],
-        units=[unit("containerd.service")],
+        units=[unit("containerd.service", dropins=_proxy_dropins(config))],
     )
     kubelet = ignition.config(
         files=[

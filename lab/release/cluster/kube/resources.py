@@ -89,7 +89,8 @@ def _proxy(config: InstallConfig) -> Object:
     for key in ("httpProxy", "httpsProxy", "noProxy"):
         if config.proxy.get(key):
             spec[key] = config.proxy[key]
-    return cluster_scoped("Proxy", spec, status={k: v for k, v in spec.items() if k != "trustedCA"})
+    status = {k: v for k, v in spec.items() if k != "trustedCA"}
+    return cluster_scoped("Proxy", spec, status={**status, "noProxy": config.no_proxy} if status else {})
 
 
 def manifests(
