@@ -7,8 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 READERS = {
-    "installer/composer.py",
-    "installer/yamltext.py",
+    "installer/formats/composer.py",
+    "installer/formats/yamltext.py",
     "lab/release/cluster/yamltext.py",
 }
 # What of PyYAML reads, whatever it is called there.

@@ -18,8 +18,8 @@ from installer.ignition.config import File, Unit, User, render
 from installer.ignition.early import network_archive
 from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
 from installer.ignition.merge import merge
-from installer.image import kargs
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
+from installer.image.iso import kargs
 from installer.network import host_network_files
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.prepare.hostignition import parse

@@ -7,8 +7,8 @@ import json
 import struct
 from typing import Any
 
-from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Iso
-from installer.image.overlay import Overlay
+from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Iso
+from installer.image.iso.overlay import Overlay
 
 
 def both(value: int) -> bytes:

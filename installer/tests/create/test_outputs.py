@@ -18,7 +18,7 @@ from installer.create.targets import created_in
 from installer.ignition.early import HOOK
 from installer.image import cpio
 from installer.image.config_image import PATHS
-from installer.image.iso9660 import Iso
+from installer.image.iso.iso9660 import Iso
 from installer.testing.create.image_kit import COMPONENTS, content
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.iso_kit import KARGS, build

@@ -10,10 +10,11 @@ import struct
 import pytest
 
 from installer.errors import EmbedTooBig, NoEmbedArea, NotIso9660
-from installer.image import cpio, embed, grow
-from installer.image.embed import Patch
-from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
-from installer.image.overlay import Overlay
+from installer.image import cpio
+from installer.image.iso import embed, grow
+from installer.image.iso.embed import Patch
+from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent, Iso
+from installer.image.iso.overlay import Overlay
 from installer.testing.create.iso_bytes_kit import FIRST, KARGS, both, image, live, opened, whole
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from installer.image import gpt
-from installer.image.overlay import Overlay
+from installer.image.iso import gpt
+from installer.image.iso.overlay import Overlay
 
 
 def table(size: int, *, header_size: int = 92, count: int = 4, entry_size: int = 128, mbr: Any = None) -> bytearray:

@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from installer.errors import NotIso9660
-from installer.image import iso9660, records
-from installer.image.embed import Patch
-from installer.image.iso9660 import SECTOR, SYSTEM_AREA, Extent
+from installer.image.iso import iso9660, records
+from installer.image.iso.embed import Patch
+from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA, Extent
 from installer.testing.create.iso_bytes_kit import END, FIRST, ROOT, both, image, opened, record, volume
 
 

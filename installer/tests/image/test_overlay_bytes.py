@@ -14,7 +14,7 @@ import pytest
 from installer.errors import IsoError
 from installer.image import copy
 from installer.image.copy import clone, copy_range
-from installer.image.overlay import Overlay, Segment
+from installer.image.iso.overlay import Overlay, Segment
 from installer.testing.create.iso_bytes_kit import whole
 
 
