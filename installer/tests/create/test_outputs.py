@@ -255,11 +255,11 @@ def test_config_image(directory, capsys):
     with path.open("rb") as file:
         assert Iso(file, path).volume_id == "agent_configimage"
     files = brought(path)
-    assert list(files)[-1] == "etc/assisted/rendezvous-host.env"
-    assert all(any(f"/{name}".startswith(one) for one in PATHS) for name in files)
-    assert "etc/assisted/manifests/cluster-image-set.yaml" in files
-    assert {"opt/agent/tls/ca.crt", "root/.docker/config.json"} <= set(files)
-    assert not any(name.startswith("usr/local/bin/") for name in files)
+    assert list(files)[-1] == "/etc/assisted/rendezvous-host.env"
+    assert all(any(name.startswith(one) for one in PATHS) for name in files)
+    assert "/etc/assisted/manifests/cluster-image-set.yaml" in files
+    assert {"/opt/agent/tls/ca.crt", "/root/.docker/config.json"} <= set(files)
+    assert not any(name.startswith("/usr/local/bin/") for name in files)
 
 
 def test_unconfigured_ignition(directory, capsys):
@@ -287,8 +287,8 @@ def test_unconfigured_ignition(directory, capsys):
     # Config image and unconfigured image agree on what release they are for.
     assert create("config-image", directory) == 0
     given = brought(directory / "agentconfig.noarch.iso")
-    name = "etc/assisted/manifests/cluster-image-set.yaml"
-    assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[f"/{name}"])["spec"]
+    name = "/etc/assisted/manifests/cluster-image-set.yaml"
+    assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[name])["spec"]
 
 
 def test_unconfigured_ignition_wants_manifests(directory, capsys):
