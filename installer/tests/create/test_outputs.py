@@ -16,6 +16,7 @@ from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in
 from installer.ignition.early import HOOK
+from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image import cpio
 from installer.image.config_image import PATHS
 from installer.image.iso9660 import Iso
@@ -283,7 +284,7 @@ def test_unconfigured_ignition(directory, capsys):
     assert {"/usr/local/bin/load-config-iso.sh", "/etc/udev/rules.d/80-agent-config-image.rules"} <= set(files)
     assert files["/etc/containers/registries.conf"] == (directory / "mirror/registries.conf").read_bytes()
     enabled = {unit["name"] for unit in config["systemd"]["units"] if unit["enabled"]}
-    assert enabled == {"agent-check-config-image.service"}
+    assert enabled == {"agent-check-config-image.service", *SYSTEM_UNITS}
     # Config image and unconfigured image agree on what release they are for.
     assert create("config-image", directory) == 0
     given = brought(directory / "agentconfig.noarch.iso")
