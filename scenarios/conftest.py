@@ -28,10 +28,10 @@ from lab.lab import Lab
 from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.supervisor.watch import described
+from scenarios.catalogue.fromfile import file_topology, of_topology
+from scenarios.catalogue.ids import TOPOLOGIES, edit_agent_config, topology_of
+from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.cluster import Installation, Stopped, install, stop
-from scenarios.fromfile import file_topology, of_topology
-from scenarios.ids import TOPOLOGIES, edit_agent_config, topology_of
-from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.service import Discovered, install_discovered, service_alone
 
 ROOT = Path(__file__).parents[1]

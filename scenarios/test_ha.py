@@ -6,8 +6,8 @@ import time
 import pytest
 
 from lab.waiting import wait_until
+from scenarios.catalogue.ids import SHAKEN
 from scenarios.cluster import Installation
-from scenarios.ids import SHAKEN
 
 pytestmark = pytest.mark.parametrize("installation", SHAKEN, indirect=True)
 

@@ -9,8 +9,8 @@ import pytest
 from lab.cleanup import afterwards
 from lab.machines import disks
 from lab.waiting import wait_until
+from scenarios.catalogue.ids import COMPACT, HA, SNO
 from scenarios.cluster import Installation
-from scenarios.ids import COMPACT, HA, SNO
 
 every = pytest.mark.parametrize("installation", [*SNO, *COMPACT, *HA], indirect=True)
 # Slow tests of what depends on one host only need not run on several.

@@ -13,7 +13,7 @@ from pathlib import Path
 from ci.bench.measure import table
 from ci.mutation.plan import PACKAGES
 from lab.numbers import whole_type
-from scenarios.ids import topology_of
+from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ci.grouping import LABS
-from scenarios.scheduling import Durations, longest_first, unit_of
+from scenarios.catalogue.scheduling import Durations, longest_first, unit_of
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
 import json, os
-from scenarios.scheduling import ScenarioScheduling, reorder
+from scenarios.catalogue.scheduling import ScenarioScheduling, reorder
 
 SECONDS = {"long": 300.0, "middle": 200.0, "short": 100.0}
 

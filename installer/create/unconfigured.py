@@ -12,11 +12,12 @@ from pathlib import Path
 
 from installer.config.state import MANIFESTS, MIRROR, State, blamed
 from installer.config.types.install import InstallConfig
-from installer.create.hosts import host_files
-from installer.create.read import read_present
-from installer.create.render import proxy_environment
-from installer.create.resolve import expected_release, resolve_release
+from installer.create.stages.hosts import host_files
+from installer.create.stages.read import read_present
+from installer.create.stages.render import proxy_environment
+from installer.create.stages.resolve import expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
+from installer.formats.yamltext import load
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
 from installer.ignition.livesystem import SYSTEM_UNITS
@@ -27,7 +28,6 @@ from installer.manifests.cluster import INFRA_ENV_STATUS, image_set_name
 from installer.manifests.goyaml import dump
 from installer.manifests.read import ClusterManifests
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
-from installer.yamltext import load
 
 FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from installer import inputs, jsontext
-from installer.config import check
+from installer import inputs
+from installer.config.values import check
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
+from installer.formats import jsontext
 from installer.inputs import read_input, read_text
 from installer.rendezvous import standalone
 from installer.testing.create.inputs_kit import AGENT, SNO

@@ -19,8 +19,8 @@ from installer.ignition.early import network_archive
 from installer.ignition.live import NETWORK_UNIT, env_file
 from installer.ignition.livesystem import CLIENT_ID, proxy_file
 from installer.ignition.merge import merge
-from installer.image import kargs
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
+from installer.image.iso import kargs
 from installer.network import host_network_files
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.prepare.hostignition import parse

@@ -13,11 +13,11 @@ import pytest
 
 from installer.cli import main
 from installer.image.cpio import pieces
-from installer.image.embed import embedded_ignition, ignition_area
-from installer.image.grow import add_to_initrd, embed_ignition
-from installer.image.iso9660 import Iso
-from installer.image.overlay import Overlay
-from installer.image.records import records
+from installer.image.iso.embed import embedded_ignition, ignition_area
+from installer.image.iso.grow import add_to_initrd, embed_ignition
+from installer.image.iso.iso9660 import Iso
+from installer.image.iso.overlay import Overlay
+from installer.image.iso.records import records
 from installer.release.agent_files import ARCHIVE, FOLDER, HOOK
 from installer.testing.create.image_kit import COMPONENTS, content
 from installer.testing.create.inputs_kit import AGENT, SNO, text

@@ -19,7 +19,7 @@ from installer.ignition.early import HOOK
 from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image import cpio
 from installer.image.config_image import PATHS
-from installer.image.iso9660 import Iso
+from installer.image.iso.iso9660 import Iso
 from installer.testing.create.image_kit import COMPONENTS, content
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.iso_kit import KARGS, build
