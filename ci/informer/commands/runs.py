@@ -1,4 +1,4 @@
-"""Commands that run something: run, resume."""
+"""Commands that run something: run, resume, bisect."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ci.informer import running
+import msgspec
+
+from ci.informer import bisecting, running
 from ci.informer.arithmetic.flakes import Outcome
-from ci.informer.commands.common import ACCEPTED, REJECTED, Adder, history_path, name, say
+from ci.informer.arithmetic.proportions import Counts
+from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, history_path, name, say
 from ci.informer.engine.engine import Engine
 from ci.informer.engine.tls import checked
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History
+from ci.informer.review import counts_of
 from lab.numbers import real_type, whole_type
 from lab.subject.options import OPTIONS, add_options, choose
 
@@ -97,6 +101,39 @@ def _resume(arguments: argparse.Namespace) -> int:
     return REJECTED if any(row.outcome is Outcome.FAILED for row in rows) else ACCEPTED
 
 
+def _bisect(arguments: argparse.Namespace) -> int:
+    job = f"{arguments.scenario}@{arguments.machines}"
+    with History(history_path(arguments)) as history, engine(arguments) as hosts:
+        old = history.runs(job=job)
+        good = counts_of([row for row in old if row.payload not in arguments.releases[1:]])
+        bad = counts_of([row for row in old if row.payload == arguments.releases[-1]])
+        one = bisecting.Bisection(arguments.releases, good, bad, arguments.sure / 100)
+        for release in arguments.releases[1:-1]:
+            for row in (row for row in old if row.payload == release):
+                if row.outcome in (Outcome.FAILED, Outcome.PASSED, Outcome.FLAKE):
+                    one.learn(release, failed=row.outcome is Outcome.FAILED)
+
+        def run(release: str) -> bool | None:
+            option = "--release-dir" if Path(release).is_dir() else "--release"
+            plan = running.Plan(
+                payload=release,
+                jobs=(job,),
+                limit=60 * arguments.minutes,
+                more=0,
+                arguments=(f"{option}={Path(release).absolute() if option == '--release-dir' else release}",),
+            )
+            plan = plan if not arguments.program else msgspec.structs.replace(plan, program=tuple(arguments.program))
+            outcome = running.run(history, plan, arguments.artifacts, hosts, say)[-1].outcome
+            return None if outcome is Outcome.VOID else outcome is Outcome.FAILED
+
+        for release, _ in bisecting.bisect(one, run, arguments.most):
+            likely, share = one.first_bad
+            say(f"{release}: {one.runs.get(release, Counts())}; first bad, most likely: {likely} ({share:.0%})")
+    likely, share = one.first_bad
+    print(f"first bad: {likely} ({share:.0%} sure, {sum(counts.runs for counts in one.runs.values())} runs)")
+    return REJECTED if one.found else UNDECIDED
+
+
 def add(command: Adder) -> None:
     """Add them."""
     run = command("run", _run, "run scenarios and remember how they ended")
@@ -114,5 +151,15 @@ def add(command: Adder) -> None:
     resume = command("resume", _resume, "go on with a plan whose node0-ci was killed or interrupted")
     resume.add_argument("plan", nargs="?", metavar="PLAN", help="its name (default: the last one that is not done)")
     resume.add_argument("--list", action="store_true", help="list them, and run nothing")
-    for sub in (run, resume):
+    bisect = command("bisect", _bisect, "find the first bad of several releases by running a scenario on some of them")
+    bisect.add_argument("scenario", metavar="SCENARIO", help="for example sno-ipv4-static-uefi")
+    bisect.add_argument("releases", nargs="+", metavar="RELEASE", help="pullspecs or directories, the good one first")
+    bisect.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
+    bisect.add_argument("--sure", type=real_type(50, 100, "percent"), default=95, help="percent (default: 95)")
+    bisect.add_argument(
+        "--most", type=whole_type(1, 1000), default=30, metavar="N", help="most runs (default: 30)"
+    )  # fmt: skip
+    bisect.add_argument("--program", nargs="+", help=argparse.SUPPRESS)
+    add_limits(bisect)
+    for sub in (run, resume, bisect):
         add_engine(sub)
