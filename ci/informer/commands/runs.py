@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from ci.informer import bisecting, running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.proportions import Counts
 from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, history_path, name, say
 from ci.informer.engine.engine import Engine
 from ci.informer.engine.tls import checked
+from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History
@@ -58,8 +57,15 @@ def add_engine(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def program(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """What runs scenarios."""
+    return tuple(arguments.program)
+
+
 def add_limits(sub: argparse.ArgumentParser) -> None:
     """Options that bound runs."""
+    # In pytest's place, for tests.
+    sub.add_argument("--program", nargs="+", default=PYTEST, help=argparse.SUPPRESS)
     sub.add_argument("--artifacts", type=Path, default=Path("artifacts/informer"), help="where evidence goes")
     sub.add_argument(
         "--minutes", type=real_type(1, 1440, "minutes"), default=120, help="longest for a run (default: 120)"
@@ -79,6 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
         limit=60 * arguments.minutes,
         more=arguments.more,
         kvm=arguments.kvm,
+        program=program(arguments),
         arguments=options,
     )
     with History(history_path(arguments)) as history, engine(arguments) as hosts:
@@ -120,9 +127,9 @@ def _bisect(arguments: argparse.Namespace) -> int:
                 jobs=(job,),
                 limit=60 * arguments.minutes,
                 more=0,
+                program=program(arguments),
                 arguments=(f"{option}={Path(release).absolute() if option == '--release-dir' else release}",),
             )
-            plan = plan if not arguments.program else msgspec.structs.replace(plan, program=tuple(arguments.program))
             outcome = running.run(history, plan, arguments.artifacts, hosts, say)[-1].outcome
             return None if outcome is Outcome.VOID else outcome is Outcome.FAILED
 
@@ -159,7 +166,6 @@ def add(command: Adder) -> None:
     bisect.add_argument(
         "--most", type=whole_type(1, 1000), default=30, metavar="N", help="most runs (default: 30)"
     )  # fmt: skip
-    bisect.add_argument("--program", nargs="+", help=argparse.SUPPRESS)
     add_limits(bisect)
     for sub in (run, resume, bisect):
         add_engine(sub)
