@@ -17,7 +17,8 @@ from xdist.scheduler import LoadFileScheduling
 #: Seconds that modules take, where these are far more than the number of their tests tells. They come first, so that no
 #: worker is left alone with one at the end. (xdist itself begins with the modules that have most tests.)
 LONG: Mapping[str, float] = {
-    "installer/tests/create/test_ended.py": 20,
+    "installer/tests/create/test_ended.py": 12,
+    "installer/tests/create/test_forbidden.py": 8,
     "installer/tests/test_inputs.py": 5,
     "lab/tests/machines/test_disks.py": 7,
     "installer/tests/config/test_state_damage.py": 12,
@@ -28,7 +29,7 @@ LONG: Mapping[str, float] = {
     "installer/tests/rendezvous/eventloop/test_lag.py": 7,
     "installer/tests/create/test_stream.py": 6,
     "installer/tests/create/test_outputs.py": 6,
-    "installer/tests/rendezvous/reconcile/test_multinode.py": 6,
+    "installer/tests/rendezvous/reconcile/test_orders.py": 4,
     "installer/tests/test_dirlock.py": 6,
     "installer/tests/gather/test_gather.py": 6,
     "installer/tests/network/test_properties.py": 5,
