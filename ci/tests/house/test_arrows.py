@@ -263,10 +263,17 @@ ALLOWED: dict[str, set[str]] = {
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
     "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
-    "ci.informer": {"ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab"},
-    "ci.informer.cli": {
-        "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "ci.informer.pages",
-        "lab", "lab.host", "lab.subject",
+    "ci.informer": {
+        "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
+    },
+    "ci.informer.cli": {"ci.informer.commands", "ci.informer.errors", "lab"},
+    "ci.informer.commands": {
+        "ci.informer", "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history",
+        "ci.informer.pages", "lab", "lab.host", "lab.subject",
+    },
+    "ci.informer.engine": {
+        "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history", "lab", "lab.daemons", "lab.host",
+        "scenarios",
     },
     "ci.informer.errors": set(),
     "ci.informer.history": {"ci.informer.arithmetic", "ci.informer.errors", "lab", "lab.evidence"},
