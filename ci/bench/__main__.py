@@ -31,6 +31,7 @@ BENCHMARKS = [
     "mutants",
     "oracle",
     "house",
+    "engine",
 ]
 SCENARIO = "sno-ipv4-static-uefi"
 
@@ -67,7 +68,8 @@ def main() -> None:
         "mutants: changes to the code that the tests notice; "
         "oracle: verdicts, errors and manifests of many inputs against those of the real openshift-install, where "
         "one was built; "
-        "house: lines, modules a folder, cycles, citations, start, create image (default: image builds media)",
+        "house: lines, modules a folder, cycles, citations, start, create image; "
+        "engine: what node0-ci run costs besides the runs (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
@@ -157,6 +159,10 @@ def main() -> None:
         from ci.bench import media
 
         media.run()
+    if "engine" in what:
+        from ci.bench import engine
+
+        engine.run()
     if "swarm" in what:
         from ci.bench.service import swarm
 

@@ -12,7 +12,7 @@ import yaml
 from ci.informer.cli import main
 from ci.informer.commands import nightly
 from ci.informer.history.store import History
-from ci.informer.tests.test_running import PROGRAM
+from ci.informer.tests.kit import PROGRAM
 from scenarios.catalogue.matrix import MATRIX
 
 ROOT = Path(__file__).parents[3]
