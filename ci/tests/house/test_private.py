@@ -25,7 +25,7 @@ KNOWN: dict[str, int] = {
     "installer/tests/rendezvous/store/test_store_contents.py": 4,
     "installer/tests/rendezvous/test_architecture.py": 1,
     "installer/tests/rendezvous/validations/test_meshes.py": 1,
-    "installer/tests/formats/test_document_safety.py": 1,
+    "installer/tests/formats/test_document_entrances.py": 1,
     "installer/tests/test_numbers.py": 2,
     "lab/tests/release/test_keys.py": 1,  # a step of a build of minutes: another name were another key
 }
