@@ -232,7 +232,7 @@ def labs(request):
         yield SimpleNamespace(lab=lab)
         SEEN.append(f"down {request.param}")
 
-    def install(deployment):
+    def install(deployment, seconds):
         assert "bad" not in deployment.lab.id, "no cluster"
         return of(Installation, deployment.lab)
 
@@ -276,7 +276,7 @@ def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not
         "    pytest_runtest_teardown, pytest_sessionfinish,\n)\n"
     )
     (tmp_path / "test_x.py").write_text(LIFE)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  disruptive: x\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  weekly: x\n  disruptive: x\n")
     argv = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "NODE0_CACHE": str(tmp_path)}
     done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

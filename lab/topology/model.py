@@ -52,6 +52,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
     machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone.
+
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
 
@@ -70,6 +72,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     ingress_vips: tuple[str, ...] = ()
     address: str | None = None
     aliases: tuple[str, ...] = ()
+    proxy: bool = False
 
     def fill(self) -> None:
         """What follows from `networks` and the lists of virtual IPs."""
@@ -217,7 +220,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             address6=self.address or "" if six else "",
             dhcp=self.addressing == "dhcp" and not six,
             dhcpv6=self.addressing == "dhcp" and six,
-            router_advertisements=six,
+            router_advertisements=self.addressing == "dhcp" and six,
             aliases=self.aliases,
         )
 

@@ -75,6 +75,7 @@ def live_inputs(inputs: Inputs, release: ResolvedRelease, secrets: Secrets, *, c
         arbiters=install.arbiters,
         workers=install.workers,
         console=console,
+        cluster_name=f"{install.metadata.name}.{install.base_domain}",
     )
 
 

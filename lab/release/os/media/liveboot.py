@@ -1,7 +1,8 @@
 """Boot configuration of the live ISO with areas that are rewritten in place (reference installer.md §3.1, §3.2).
 
 A kargs area is the kernel's arguments, an end of line, and ``#`` up to its size: the rest of it is a comment to both
-boot loaders. ``/coreos/kargs.json`` says where the areas are, ``/coreos/igninfo.json`` where the config goes.
+boot loaders. ``/coreos/kargs.json`` says where the areas are, ``/coreos/igninfo.json`` where the config goes. A comment
+closes each area: openshift-install looks for that, and not for the offsets.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ GRUB_CFG_PATH = "/EFI/redhat/grub.cfg"
 ISOLINUX_CFG_PATH = "/isolinux/isolinux.cfg"
 
 _MARK = "@@KARGS@@"
+_AREA = f"{_MARK}# COREOS_KARG_EMBED_AREA"
 
 GRUB_CFG = f"""\
 set timeout=0
 set default=0
 menuentry 'node0 machine OS (live)' {{
-    linux {KERNEL_PATH} {_MARK}
+    linux {KERNEL_PATH} {_AREA}
     initrd {INITRD_PATH} {IGNITION_PATH}
 }}
 """
@@ -42,7 +44,7 @@ prompt 0
 timeout 1
 label linux
   kernel {KERNEL_PATH}
-  append initrd={INITRD_PATH},{IGNITION_PATH} {_MARK}
+  append initrd={INITRD_PATH},{IGNITION_PATH} {_AREA}
 """
 
 
