@@ -52,7 +52,7 @@ class Plan:
 
 def argv_of(plan: Plan, scenario: str, folder: Path) -> list[str]:
     """The command of one run. A bracket ends a scenario's id, so that its variants are not meant."""
-    options = ["--nightly", "--machines", plan.machines, f"--artifacts={folder}", "-k", f"{scenario}]"]
+    options = ["--weekly", "--machines", plan.machines, f"--artifacts={folder}", "-k", f"{scenario}]"]
     return [*plan.program, *options, *plan.arguments]
 
 
