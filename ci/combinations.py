@@ -1,4 +1,4 @@
-"""`ci/matrix`: what the table of installations (scenarios/matrix.yaml) covers, and what it does not yet.
+"""`ci/matrix`: what the table of installations (scenarios/catalogue/matrix.yaml) covers, and what it does not yet.
 
 Two values of different dimensions that no row has together are a missing pair; most faults that depend on the
 configuration show with two values (Kuhn, Wallace, Gallo: Software Fault Interactions, IEEE TSE 30(6), 2004).
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 
 from lab.errors import TopologyError
 from lab.topology import FieldsError
-from scenarios.ids import BOOTS, GRAMMAR, id_of, topology_of, words_of
-from scenarios.matrix import DIMENSIONS, MATRIX, PLAIN, Matrix, values_of
+from scenarios.catalogue.ids import BOOTS, GRAMMAR, id_of, topology_of, words_of
+from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, PLAIN, Matrix, values_of
 
 #: A value of a dimension, and two of different ones in the order of DIMENSIONS.
 Value = tuple[str, str]
@@ -92,7 +92,7 @@ def _told(pair: Pair) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="ci/matrix", description="What scenarios/matrix.yaml covers.")
+    parser = argparse.ArgumentParser(prog="ci/matrix", description="What scenarios/catalogue/matrix.yaml covers.")
     parser.add_argument("--missing", action="store_true", help="propose rows for the pairs of values that no row has")
     parser.add_argument("--pairs", action="store_true", help="with --missing: tell each row's new pairs as well")
     parser.add_argument("--all", action="store_true", help="count the values that wait for something as well")

@@ -26,12 +26,12 @@ from lab.lab import Lab
 from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.supervisor.watch import described
+from scenarios.catalogue.fromfile import file_topology, of_topology
+from scenarios.catalogue.ids import SHAPES, edit_agent_config, further_files, topology_of
+from scenarios.catalogue.matrix import row_of
+from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
-from scenarios.fromfile import file_topology, of_topology
-from scenarios.ids import SHAPES, edit_agent_config, further_files, topology_of
-from scenarios.matrix import row_of
 from scenarios.results import Results
-from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.service import Discovered, install_discovered, service_alone
 
 ROOT = Path(__file__).parents[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.evidence.report import TESTS, write
-from scenarios.scheduling import unit_of
+from scenarios.catalogue.scheduling import unit_of
 
 _MESSAGE_LINES = 5
 

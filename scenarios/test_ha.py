@@ -6,8 +6,8 @@ import time
 import pytest
 
 from lab.waiting import wait_until
+from scenarios.catalogue.matrix import params
 from scenarios.cluster import Installation
-from scenarios.matrix import params
 
 pytestmark = pytest.mark.parametrize(
     "installation", params(lambda row: row.thorough and not row.topology.startswith("sno-")), indirect=True

@@ -10,9 +10,9 @@ from lab.cleanup import afterwards
 from lab.layout import REGISTRY_PORT
 from lab.machines import disks
 from lab.waiting import wait_until
+from scenarios.catalogue.matrix import params
+from scenarios.catalogue.variants import KERNEL_ARGUMENTS
 from scenarios.cluster import Installation
-from scenarios.matrix import params
-from scenarios.variants import KERNEL_ARGUMENTS
 
 every = pytest.mark.parametrize("installation", params(), indirect=True)
 # Slow tests of what depends on one host only need not run on several.

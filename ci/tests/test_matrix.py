@@ -9,9 +9,9 @@ import pytest
 
 from ci import combinations
 from lab.topology import Topology
-from scenarios.ids import GRAMMAR, further_files, id_of, topology_of, words_of
-from scenarios.matrix import DIMENSIONS, MATRIX, MatrixError, Row, load, params, row_of
-from scenarios.variants import FEATURES
+from scenarios.catalogue.ids import GRAMMAR, further_files, id_of, topology_of, words_of
+from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, MatrixError, Row, load, params, row_of
+from scenarios.catalogue.variants import FEATURES
 
 ROOT = Path(__file__).parents[2]
 GOOD = """

@@ -69,7 +69,7 @@ def test_everything_may_be_direct() -> None:
 
 
 def test_the_object_says_what_was_asked_for_and_what_is_in_force() -> None:
-    made = resources._proxy(config_of(PROXY))
+    made = resources.proxy(config_of(PROXY))
     assert made["spec"]["noProxy"] == PROXY["noProxy"]
     assert made["status"] == PROXY | {"noProxy": config_of(PROXY).no_proxy}
-    assert resources._proxy(config_of({}))["status"] == {}
+    assert resources.proxy(config_of({}))["status"] == {}
