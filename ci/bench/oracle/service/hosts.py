@@ -89,13 +89,15 @@ class Host:
 
     def replies(self, peers: Sequence[Host], ids: Sequence[str], cluster: dict[str, Any]) -> list[tuple[str, str]]:
         """(step type, output) of all that it has to say, its inventory first."""
+        # Who has an address answers for it.
+        taken = self.taken | {text.partition("/")[0] for peer in peers for _, _, text in peer.addresses}
         answers: dict[str, Any] = {
             StepType.INVENTORY: self.inventory,
             StepType.CONNECTIVITY: self._connectivity(peers, ids) if len(peers) > 1 else None,
             StepType.NTP: {"ntp_sources": self.ntp},
             StepType.DOMAINS: self._resolutions(cluster),
-            StepType.FREE_ADDRESSES: self._free(cluster),
-            StepType.VERIFY_VIPS: self._vips(cluster),
+            StepType.FREE_ADDRESSES: self._free(cluster, taken),
+            StepType.VERIFY_VIPS: self._vips(cluster, taken),
             **self.answers,
         }
         return [
@@ -160,20 +162,20 @@ class Host:
             ]
         }
 
-    def _free(self, cluster: dict[str, Any]) -> list[dict[str, Any]] | None:
+    def _free(self, cluster: dict[str, Any], taken: set[str]) -> list[dict[str, Any]] | None:
         wanted = {str(item["ip"]) for key in ("api_vips", "ingress_vips") for item in cluster.get(key) or []}
         nets = {_interface(text).network for _, _, text in self.addresses if ":" not in text and _interface(text)}
         free = []
         for net in sorted(nets, key=str):
             some = [str(item) for item, _ in zip(ip_network(str(net)).hosts(), range(20), strict=False)]
             every = [*some, *sorted(text for text in wanted if _in(text, str(net)) and text not in some)]
-            free.append({"network": str(net), "free_addresses": [text for text in every if text not in self.taken]})
+            free.append({"network": str(net), "free_addresses": [text for text in every if text not in taken]})
         return free or None
 
-    def _vips(self, cluster: dict[str, Any]) -> list[dict[str, Any]] | None:
+    def _vips(self, cluster: dict[str, Any], taken: set[str]) -> list[dict[str, Any]] | None:
         vips = [(kind, str(item["ip"])) for kind in ("api", "ingress") for item in cluster.get(f"{kind}_vips") or []]
         return [
-            {"vip": vip, "vip_type": kind, "verification": "failed" if vip in self.taken else "succeeded"}
+            {"vip": vip, "vip_type": kind, "verification": "failed" if vip in taken else "succeeded"}
             for kind, vip in vips
         ] or None
 

@@ -12,7 +12,7 @@ from ci.bench.oracle.service.drive import Played, host_id
 
 # Of the same thing, one service says that it is fine and the other that it is not.
 _FINE = {"success", "disabled", "success-suppress-output"}
-_HOST = ("requested_hostname", "role", "suggested_role", "bootstrap", "installation_disk_id", "stage")
+_HOST = ("requested_hostname", "role", "bootstrap", "installation_disk_id", "stage")
 _CLUSTER = ("machine_networks", "api_vips", "ingress_vips", "network_type", "user_managed_networking", "platform")
 
 
@@ -44,6 +44,8 @@ def compare(
     for name in _CLUSTER:
         add((f"cluster-field {name}", _plain(their_view.get(name)), _plain(our_view.get(name))))
     their_hosts, our_hosts = _hosts(their_view), _hosts(our_view)
+    # Which of hosts that are alike gets which role is the order of a database's rows there.
+    add(("roles", _roles(their_hosts), _roles(our_hosts)))
     for host in left.world.hosts:
         identity = host_id(left.world, host.number)
         one, other = their_hosts.get(identity, {}), our_hosts.get(identity, {})
@@ -59,6 +61,10 @@ def compare(
 
 def _hosts(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {str(host["id"]): host for host in view.get("hosts") or []}
+
+
+def _roles(hosts: dict[str, dict[str, Any]]) -> list[str]:
+    return sorted(str(host.get("suggested_role") or "") for host in hosts.values())
 
 
 def _plain(value: Any) -> Any:
@@ -104,7 +110,7 @@ def _eligibility(host: dict[str, Any]) -> dict[str, bool]:
 
 KINDS = (
     *("code", "cluster-status", "host-status", "cluster-validation", "host-validation"),
-    *("cluster-field", "host-field", "disk"),
+    *("cluster-field", "host-field", "roles", "disk"),
 )
 
 
