@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab import topology as shapes
-from lab.topology import Addressing, Disk, Firmware, Topology
+from lab.topology import Addressing, Bmc, Disk, Firmware, Topology
 from scenarios.faulty import ROWS
 
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
@@ -85,6 +85,13 @@ def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
     del config["hosts"][1]["hostname"]
 
 
+def _behind(bmc: Bmc) -> Callable[[Topology], Topology]:
+    return lambda topology: topology.behind(bmc)
+
+
+# The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.
+BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
+BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 VARIANTS = {
     "small_disk": Variant(machines=_small_disk),
     "left_out": Variant(agent_config=_left_out),
@@ -95,6 +102,7 @@ VARIANTS = {
     "service_killed": Variant(),
     "discovery": Variant(),
     "discovery_minimal": Variant(),
+    **{bmc: Variant(machines=_behind(bmc)) for bmc in (*BMCS, *BROKEN_BMCS)},
     **{row.name: Variant() for row in ROWS},
 }
 
