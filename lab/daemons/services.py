@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import profile
-from lab.daemons import dns
+from lab.daemons import dns, ipmi
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
@@ -81,6 +81,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _registry(layout, credentials, storage),
         _bmc(layout, credentials),
         _http(layout),
+        *_ipmi(layout, credentials),
         _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], port=None),
     )
     plan = Plan(
@@ -230,6 +231,30 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
     service = _python(layout, "bmc", "lab.daemons.bmc", [str(config)], port=None, env={"TMPDIR": str(root / "bmc/tmp")})
     return msgspec.structs.replace(service, ready=Ready("tcp", layout.bmc_address, BMC_PORT))
+
+
+def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
+    """IPMI for all machines, where the topology wants it."""
+    topology = layout.topology
+    if not topology.ipmi:
+        return ()
+    contained = topology.machine == "container"
+    config = ipmi.Config(
+        address=layout.bmc_address,
+        user=credentials.bmc_user,
+        password=credentials.bmc_password,
+        owner=str(layout.machined) if contained else "qemu:///system",
+        contained=contained,
+        machines=tuple(
+            ipmi.Place(
+                node.name, layout.ipmi_port(node), str(layout.console_log(node)), str(layout.console_socket(node))
+            )
+            for node in topology.nodes
+        ),
+    )
+    file = layout.root / "ipmi.json"
+    write_private(file, msgspec.json.encode(config))
+    return (_python(layout, "ipmi", "lab.daemons.ipmi", [str(file)], port=None),)
 
 
 def _http(layout: Layout) -> Service:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +16,7 @@ import msgspec
 from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 
-from drivers.container import Machines, Request, View
+from drivers.container import Machines, Reply, Request, View
 from drivers.errors import NotFoundError
 from drivers.redfish import Service
 from lab.bmcs.front import Front
@@ -150,3 +152,27 @@ def running(name: str, folder: Path, changed: Profile | None = None) -> Iterator
         stack.callback(server.server_close)
         stack.callback(server.shutdown)
         yield Running(f"https://127.0.0.1:{server.server_port}", folder / "ca.crt", machine, front, shape)
+
+
+@contextmanager
+def owned(machine: Memory, path: Path) -> Iterator[None]:
+    """The machine as the daemon of container machines has it: behind a UNIX socket, for the length of the block."""
+
+    class Answer(StreamRequestHandler):
+        def handle(self) -> None:
+            """One request, one reply."""
+            request = msgspec.json.decode(self.rfile.readline(), type=Request)
+            try:
+                reply = Reply(machines=machine.ask(request))
+            except NotFoundError as error:
+                reply = Reply(error=str(error), kind="unknown")
+            self.wfile.write(msgspec.json.encode(reply) + b"\n")
+
+    with ThreadingUnixStreamServer(str(path), Answer) as server:
+        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
