@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
+from lab.bmcs.protocol import is_open
 from lab.bmcs.state import ROOT, State, payload
 from lab.bmcs.web import Request, Response, document, done, refusal
 
 _SERVICE = f"{ROOT}/SessionService"
 _SESSIONS = f"{_SERVICE}/Sessions"
-_OPEN = frozenset(["", "/redfish", ROOT])
 
 
 @dataclass
@@ -22,17 +22,17 @@ class Access:
 
     def check(self, request: Request, path: str) -> None:
         """Raises Refusal (401) unless the request may pass."""
-        if path in _OPEN or (request.method == "POST" and path == _SESSIONS):
+        if is_open(path) or (request.method == "POST" and path in (_SESSIONS, f"{_SESSIONS}/Members")):
             return
         if not self._known(request):
-            header = {"WWW-Authenticate": 'Basic realm="BMC"'} if "basic" in self.state.profile.auth else {}
+            header = {"WWW-Authenticate": 'Basic realm="BMC"'} if "basic" in self.state.profile.logins else {}
             raise refusal(
                 401, "Base.1.8.NoValidSession", "There is no valid session established with the implementation.",
                 headers=header,
             )  # fmt: skip
 
     def _known(self, request: Request) -> bool:
-        ways, now = self.state.profile.auth, self.state.clock()
+        ways, now = self.state.profile.logins, self.state.clock()
         given = request.authorization
         if "basic" in ways and given is not None and given.type == "basic":
             return self.state.account(given.username or "", given.password or "")
@@ -47,11 +47,11 @@ class Access:
 
     def handle(self, request: Request, path: str) -> Response | None:
         """The service of sessions."""
-        if "session" not in self.state.profile.auth or not f"{path}/".startswith(f"{_SERVICE}/"):
+        if "session" not in self.state.profile.logins or not f"{path}/".startswith(f"{_SERVICE}/"):
             return None
         if path == _SERVICE:
             return document(self._service())
-        if path == _SESSIONS and request.method == "POST":
+        if path in (_SESSIONS, f"{_SESSIONS}/Members") and request.method == "POST":
             return self._begin(request)
         identity = path.removeprefix(f"{_SESSIONS}/")
         if path == _SESSIONS:
@@ -95,6 +95,6 @@ class Access:
 
     def advertise(self, root: dict[str, object]) -> None:
         """Put the service into the service root."""
-        if "session" in self.state.profile.auth:
+        if "session" in self.state.profile.logins:
             root["SessionService"] = {"@odata.id": _SERVICE}
             root["Links"] = {"Sessions": {"@odata.id": _SESSIONS}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,7 +12,9 @@ from lab.bmcs.fujitsu import Fujitsu
 from lab.bmcs.media import Media
 from lab.bmcs.power import Boot, Power
 from lab.bmcs.profile import Profile
+from lab.bmcs.protocol import Protocol
 from lab.bmcs.state import ROOT, State
+from lab.bmcs.tidy import Tidy
 from lab.bmcs.web import Inner, Refusal, Request, Response, document, refusal
 
 
@@ -31,11 +34,13 @@ class Front:
         log: Callable[[Request, Response, float], None] = lambda *_: None,
     ) -> None:
         self.state = State(profile, name, Inner(application), account, clock, restarts)
+        self._protocol = Protocol(self.state)
         self._access = Access(self.state)
         self._media = Media(self.state)
         self._fujitsu = Fujitsu(self.state, self._media)
         self._power = Power(self.state)
         self._boot = Boot(self.state)
+        self._tidy = Tidy(self.state.inner)
         self._log = log
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -45,16 +50,18 @@ class Front:
             response = self._answer(request)
         except Refusal as error:
             response = error.response
+        response = self._protocol.finish(request, response, request.path.rstrip("/"))
         self._log(request, response, time.monotonic() - begin)
         return response(environ, start_response)
 
     def _answer(self, request: Request) -> Response:
         path = request.path.rstrip("/")
         self._access.check(request, path)
+        self._protocol.check(request, path)
         self._power.unready()
         if request.method == "PATCH" and self.state.profile.if_match == "required":
             self._matched(request, path)
-        for part in (self._access, self._fujitsu, self._media, self._power, self._boot):
+        for part in (self._protocol, self._access, self._fujitsu, self._media, self._power, self._boot):
             response = part.handle(request, path)
             if response is not None:
                 return self._tagged(request, response)
@@ -62,14 +69,15 @@ class Front:
 
     def _through(self, request: Request, path: str) -> Response:
         """The emulator's answer, in this BMC's words."""
-        body = request.get_json(silent=True) if request.method in ("POST", "PATCH", "PUT") else None
-        reply = self.state.inner.ask(request.method, self.state.inside(path) or "/", body)
+        sent = request.get_json(silent=True) if request.method in ("POST", "PATCH", "PUT") else None
+        reply = self.state.inner.ask(request.method, self.state.inside(path) or "/", sent)
         if reply.status in (307, 308):
             # The emulator knows machines by their names too; this BMC has one, by its id.
             raise refusal(404, "Base.1.8.ResourceMissingAtURI", f"The resource at the URI {path} was not found.")
         if not isinstance(reply.body, dict):
             return Response(reply.text, reply.status, {"OData-Version": "4.0"}, content_type="application/json")
-        known = self.state.outside(reply.text)
+        body = self._tidy.document(reply.body) if request.method == "GET" and reply.status == 200 else reply.body
+        known = self.state.outside(json.dumps(body))
         if request.method == "GET" and reply.status == 200:
             self._dress(known, path)
         return document(known, reply.status)
@@ -79,13 +87,14 @@ class Front:
         if path == ROOT:
             body["Vendor"] = profile.manufacturer
             self._access.advertise(body)
+            self._protocol.advertise(body)
         elif path == self.state.system:
             body |= {"Id": profile.system, "Manufacturer": profile.manufacturer}
             self._media.link(body, path)
             self._boot.show(body)
             self._fujitsu.show(body)
         elif path == self.state.manager:
-            body |= {"Id": profile.manager, "Manufacturer": profile.manufacturer}
+            body |= {"Id": profile.manager, "ServiceEntryPointUUID": self.state.uuid}
             self._media.link(body, path)
 
     # -- entity tags -----------------------------------------------------------------------------------------------
@@ -93,7 +102,7 @@ class Front:
     def _tagged(self, request: Request, response: Response) -> Response:
         if request.method == "GET" and response.status_code == 200 and isinstance(body := response.get_json(), dict):
             body.pop("@odata.etag", None)
-            if tag := self.state.etag(body):
+            if "@odata.id" in body and (tag := self.state.etag(body)):
                 tagged = document({**body, "@odata.etag": int(tag) if tag.isdigit() else tag})
                 # Headers that say what may be done stay.
                 tagged.headers.update({name: value for name, value in response.headers if name == "Allow"})

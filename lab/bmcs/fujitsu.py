@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlparse
 
 from lab.bmcs.media import Media
 from lab.bmcs.state import State, payload
@@ -71,7 +72,16 @@ class Fujitsu:
     def _url(self) -> str:
         return f"{self._kind.lower()}://{self._server}/{self._share.strip('/')}/{self._image}"
 
+    def _remember(self) -> None:
+        """What is connected from before this BMC was started."""
+        url = self.media.holds(self.state.profile.media.drives[0])
+        if url and not self._server:
+            parts = urlparse(url)
+            self._share, _, self._image = parts.path.rpartition("/")
+            self._server, self._kind = parts.netloc, parts.scheme.upper()
+
     def _shown(self) -> dict[str, Any]:
+        self._remember()
         return {
             "@odata.type": "#FTSVirtualMedia.v1_0_0.FTSVirtualMedia",
             "@odata.id": self.path,

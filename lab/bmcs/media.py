@@ -64,7 +64,7 @@ class Media:
             raise refusal(404, "Base.1.8.ResourceNotFound", f"There is no virtual media {name}.")
         action = f"/{rest}" if rest else ""
         if not action and request.method == "GET":
-            return document(self._shown(drive), Allow="GET, PATCH" if drive.how == "patch" else "GET, PATCH, POST")
+            return document(self._shown(drive), Allow="GET, HEAD, PATCH" if drive.how == "patch" else "GET, HEAD")
         if not action and request.method == "PATCH":
             return self._patch(drive, payload(request))
         if drive.how == "action" and request.method == "POST" and action == _INSERT:
@@ -79,7 +79,8 @@ class Media:
             return
         self._known = True
         inner = self.state.ask("GET", _DRIVE).body or {}
-        drives = [drive for drive in self.state.profile.media.drives if drive.boots and drive.how != "local"]
+        drives = [drive for drive in self.state.profile.media.drives if drive.boots and "CD" in drive.types]
+        drives = [drive for drive in drives if drive.how != "local"]
         if inner.get("Inserted") and inner.get("Image") and drives:
             drive = min(drives, key=lambda one: one.id)
             self._held[drive.id] = self._names[drive.id] = str(inner["Image"])

@@ -8,8 +8,9 @@ from typing import Literal
 
 import msgspec
 
+from lab.release.cluster import yamltext
+
 _FILE = Path(__file__).with_name("profiles.yaml")
-LAB = "lab"
 
 
 class Drive(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +81,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """One kind of BMC: `system` and `manager` are its ids for the machine and itself.
 
     `etag` is the form of entity tags, with {} for what changes (`digits`: a number); PATCH wants them with `if_match`.
-    `auth` are the ways in, `session_seconds` how long an idle session lasts; `tls` is the only version that it speaks.
+    `logins` are the ways in, `session_seconds` how long an idle session lasts; `tls` is the only version it speaks.
     """
 
     title: str
@@ -90,7 +91,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     etag: str = ""
     digits: bool = False
     if_match: Literal["ignored", "required"] = "ignored"
-    auth: tuple[Literal["basic", "session"], ...] = ("basic", "session")
+    logins: tuple[Literal["basic", "session"], ...] = ("basic", "session")
     session_seconds: float = 1800
     tls: Literal["1.1", "1.2"] = "1.2"
     media: Media = Media()
@@ -101,7 +102,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 @cache
 def profiles() -> dict[str, Profile]:
     """All profiles by name."""
-    return msgspec.yaml.decode(_FILE.read_bytes(), type=dict[str, Profile])
+    return msgspec.convert(yamltext.load(_FILE.read_bytes()), dict[str, Profile])
 
 
 def profile(name: str) -> Profile:

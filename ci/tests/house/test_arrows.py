@@ -205,7 +205,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.seam": {"lab", "lab.subject"},
     "lab.deploy": {"lab", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology"},
     "lab.commands": {
-        "drivers", "lab", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
+        "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
         "lab.release", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},

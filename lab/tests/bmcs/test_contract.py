@@ -8,6 +8,7 @@ from werkzeug.test import Client
 from drivers.errors import ConnectionFailedError, DriverError, MediaError
 from drivers.protocols import Boot, BootDevice, Power, PowerState, VirtualMedia
 from drivers.redfish import system
+from lab.bmcs.front import Front
 from lab.bmcs.profile import profile, profiles
 from lab.daemons import httpd
 from lab.testing.bmcs import Running, hurried, running
@@ -79,6 +80,16 @@ def test_an_image_takes_the_place_of_another(bmc: Running, image):
     with pytest.raises(MediaError, match=r"insert .*missing"):
         machine.insert(image.replace("some.iso", "missing.iso"))
     assert machine.inserted() is None
+
+
+@pytest.mark.parametrize("bmc", ["ilo", "xcc", "fujitsu"], indirect=True)
+def test_a_bmc_that_is_started_again_knows_what_its_drive_holds(bmc: Running, image):
+    client = bmc.service().system("", "master-0")
+    client.insert(image)
+    state = bmc.front.state
+    again = Front(bmc.profile, state.name, state.inner._client.application, state.account)
+    vars(bmc.front).update(vars(again))
+    assert (client.inserted() or "").endswith("/some.iso")
 
 
 @pytest.mark.parametrize("bmc", WORKING, indirect=True)
@@ -198,7 +209,7 @@ def test_a_change_without_entity_tag_is_refused(bmc: Running):
 
 def patch(bmc: Running, path: str, body: object, headers: dict[str, str] | None = None):
     client = Client(bmc.front)
-    auth = ("admin", "right") if "basic" in bmc.profile.auth else None
+    auth = ("admin", "right") if "basic" in bmc.profile.logins else None
     more = dict(headers or {})
     if auth is None:
         session = client.post("/redfish/v1/SessionService/Sessions", json={"UserName": "admin", "Password": "right"})

@@ -28,8 +28,8 @@ def shape():
     """One machine with little memory for each vendor, and one with the lab's own BMC."""
     nodes = tuple(
         NodeSpec(
-            name=f"bmc-{kind}", role="master", mac=f"52:54:00:6e:30:{index:02x}", ip=f"192.168.111.{80 + index}", vcpu=1,
-            memory_mib=256, disk_gib=1, bmc=kind,
+            name=f"bmc-{kind}", role="master", mac=f"52:54:00:6e:30:{index:02x}", ip=f"192.168.111.{80 + index}",
+            vcpu=1, memory_mib=256, disk_gib=1, bmc=kind,
         )
         for index, kind in enumerate((*KINDS, "lab"))
     )  # fmt: skip
