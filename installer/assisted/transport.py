@@ -147,6 +147,11 @@ class Transport:
         self._keeps = True
         self._lock = threading.Lock()
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is kept for the next request."""
+        return self._idle is not None
+
     def close(self) -> None:
         """Drop the idle connection; requests that are under way in other threads leave none behind."""
         with self._lock:

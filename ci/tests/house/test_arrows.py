@@ -262,7 +262,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.testing": {"lab.*", "drivers"},
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
-    "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
     },

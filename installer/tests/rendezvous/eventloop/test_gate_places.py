@@ -246,7 +246,7 @@ def test_nothing_is_left_of_those_who_go_in_any_way(tmp_path: Path) -> None:
         assert not place.gate.addresses
         assert not len(place.gate.strangers)
         assert not place.gate.turns
-        assert not place.gate.heads._ends
+        assert len(place.gate.heads) == 0
 
     at(tmp_path, use, head=60.0)
 

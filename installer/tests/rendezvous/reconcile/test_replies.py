@@ -138,6 +138,17 @@ def test_an_inventory_is_taken_before_the_installation(world: World) -> None:
     assert found.disks[0].installation_eligibility.eligible
 
 
+def test_interfaces_that_carry_no_cluster_are_left_out(world: World) -> None:
+    """OpenShift's agent tells of all, its service keeps the hardware's, VLANs and bonds; agents of old say no type."""
+    _, infra_env_id = world.known()
+    kinds = ("physical", "device", "vlan", "bridge", "bond", "tun", "veth", "dummy", "")
+    nics = [{"name": f"n-{kind}", "type": kind, "ipv4_addresses": ["192.168.111.80/24"]} for kind in kinds]
+    world.reply(infra_env_id, T.INVENTORY, inventory(interfaces=nics))
+    kept = world.host(infra_env_id).inventory.value
+    assert kept is not None
+    assert [nic.name for nic in kept.interfaces] == ["n-physical", "n-vlan", "n-bond", "n-veth", "n-"]
+
+
 def test_an_inventory_is_not_taken_after_that(world: World) -> None:
     _, infra_env_id = world.installing()
     before = world.host(infra_env_id)
