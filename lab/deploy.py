@@ -172,7 +172,7 @@ class Deployment:
                 node.media.insert(image)
         with self.lab.phase("power on"):
             for node in nodes:
-                node.power.on()
+                node.start()
 
     def wait_for(self, target: str, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `agent wait-for TARGET OPTIONS`; any exit code is a result."""

@@ -197,7 +197,7 @@ def install_discovered(service: Service, image_type: str, host_name: str) -> Dis
         iso = service.download(infra_env.download_url, lab.layout.root / "discovery.iso")
     with lab.phase("discover"):
         node.media.insert(iso)
-        node.power.on()
+        node.start()
 
         def inventory() -> Any:
             [host] = service.call("v2_list_hosts", infra_env.id)

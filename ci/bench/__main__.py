@@ -26,6 +26,7 @@ BENCHMARKS = [
     "install",
     "swarm",
     "conformity",
+    "redfish",
     "idle",
     "machines",
     "mutants",
@@ -63,6 +64,7 @@ def main() -> None:
         "floor: steps of an install, alone; install: a whole install between two floors, with its ratio to their mean; "
         "swarm: hosts that one service on one core holds (about ten minutes); "
         "conformity: the service against its specification; "
+        "redfish: the vendors' BMCs against DMTF's validators; "
         "idle: CPU and memory of a kept lab's machines, by process; "
         "machines: the same installations in containers and VMs, side by side; "
         "mutants: changes to the code that the tests notice; "
@@ -74,6 +76,8 @@ def main() -> None:
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
+    parser.add_argument("--schemas", type=Path, help="redfish: the directory csdl of DMTF/Redfish-Publications")
+    parser.add_argument("--ironic", type=Path, help="redfish: OpenStackIronicProfile, from openstack/ironic")
     parser.add_argument("--examples", type=COUNT, default=20, help="conformity: requests per operation (default: 20)")
     parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
     parser.add_argument("--lab", metavar="ID", help="idle: a lab kept by --lab-keep=always")
@@ -138,6 +142,14 @@ def main() -> None:
 
         house.run(args.before)
         return
+    if "redfish" in args.what:
+        if args.schemas is None or not args.schemas.is_dir() or args.ironic is None or not args.ironic.is_file():
+            parser.error("redfish needs --schemas DIR and --ironic FILE")
+        from ci.bench import redfish
+
+        redfish.run(args.schemas, args.ironic)
+        if args.what == ["redfish"]:
+            return
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")
     if "conformity" in args.what and (args.spec is None or not args.spec.is_file()):

@@ -168,17 +168,18 @@ ALLOWED: dict[str, set[str]] = {
     "drivers.tests": {"drivers"},
     "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
     "lab.topology": set(),
+    "lab.bmcs": set(),  # behind them is the emulator, which lab.daemons puts there
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
+        "drivers", "lab", "lab.bmcs", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
         "lab.supervisor", "lab.topology",
     },
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
     },
     "lab.machines": {
-        "drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
+        "drivers", "lab", "lab.bmcs", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
         "lab.machines.container.spec", "lab.topology",
     },
     "lab.machines.container": {
@@ -214,15 +215,15 @@ ALLOWED: dict[str, set[str]] = {
     "lab.faults": {"lab", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject"},
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
-        "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
-        "lab.subject", "lab.supervisor", "lab.topology",
+        "drivers", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host",
+        "lab.machines", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.derive": {"lab", "lab.release.cluster", "lab.topology"},
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab", "lab.subject"},
     "lab.deploy": {"lab", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology"},
     "lab.commands": {
-        "drivers", "lab", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
+        "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
         "lab.release", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
@@ -263,6 +264,8 @@ ALLOWED: dict[str, set[str]] = {
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
     "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    # Holds the rendezvous service against a real one, so it speaks its language and starts it as the live host does.
+    "ci.bench.oracle.service": {"ci", "installer.assisted", "installer.rendezvous", "installer.testing", "lab"},
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
     },
