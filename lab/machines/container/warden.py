@@ -165,6 +165,7 @@ class Warden:
         self._send(boot)
         message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)
         _expect(message, inside.LISTENING)
+        self._group.put_beside(self._outer)
         self._broker = Broker(fds[0], self._users, self)
         self._selector.register(self._broker, selectors.EVENT_READ, self._broker.answer)
         self._selector.register(self._line, selectors.EVENT_READ, self._told)

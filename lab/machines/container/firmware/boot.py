@@ -33,8 +33,11 @@ READ_SECONDS = 120.0
 _MOST_MIB = 1024
 _MOST_TEXT = 1 << 20
 _MOST_MOUNTS = 64
-# A boot loader replays no journal.
-_NO_JOURNAL = {"ext4": "noload", "xfs": "norecovery"}
+# A boot loader replays no journal, and a broken file system is no panic of the host, whatever it says of itself.
+_MOUNT_OPTIONS: dict[str, dict[str, str | None]] = {
+    "ext4": {"ro": None, "noload": None, "errors": "continue"},
+    "xfs": {"ro": None, "norecovery": None},
+}
 _READ_ONLY = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID
 _READ_ONLY |= syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
 
@@ -88,7 +91,7 @@ class _Asked:
         device = self._devices.get(wanted.partition)
         if device is None or self._mounts < 0:
             raise FileNotFoundError(2, "no such partition")
-        tree = syscalls.new_mount(wanted.kind, str(device), {"ro": None, _NO_JOURNAL[wanted.kind]: None})
+        tree = syscalls.new_mount(wanted.kind, str(device), _MOUNT_OPTIONS[wanted.kind])
         try:
             syscalls.set_attributes(tree, _READ_ONLY, users=self._users)
         except OSError:
