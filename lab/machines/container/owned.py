@@ -186,6 +186,10 @@ class Owned:
         else:
             order = (found, *(known for known in _DEVICES if known != found))
             self.change(boot=order, boot_once=None)
+            if self.on:
+                # Firmware reads it at every start, whoever asked for that.
+                powered = self.directory / "on"
+                msgspec.structs.replace(MachineSpec.load(powered), boot=order).save(powered)
 
     def link(self, mac: str, up: bool) -> None:
         """Plug a cable in, or pull it out, now and for later."""
