@@ -184,17 +184,20 @@ ALLOWED: dict[str, set[str]] = {
     },
     "lab.machines.container": {
         "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
-        "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.machines.container.firmware.formats", "lab.machines.container.hardware", "lab.machines.container.kernel",
+        "lab.machines.container.spec",
     },
     "lab.machines.container.kernel": {"lab.host"},
     "lab.machines.container.hardware": {
         "lab.machines.container.firmware.formats", "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.fence": {
-        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel",
+        "lab.machines.container.spec",
     },
     # From power-on to the root: formats < loaders; the early boot runs in another process, with the machine's rights.
     "lab.machines.container.firmware": {
+        "lab.machines.container.fence",
         "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
         "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
         "lab.machines.container.firmware.screen", "lab.machines.container.kernel", "lab.machines.container.spec",
