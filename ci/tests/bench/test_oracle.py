@@ -9,7 +9,7 @@ from ci.bench.oracle.answers import Answer, Error, crash, field_errors, message,
 from ci.bench.oracle.bench import agreement
 from ci.bench.oracle.compare import compare, shape
 from ci.bench.oracle.exchange import handed_on
-from ci.bench.oracle.ignition import Tally, content, tally
+from ci.bench.oracle.ignition import Tally, content, differences, tally
 from ci.bench.oracle.inputs.bases import bases, merged
 from ci.bench.oracle.inputs.cases import Cases, apply, general
 from ci.bench.oracle.inputs.material import Material
@@ -236,6 +236,11 @@ def test_ignition_configs_are_held_against_each_other():
     )
     assert (files.only_theirs, files.mode["/a"], files.content["/a"]) == ({"/theirs": 1}, 0, 1)
     assert (units.only_ours, units.mode["a.service"], units.content["a.service"]) == ({"b.service": 1}, 1, 0)
+    assert differences(files, units) == [
+        "ISO: file of openshift-install only: /theirs",
+        "ISO: mode: /a",
+        "ISO: unit of node0 only: b.service",
+    ]
     assert content({"append": [{"source": "data:,x"}, {"source": "data:,%79"}]}) == b"xy"
 
 
