@@ -81,11 +81,13 @@ def warnings(answer: Answer) -> frozenset[str]:
 
 def crash(text: str) -> str:
     """Where a Go program crashed, by its message; empty if it did not."""
-    if not text.startswith("panic: "):
+    # What was logged before comes first.
+    _, found, text = text.partition("panic: ") if re.match(r"panic: |time=", text) else ("", "", text)
+    if not found:
         return ""
     # The frames of the runtime itself say nothing.
     frames = re.findall(r"github\.com/openshift/installer/([\w/.\-]+(?:\.\([\w.*]+\))?\.\w+)\(", text)
-    return f"{text[len('panic: ') :].split(' goroutine ')[0].split(' [signal ')[0]} in {frames[0] if frames else '?'}"
+    return f"{text.split(' goroutine ')[0].split(' [signal ')[0]} in {frames[0] if frames else '?'}"
 
 
 def stage(text: str) -> str:

@@ -66,7 +66,8 @@ def test_a_crash_is_named_by_the_first_frame_that_is_not_the_runtime():
     text = "panic: runtime error: x [signal SIGSEGV] goroutine 1: github.com/openshift/installer/pkg/a.(*B).C(0x1)"
     assert message(Answer(2, text)) == text
     assert crash(text) == "runtime error: x in pkg/a.(*B).C"
-    assert crash("failed") == ""
+    assert crash(f'time="2026" level=warning msg="x" {text}') == crash(text)
+    assert crash("failed") == crash('time="2026" level=warning msg="x"') == ""
 
 
 @pytest.mark.parametrize(
