@@ -66,8 +66,10 @@ def test_a_crash_is_named_by_the_first_frame_that_is_not_the_runtime():
     text = "panic: runtime error: x [signal SIGSEGV] goroutine 1: github.com/openshift/installer/pkg/a.(*B).C(0x1)"
     assert message(Answer(2, text)) == text
     assert crash(text) == "runtime error: x in pkg/a.(*B).C"
-    assert crash(f'time="2026" level=warning msg="x" {text}') == crash(text)
-    assert crash("failed") == crash('time="2026" level=warning msg="x"') == ""
+    said = 'time="2026-11-24T22:00:00Z" level=warning msg="x \\"y\\" is deprecated"\n'
+    assert message(Answer(2, said + text)) == text
+    assert warnings(Answer(2, said + text)) == {'x "y" is deprecated'}
+    assert crash("failed") == ""
 
 
 @pytest.mark.parametrize(
