@@ -29,8 +29,7 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
     if vcenters and platform.v_center:
         log.warning("vcenter field is deprecated please avoid using both vcenter and vcenters fields together")
     if not vcenters:
-        if platform.v_center or platform.username or platform.password or platform.datacenter:
-            log.warning("vsphere authentication fields are now deprecated; please use vcenters")
+        log.warning("vsphere authentication fields are now deprecated; please use vcenters")
         named = (platform.datacenter, *(domain.topology.datacenter for domain in domains))
         centers = tuple(dict.fromkeys(filter(None, named)))
         vcenters = (VCenter(platform.v_center, _PORT, platform.username, platform.password, centers),)
@@ -43,8 +42,7 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
             for domain in domains
         )
     if not domains:
-        if any(old):
-            log.warning("vsphere topology fields are now deprecated; please use failureDomains")
+        log.warning("vsphere topology fields are now deprecated; please use failureDomains")
         domains = (_generated(platform, vcenters[0].server),)
     else:
         if any(old):
