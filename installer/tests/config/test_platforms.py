@@ -250,7 +250,10 @@ def test_what_is_only_worth_a_line(caplog):
 
 
 def test_ignored_fields_of_other_platforms():
-    vsphere = changed(changed(VSPHERE, "platform.vsphere.diskType", "thin"), "platform.vsphere.hosts", [{"role": "x"}])
+    vsphere = changed(VSPHERE, "platform.vsphere.hosts", [{"role": "x"}, {"role": "y"}])
+    vsphere = changed(
+        changed(vsphere, "platform.vsphere.diskType", "thin"), "platform.vsphere.defaultMachinePlatform", {}
+    )
     found = parse_install_config(text(vsphere))
     assert list(notes.ignored(found, found)) == [
         "platform.vsphere.diskType: thin is ignored",
