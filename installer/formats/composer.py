@@ -186,7 +186,7 @@ def _add(parent: _Open, node: yaml.Node, extent: _Extent, line: int) -> None:
     else:
         if not isinstance(node, yaml.ScalarNode):
             raise YamlError(line, "a key must be a plain name")
-        if node.value in parent.names:
+        if node.value in parent.names and node.tag != "tag:yaml.org,2002:merge":
             raise YamlError(line, f'key "{node.value}" already set in map')
         parent.names.add(node.value)
         parent.key = node
