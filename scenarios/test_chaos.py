@@ -18,6 +18,7 @@ LIMIT = 900
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test a seed of --chaos. Raises pytest.UsageError for what is none."""
     text, scenario = (metafunc.config.getoption(name) for name in ("--chaos", "--chaos-on"))
     try:
         ids = [
