@@ -288,7 +288,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
-    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.tests": {"ci", "ci.bench.oracle.service", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
 #: which every log passes.
