@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tests.containers.kit import HEAD, PATIENCE, World, attempt
+from lab.testing.containers.kit import HEAD, PATIENCE, World, attempt
 
 pytestmark = pytest.mark.lab
 
