@@ -60,6 +60,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--topology", metavar="FILE", help="install this topology (docs/topology.md): the scenarios of its size"
     )
     group.addoption(
+        "--chaos", metavar="SEEDS", help="install with faults that these seeds draw: 17, 1-50, 17:0,2 (docs/faults.md)"
+    )
+    group.addoption(
+        "--chaos-on", metavar="SCENARIO", default="sno-ipv4-static-uefi", help="in this scenario (default: one node)"
+    )
+    group.addoption(
         "--lab-keep",
         choices=("never", "on-failure", "always"),
         default="never",

@@ -266,7 +266,10 @@ ALLOWED: dict[str, set[str]] = {
     "lab.testing": {"lab.*", "drivers"},
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
-    "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    # On top of both halves.
+    "ci": {
+        "ci.bench.oracle.service", "ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing",
+    },
     # Holds the rendezvous service against a real one, so it speaks its language and starts it as the live host does.
     "ci.bench.oracle.service": {"ci", "installer.assisted", "installer.rendezvous", "installer.testing", "lab"},
     "ci.informer": {
@@ -288,7 +291,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
-    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.tests": {"ci", "ci.bench.oracle.service", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
 #: which every log passes.

@@ -69,8 +69,8 @@ ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAIN
 LEAST_PAUSE = 10
 # Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
 HOSTS_PER_PAUSE = 10
-# A host whose status has just changed is about to be asked about something else: it calls in again soon. Each of an
-# installation's four such changes would cost up to Settings.poll_seconds.
+# A host whose status has just changed is about to be asked about something else: it calls in again soon. There are four
+# such changes in an installation, each of which would cost up to Settings.poll_seconds.
 LIVELY_SECONDS, LIVELY_PAUSE = 15, 1
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
 
