@@ -13,7 +13,7 @@ from pathlib import Path
 from ci.bench.measure import table
 from ci.mutation.plan import PACKAGES
 from lab.numbers import whole_type
-from scenarios.ids import topology_of
+from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
@@ -26,12 +26,14 @@ BENCHMARKS = [
     "install",
     "swarm",
     "conformity",
+    "redfish",
     "idle",
     "machines",
     "mutants",
     "oracle",
     "oracle-service",
     "house",
+    "engine",
 ]
 SCENARIO = "sno-ipv4-static-uefi"
 
@@ -39,7 +41,7 @@ SCENARIO = "sno-ipv4-static-uefi"
 def install(scenario: str) -> float:
     """Install a scenario once, warm; seconds from the lab's start to install-complete, by its own phases."""
     shortest = f"scenarios/test_install.py::test_console_answers[{scenario}]"
-    argv = [sys.executable, "-m", "pytest", "-q", "--nightly", shortest]
+    argv = [sys.executable, "-m", "pytest", "-q", "--weekly", shortest]
     begin = time.monotonic()
     done = subprocess.run(argv, cwd=ROOT, check=False)
     if done.returncode:
@@ -63,6 +65,7 @@ def main() -> None:
         "floor: steps of an install, alone; install: a whole install between two floors, with its ratio to their mean; "
         "swarm: hosts that one service on one core holds (about ten minutes); "
         "conformity: the service against its specification; "
+        "redfish: the vendors' BMCs against DMTF's validators; "
         "idle: CPU and memory of a kept lab's machines, by process; "
         "machines: the same installations in containers and VMs, side by side; "
         "mutants: changes to the code that the tests notice; "
@@ -70,12 +73,15 @@ def main() -> None:
         "one was built; "
         "oracle-service: statuses, validations and status codes of many hosts and requests against those of the real "
         "assisted-service, where one was built; "
-        "house: lines, modules a folder, cycles, citations, start, create image (default: image builds media)",
+        "house: lines, modules a folder, cycles, citations, start, create image; "
+        "engine: what node0-ci run costs besides the runs (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--worlds", type=COUNT, default=200, help="oracle-service: scenarios (default: 200)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
+    parser.add_argument("--schemas", type=Path, help="redfish: the directory csdl of DMTF/Redfish-Publications")
+    parser.add_argument("--ironic", type=Path, help="redfish: OpenStackIronicProfile, from openstack/ironic")
     parser.add_argument("--examples", type=COUNT, default=20, help="conformity: requests per operation (default: 20)")
     parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
     parser.add_argument("--lab", metavar="ID", help="idle: a lab kept by --lab-keep=always")
@@ -89,6 +95,12 @@ def main() -> None:
     )
     side.add_argument("--show", action="store_true", help="measure nothing, print what was measured last")
     parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
+    parser.add_argument(
+        "--scripts",
+        type=Path,
+        metavar="DIR",
+        help="oracle: instead, run the integration scripts of openshift-install below DIR",
+    )
     mutation = parser.add_argument_group("mutants")
     mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
     mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
@@ -120,7 +132,12 @@ def main() -> None:
             parser.error("oracle is measured alone")
         from ci.bench.oracle import bench
 
-        bench.run(args.seed)
+        if args.scripts is None:
+            bench.run(args.seed)
+            return
+        from ci.bench.oracle import scripts
+
+        scripts.run(args.scripts)
         return
     if "oracle-service" in args.what:
         if args.what != ["oracle-service"]:
@@ -136,6 +153,14 @@ def main() -> None:
 
         house.run(args.before)
         return
+    if "redfish" in args.what:
+        if args.schemas is None or not args.schemas.is_dir() or args.ironic is None or not args.ironic.is_file():
+            parser.error("redfish needs --schemas DIR and --ironic FILE")
+        from ci.bench import redfish
+
+        redfish.run(args.schemas, args.ironic)
+        if args.what == ["redfish"]:
+            return
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")
     if "conformity" in args.what and (args.spec is None or not args.spec.is_file()):
@@ -157,6 +182,10 @@ def main() -> None:
         from ci.bench import media
 
         media.run()
+    if "engine" in what:
+        from ci.bench import engine
+
+        engine.run()
     if "swarm" in what:
         from ci.bench.service import swarm
 

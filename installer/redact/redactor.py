@@ -13,7 +13,6 @@ from .forms import SHORTEST, closing, decoded, encodings, readable
 from .hint import HINT, MARK
 from .names import harmless, sensitive, telling
 from .pairs import Pairs
-from .rest import Rest
 
 PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 16 << 20  # characters of a line that is looked at as a whole
@@ -47,7 +46,7 @@ class Redactor:
         self.known: list[str] = []
         self.found: set[str] = set()
         self._depth = depth
-        self._rest = Rest()
+        self._rest = streams.Rest()
         self._pairs = Pairs(lambda *what: self._begun.append(what), self.found.add)
         self._begun: list[tuple[str, int, str]] = []
         self._known(known)
@@ -64,15 +63,15 @@ class Redactor:
 
     def learn(self, document: str) -> None:
         """Know from now on every secret of a document of somebody's own: a pull secret, a config, an environment."""
-        found: set[str] = set()
+        secrets: set[str] = set()
         texts = [document]
         while texts:
             reader = Redactor()
             reader.text(texts.pop())
             # A pull secret is one, and holds others.
-            texts += reader.found - found
-            found |= reader.found
-        values = set(filter(telling, found))
+            texts += reader.found - secrets
+            secrets |= reader.found
+        values = set(filter(telling, secrets))
         for value in list(values):
             login = readable(decoded(value)) or ""
             if login.isprintable() and ":" in login:
@@ -81,7 +80,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A whole document, or one line of it, without secrets."""
-        self._rest = Rest()
+        self._rest = streams.Rest()
         return self._lines(text)
 
     def value(self, value: Any) -> Any:
@@ -94,7 +93,7 @@ class Redactor:
 
     def stream(self, source: IO[bytes]) -> Iterator[bytes]:
         """What is read from ``source`` without secrets, piece by piece."""
-        self._rest = Rest()
+        self._rest = streams.Rest()
         held = ""
         endless = False
         for text in streams.texts(source, PIECE):
@@ -128,7 +127,7 @@ class Redactor:
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         of_secret = value.get("kind") == "Secret"
         named = isinstance(value.get("name"), str) and sensitive(value["name"])
-        made: dict[Any, Any] = {}
+        clean: dict[Any, Any] = {}
         for key, item in value.items():
             kind = sensitive(str(key)) or ("secret" if named and str(key).lower() == "value" else "")
             kind = "" if kind == "signed?" else kind
@@ -145,8 +144,8 @@ class Redactor:
                 item = [MARK if part not in (None, "", True, False) else part for part in item]
             else:
                 item = self.value(item)
-            made[self._string(key) if isinstance(key, str) else key] = item
-        return made
+            clean[self._string(key) if isinstance(key, str) else key] = item
+        return clean
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
         items = [self.value(item) for item in value]

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from installer.config.load import parse_agent_config, parse_install_config
 from installer.errors import ConfigError
+from installer.formats.yamltext import go_text
 from installer.testing.create.inputs_kit import COMPACT, SNO, changed, text
-from installer.yamltext import go_text
 
 
 def other_case(data: Any) -> Any:
@@ -39,6 +39,7 @@ MERGED = "x: &pool\n  name: worker\n  replicas: 0\n"
     [
         ("<<: {name: worker, replicas: 0}", None),
         ("<<: [{name: worker}, {replicas: 0}]", None),
+        ("<<: {name: worker}\n  <<: {replicas: 0}", None),
         ("<<: {name: worker, replicas: 3}\n  replicas: 0", 'key "replicas" already set in map'),
         ("replicas: 0\n  <<: {replicas: 0}", 'key "replicas" already set in map'),
         ("<<: [{replicas: 0}, {replicas: 0}]", 'key "replicas" already set in map'),

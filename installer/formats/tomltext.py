@@ -1,0 +1,87 @@
+"""Reading TOML that somebody else has written: whatever is wrong with it is a ValueError of one line.
+
+tomllib takes what is nested as a call each, dotted keys in a time that grows with the square of their parts, and all
+digits of a number; so the text is measured before it gets there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from installer.redact import shortened
+
+LARGEST = 1 << 20
+DEEPEST = 16
+MOST_PARTS = 16
+MOST_DIGITS = 64
+_SHOWN = 200
+
+# What is outside of texts and comments, as far as it counts.
+_TOKEN = re.compile(r"""\"{3}|'{3}|["'\[\]{}.=,\n]|#[^\n]*|[0-9][0-9A-Za-z_]+""")
+# What ends a text, or takes its end's meaning away.
+_ENDS = {
+    '"""': re.compile(r'\\.|"""(?P<end>"{0,2})', re.DOTALL),
+    "'''": re.compile(r"'''(?P<end>'{0,2})"),
+    '"': re.compile(r'\\.|\n|(?P<end>")'),
+    "'": re.compile(r"\n|(?P<end>')"),
+}
+
+
+def loads(data: bytes | str) -> dict[str, Any]:
+    """As tomllib.loads. Raises ValueError, also for what goes beyond one of the limits above."""
+    import tomllib
+
+    if len(data) > LARGEST:
+        raise ValueError(f"it has more than {LARGEST} bytes")
+    try:
+        text = data if isinstance(data, str) else data.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 text at byte {error.start}") from None
+    text = text.replace("\r\n", "\n")
+    _measure(text)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        # It may hold a key as it was written.
+        raise ValueError(shortened(str(error), _SHOWN)) from None
+
+
+def _measure(text: str) -> None:
+    """Raises ValueError for what tomllib would take too long or too deep for."""
+    depth = dots = place = 0
+
+    def refuse(what: str) -> ValueError:
+        return ValueError(f"line {text.count(chr(10), 0, place) + 1}: {what}")
+
+    while (found := _TOKEN.search(text, place)) is not None:
+        token, place = found[0], found.start()
+        if token in _ENDS:
+            place = found.end()
+            end = _end(_ENDS[token], text, place)
+            if end < 0:
+                raise refuse(f"the text that begins with {token} has no end")
+            place = end
+            continue
+        if token in ("[", "{"):
+            depth += 1
+        elif token in ("]", "}"):
+            depth = max(depth - 1, 0)
+        dots = dots + 1 if token == "." else dots if token[0].isdigit() else 0
+        if depth > DEEPEST:
+            raise refuse(f"nested more than {DEEPEST} levels deep")
+        if dots >= MOST_PARTS:
+            raise refuse(f"a key of more than {MOST_PARTS} parts")
+        if token[0].isdigit() and len(token) > MOST_DIGITS + len("0x"):
+            raise refuse(f"a number of more than {MOST_DIGITS} digits")
+        place = found.end()
+
+
+def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
+    """Where the text that begins at `place` ends; -1 where it does not."""
+    for match in pattern.finditer(text, place):
+        if match["end"] is not None:
+            return match.end()
+        if match[0] == "\n":
+            return -1
+    return -1
