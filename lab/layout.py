@@ -15,11 +15,23 @@ POOL = "lab"
 REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
+PROXY_PORT = 3128
+HTTPS_PORT = 8443
+# One for each machine whose BMC is a vendor's, in the order of the topology.
+_BMC_PORTS = 8100
+_IPMI_PORTS = 6230
+# What the NFS export of boot media is called.
+_EXPORT = "/boot-media"
 
 
 def bracketed(address: str) -> str:
     """An address as it stands in a URL (RFC 3986 §3.2.2)."""
     return f"[{address}]" if ":" in address else address
+
+
+def proxy_url(topology: Topology) -> str:
+    """The HTTP proxy of a lab that has one."""
+    return f"http://{bracketed(topology.gateway)}:{PROXY_PORT}"
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,16 @@ class Layout:
         network = self.topology.bmc_network
         return next(iter(network.own)) if network.bmc else self.topology.gateway
 
+    @property
+    def registry_address(self) -> str:
+        """Where the registry listens: where hosts reach it, or, with a proxy, where only the lab's own programs do."""
+        return "127.0.0.1" if self.topology.proxy else self.topology.gateway
+
+    @property
+    def proxy_log(self) -> Path:
+        """The log of the HTTP proxy."""
+        return self.log / "proxy.log"
+
     def bridge(self, network: Network) -> str:
         """The bridge that a network is."""
         return f"{_BRIDGES}{[one.name for one in self.topology.all_networks].index(network.name)}"
@@ -58,6 +80,29 @@ class Layout:
     def http_url(self) -> str:
         """The HTTP server for boot media, without a slash at its end."""
         return f"http://{bracketed(self.topology.gateway)}:{HTTP_PORT}"
+
+    @property
+    def https_url(self) -> str:
+        """The same server by HTTPS, which some BMCs insist on."""
+        return f"https://{bracketed(self.topology.gateway)}:{HTTPS_PORT}"
+
+    @property
+    def nfs_url(self) -> str:
+        """The same files as an NFS share, which some BMCs insist on: nobody serves it, the lab's BMCs know what it
+        is."""
+        return f"nfs://{bracketed(self.topology.gateway)}{_EXPORT}"
+
+    def bmc_port(self, node: NodeSpec) -> int:
+        """Where the machine's BMC answers."""
+        return BMC_PORT if self.topology.bmc_of(node) == "lab" else _BMC_PORTS + self.topology.nodes.index(node)
+
+    def ipmi_port(self, node: NodeSpec) -> int:
+        """Where its BMC answers IPMI, by UDP."""
+        return _IPMI_PORTS + self.topology.nodes.index(node)
+
+    def bmc_url_of(self, node: NodeSpec) -> str:
+        """The Redfish service that has the machine."""
+        return f"https://{bracketed(self.bmc_address)}:{self.bmc_port(node)}"
 
     @property
     def log(self) -> Path:
@@ -130,8 +175,9 @@ class Layout:
         """A node's UEFI variables."""
         return self.root / "nvram" / f"{node.name}.fd"
 
-    def publish(self, path: Path) -> str:
-        """Link the file below what the HTTP server serves; returns its URL. Raises FileNotFoundError."""
+    def publish(self, path: Path, scheme: str = "http") -> str:
+        """Link the file below what the HTTP server serves; returns its URL of that scheme (http, https, nfs). Raises
+        FileNotFoundError."""
         source = path.absolute()
         if not source.is_file():
             raise FileNotFoundError(f"{source}: no such file to serve")
@@ -141,7 +187,8 @@ class Layout:
         link = folder / source.name
         link.unlink(missing_ok=True)
         link.symlink_to(source)
-        return f"{self.http_url}/{folder.name}/{source.name}"
+        base = {"http": self.http_url, "https": self.https_url, "nfs": self.nfs_url}[scheme]
+        return f"{base}/{folder.name}/{source.name}"
 
     def make(self) -> None:
         """Make all directories."""

@@ -7,7 +7,7 @@ import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 
-from ci.informer.commands import hosts, imported, judging, runs
+from ci.informer.commands import after, hosts, imported, judging, nightly, runs
 from ci.informer.commands.common import BAD_INPUT
 from ci.informer.errors import InformerError
 from lab.errors import SubjectError
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(run=function)
         return sub
 
-    for module in (runs, judging, imported, hosts):
+    for module in (runs, nightly, judging, after, imported, hosts):
         module.add(command)
     return parser
 

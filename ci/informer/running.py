@@ -7,7 +7,6 @@ A plan and its units are written down before they are run, so that a collector t
 from __future__ import annotations
 
 import re
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from ci.informer import clusters, triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.engine.engine import Engine
 from ci.informer.engine.serving import Say
-from ci.informer.engine.unit import Result, Unit, needs_of
+from ci.informer.engine.unit import PYTEST, Result, Unit, needs_of
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History, Row
@@ -41,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     limit: float = 7200.0
     more: int = MOST_MORE
     kvm: bool = False
-    program: tuple[str, ...] = (sys.executable, "-m", "pytest", "scenarios/")
+    program: tuple[str, ...] = PYTEST
     arguments: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ import msgspec
 from lab.topology import words
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
-from lab.topology.nodes import NodeSpec
+from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, Problem, unique
 from lab.topology.words import Subnet
 
@@ -52,6 +52,9 @@ class Topology(Checked, frozen=True, kw_only=True):
     its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
     machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone.
+    `bmc` is whose BMCs the machines have (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
+
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
 
@@ -70,6 +73,9 @@ class Topology(Checked, frozen=True, kw_only=True):
     ingress_vips: tuple[str, ...] = ()
     address: str | None = None
     aliases: tuple[str, ...] = ()
+    proxy: bool = False
+    bmc: Bmc = "lab"
+    ipmi: bool = False
 
     def fill(self) -> None:
         """What follows from `networks` and the lists of virtual IPs."""
@@ -217,7 +223,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             address6=self.address or "" if six else "",
             dhcp=self.addressing == "dhcp" and not six,
             dhcpv6=self.addressing == "dhcp" and six,
-            router_advertisements=six,
+            router_advertisements=self.addressing == "dhcp" and six,
             aliases=self.aliases,
         )
 
@@ -351,6 +357,14 @@ class Topology(Checked, frozen=True, kw_only=True):
     def on(self, machine: MachineKind | None) -> Topology:
         """The same with machines of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, machine=machine) if machine else self
+
+    def behind(self, bmc: Bmc | None) -> Topology:
+        """The same with BMCs of this kind; None leaves them as they are."""
+        return msgspec.structs.replace(self, bmc=bmc) if bmc else self
+
+    def bmc_of(self, node: NodeSpec) -> Bmc:
+        """Whose BMC a machine has."""
+        return node.bmc or self.bmc
 
     def dump(self) -> str:
         """This topology as YAML that `load_text` reads back to an equal one."""

@@ -28,7 +28,9 @@ def file_topology(config: pytest.Config) -> shapes.Topology | None:
 def of_topology(items: list[pytest.Item], topology: shapes.Topology) -> list[pytest.Item]:
     """The tests for a topology from a file: of each, the scenario of its size that is most like it."""
     size = size_of(topology)
-    likeness = {f"-{topology.addressing}-": 2, f"-{topology.nodes[0].firmware}": 1}
+    families = {subnet.version for subnet in topology.machine_subnets}
+    stack = "dual" if len(families) > 1 else f"ipv{min(families)}"
+    likeness = {f"-{stack}-": 4, f"-{topology.addressing}-": 2, f"-{topology.nodes[0].firmware}": 1}
     found: dict[str, tuple[int, pytest.Item]] = {}
     for item in items:
         words = unit_of(item.nodeid).split("-")

@@ -1,113 +1,82 @@
-"""Scenario ids: ``topology-stack-addressing-firmware[-variant]`` become lab topologies and config files."""
+"""Scenario ids, ``shape-stack-addressing-firmware[-boot][-variant...]``, and the lab topologies that they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
-import pytest
 
 from lab import topology as shapes
-from lab.topology import Addressing, Disk, Firmware, Topology
-from scenarios.catalogue.faulty import ROWS
+from lab.topology import Addressing, Firmware, Stack, Topology
+from scenarios.catalogue.variants import USED_DISKS, VARIANTS, Variant, each, variant_of
 
-# The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
-# installation too, the disk to install on, known by its serial number only, and an empty one.
-USED_DISKS = (
-    Disk(size_gib=10, serial="KEEP-THIS", holds="data"),
-    Disk(size_gib=20, serial="INSTALL-HERE", holds="old-system", root=True),
-    Disk(size_gib=30, serial="LEAVE-EMPTY"),
-)
+Boot = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
+# A dash separates words.
+BOOTS: dict[str, Boot] = {way.replace("-", "_"): way for way in get_args(Boot)}
 
 
-def _sno(addressing: Addressing, firmware: Firmware) -> Topology:
+def _sno(addressing: Addressing, firmware: Firmware, stack: Stack) -> Topology:
     """One node with three disks, two of which must not be touched."""
-    topology = shapes.sno(addressing, firmware)
-    [node] = topology.nodes
-    return msgspec.structs.replace(topology, nodes=(msgspec.structs.replace(node, disks=USED_DISKS),))
+    return each(
+        shapes.sno(addressing, firmware, stack), lambda _, node: msgspec.structs.replace(node, disks=USED_DISKS)
+    )
 
 
-TOPOLOGIES: dict[str, Callable[..., Topology]] = {"sno": _sno, "compact": shapes.compact, "ha": shapes.ha}
-STACKS = ("ipv4",)
-SMALL_DISK_GIB = 4
+SHAPES: dict[str, Callable[[Addressing, Firmware, Stack], Topology]] = {
+    "sno": _sno,
+    "compact": shapes.compact,
+    "ha": shapes.ha,
+}
+#: The words of an id that every one has, in order, and what each may be.
+GRAMMAR: dict[str, tuple[str, ...]] = {
+    "shape": tuple(SHAPES),
+    "stack": get_args(Stack),
+    "addressing": get_args(Addressing),
+    "firmware": get_args(Firmware),
+}
 
-# Installed once each, then examined and disturbed by all tests that take an installation of that topology.
-SNO = ("sno-ipv4-static-uefi", pytest.param("sno-ipv4-static-bios", marks=pytest.mark.nightly))
-COMPACT = (
-    "compact-ipv4-static-uefi",
-    pytest.param("compact-ipv4-dhcp-bios", marks=pytest.mark.nightly),
-    pytest.param("compact-ipv4-static-uefi-left_out", marks=pytest.mark.nightly),
-)
-HA = ("ha-ipv4-static-uefi",)
-SHAKEN = ("compact-ipv4-static-uefi", *HA)
+
+@dataclass(frozen=True)
+class Words:
+    """What an id says."""
+
+    shape: str
+    stack: Stack
+    addressing: Addressing
+    firmware: Firmware
+    boot: Boot = "iso"
+    variants: tuple[str, ...] = ()
+
+
+def id_of(topology: str, boot: Boot = "iso", variants: tuple[str, ...] = ()) -> str:
+    """The id of a scenario whose topology is called ``shape-stack-addressing-firmware``."""
+    return "-".join([topology, *([] if boot == "iso" else [boot.replace("-", "_")]), *variants])
+
+
+def words_of(scenario_id: str) -> Words:
+    """The parts of an id. Raises ValueError, which names the unknown word."""
+    words = scenario_id.split("-")
+    if len(words) < len(GRAMMAR):
+        raise ValueError(f"scenario id {scenario_id!r}: want {'-'.join(GRAMMAR)}[-boot][-variant...]")
+    boot = BOOTS.get("".join(words[len(GRAMMAR) : len(GRAMMAR) + 1]))
+    variants = words[len(GRAMMAR) + (boot is not None) :]
+    grammar = [*GRAMMAR.values(), *([tuple(BOOTS)] if boot else [])]
+    for word, allowed in zip(words, grammar, strict=False):
+        if word not in allowed:
+            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(allowed)}")
+    for word in variants:
+        if (variant := variant_of(word)) is None:
+            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(VARIANTS)}")
+        if words[2] not in (may := variant.addressing):
+            raise ValueError(f"scenario id {scenario_id!r}: {word} is for {' or '.join(may)} only")
+    named: dict[str, Any] = dict(zip(GRAMMAR, words, strict=False))
+    return Words(**named, boot=boot or "iso", variants=tuple(variants))
 
 
 def _same(topology: Topology) -> Topology:
     return topology
-
-
-def _unchanged(_agent_config: dict[str, Any], _topology: Topology) -> None:
-    return
-
-
-@dataclass(frozen=True)
-class Variant:
-    """How a variant changes a scenario: other machines, or another agent-config.yaml."""
-
-    machines: Callable[[Topology], Topology] = _same
-    agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
-
-
-def _small_disk(topology: Topology) -> Topology:
-    """Every node's disk is smaller than the lab release requires."""
-    nodes = tuple(msgspec.structs.replace(node, disk_gib=SMALL_DISK_GIB, disks=()) for node in topology.nodes)
-    return msgspec.structs.replace(topology, nodes=nodes)
-
-
-def _node0_alone(topology: Topology) -> Topology:
-    """The other machines are never powered on: they need no memory."""
-    others = tuple(msgspec.structs.replace(node, memory_mib=256) for node in topology.nodes[1:])
-    return msgspec.structs.replace(topology, nodes=(topology.nodes[0], *others))
-
-
-def _left_out(config: dict[str, Any], _topology: Topology) -> None:
-    """Neither the rendezvous IP nor any role is set: installer and service choose them."""
-    del config["rendezvousIP"]
-    for host in config["hosts"]:
-        del host["role"]
-
-
-def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
-    """node0 is configured with the name that the second host gets from DHCP."""
-    config["hosts"][0]["hostname"] = topology.nodes[1].name
-    del config["hosts"][1]["hostname"]
-
-
-VARIANTS = {
-    "small_disk": Variant(machines=_small_disk),
-    "left_out": Variant(agent_config=_left_out),
-    "same_hostname": Variant(agent_config=_same_hostname),
-    "node0_alone": Variant(machines=_node0_alone),
-    # These differ only in what the test does to the lab; the name keeps their evidence apart.
-    "power_cut": Variant(),
-    "service_killed": Variant(),
-    "discovery": Variant(),
-    "discovery_minimal": Variant(),
-    **{row.name: Variant() for row in ROWS},
-}
-
-
-def _words(scenario_id: str) -> list[str]:
-    words = scenario_id.split("-")
-    if len(words) not in (4, 5):
-        raise ValueError(f"scenario id {scenario_id!r}: want topology-stack-addressing-firmware[-variant]")
-    grammar = (tuple(TOPOLOGIES), STACKS, get_args(Addressing), get_args(Firmware), tuple(VARIANTS))
-    for word, allowed in zip(words, grammar, strict=False):
-        if word not in allowed:
-            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(allowed)}")
-    return words
 
 
 def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same) -> Topology:
@@ -115,11 +84,15 @@ def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same)
 
     `sized` makes machines larger before a variant, which may want a machine that is too small, changes them.
     """
-    shape, _, addressing, firmware, *variants = _words(scenario_id)
-    topology = sized(TOPOLOGIES[shape](addressing=addressing, firmware=firmware))
-    for variant in variants:
-        topology = VARIANTS[variant].machines(topology)
+    words = words_of(scenario_id)
+    topology = sized(SHAPES[words.shape](words.addressing, words.firmware, words.stack))
+    for variant in _variants(words):
+        topology = variant.machines(topology)
     return topology
+
+
+def _variants(words: Words) -> list[Variant]:
+    return [variant for word in words.variants if (variant := variant_of(word)) is not None]
 
 
 def size_of(topology: Topology) -> str:
@@ -130,7 +103,16 @@ def size_of(topology: Topology) -> str:
 
 
 def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
-    """Change the decoded agent-config.yaml as the id's variant requires."""
+    """Change the decoded agent-config.yaml as the id's variants require."""
     topology = topology_of(scenario_id)
-    for variant in _words(scenario_id)[4:]:
-        VARIANTS[variant].agent_config(config, topology)
+    for variant in _variants(words_of(scenario_id)):
+        variant.agent_config(config, topology)
+
+
+def further_files(scenario_id: str) -> dict[str, str]:
+    """What the id's variants put beside the two config files: paths in the installer's directory, and texts."""
+    topology = topology_of(scenario_id)
+    files: dict[str, str] = {}
+    for variant in _variants(words_of(scenario_id)):
+        files |= variant.files(topology)
+    return files

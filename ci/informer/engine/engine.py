@@ -117,10 +117,12 @@ class Engine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is not None:
-            # What still runs is not waited for any more: Ctrl-C, or an input that no host can run.
-            for one in self._flights.values():
+        # What still runs is not waited for any more: Ctrl-C, a night that is over, an input that no host can run.
+        for one in self._flights.values():
+            if self._address:
                 self._call(one.address, host.drop, one.unit.key)
+            else:
+                host.dropped(one.unit.key)
         for closing in (self._client, self._cluster):
             if closing is not None:
                 closing.close(timeout=10)

@@ -151,3 +151,8 @@ def chunk(key: str, offset: int) -> bytes:
 def drop(key: str) -> None:
     """`Host.drop` of the process that this is called in; does not wait for a unit to end."""
     threading.Thread(target=_here[0].drop, args=(key,), daemon=True).start()
+
+
+def dropped(key: str) -> None:
+    """As `drop`, and the unit has ended."""
+    _here[0].drop(key)

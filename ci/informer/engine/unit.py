@@ -29,6 +29,8 @@ _GRACE = 120.0
 _LATE = 124  # as timeout(1) has it
 _NOTHING_COLLECTED = 5  # pytest's exit code
 _TAIL = 2000
+#: What runs scenarios. Each host has its own Python, so it is named and not given as a path.
+PYTEST = ("python", "-m", "pytest", "scenarios/")
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     folder: str = ""
     needs: Amount = Amount()
     kvm: bool = False
-    program: tuple[str, ...] = (sys.executable, "-m", "pytest", "scenarios/")
+    program: tuple[str, ...] = PYTEST
     arguments: tuple[str, ...] = ()
 
     @property
@@ -56,8 +58,9 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     def argv(self, folder: Path) -> list[str]:
         """Its command. A bracket ends a scenario's id, so that its variants are not meant."""
-        options = ["--nightly", "--machines", self.machines, f"--artifacts={folder}", "-k", f"{self.scenario}]"]
-        return [*self.program, *options, *self.arguments]
+        options = ["--weekly", "--machines", self.machines, f"--artifacts={folder}", "-k", f"{self.scenario}]"]
+        program = (sys.executable, *self.program[1:]) if self.program == PYTEST else self.program
+        return [*program, *options, *self.arguments]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

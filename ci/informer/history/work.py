@@ -63,3 +63,19 @@ def units(history: History, name: str, *, done: bool | None = None) -> dict[str,
         "SELECT key, unit FROM unit WHERE plan = ? AND (? IS NULL OR done = ?) ORDER BY position", (name, done, done)
     )
     return {one["key"]: one["unit"].encode() for one in found}
+
+
+def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]]:
+    """Plans that are not done, the newest first: name, when they were made, and each unit's job and whether it is
+    done."""
+    return [
+        (
+            name,
+            made,
+            [
+                (one["key"].split("/")[1], bool(one["done"]))
+                for one in history.db.execute("SELECT key, done FROM unit WHERE plan = ? ORDER BY position", (name,))
+            ],
+        )
+        for name, made, _, _ in reversed(open_plans(history))
+    ]

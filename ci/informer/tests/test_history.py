@@ -235,3 +235,9 @@ def test_notes_want_something_to_be_about(history):
     assert history.notes(run=number) == [(BEGAN, "known")]
     with pytest.raises(InformerError, match="there is no run 99"):
         history.note("?", BEGAN, run=99)
+
+
+def test_two_runs_of_a_second_stay_two_in_junit(tmp_path):
+    runs = [("sno@vm", BEGAN, 5.0, [Attempt("t", outcome)]) for outcome in (Outcome.FAILED, Outcome.PASSED)]
+    junit.save(tmp_path / "junit.xml", "n", runs)
+    assert (tmp_path / "junit.xml").read_text().count("<testsuite ") == 2

@@ -8,31 +8,12 @@ import msgspec
 import pytest
 
 from ci.informer import running
+from ci.informer.cli import main
 from ci.informer.engine.engine import Engine
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History
-
-#: In pytest's place: leaves artefacts as scenarios do. The script has the outcomes, one run's after the other.
-PROGRAM = """
-import json, pathlib, sys
-root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
-scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
-script = pathlib.Path(sys.argv[1])
-word, *rest = script.read_text().split()
-script.write_text(" ".join(rest))
-if word == "nothing":
-    sys.exit("cannot import name x")
-if word == "none":
-    sys.exit(5)
-folder = root / scenario
-folder.mkdir()
-outcome = "passed" if word == "killed" else word
-phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
-(folder / "phases.json").write_text(json.dumps([phase]))
-(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]))
-sys.exit(-9 if word == "killed" else word != "passed")
-"""
+from ci.informer.tests.kit import PROGRAM
 
 
 @pytest.fixture
@@ -152,3 +133,31 @@ def test_units_are_the_same_after_a_file(history, script):
     text, folder = work.plan(history, name)
     assert msgspec.json.decode(text, type=running.Plan).more == 7
     assert folder == script.folder
+
+
+def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
+    """Releases are directories here; the program fails on all from the third one on."""
+    program = PROGRAM.replace(
+        'word, *rest = script.read_text().split()\nscript.write_text(" ".join(rest))',
+        'release = next(w for w in sys.argv if w.startswith("--release-dir=")).rpartition("/")[2]\n'
+        'word = "failed" if release >= "r2" else "passed"',
+    )
+    (tmp_path / "program.py").write_text(program)
+    releases = []
+    for number in range(5):
+        (tmp_path / f"r{number}").mkdir()
+        releases.append(str(tmp_path / f"r{number}"))
+    words = ["--history", str(tmp_path / "history.db"), "bisect", "sno", *releases, "--machines", "container"]
+    words += ["--artifacts", str(tmp_path / "artifacts")]
+    words += ["--program", sys.executable, str(tmp_path / "program.py"), "unused"]
+    assert main(words) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"first bad: {releases[2]} (9")
+
+
+def test_a_plan_is_listed_until_it_is_done(history, script, tmp_path, capsys):
+    name = running.begin(history, script.plan("passed"), tmp_path / "artifacts")
+    assert main(["--history", str(history.path), "resume", "--list"]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}  made ")
+    assert main(["--history", str(history.path), "resume"]) == 0
+    assert main(["--history", str(history.path), "resume"]) == 2
+    assert "all have been run to their end" in capsys.readouterr().err

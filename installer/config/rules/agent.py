@@ -61,8 +61,8 @@ def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError
 
 
 def _canonical(value: str) -> str:
-    found = check.address(value)
-    return str(found) if found is not None else value
+    address = check.address(value)
+    return str(address) if address is not None else value
 
 
 def _interface(path: str, interface: Interface, seen: set[str]) -> Iterator[FieldError]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ class Peer:
         return (await self.answer())[0]
 
     async def gone(self) -> float:
-        """Seconds until the other side ends it, at most 20."""
+        """Seconds until the other side ends it. TimeoutError: it says nothing and stays for 20."""
         begin = time.monotonic()
         try:
             while await asyncio.wait_for(self.reader.read(65536), 20):
@@ -148,3 +148,15 @@ async def until(seen: Callable[[], bool]) -> None:
     while not seen():
         assert time.monotonic() < end
         await asyncio.sleep(0.02)
+
+
+async def gone(peers: Sequence[Peer]) -> list[bool]:
+    """Which of them the other side has ended, by now."""
+    return list(await asyncio.gather(*(peer.is_gone() for peer in peers)))
+
+
+async def end_as(peers: Sequence[Peer], wanted: Sequence[bool]) -> None:
+    """Wait until those and no others are gone, for at most 20 seconds."""
+    end = time.monotonic() + 20
+    while (seen := await gone(peers)) != list(wanted):
+        assert time.monotonic() < end, seen

@@ -1,6 +1,5 @@
-"""YAML that wants to harm: cycles, expansion bombs, depth, numbers and tags that nobody expects; at every entrance."""
+"""YAML that wants to harm: cycles, expansion bombs, depth, numbers and tags that nobody expects."""
 
-import base64
 import json
 import re
 import string
@@ -12,28 +11,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from installer.assisted.errors import BadRequest, ManifestError
-from installer.cli import main
-from installer.errors import StateError, YamlError
+from installer.errors import YamlError
 from installer.formats import composer
 from installer.formats.yamltext import CORE, compose, construct, dump, load, load_all
-from installer.network.document import load as load_network
-from installer.network.errors import UnreadableDocument
-from installer.observe.kube import Kube
-from installer.observe.service import Reach
-from installer.orchestrator.errors import StageError
-from installer.orchestrator.kube import KubeApi
-from installer.rendezvous.client import manifests as client_manifests
-from installer.rendezvous.resources import manifests
-from installer.testing.create.inputs_kit import AGENT, SNO, text
-from installer.waitfor.kubeconfig import with_router_ca
-
-
-def laughs(levels, fanout=10):
-    """One list of `fanout` words, and lists of `fanout` aliases to the one before it."""
-    lines = [f"a0: &a0 [{','.join(['x'] * fanout)}]"]
-    lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * fanout)}]" for n in range(1, levels)]
-    return "\n".join(lines) + "\n"
+from installer.testing.yaml_kit import HARM, laughs
 
 
 def refusal(function, *arguments):
@@ -43,47 +24,6 @@ def refusal(function, *arguments):
     except YamlError as error:
         return str(error)
     return None
-
-
-BOMB = laughs(9)
-CYCLE = "kind: X\na: &a [*a]\n"
-DEEP = "a: " + "[" * 100_000
-HARM = {
-    "bomb": (BOMB, "line 4: document contains excessive aliasing"),
-    "cycle": (CYCLE, "line 2: anchor 'a' value contains itself"),
-    "mapping cycle": ("kind: X\na: &a\n  b: *a\n", "line 3: anchor 'a' value contains itself"),
-    "merge cycle": ("kind: X\na: &a\n  <<: *a\n", "line 3: anchor 'a' value contains itself"),
-    "merge bomb": (
-        "a0: &a0 {x: 1}\n" + "".join(f"a{n}: &a{n}\n  <<: [{','.join([f'*a{n - 1}'] * 20)}]\n" for n in range(1, 9)),
-        "document contains excessive aliasing",
-    ),
-    "deep": (DEEP, "line 1: exceeded max depth of 128"),
-    "deep maps": ("{a: " * 100_000, "line 1: exceeded max depth of 128"),
-    "deep indents": ("- " * 100_000, "line 1: exceeded max depth of 128"),
-    "deep keys": ("? " * 100_000, "line 1: a key must be a plain name"),
-    "deep by aliases": (
-        "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 200)),
-        "line 128: exceeded max depth of 128",
-    ),
-    "long texts": (
-        f"a: &a {'x' * 100_000}\nb: [{','.join(['*a'] * 200)}]\n",
-        "line 2: document contains excessive aliasing",
-    ),
-    "unknown anchor": ("a: *b\n", "line 1: unknown anchor 'b' referenced"),
-    "NUL": ("a: 1\nb: \0\n", "line 2: control characters are not allowed"),
-    "a key twice": ("a: 1\na: 2\n", 'line 2: key "a" already set in map'),
-    "a key twice by alias": ("x: &k a\nm:\n  *k : 1\n  a: 2\n", 'line 4: key "a" already set in map'),
-    "a list as key": ("[a]: 1\n", "line 1: a key must be a plain name"),
-    "an alias to a list as key": ("x: &k [a]\nm:\n  *k : 1\n", "line 3: a key must be a plain name"),
-    "no int": ("a: !!int foo\n", "line 1: cannot decode `foo` as a !!int"),
-    "foreign digits": ("a: !!int '٣'\n", "line 1: cannot decode `٣` as a !!int"),
-    "no bool": ("a: !!bool maybe\n", "line 1: cannot decode `maybe` as a !!bool"),
-    "no float": ("a: !!float ''\n", "line 1: cannot decode `` as a !!float"),
-    "no base64": ("a: !!binary '***'\n", "line 1: cannot decode `***` as a !!binary"),
-    "merge of a word": ("a: {<<: 5}\n", "line 1: map merge requires map or sequence of maps as the value"),
-    "another version": ("%YAML 9.9\n---\na\n", "line 1: found incompatible YAML document"),
-    "an open quote": ('a: "x\n', "found unexpected end of stream"),
-}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HARM)
@@ -285,102 +225,6 @@ def test_what_pyyaml_composes_is_composed_alike(document):
     assert (ours is None) == (theirs is None or theirs.tag.endswith(":null"))
     if ours is not None:
         assert yaml.serialize(ours) == yaml.serialize(theirs)
-
-
-# Every entrance.
-
-
-def inputs(directory, **files):
-    (directory / "install-config.yaml").write_text(text(SNO))
-    (directory / "agent-config.yaml").write_text(text(AGENT))
-    for name, content in files.items():
-        path = directory / name.replace("__", "/").replace("_", "-")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(content)
-
-
-@pytest.mark.parametrize("target", ["image", "cluster-manifests", "pxe-files", "config-image"])
-@pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL"])
-@pytest.mark.parametrize("file", ["openshift/x.yaml", "install-config.yaml", "agent-config.yaml"])
-def test_inputs_of_create(tmp_path, capsys, target, name, file):
-    inputs(tmp_path)
-    document, told = HARM[name]
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).write_text(document)
-    before = set(tmp_path.rglob("*"))
-    assert main(["agent", "create", target, "--dir", str(tmp_path)]) == (3 if file == "install-config.yaml" else 1)
-    err = capsys.readouterr().err
-    assert f"failed to unmarshal {file}: {told}" in err.splitlines()[-1]
-    assert "Traceback" not in err
-    assert set(tmp_path.rglob("*")) - before == {tmp_path / ".openshift_install.log"}
-
-
-@pytest.mark.parametrize("name", ["bomb", "cycle", "deep"])
-@pytest.mark.parametrize("file", ["agent-cluster-install", "cluster-deployment", "cluster-image-set", "infraenv",
-                                  "nmstateconfig", "pull-secret"])  # fmt: skip
-def test_manifests(tmp_path, capsys, name, file):
-    (tmp_path / "cluster-manifests").mkdir()
-    (tmp_path / f"cluster-manifests/{file}.yaml").write_text(HARM[name][0])
-    for target in ("image", "unconfigured-ignition"):
-        assert main(["agent", "create", target, "--dir", str(tmp_path)]) == 1
-        assert "Traceback" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL", "no int"])
-def test_network_documents(tmp_path, capsys, name):
-    document, told = HARM[name]
-    with pytest.raises(UnreadableDocument, match="not YAML: line"):
-        load_network(document)
-    (tmp_path / "n.yaml").write_text(document)
-    assert main(["nmstate", "gc", str(tmp_path / "n.yaml")]) == 1
-    assert capsys.readouterr().err == f"error: {tmp_path}/n.yaml: not YAML: {told}\n"
-
-
-@pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL", "no int", "a key twice"])
-def test_an_uploaded_manifest(name):
-    document, told = HARM[name]
-    with pytest.raises(BadRequest, match=r"manifest x\.yaml is not valid YAML or JSON: line") as caught:
-        manifests.check_content("x.yaml", document.encode())
-    assert told in str(caught.value)
-    with pytest.raises(BadRequest, match="not UTF-8 text"):
-        manifests.check_content("x.yaml", b"a: \xff")
-
-
-@pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL", "no int"])
-def test_what_the_service_finds_on_the_host(tmp_path, name):
-    path = tmp_path / "x.yaml"
-    path.write_text(HARM[name][0])
-    with pytest.raises(ManifestError, match="is not YAML: line"):
-        client_manifests.documents(path)
-
-
-@pytest.mark.parametrize("name", ["bomb", "cycle", "deep", "NUL", "no int"])
-def test_kubeconfigs(tmp_path, name):
-    path = tmp_path / "kubeconfig"
-    path.write_text(HARM[name][0])
-    with pytest.raises(StateError, match="the kubeconfig cannot be read: YamlError: line"):
-        with_router_ca(HARM[name][0], "")
-    with pytest.raises(StateError, match=f"cannot use {path}: line"):
-        Kube(path, Reach(connect_timeout=1, read_timeout=1))._client()
-    with pytest.raises(StageError, match="cannot be used: YamlError"):
-        KubeApi(path)
-
-
-def test_a_kubeconfig_keeps_its_form():
-    """What is read is written again as it was, the CA apart."""
-    given = {
-        "clusters": [{"cluster": {"certificate-authority-data": "", "server": "https://x"}, "name": "c"}],
-        "users": [{"name": "u", "user": {"token": "2024-01-01", "client-key-data": base64.b64encode(b"k").decode()}}],
-    }
-    assert load(with_router_ca(yaml.safe_dump(given), "")) == given
-
-
-@pytest.mark.parametrize("value", ["!!int foo", "!x 1", "!!set {a}", "!!python/name:os.system ''"])
-@pytest.mark.parametrize("path", ["controlPlane:\n  replicas: ", "baseDomain: ", "platform:\n  none: "])
-def test_tags_in_typed_fields(tmp_path, capsys, value, path):
-    (tmp_path / "install-config.yaml").write_text(f"apiVersion: v1\n{path}{value}\n")
-    assert main(["agent", "create", "image", "--dir", str(tmp_path)]) in (1, 3)
-    assert "Traceback" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_games_with_http_end_at_the_door(tmp_path: Path, text: str, status: int)
         await peer.say((target + hidden).encode("latin-1"))
         assert (await peer.answer())[0] == status
         if status == 400:
-            assert await peer.gone() < 15
+            await peer.gone()
         assert place.fleet.world.store.clusters()
         await place.works()
 

@@ -18,7 +18,7 @@ from installer.rendezvous.api.context import SLOW_THREADS
 from installer.rendezvous.eventloop import gate
 from installer.rendezvous.eventloop.gate import Limits
 from installer.testing.service.api_kit import KEYS, filled
-from installer.testing.service.place_kit import AGENT, HALF, USER, Peer, Place, at, until
+from installer.testing.service.place_kit import AGENT, HALF, USER, Peer, Place, at, end_as, gone, until
 from installer.testing.service.rendezvous_kit import running, wait_for
 
 
@@ -29,10 +29,10 @@ def test_strangers_make_room_for_each_other_and_nobody_else_is_touched(tmp_path:
         assert await worker.get("/clusters", USER) == 200
         silent = [await place.connect(tls=False) for _ in range(most)]
         await until(lambda: place.gate.count == most + 1)
-        assert [await peer.is_gone() for peer in silent] == [False] * most
+        assert await gone(silent) == [False] * most
         more = [await place.connect(tls=False) for _ in range(3)]
-        assert [await peer.is_gone() for peer in silent] == [True] * 3 + [False] * (most - 3)
-        assert [await peer.is_gone() for peer in more] == [False] * 3
+        await end_as(silent, [True] * 3 + [False] * (most - 3))
+        assert await gone(more) == [False] * 3
         assert place.gate.count == most + 1
         # A newcomer with something to say takes the oldest's place and gives it back.
         await place.works()
@@ -41,7 +41,7 @@ def test_strangers_make_room_for_each_other_and_nobody_else_is_touched(tmp_path:
         left = place.gate.limits.strangers - most
         other = [await place.connect(tls=False, local="127.0.0.2") for _ in range(left)]
         await until(lambda: place.gate.count >= most + left)
-        assert not any([await peer.is_gone() for peer in other])
+        assert not any(await gone(other))
 
     at(tmp_path, use, in_all=48, head=60.0)
 
@@ -53,7 +53,7 @@ def test_all_strangers_together_have_so_many_places(tmp_path: Path) -> None:
         assert await worker.get("/clusters", USER) == 200
         peers = [await place.connect(tls=False, local=f"127.0.1.{n % 8}") for n in range(2 * most)]
         await until(lambda: place.gate.count == most + 1)
-        assert [await peer.is_gone() for peer in peers] == [True] * most + [False] * most
+        await end_as(peers, [True] * most + [False] * most)
         await place.works()
         assert await worker.get("/clusters", USER) == 200
 
@@ -103,11 +103,11 @@ def test_who_waits_is_not_ended_for_who_comes(tmp_path: Path) -> None:
         _, waits = await asyncio.wait([outside], timeout=1.0)
         assert waits
         assert place.gate.count == limits.strangers
-        assert not any([await peer.is_gone() for peer in said])
+        assert not any(await gone(said))
         for peer in said[:2]:
             peer.close()
         await asyncio.wait_for(outside, 20)
-        assert not any([await peer.is_gone() for peer in said[2:]])
+        assert not any(await gone(said[2:]))
 
     at(tmp_path, use, in_all=32, head=60.0, patience=60.0)
 
@@ -120,8 +120,8 @@ def test_an_address_with_too_many_who_said_something_gets_no_more(tmp_path: Path
             await peer.say(HALF)
         await until(lambda: len(place.gate.strangers.silent) == 0 and place.gate.count == most)
         turned_away = await place.connect(tls=False)
-        assert await turned_away.gone() < 5
-        assert not any([await peer.is_gone() for peer in said])
+        await turned_away.gone()
+        assert not any(await gone(said))
         # Others are let in at once.
         other = await place.connect(local="127.0.0.2")
         assert await other.get("/clusters", USER) == 200
@@ -133,10 +133,10 @@ def test_who_waits_is_let_in_when_somebodys_time_is_up(tmp_path: Path) -> None:
     """Though nothing else happens then."""
 
     async def use(place: Place) -> None:
+        begin = time.monotonic()  # before its time begins: a machine that is busy then makes this longer, never shorter
         slow = await place.connect(tls=False)
         await slow.say(HALF)
         await until(lambda: len(place.gate.strangers.greeted) == 1)
-        begin = time.monotonic()
         await asyncio.wait_for(place.works(), 20)
         assert time.monotonic() - begin > 0.9
         assert await slow.is_gone()
@@ -172,7 +172,7 @@ def test_who_is_slow_is_ended_when_others_wait_and_then_only(tmp_path: Path, tls
                 peer = await place.connect(local=local)
                 assert await asyncio.wait_for(peer.get("/clusters", USER), 10) == 200
             assert await worker.get("/clusters", USER) == 200
-            assert [await peer.is_gone() for peer in slow] == [True] * 2 + [False] * (limits.greeted - 2)
+            await end_as(slow, [True] * 2 + [False] * (limits.greeted - 2))
         finally:
             for task in tasks:
                 task.cancel()
@@ -189,7 +189,7 @@ def test_one_address_never_has_all_places(tmp_path: Path) -> None:
             workers.append(peer)
         # Its next one finds no place, though it has a token: it has shown none yet.
         turned_away = await place.connect(tls=False)
-        assert await turned_away.gone() < 5
+        await turned_away.gone()
         assert place.gate.count == 40
         other = await place.connect(local="127.0.0.2")
         assert await other.get("/clusters", USER) == 200
@@ -209,7 +209,7 @@ def test_places_come_to_an_end_for_all_and_back(tmp_path: Path) -> None:
             assert await peer.get("/clusters", USER) == 200
             workers.append(peer)
         turned_away = await place.connect(tls=False, local="127.0.0.9")
-        assert await turned_away.gone() < 5
+        await turned_away.gone()
         assert [await peer.get("/clusters", USER) for peer in workers] == [200] * 32
         for peer in workers[:4]:
             peer.close()
@@ -230,7 +230,7 @@ def test_only_a_proof_makes_no_stranger(tmp_path: Path, path: str) -> None:
         assert not await peer.is_gone()
         for _ in range(place.gate.limits.greeted_of_address):
             await (await place.connect(tls=False)).say(HALF)
-        assert await peer.gone() < 5
+        await peer.gone()
 
     at(tmp_path, use, in_all=256, head=60.0, patience=60.0)
 
@@ -246,7 +246,7 @@ def test_nothing_is_left_of_those_who_go_in_any_way(tmp_path: Path) -> None:
         assert not place.gate.addresses
         assert not len(place.gate.strangers)
         assert not place.gate.turns
-        assert not place.gate.heads._ends
+        assert len(place.gate.heads) == 0
 
     at(tmp_path, use, head=60.0)
 
