@@ -10,6 +10,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "dns-labels": (
         r"(only node0 refuses|error of node0 only): baseDomain: Invalid value: each label",
         r"(only node0 refuses|error of node0 only): platform\.\S+: Invalid value: must be the domain name or IP",
+        r"(only node0 refuses|error of node0 only): additionalNTPSources: Invalid value: NTP server is not a valid",
     ),
     "mac-case": (r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",),
     "cpu-partitioning": (r"(only node0 refuses|error of node0 only): cpuPartitioningMode: Unsupported value",),
