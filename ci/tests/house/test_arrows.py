@@ -267,8 +267,6 @@ ALLOWED: dict[str, set[str]] = {
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
     "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
-    # Holds the rendezvous service against a real one, so it speaks its language and starts it as the live host does.
-    "ci.bench.oracle.service": {"ci", "installer.assisted", "installer.rendezvous", "installer.testing", "lab"},
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
     },
