@@ -24,6 +24,7 @@ from lab.configs import Access
 from lab.derive import AGENT, INSTALL
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
+from lab.layout import bracketed
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.seam import tools
@@ -179,7 +180,7 @@ class Deployment:
         """What the rendezvous service answers to GET /api/assisted-install/v2/PATH, decoded; asked with the watcher's
         token, as `wait-for` does. Raises OSError while it does not answer."""
         state = json.loads((self.directory / STATE).read_bytes())["node0"]
-        url = f"https://{state['rendezvousIP']}:{SERVICE_PORT}/api/assisted-install/v2/{path}"
+        url = f"https://{bracketed(state['rendezvousIP'])}:{SERVICE_PORT}/api/assisted-install/v2/{path}"
         request = urllib.request.Request(url, headers={"Watcher-Authorization": state["watcherToken"]})
         context = ssl.create_default_context(cadata=state["serviceCACert"])
 

@@ -15,6 +15,7 @@ POOL = "lab"
 REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
+PROXY_PORT = 3128
 HTTPS_PORT = 8443
 # One for each machine whose BMC is a vendor's, in the order of the topology.
 _BMC_PORTS = 8100
@@ -26,6 +27,11 @@ _EXPORT = "/boot-media"
 def bracketed(address: str) -> str:
     """An address as it stands in a URL (RFC 3986 §3.2.2)."""
     return f"[{address}]" if ":" in address else address
+
+
+def proxy_url(topology: Topology) -> str:
+    """The HTTP proxy of a lab that has one."""
+    return f"http://{bracketed(topology.gateway)}:{PROXY_PORT}"
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,16 @@ class Layout:
         """The lab's address in the network of the BMCs."""
         network = self.topology.bmc_network
         return next(iter(network.own)) if network.bmc else self.topology.gateway
+
+    @property
+    def registry_address(self) -> str:
+        """Where the registry listens: where hosts reach it, or, with a proxy, where only the lab's own programs do."""
+        return "127.0.0.1" if self.topology.proxy else self.topology.gateway
+
+    @property
+    def proxy_log(self) -> Path:
+        """The log of the HTTP proxy."""
+        return self.log / "proxy.log"
 
     def bridge(self, network: Network) -> str:
         """The bridge that a network is."""

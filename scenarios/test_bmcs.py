@@ -10,8 +10,8 @@ from drivers.protocols import PowerState
 from lab.bmcs.profile import profile
 from lab.deploy import Deployment
 from lab.lab import Lab
+from scenarios.catalogue.variants import BMCS, BROKEN_BMCS
 from scenarios.cluster import Installation
-from scenarios.ids import BMCS, BROKEN_BMCS
 
 through = pytest.mark.parametrize(
     "installation",

@@ -13,7 +13,7 @@ from pathlib import Path
 from ci.bench.measure import table
 from ci.mutation.plan import PACKAGES
 from lab.numbers import whole_type
-from scenarios.ids import topology_of
+from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
@@ -89,6 +89,12 @@ def main() -> None:
     )
     side.add_argument("--show", action="store_true", help="measure nothing, print what was measured last")
     parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
+    parser.add_argument(
+        "--scripts",
+        type=Path,
+        metavar="DIR",
+        help="oracle: instead, run the integration scripts of openshift-install below DIR",
+    )
     mutation = parser.add_argument_group("mutants")
     mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
     mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
@@ -120,7 +126,12 @@ def main() -> None:
             parser.error("oracle is measured alone")
         from ci.bench.oracle import bench
 
-        bench.run(args.seed)
+        if args.scripts is None:
+            bench.run(args.seed)
+            return
+        from ci.bench.oracle import scripts
+
+        scripts.run(args.scripts)
         return
     if "house" in args.what:
         if args.what != ["house"]:

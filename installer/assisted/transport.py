@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from installer import jsontext
 from installer.assisted.endpoint import Endpoint, Timeouts
 from installer.assisted.errors import BadAnswer, ClientError, NoAnswer, Untrusted
+from installer.formats import jsontext
 from installer.redact import shortened
 
 CHUNK = 256 * 1024

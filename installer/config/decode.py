@@ -24,8 +24,9 @@ from typing import Any, TypeVar
 
 import yaml
 
+from installer.errors import YamlError
+from installer.formats.yamltext import construct, go_text, is_null
 from installer.redact import shortened
-from installer.yamltext import YamlError, construct, go_text, is_null
 
 T = TypeVar("T")
 # A text in its canonical form, or ValueError for what is wrong with it: the second part of Annotated[str, reading].

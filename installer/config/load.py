@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import yaml
 
-from installer.composer import decoded
 from installer.config import defaults, notes, prerelease
 from installer.config.decode import decode
 from installer.config.fielderror import aggregate, raise_if_any
@@ -17,8 +16,9 @@ from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.install import InstallConfig
-from installer.errors import INSTALL_CONFIG_MARKER, ConfigError
-from installer.yamltext import YamlError, compose
+from installer.errors import INSTALL_CONFIG_MARKER, ConfigError, YamlError
+from installer.formats.composer import decoded
+from installer.formats.yamltext import compose
 
 log = logging.getLogger(__name__)
 

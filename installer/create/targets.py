@@ -11,14 +11,14 @@ from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import MANIFESTS, MIRROR, State
-from installer.create.check import Inputs, check
 from installer.create.image import BOOT_ARTIFACTS
 from installer.create.outputs import Outputs
-from installer.create.read import InputFiles, read
-from installer.create.render import kernel_arguments, live_inputs, manifest_files
-from installer.create.resolve import ResolvedRelease, architecture, resolve_payload, resolve_release
-from installer.create.secrets import Secrets, saved_secrets, secrets_for
-from installer.create.write import save, write
+from installer.create.stages.check import Inputs, check
+from installer.create.stages.read import InputFiles, read
+from installer.create.stages.render import kernel_arguments, live_inputs, manifest_files
+from installer.create.stages.resolve import ResolvedRelease, architecture, resolve_payload, resolve_release
+from installer.create.stages.secrets import Secrets, saved_secrets, secrets_for
+from installer.create.stages.write import save, write
 from installer.credentials import background
 from installer.errors import AssetError, RegistryUnreachable, StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config

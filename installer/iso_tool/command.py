@@ -13,20 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from installer import jsontext
 from installer.errors import ConfigError, IsoError, NoEmbedArea
 from installer.files import is_stream
-from installer.image.embed import (
+from installer.formats import jsontext
+from installer.image.iso.embed import (
     current_kargs,
     embedded_ignition,
     ignition_area,
     kargs_area,
     set_kargs_patches,
 )
-from installer.image.grow import embed_ignition
-from installer.image.iso9660 import Iso
-from installer.image.overlay import Overlay
-from installer.image.reset import growth, reset_image
+from installer.image.iso.grow import embed_ignition
+from installer.image.iso.iso9660 import Iso
+from installer.image.iso.overlay import Overlay
+from installer.image.iso.reset import growth, reset_image
 from installer.inputs import open_input, read_input, read_stream
 
 log = logging.getLogger(__name__)
@@ -239,7 +239,7 @@ def extract(args: argparse.Namespace) -> int:
 
 def minimal(args: argparse.Namespace) -> int:
     """Make an image that gets its root file system from a URL."""
-    from installer.image.minimal import check_url, extract_rootfs, make_minimal
+    from installer.image.iso.minimal import check_url, extract_rootfs, make_minimal
 
     check_url(args.rootfs_url)
     with open_image(args.iso) as overlay:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer import yamltext as document
-from installer.network.dns import read_dns
+from installer.errors import YamlError
+from installer.formats import yamltext
 from installer.network.errors import UnreadableDocument
-from installer.network.interface import read_interface
-from installer.network.model import Document
-from installer.network.reader import Fields, Problems
-from installer.network.routes import read_routes, read_rules
+from installer.network.interfaces.interface import read_interface
+from installer.network.reading.dns import read_dns
+from installer.network.reading.model import Document
+from installer.network.reading.reader import Fields, Problems
+from installer.network.reading.routes import read_routes, read_rules
 
 
 def load(text: str | bytes) -> Any:
     """Parses one YAML (or JSON) document; raises UnreadableDocument when it is none. Empty text is None."""
     try:
-        return document.load(text, document.CORE)
-    except document.YamlError as err:
+        return yamltext.load(text, yamltext.CORE)
+    except YamlError as err:
         raise UnreadableDocument("", f"not YAML: {err}") from err
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from installer.network.errors import InvalidNetworkConfig
 from installer.network.generate import SUFFIX, profiles
 from installer.network.keyfile import render
-from installer.network.model import Interface
-from installer.network.plan import Plan
-from installer.network.reader import Fields, Problems
+from installer.network.profiles.plan import Plan
+from installer.network.reading.model import Interface
+from installer.network.reading.reader import Fields, Problems
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import logging
 import os
 from pathlib import Path
 
-from installer.errors import FileNotInImage, NotPublished, ReleaseError
+from installer.errors import DownloadError, FileNotInImage, NotPublished, ReleaseError
 from installer.progress import Progress
 from installer.release import Release, cache, stream
 
@@ -96,7 +96,7 @@ def _published(release: Release, image: str, architecture: str) -> Path:
     iso = cache.cache_dir() / artifact.sha256[:16] / f"coreos-{architecture}.iso"
     with cache.locked_folder(iso.parent):
         if not cache.is_whole(iso):
-            from installer.release.download import DownloadError, download
+            from installer.release.download import download
 
             log.info("Downloading base ISO")
             try:

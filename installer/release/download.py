@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from installer.errors import InstallerError
+from installer.errors import DownloadError
 from installer.progress import Progress
 from installer.release.stream import Artifact
 
@@ -26,10 +26,6 @@ TIMEOUT_S = 30.0  # without a single byte
 _CHUNK = 1 << 20
 _GONE_ON = 206
 _NOTHING_LEFT = 416
-
-
-class DownloadError(InstallerError):
-    """Why a file could not be had, in one line."""
 
 
 class _Broken(Exception):

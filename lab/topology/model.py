@@ -52,7 +52,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
     machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
-    `bmc` is whose BMCs the machines have (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone. `bmc` is whose BMCs the machines have
+    (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
 
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
@@ -72,6 +73,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     ingress_vips: tuple[str, ...] = ()
     address: str | None = None
     aliases: tuple[str, ...] = ()
+    proxy: bool = False
     bmc: Bmc = "lab"
     ipmi: bool = False
 
@@ -221,7 +223,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             address6=self.address or "" if six else "",
             dhcp=self.addressing == "dhcp" and not six,
             dhcpv6=self.addressing == "dhcp" and six,
-            router_advertisements=six,
+            router_advertisements=self.addressing == "dhcp" and six,
             aliases=self.aliases,
         )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required, too_many
 from installer.config.rules.catalogue import rule
 from installer.config.rules.networking import families
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import VipPlatform
+from installer.config.values import check
 
 
 @rule("18", "platform.<p>.apiVIPs")

@@ -16,10 +16,11 @@ from installer.assisted.errors import BadRequest, NotFound, PrepareError
 from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.early import network_archive
-from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
+from installer.ignition.live import NETWORK_UNIT, env_file
+from installer.ignition.livesystem import CLIENT_ID, proxy_file
 from installer.ignition.merge import merge
-from installer.image import kargs
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
+from installer.image.iso import kargs
 from installer.network import host_network_files
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.prepare.hostignition import parse
@@ -70,7 +71,7 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
         File(TLS_CA, settings.ca_file.read_bytes(), 0o600),
         File.text("/root/.docker/config.json", infra_env.pull_secret, 0o600),
         File.text("/etc/containers/auth.json", infra_env.pull_secret, 0o600),
-        *proxy_files({key.upper(): str(value) for key, value in infra_env.proxy.items() if key in PROXIES and value}),
+        proxy_file({key.upper(): str(value) for key, value in infra_env.proxy.items() if key in PROXIES and value}),
         CLIENT_ID,
         *network,
     ]

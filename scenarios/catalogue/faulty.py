@@ -1,0 +1,188 @@
+"""The table of faults (faults.yaml): what fails when, in which installation, and what must come of it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from drivers.errors import DriverError
+from lab.deploy import Deployment
+from lab.faults import Fault
+from lab.faults.moments import Moment
+from lab.release.cluster import yamltext
+from lab.topology import Bmc
+from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
+
+TABLE = Path(__file__).with_name("faults.yaml")
+_NAME = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)*")
+_ERROR = re.compile(r"^.*?level=(?:error|fatal) msg=(?P<message>.*)$", re.MULTILINE)
+
+
+class Completes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The cluster is installed, and takes at most `factor` times as long as undisturbed."""
+
+    factor: float = 2.0
+
+
+class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`wait-for bootstrap-complete`, given `minutes`, ends with `code`, and its first error line names the cause: a
+    regular expression on words of it. `host` is named in that line, unless it is empty."""
+
+    cause: str
+    host: str = ""
+    code: int = 5
+    minutes: int = 10
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.cause)
+        except re.error as error:
+            raise ValueError(f"cause: {error}") from error
+
+
+class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row. `faults` begin together at `begin`, and end at `end` or with the installation. `why` is for readers.
+
+    `gate` rows run with every change. `vm` says why a container will not do. `bmc` is whose BMCs machines have: what
+    one refuses ends the installation before it begins, with 1 as `node0-lab deploy` does.
+    """
+
+    name: str
+    scenario: str
+    faults: tuple[Fault, ...]
+    begin: Moment
+    why: str
+    completes: Completes | None = None
+    told: Told | None = None
+    end: Moment | None = None
+    gate: bool = False
+    vm: str = ""
+    bmc: Bmc = "lab"
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"name {self.name!r}: want words of lower-case letters and digits joined by _")
+        if (self.completes is None) == (self.told is None):
+            raise ValueError("want either completes or told")
+
+    @property
+    def id(self) -> str:
+        """The scenario's id."""
+        return f"{self.scenario}-{self.name}"
+
+
+class TableError(ValueError):
+    """The table is wrong; a line for each error."""
+
+
+def load(text: str | bytes, source: str = TABLE.name) -> tuple[Row, ...]:
+    """The rows. Raises TableError with all that is wrong, each with its row."""
+    problems, rows = [], []
+    for number, entry in enumerate(yamltext.load(text) or []):
+        label = entry.get("name", number) if isinstance(entry, dict) else number
+        try:
+            rows.append(msgspec.convert(entry, Row))
+        except msgspec.ValidationError as error:
+            problems.append(f"{source}: {label}: {error}")
+    twice = [name for name, count in Counter(row.id for row in rows).items() if count > 1]
+    problems += [f"{source}: {name}: is there twice" for name in twice]
+    if problems:
+        raise TableError("\n".join(problems))
+    return tuple(rows)
+
+
+ROWS = load(TABLE.read_bytes())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an installation: `wait-for`'s exit code and output, and seconds since power on."""
+
+    code: int
+    output: str
+    seconds: float
+
+    @property
+    def errors(self) -> list[str]:
+        """The messages of its error lines, in order."""
+        messages = [match["message"] for match in _ERROR.finditer(self.output)]
+        return [message.strip('"').replace('\\"', '"') for message in messages]
+
+
+@contextmanager
+def _disturbed(deployment: Deployment, row: Row, began: float, seconds: float) -> Iterator[Future[float]]:
+    """Begin and end the row's faults while the block runs; the future has when they began, in seconds since `began`."""
+    over = threading.Event()
+
+    def drive() -> float:
+        row.begin.wait(deployment, began, seconds)
+        at = time.monotonic() - began
+        begun = []
+        try:
+            with deployment.lab.phase(f"fault {row.name}"):
+                for fault in row.faults:
+                    fault.begin(deployment.lab)
+                    begun.append(fault)
+                if row.end is not None:
+                    row.end.wait(_Until(deployment, over), time.monotonic(), seconds)
+                else:
+                    over.wait()
+        finally:
+            for fault in reversed(begun):
+                fault.end(deployment.lab)
+        return at
+
+    with ThreadPoolExecutor(1, "fault") as pool:
+        future = pool.submit(drive)
+        try:
+            yield future
+        finally:
+            over.set()
+
+
+@dataclass(frozen=True)
+class _Until:
+    """An installation as moments see it, which ends their wait once it is over."""
+
+    deployment: Deployment
+    over: threading.Event
+
+    def rest(self, path: str) -> object:
+        """As Deployment.rest."""
+        return self.deployment.rest(path)
+
+    def console_log(self, host: str) -> Path:
+        """As Deployment.console_log."""
+        return self.deployment.console_log(host)
+
+
+def disturb(deployment: Deployment, row: Row) -> Outcome:
+    """Install with the row's faults, up to where `wait-for` ends."""
+    deployment.create_image()
+    began = time.monotonic()
+    limit = row.told.minutes * 60 if row.told else BOOTSTRAP_SECONDS
+    with _disturbed(deployment, row, began, limit) as future:
+        try:
+            deployment.boot()
+        except DriverError as error:
+            return Outcome(1, f"level=fatal msg={error}", time.monotonic() - began)
+        options = [f"--timeout={limit}"] if row.told else []
+        result = deployment.wait_for("bootstrap-complete", limit + 600, *options)
+        if result.returncode == 0:
+            result = deployment.wait_for("install-complete", INSTALL_SECONDS)
+        outcome = Outcome(result.returncode, said(result), time.monotonic() - began)
+        happened = future.done() or future.running()
+    # What went wrong with the fault itself is not the installation's.
+    at = future.result(60)
+    assert happened
+    assert at <= outcome.seconds, f"{row.name} began after {at:.0f} s, when all was over after {outcome.seconds:.0f} s"
+    return outcome
