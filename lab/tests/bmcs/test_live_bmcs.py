@@ -12,7 +12,7 @@ from lab import topology
 from lab.host import preflight
 from lab.host.namespaces import enter_argv
 from lab.lab import Lab
-from lab.release.cluster.kube.conditions import PATIENCE
+from lab.testing.containers.kit import PATIENCE
 from lab.topology import Bmc, NodeSpec
 
 SHAPE = topology.sno().on("container")
