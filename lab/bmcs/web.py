@@ -37,6 +37,7 @@ class Inner:
     """The emulator, without its authentication."""
 
     def __init__(self, application: Any) -> None:
+        self.application = application
         self._client = Client(application, Response)
 
     def ask(self, method: str, path: str, body: object = None) -> Reply:

@@ -87,7 +87,7 @@ def test_a_bmc_that_is_started_again_knows_what_its_drive_holds(bmc: Running, im
     client = bmc.service().system("", "master-0")
     client.insert(image)
     state = bmc.front.state
-    again = Front(bmc.profile, state.name, state.inner._client.application, state.account)
+    again = Front(bmc.profile, state.name, state.inner.application, state.account)
     vars(bmc.front).update(vars(again))
     assert (client.inserted() or "").endswith("/some.iso")
 
