@@ -61,7 +61,10 @@ class _Session:
     def __init__(self, history: History, name: str, engine: Engine, say: Say) -> None:
         self._history, self._name, self._engine, self._say = history, name, engine, say
         text, self._folder = work.plan(history, name)
-        self._plan = msgspec.json.decode(text, type=Plan)
+        try:
+            self._plan = msgspec.json.decode(text, type=Plan)
+        except msgspec.MsgspecError as error:
+            raise InformerError(f"{history.path}: plan: {name!r}: of another version of node0-ci: {error}") from error
         self._revision = revision()
 
     def _unit(self, job: str, number: str) -> Unit:

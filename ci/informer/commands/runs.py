@@ -17,7 +17,7 @@ from ci.informer.engine.tls import checked
 from ci.informer.engine.unit import PYTEST
 from ci.informer.errors import InformerError
 from ci.informer.history import work
-from ci.informer.history.store import History
+from ci.informer.history.store import History, Row
 from ci.informer.review import counts_of
 from lab.numbers import real_type, whole_type
 from lab.subject.options import OPTIONS, add_options, choose
@@ -35,6 +35,8 @@ def subject(arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
 @contextmanager
 def engine(arguments: argparse.Namespace) -> Iterator[Engine]:
     """The hosts that --scheduler says, else this machine."""
+    if arguments.tls and not arguments.scheduler:
+        raise InformerError("--tls: has no use without --scheduler")
     if arguments.scheduler:
         address, security = checked(arguments.scheduler, arguments.tls)
         with Engine(say, address=address, security=security) as one:
@@ -76,6 +78,14 @@ def add_limits(sub: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def _code(rows: list[Row]) -> int:
+    """Red where a run failed; undecided where all runs of a job were void: nothing has been tested then."""
+    if any(row.outcome is Outcome.FAILED for row in rows):
+        return REJECTED
+    told = {row.job for row in rows if row.outcome is not Outcome.VOID}
+    return ACCEPTED if all(row.job in told for row in rows) else UNDECIDED
+
+
 def _run(arguments: argparse.Namespace) -> int:
     version, options = subject(arguments)
     plan = running.Plan(
@@ -90,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     with History(history_path(arguments)) as history, engine(arguments) as hosts:
         rows = running.run(history, plan, arguments.artifacts, hosts, say)
-    return REJECTED if any(row.outcome is Outcome.FAILED for row in rows) else ACCEPTED
+    return _code(rows)
 
 
 def _resume(arguments: argparse.Namespace) -> int:
@@ -105,7 +115,7 @@ def _resume(arguments: argparse.Namespace) -> int:
         chosen = arguments.plan or plans[-1][0]
         with engine(arguments) as hosts:
             rows = list(running.carry_out(history, chosen, hosts, say))
-    return REJECTED if any(row.outcome is Outcome.FAILED for row in rows) else ACCEPTED
+    return _code(rows)
 
 
 def _bisect(arguments: argparse.Namespace) -> int:

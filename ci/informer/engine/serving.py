@@ -55,9 +55,12 @@ async def _scheduler(address: str, security: Security | None, say: Say) -> None:
 
 
 def scheduler(address: str, security: Security | None, say: Say) -> None:
-    """Be the scheduler until SIGTERM or SIGINT. Raises OSError where the address cannot be had."""
-    with dask.config.set(SETTINGS):
-        asyncio.run(_scheduler(address, security, say))
+    """Be the scheduler until SIGTERM or SIGINT. Raises InformerError where the address cannot be had."""
+    try:
+        with dask.config.set(SETTINGS):
+            asyncio.run(_scheduler(address, security, say))
+    except (OSError, RuntimeError) as error:  # Dask wraps the former in the latter
+        raise InformerError(f"address: {address}: {error.__cause__ or error}") from error
 
 
 async def _worker(

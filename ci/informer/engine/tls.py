@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from pathlib import Path
 
 from distributed.security import Security
@@ -28,7 +29,7 @@ def make(folder: Path) -> None:
 
 
 def security(folder: Path) -> Security:
-    """What Dask wants to know of these files. Raises InformerError where one is missing."""
+    """What Dask wants to know of these files. Raises InformerError where one is missing or broken."""
     files = [folder / name for name in (CA, CERTIFICATE, KEY)]
     for file in files:
         try:
@@ -36,6 +37,15 @@ def security(folder: Path) -> Security:
         except OSError as error:
             raise InformerError(f"{file}: {error.strerror} (node0-ci keys {folder} makes all three)") from error
     ca, certificate, key = map(str, files)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        raise InformerError(f"{ca}: no certificate: {error.reason}") from error
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise InformerError(f"{certificate}, {key}: no certificate with its key: {error.reason}") from error
     sides = ("client", "scheduler", "worker")
     parts = {f"tls_{side}_{what}": path for side in sides for what, path in (("cert", certificate), ("key", key))}
     return Security(tls_ca_file=ca, require_encryption=True, **parts)

@@ -1,7 +1,9 @@
 """Awkward moments: who is killed between two steps, disks that are full, spools with something else in them."""
 
+import gc
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +19,7 @@ from filelock import FileLock
 from ci.informer import running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.cli import main
-from ci.informer.engine import host, serving
+from ci.informer.engine import host, serving, tls
 from ci.informer.engine.announce import announced
 from ci.informer.engine.engine import Engine
 from ci.informer.engine.unit import Attempt, Result, Unit
@@ -233,3 +235,21 @@ def test_runs_listen_where_who_started_them_is_deaf(tmp_path, program):
         signal.signal(signal.SIGINT, before)
     assert noted(tmp_path) == ["began slow"]
     assert Path(run.folder) == tmp_path / "evidence", "pytest.log goes with the rest of it"
+
+
+# Dask leaves a socket to the garbage collector where it cannot bind it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_busy_port_is_told_in_one_line(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        assert main(["scheduler", address]) == 2
+    assert "Address already in use" in capsys.readouterr().err.splitlines()[-1]
+    gc.collect()
+
+
+@pytest.mark.parametrize("name", [tls.CA, tls.CERTIFICATE, tls.KEY])
+def test_keys_that_are_broken_are_told_at_once(tmp_path, name):
+    tls.make(tmp_path / "keys")
+    (tmp_path / "keys" / name).write_text("junk")
+    with pytest.raises(InformerError, match=rf"{name}.*: no certificate"):
+        tls.security(tmp_path / "keys")

@@ -170,3 +170,28 @@ def test_a_run_that_is_late_says_so(history, script):
     assert row.outcome.value == "failed"
     assert row.reason == "not done after 2 s: the last phase was 'install'"
     assert (row.label, row.advice.partition(";")[0]) == ("product", "Something did not happen in time")
+
+
+@pytest.mark.parametrize(("outcomes", "code"), [("void passed", 0), ("void void void", 3), ("nothing failed", 1)])
+def test_exit_codes_say_whether_anything_was_tested(script, outcomes, code):
+    words = script.plan(outcomes).program
+    where = [
+        "--history",
+        str(script.folder / "other.db"),
+        "run",
+        "sno",
+        "--artifacts",
+        str(script.folder / "artifacts"),
+    ]
+    assert main([*where, "--more", "0", "--program", *words]) == code
+
+
+def test_a_plan_of_another_version_is_told(history, tmp_path, capsys):
+    work.begin(history, "0123abcd", "2026-01-01T00:00:00Z", b'{"what": 1}', tmp_path)
+    assert main(["--history", str(history.path), "resume"]) == 2
+    assert "plan: '0123abcd': of another version of node0-ci" in capsys.readouterr().err
+
+
+def test_keys_without_a_scheduler_are_told(tmp_path, capsys):
+    assert main(["--history", str(tmp_path / "h.db"), "run", "sno", "--tls", str(tmp_path)]) == 2
+    assert "--tls: has no use without --scheduler" in capsys.readouterr().err
