@@ -30,11 +30,19 @@ Several machines:
   node0-ci scheduler 10.0.0.1:8786 --tls DIR     on one of them
   node0-ci worker 10.0.0.1:8786 --tls DIR        on each that runs labs
   node0-ci run ... --scheduler 10.0.0.1:8786 --tls DIR
+  node0-ci resume --scheduler 10.0.0.1:8786 --tls DIR   after the run was killed or interrupted
+
+Every night:
+
+  node0-ci nightly --hours 4 --plan              what a night would run, and why; without --plan it does
+  node0-ci serve                                 the pages at http://127.0.0.1:8080, as they become
+  node0-ci prune artifacts --gib 50              old evidence goes, runs stay in the history
 
 A job is SCENARIO@KIND-OF-MACHINES. The history is one file: --history, $NODE0_HISTORY, or history.db below
 ~/.local/state/node0.
 
-exit codes: 0 fine or accepted, 1 rejected or red, 2 bad input, 3 undecided (more runs would tell), 130 Ctrl-C
+exit codes: 0 fine or accepted, 1 rejected or red, 2 bad input, 3 undecided (more runs would tell, or all were
+void), 130 Ctrl-C
 """
 
 
