@@ -4,7 +4,7 @@ Whose firmware this is has the hierarchy of cgroup2 used, which is real, but wit
 """
 
 from lab.machines.container.kernel import cgroups
-from lab.tests.containers.plain import boot
+from lab.testing.containers.plain import boot
 
 __all__ = ["boot", "pretend"]
 
