@@ -3,13 +3,14 @@
 The runtime (this package) and the machine's firmware (lab.machines.container.firmware) both read it; a change of a
 field is a change of both. The firmware's side of the contract:
 
-    boot(spec, *, devices, root, console) -> Boot
+    boot(spec, *, devices, root, console, network) -> Boot
 
 It runs privileged (in the user namespace of the host) in a private mount namespace of this boot, reads what the machine
 boots, and runs nothing of it. `devices` maps the machine's disks and partitions ("vda", "vda3") to block device files
-of the host. What it returns has either an early boot, code of the image that the machine runs itself (Early); or the
-complete root file system is mounted read-write at `root` then. It raises NotBootable when nothing boots, or when a boot
-loader stops; the console says so then, and the machine stays on.
+of the host; `network` is a descriptor of the network namespace with its cards. What it returns has either an early
+boot, code of the image that the machine runs itself (Early); or the complete root file system is mounted read-write at
+`root` then. It raises NotBootable when nothing boots, or when a boot loader stops; the console says so then, and the
+machine stays on.
 
 A root that is mounted is handed over: afterwards the runtime hands every mount at or below `root` to the machine with
 shifted owners. Owners 0 to 65535 on the file systems stay what they are there; the firmware need not care. An overlay
@@ -26,7 +27,7 @@ from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
-BootFrom = Literal["hd", "cdrom", "network"]
+BootFrom = Literal["hd", "usb", "cdrom", "network"]
 FILE = "machine.json"
 
 
@@ -60,10 +61,10 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One machine. `cdrom` is the image in its drive; `boot` the order in which devices are tried, `boot_once` what is
-    tried first at the next boot only, `boot_disks` the targets of the disks that are booted from, in order (none: all,
-    as they come); `uid_base` the host's user that is root inside (65536 belong to it), or the next one that no other
-    machine has at power-on."""
+    """One machine. `cdrom` is the image in its drive, `stick` the target of the disk that is a USB stick; `boot` the
+    order in which devices are tried, `boot_once` what is tried first at the next boot only, `boot_disks` the targets of
+    the disks that are booted from as "hd", in order (none: all, as they come); `uid_base` the host's user that is root
+    inside (65536 belong to it), or the next one that no other machine has at power-on."""
 
     name: str
     uuid: str
@@ -74,7 +75,8 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     nics: tuple[Nic, ...] = ()
     disks: tuple[DiskSpec, ...] = ()
     cdrom: str | None = None
-    boot: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
+    stick: str = ""
+    boot: tuple[BootFrom, ...] = ("hd", "usb", "cdrom", "network")
     boot_once: BootFrom | None = None
     boot_disks: tuple[str, ...] = ()
     console_log: str
@@ -83,9 +85,9 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def order(self) -> tuple[BootFrom, ...]:
-        """The devices to try at the next power-on, in order, each once."""
+        """The devices to try at the next power-on, in order, each once; a stick that is not plugged in is no device."""
         first = (self.boot_once,) if self.boot_once else ()
-        return tuple(dict.fromkeys([*first, *self.boot]))
+        return tuple(one for one in dict.fromkeys([*first, *self.boot]) if one != "usb" or self.stick)
 
     @property
     def bootable(self) -> tuple[str, ...]:
@@ -105,9 +107,10 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Drive(msgspec.Struct, frozen=True, kw_only=True):
-    """A medium in the drive: its label, the number of its block device and of the device that has its index for erofs
-    (or None), and descriptors of both, which keep them."""
+    """A medium: the machine's name of the drive or stick that has it, its label, the number of its block device and of
+    the device that has its index for erofs (or None), and descriptors of both, which keep them."""
 
+    name: str
     label: str
     number: tuple[int, int]
     index: tuple[int, int] | None = None
@@ -116,11 +119,11 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
 
 class Early(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine runs before its init, as its first process and behind its fence: `stage` is module:class of it
-    (see Stage), `images` are its initrds as the boot loader read them, `drive` what the CD drive holds."""
+    (see Stage), `images` are its initrds as the boot loader read them, `drives` the media that it may mount."""
 
     stage: str
     images: tuple[bytes, ...]
-    drive: Drive | None = None
+    drives: tuple[Drive, ...] = ()
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,4 +161,6 @@ class NotBootable(Exception):
 class Firmware(Protocol):
     """See this module's text. `console` is the serial line."""
 
-    def __call__(self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot: ...
+    def __call__(
+        self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, network: int
+    ) -> Boot: ...

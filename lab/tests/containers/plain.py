@@ -14,7 +14,7 @@ from lab.machines.container.spec import Boot, MachineSpec
 TREE = "NODE0_TEST_TREE"
 
 
-def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot:
+def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, network: int) -> Boot:
     """An overlay over the tree that the environment names."""
     console.write(b"plain firmware\r\n")
     memory = root.parent / "memory"

@@ -3,7 +3,8 @@
     unshare --mount --net --pid --fork --mount-proc python -m lab.tests.firmware.only DIRECTORY SCRIPT FOLDER
 
 Standard output is how it ended. The script (root directory as $1) says what it sees on the console, behind a line that
-is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080.
+is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080,
+and does what a dnsmasq.conf in it says.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from lab.machines.container.warden import Warden
 ADDRESS = "192.168.7.1"
 NETWORK = "lab"
 SEEN = "@seen@"
+DNSMASQ = "dnsmasq.conf"
 
 
 def serve(folder: str) -> None:
@@ -43,13 +45,17 @@ def serve(folder: str) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
     server = http.server.ThreadingHTTPServer((ADDRESS, 8080), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    config = Path(folder) / DNSMASQ
+    if config.exists():
+        # It ends with this PID namespace.
+        subprocess.run(["dnsmasq", f"--conf-file={config}"], check=True, timeout=30)
 
 
 def main(directory: str, script: str, folder: str) -> int:
     subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True, timeout=30)
 
-    def looking(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot:
-        boot = firmware.boot(spec, devices=devices, root=root, console=console)
+    def looking(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, network: int) -> Boot:
+        boot = firmware.boot(spec, devices=devices, root=root, console=console, network=network)
         sys.stdout.write(f"init: {' '.join(boot.init)}\n")
         look = ["/bin/sh", "-c", f"echo {SEEN}; {script}\nexit 0", "sh", "/"]
         return msgspec.structs.replace(boot, init=look)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from lab.machines.container.firmware import disk, live
+from lab.machines.container.firmware import disk, live, net
 from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.formats.partitions import read_table
 from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
 from lab.machines.container.firmware.programs import ProgramFailed, run
 from lab.machines.container.firmware.screen import Screen
-from lab.machines.container.spec import Boot, Early, MachineSpec, NotBootable
+from lab.machines.container.spec import Boot, Drive, Early, MachineSpec, NotBootable
 
 #: The kernel's own environment for its init (Linux, init/main.c).
 ENVIRONMENT = {"HOME": "/", "TERM": "linux"}
@@ -21,16 +23,16 @@ INIT = "/sbin/init"
 #: What runs the image's initramfs, within the machine.
 STAGE = "lab.machines.container.firmware.early.stage:Stage"
 _NAMES = {
-    "bios": {"hd": "Hard Disk", "cdrom": "DVD/CD", "network": "ROM"},
-    "uefi": {"hd": "Misc Device", "cdrom": "QEMU DVD-ROM", "network": "PXEv4"},
+    "bios": {"hd": "Hard Disk", "usb": "USB stick", "cdrom": "DVD/CD", "network": "ROM"},
+    "uefi": {"hd": "Misc Device", "usb": "QEMU USB HARDDRIVE", "cdrom": "QEMU DVD-ROM", "network": "PXEv4"},
 }
 
 
-def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot:
+def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, network: int = -1) -> Boot:
     """Read what a machine boots, up to where its kernel would start; see lab.machines.container.spec.
 
     Nothing of the image runs here. ``root`` stays empty; a directory named like it with ``.firmware`` at its end is for
-    this boot's own files, which go with the mount namespace.
+    this boot's own files, which go with the mount namespace. Without ``network`` the machine has no card.
 
     Raises:
         NotBootable: no device boots.
@@ -44,7 +46,7 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
         run("mount", "-t", "tmpfs", "-o", f"mode=700,size={spec.memory_mib}m", "firmware", str(work))
         for device in spec.order:
             try:
-                return _from(device, spec, devices, work, screen)
+                return _from(device, spec, devices, work, screen, network)
             except NoEntry as error:
                 _failed(spec, device, str(error), screen)
                 tried.append(f"{device}: {error}")
@@ -65,22 +67,33 @@ def _failed(spec: MachineSpec, device: str, reason: str, screen: Screen) -> None
         screen.line(f'BdsDxe: failed to load "UEFI {_NAMES["uefi"][device]}": Not Found ({reason})')
 
 
-def _from(device: str, spec: MachineSpec, devices: Mapping[str, Path], work: Path, screen: Screen) -> Boot:
+def _from(
+    device: str, spec: MachineSpec, devices: Mapping[str, Path], work: Path, screen: Screen, network: int
+) -> Boot:
     """Boot one device of the order. Raises NoEntry when the next one is to be tried."""
     name = _NAMES[spec.firmware][device]
     screen.line(f"Booting from {name}..." if spec.firmware == "bios" else f'BdsDxe: loading "UEFI {name}"')
     # As the kernel limits what it unpacks of them.
     room = Room(spec.memory_mib << 19)
-    drive = None
-    if device == "cdrom":
-        with _medium(spec) as medium:
+    drives: list[Drive] = []
+    if device == "hd":
+        entry, images = _disk(spec, devices, work, screen, room)
+    elif device == "network":
+        if network < 0:
+            raise NoEntry("there is no network card")
+        entry, images = net.entry(spec, network, work, screen, room)
+    else:
+        with _stick(spec, devices) if device == "usb" else _medium(spec) as medium:
             entry = live.entry(medium, spec.firmware, screen, room)
             images = live.initrds(medium, entry, room)
-            drive = live.drive(medium, work)
-    elif device == "hd":
-        entry, images = _disk(spec, devices, work, screen, room)
-    else:
-        raise NoEntry("booting from the network is not supported")
+            if device == "usb":
+                drives.append(live.drive(medium, work, spec.stick, devices[spec.stick]))
+            else:
+                drives.append(live.drive(medium, work))
+    # What came over the network or from a stick may want what is in the drive.
+    if device in ("usb", "network") and spec.cdrom is not None:
+        with contextlib.suppress(NoEntry), _medium(spec) as medium:
+            drives.append(live.drive(medium, work))
     screen.kernel(f"Linux version {os.uname().release} (the host's)")
     screen.kernel(f"Command line: {' '.join(entry.arguments)}")
     init = next((word[5:] for word in entry.arguments if word.startswith("init=")), INIT)
@@ -88,7 +101,7 @@ def _from(device: str, spec: MachineSpec, devices: Mapping[str, Path], work: Pat
         arguments=list(entry.arguments),
         init=[init, *entry.arguments],
         environment=dict(ENVIRONMENT),
-        early=Early(stage=STAGE, images=tuple(images), drive=drive),
+        early=Early(stage=STAGE, images=tuple(images), drives=tuple(drives)),
     )
 
 
@@ -99,6 +112,18 @@ def _medium(spec: MachineSpec) -> Medium:
         return Medium(Path(spec.cdrom))
     except (NotIso, OSError) as error:
         raise NoEntry(f"Could not read from CDROM (code 0004): {error}") from error
+
+
+def _stick(spec: MachineSpec, devices: Mapping[str, Path]) -> Medium:
+    """What a firmware starts of a stick: an ISO that is a disk with a partition table too. Raises NoEntry."""
+    device = devices[spec.stick]
+    found = read_table(device)
+    if found is None or not found.boot_code:
+        raise NoEntry("not a bootable disk")
+    try:
+        return Medium(device)
+    except (NotIso, OSError) as error:
+        raise NoEntry(f"not a live image: {error}") from error
 
 
 def _disk(

@@ -47,16 +47,28 @@ def initrds(medium: Medium, chosen: Entry, room: Room) -> list[bytes]:
     return found
 
 
-def drive(medium: Medium, work: Path) -> Drive:
-    """The medium as a block device, and an index of it for erofs in ``work``, where erofs has a form for it."""
-    device = loops.attach(medium.path, read_only=True)
-    numbers, held = [(os.major(device.rdev), os.minor(device.rdev))], [device.descriptor]
-    index = work / "medium.erofs"
+DRIVE = "sr0"
+
+
+def drive(medium: Medium, work: Path, name: str = DRIVE, device: Path | None = None) -> Drive:
+    """The medium as a block device of this name, which it is already where ``device`` says so, and an index of it for
+    erofs in ``work``, where erofs has a form for it."""
+    held: list[int] = []
+    if device is None:
+        whole = loops.attach(medium.path, read_only=True)
+        rdev = whole.rdev
+        held.append(whole.descriptor)
+    else:
+        rdev = device.stat().st_rdev
+    numbers = [(os.major(rdev), os.minor(rdev))]
+    index = work / f"{name}.erofs"
     with contextlib.suppress(erofs.CannotIndex):
-        size = medium.path.stat().st_size
+        with medium.path.open("rb") as file:
+            # A device's, too.
+            size = file.seek(0, os.SEEK_END)
         index.write_bytes(erofs.index(medium.files, medium.directories, size, medium.volume_id))
         indexed = loops.attach(index, read_only=True)
         numbers.append((os.major(indexed.rdev), os.minor(indexed.rdev)))
         held.append(indexed.descriptor)
     own, *more = numbers
-    return Drive(label=medium.volume_id, number=own, index=next(iter(more), None), held=tuple(held))
+    return Drive(name=name, label=medium.volume_id, number=own, index=next(iter(more), None), held=tuple(held))
