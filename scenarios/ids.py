@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from lab import topology as shapes
-from lab.topology import Addressing, Disk, Firmware, Topology
+from lab.topology import Addressing, BootWay, Disk, Firmware, Topology
 from scenarios.faulty import ROWS
 
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
@@ -41,6 +41,30 @@ COMPACT = (
     pytest.param("compact-ipv4-static-uefi-left_out", marks=pytest.mark.nightly),
 )
 HA = ("ha-ipv4-static-uefi",)
+# Each of the ways to boot but the ISO, which all others take, and discovery, which is a service's (test_discovery.py).
+BOOTED = tuple(
+    pytest.param(f"{name}-{way}", marks=pytest.mark.nightly)
+    for name, way in (
+        ("sno-ipv4-static-uefi", "minimal_iso"),
+        ("sno-ipv4-static-uefi", "pxe"),
+        ("sno-ipv4-dhcp-bios", "pxe"),
+        ("compact-ipv4-static-uefi", "pxe"),
+        ("sno-ipv4-static-uefi", "http_boot"),
+        ("sno-ipv4-static-uefi", "config_image"),
+        ("sno-ipv4-static-uefi", "usb"),
+    )
+)
+FIRMWARES = tuple(
+    pytest.param(f"{name}-{way}_firmware", marks=pytest.mark.nightly)
+    for name, way in (
+        ("sno-ipv4-static-uefi", "pxe"),
+        ("sno-ipv4-dhcp-bios", "pxe"),
+        ("sno-ipv4-static-uefi", "http_boot"),
+        ("sno-ipv4-static-uefi", "usb"),
+        ("sno-ipv4-static-bios", "usb"),
+        ("sno-ipv4-static-uefi", "config_image"),
+    )
+)
 SHAKEN = ("compact-ipv4-static-uefi", *HA)
 
 
@@ -85,7 +109,15 @@ def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
     del config["hosts"][1]["hostname"]
 
 
+def _by(way: BootWay) -> Variant:
+    """The machines come to their live system by this way."""
+    return Variant(machines=lambda topology: msgspec.structs.replace(topology, boot=way))
+
+
 VARIANTS = {
+    **{way.replace("-", "_"): _by(way) for way in get_args(BootWay)},
+    # The same, as far as the agent only: what a machine's own firmware does of it.
+    **{f"{way.replace('-', '_')}_firmware": _by(way) for way in get_args(BootWay)},
     "small_disk": Variant(machines=_small_disk),
     "left_out": Variant(agent_config=_left_out),
     "same_hostname": Variant(agent_config=_same_hostname),

@@ -20,6 +20,12 @@ from lab.topology.words import Subnet
 Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal", "external"]
 MachineKind = Literal["vm", "container"]
+#: How machines come to their live system (docs/topology.md, "Ways to boot").
+BootWay = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
+#: The ways on which the firmware itself asks the network for what it boots.
+FROM_NETWORK = ("pxe", "http-boot")
+#: Those on which the live system is on a USB stick.
+FROM_STICK = ("usb", "config-image")
 
 MACHINE_NETWORK = "192.168.111.0/24"
 # The name of the network of a topology that lists none.
@@ -52,6 +58,9 @@ class Topology(Checked, frozen=True, kw_only=True):
     its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
     machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
+    `boot` is how machines come to their live system. Where their firmware asks the network, the lab answers with DHCP
+    in the networks of cards without tags, whatever the machines themselves are configured with later.
+
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
 
@@ -60,6 +69,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     networks: tuple[Network, ...] = ()
     addressing: Addressing = "static"
     machine: MachineKind = "vm"
+    boot: BootWay = "iso"
     platform: Platform = "none"
     cluster_name: str = "ostest"
     base_domain: str = "test.node0.example"
@@ -94,6 +104,8 @@ class Topology(Checked, frozen=True, kw_only=True):
         yield from self._listed_networks() if self.networks else self._single_network()
         yield from self._attachments()
         yield from self._vips()
+        if self.boot in FROM_NETWORK:
+            yield from self._network_boots()
         yield from unique([(f"nodes[{i}].name", node.name) for i, node in enumerate(self.nodes)], "name")
         macs = []
         for i, node in enumerate(self.nodes):
@@ -155,6 +167,23 @@ class Topology(Checked, frozen=True, kw_only=True):
                         yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
                 if good:
                     yield from self._placed(place, node, one)
+
+    def _network_boots(self) -> Iterator[Problem]:
+        for i, node in enumerate(self.nodes):
+            if self.boot == "http-boot" and node.firmware != "uefi":
+                yield f"nodes[{i}].firmware", f"{node.firmware} has no http-boot; use uefi, or boot: pxe"
+            if not any(link.network is not None and self.boots_in(link.network) for link in self.links(node)):
+                yield f"nodes[{i}]", f"boot: {self.boot} needs a card without tags in a network with IPv4"
+
+    def boots_in(self, network: Network) -> bool:
+        """Whether firmware is told in this network what to boot."""
+        if self.boot not in FROM_NETWORK or not network.ipv4:
+            return False
+        return any(link.network == network for node in self.nodes for link in self.links(node))
+
+    def leases(self, network: Network) -> bool:
+        """Whether the lab leases IPv4 addresses in it."""
+        return network.dhcp or self.boots_in(network)
 
     def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
         networks = self._networks_of(one)
