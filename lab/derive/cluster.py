@@ -47,6 +47,7 @@ class Cluster:
     ingress_vips: tuple[str, ...]
     rendezvous: str
     ntp: tuple[str, ...]
+    minimal: bool
     hosts: tuple[tuple[Host, Role], ...]
 
 
@@ -77,6 +78,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         ingress_vips=ingress,
         rendezvous=other.get("rendezvousIP").text(),
         ntp=tuple(text for text in other.get("additionalNTPSources").texts() if _is_address(text)),
+        minimal=other.get("minimalISO").value is True,
         hosts=hosts,
     )
 

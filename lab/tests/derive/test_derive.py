@@ -4,7 +4,6 @@ import copy
 import ipaddress
 import json
 
-import msgspec
 import pytest
 import yaml
 from hypothesis import given
@@ -240,7 +239,9 @@ def test_the_labs_needs_stand_beside_the_users_own():
     b = lab.gateway
     assert adapt_agent_config({"additionalNTPSources": ["a"]}, lab)["additionalNTPSources"] == ["a", b]
     assert adapt_agent_config({"additionalNTPSources": [b]}, lab) == {"additionalNTPSources": [b]}
-    minimal = msgspec.structs.replace(lab, boot="minimal-iso")
+    install, agent = files(lab)
+    minimal = derive(install, {**agent, "minimalISO": True, "bootArtifactsBaseURL": "http://theirs"})
+    assert (derive(install, agent).boot, minimal.boot) == ("iso", "minimal-iso")
     assert adapt_agent_config({"bootArtifactsBaseURL": "http://theirs"}, minimal) == {
         "additionalNTPSources": [b],
         "minimalISO": True,
