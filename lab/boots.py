@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lab.errors import LabError
 from lab.lab import Lab
@@ -19,6 +20,7 @@ from lab.machines import disks
 from lab.machines.node import Node
 from lab.subject.installer import default_installer
 from lab.topology import FROM_NETWORK, FROM_STICK, Topology
+from lab.waiting import wait_until
 
 #: What `agent create` writes for network boots and minimal images.
 ARTIFACTS = "boot-artifacts"
@@ -28,6 +30,8 @@ _UNCONFIGURED = "unconfigured-agent.ign"
 _USED = ("infraenv.yaml", "pull-secret.yaml", "cluster-image-set.yaml", "nmstateconfig.yaml")
 _EMBED_SECONDS = 300
 _LOGIN_SECONDS = 900.0
+# The last file that a config image brings.
+_LOADED, _LOADED_SECONDS = "/etc/assisted/rendezvous-host.env", 180.0
 
 
 class Deployment(Protocol):
@@ -98,10 +102,18 @@ def follow(deployment: Deployment, nodes: Iterable[Node]) -> None:
         return
     with deployment.lab.phase("load config images"):
         for node in nodes:
-            unit = "load-config-iso@dev-sr0.service"
-            done = node.ssh(_LOGIN_SECONDS).run(f"sudo systemctl start {unit}")
+            host = node.ssh(_LOGIN_SECONDS)
+            # As a rule's SYSTEMD_WANTS does; nobody waits for it, since it has systemd execute itself anew.
+            done = host.run("sudo systemctl start --no-block load-config-iso@dev-sr0.service")
             if done.rc:
-                raise LabError(f"{unit} on {node.name}: {done.stderr.strip()}")
+                raise LabError(f"the config image of {node.name}: {done.stderr.strip()}")
+            wait_until(
+                partial(_succeeds, host, f"sudo test -e {_LOADED}"), _LOADED_SECONDS, f"{_LOADED} on {node.name}"
+            )
+
+
+def _succeeds(host: Any, command: str) -> bool:
+    return bool(host.run(command).rc == 0)
 
 
 _LIVE = "unconfigured.iso"

@@ -90,7 +90,6 @@ def build_uefi(tree: Path, work: Path, script: str, *, shim: Path = SHIM, signed
     (disc / ".disk/info").write_text("a script of the lab's tests\n")
     (disc / "boot/grub").mkdir(parents=True)
     (disc / "boot/grub/grub.cfg").write_text(
-        "serial --unit=0 --speed=115200\nterminal_input serial console\nterminal_output serial console\n"
         "echo GRUB RUNS\nlinux /vmlinuz console=ttyS0 quiet\ninitrd /initrd\nboot\n"
     )
     image = disc / "efiboot.img"

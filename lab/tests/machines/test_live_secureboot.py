@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 
 from lab import topology
@@ -11,6 +12,7 @@ from lab.host import preflight
 from lab.host.paths import state_dir
 from lab.lab import Lab
 from lab.tests.containers.kit import tree
+from lab.tests.firmware import kit as live
 from lab.tests.machines import kit
 
 SHAPE = topology.load_text("""
@@ -31,9 +33,20 @@ pytestmark = [
     ),
 ]
 # Emulated, on a busy host.
-SECONDS = 400
+SECONDS, LOGIN_SECONDS = 400, 1200
 SCRIPT = "dmesg\n"
 UNSIGNED_SHIM = Path("/usr/lib/shim/shimx64.efi")
+
+
+def test_live_the_machine_os_comes_up_to_its_login(tmp_path):
+    """The ISO that clusters are installed from, with a config in it."""
+    [node] = SHAPE.nodes
+    shape = msgspec.structs.replace(SHAPE, nodes=(msgspec.structs.replace(node, memory_mib=3072, vcpu=2),))
+    with TemporaryDirectory(prefix="test-", dir=state_dir()) as beside, Lab(shape, artifacts=tmp_path) as lab:
+        machine = lab.nodes["master-0"]
+        machine.boot_image(live.iso_with(Path(beside), live.CONFIG))
+        machine.console.wait_for("proven login:", LOGIN_SECONDS)
+        assert f"proof: {live.PROOF}" in machine.console.text()
 
 
 def test_live_what_debian_signed_runs_and_an_unsigned_kernel_or_loader_is_refused(tmp_path):
