@@ -27,8 +27,8 @@ from lab.host import budget
 from lab.host.paths import labs_dir
 from lab.host.preflight import container_problems
 from lab.topology import Topology
-from scenarios.faulty import ROWS
-from scenarios.ids import topology_of
+from scenarios.catalogue.faulty import ROWS
+from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[1]
 # What is installed in containers, by the installation that decides how much of the machine it takes: what `-k` chooses.

@@ -1,4 +1,5 @@
-"""How `pytest -n N --dist loadfile` distributes the fast suite: a module stays in one worker, and so do all labs.
+"""How `pytest -n N --dist loadfile` distributes the fast suite: a module stays in one worker, and so do all labs;
+what takes longest comes first.
 
 So a module's registry, service or ISO is made once; and tests of real labs, which check what others leave on the
 machine, and measure, do not run side by side. (xdist's own loadgroup has no effect with pytest 9: it renames tests in a
@@ -8,19 +9,65 @@ way that pytest no longer sees.)
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+#: Seconds that modules take, where these are far more than the number of their tests tells. They come first, so that no
+#: worker is left alone with one at the end. (xdist itself begins with the modules that have most tests.)
+LONG: Mapping[str, float] = {
+    "installer/tests/create/test_ended.py": 12,
+    "installer/tests/create/test_forbidden.py": 8,
+    "installer/tests/test_inputs.py": 5,
+    "lab/tests/machines/test_disks.py": 7,
+    "installer/tests/config/test_state_damage.py": 12,
+    "ci/tests/test_scheduling.py": 11,
+    "lab/tests/subject/test_subject.py": 8,
+    "ci/tests/test_gate.py": 10,
+    "installer/tests/create/test_image.py": 7,
+    "installer/tests/rendezvous/eventloop/test_lag.py": 7,
+    "installer/tests/create/test_stream.py": 6,
+    "installer/tests/create/test_outputs.py": 6,
+    "installer/tests/rendezvous/reconcile/test_orders.py": 4,
+    "installer/tests/test_dirlock.py": 6,
+    "installer/tests/gather/test_gather.py": 6,
+    "installer/tests/network/test_properties.py": 5,
+    "installer/tests/agent/test_swarm.py": 5,
+    "ci/tests/test_topology_option.py": 5,
+    "installer/tests/rendezvous/store/test_survives.py": 5,
+    "installer/tests/create/test_initrd.py": 5,
+    "installer/tests/rendezvous/reconcile/test_pace.py": 5,
+    "installer/tests/iso_tool/test_iso_tool.py": 5,
+    "installer/tests/rendezvous/store/test_store.py": 5,
+    "ci/tests/test_mutation.py": 4,
+    "installer/tests/rendezvous/test_prepare.py": 4,
+    "installer/tests/rendezvous/eventloop/test_gate_places.py": 4,
+    "ci/tests/test_subject_options.py": 4,
+    "installer/tests/rendezvous/api/test_contract.py": 4,
+    "installer/tests/waitfor/test_causes.py": 4,
+    "installer/tests/rendezvous/api/test_edges.py": 4,
+    "installer/tests/gather/test_script.py": 4,
+    "ci/tests/house/test_arrows.py": 4,
+    "ci/tests/bench/test_oracle.py": 4,
+    "ci/tests/house/test_citations.py": 4,
+}
+#: Of any other test: a module's are as many as its tests.
+_EACH = 0.03
 #: Modules of real labs: named for it, or in the folder of container machines.
 LABS = re.compile(r"lab/tests/(?:[\w/]+/)?test_live_|lab/tests/containers/test_")
 
 
 class Grouping(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
-    """By file, the modules of labs together."""
+    """By file, the modules of labs together, what takes longest first."""
 
     def _split_scope(self, nodeid: str) -> str:
         return "labs" if LABS.match(nodeid) else str(super()._split_scope(nodeid))
+
+    def _assign_work_unit(self, node: object) -> None:
+        longest = max(self.workqueue, key=lambda scope: LONG.get(scope, _EACH * len(self.workqueue[scope])))
+        self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Grouping | None:

@@ -39,7 +39,9 @@ class PrefixedSsh(SshBackend):  # type: ignore[misc]  # testinfra is not typed h
     NAME = "ssh"
 
     def __init__(self, hostspec: str, prefix: Sequence[str], config: Path) -> None:
-        super().__init__(hostspec, ssh_config=str(config), timeout=15, controlpersist=0)
+        # testinfra reads HOST:PORT, and an address of IPv6 in brackets.
+        spec = f"[{hostspec}]" if ":" in hostspec else hostspec
+        super().__init__(spec, ssh_config=str(config), timeout=15, controlpersist=0)
         self._prefix = shlex.join(prefix).replace("%", "%%")
 
     def _build_ssh_command(self, command: str) -> tuple[list[str], list[str]]:

@@ -230,7 +230,7 @@ def _service(directory: Path, listen: str) -> int:
 def _version() -> int:
     from importlib.metadata import version
 
-    from installer.create.resolve import DEFAULT_RELEASE
+    from installer.create.stages.resolve import DEFAULT_RELEASE
     from installer.release.cache import release_override
 
     print(f"node0 {version('node0')}")

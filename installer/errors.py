@@ -26,7 +26,7 @@ class InstallerError(Exception):
 
 
 class ConfigError(InstallerError):
-    """An input file is wrong; `file` names it, and the text says which fields and why."""
+    """An input file is wrong; `file` names it, None where it is none, and the text says which fields and why."""
 
     def __init__(self, text: str, *, file: Path | str | None = None) -> None:
         super().__init__(text)
@@ -43,6 +43,15 @@ class AssetError(InstallerError):
         self.exit_code = cause.exit_code
 
 
+class YamlError(InstallerError):
+    """A text is not YAML, or none that may be read; `line` counts from 1, 0 for none, and `text` is the rest."""
+
+    def __init__(self, line: int, text: str) -> None:
+        super().__init__(f"line {line}: {text}" if line else text)
+        self.line = line
+        self.text = text
+
+
 class StateError(InstallerError):
     """The asset directory lacks, or holds damaged, what an earlier command should have left there."""
 
@@ -52,7 +61,8 @@ class DirectoryBusy(StateError):
 
 
 class NetworkConfigError(InstallerError):
-    """A host's networkConfig cannot be turned into keyfiles; `path` is the field inside the nmstate document."""
+    """A host's networkConfig cannot be turned into keyfiles; `path` is the field inside the nmstate document, empty
+    where several are wrong, and `message` the rest."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
@@ -69,7 +79,7 @@ class ReleaseError(InstallerError):
 
 
 class ReleaseNotByDigest(ReleaseError):
-    """Mirrors redirect only pullspecs by digest, and this one is by tag."""
+    """Mirrors redirect only pullspecs by digest, and `image` is by tag."""
 
     def __init__(self, image: str, source: str) -> None:
         super().__init__(
@@ -96,7 +106,7 @@ class ImageNotFound(ReleaseError):
 
 
 class UnknownTag(ReleaseError):
-    """The release payload has no component of that name."""
+    """The release payload `image` has no component named `tag`."""
 
     def __init__(self, image: str, tag: str) -> None:
         super().__init__(image, f"no image tag {tag} exists in the release image {image}")
@@ -104,7 +114,7 @@ class UnknownTag(ReleaseError):
 
 
 class FileNotInImage(ReleaseError):
-    """The image has no file at that path."""
+    """`image` has no file at `path`."""
 
     def __init__(self, image: str, path: str) -> None:
         super().__init__(image, f"image {image} has no file {path}")
@@ -113,6 +123,10 @@ class FileNotInImage(ReleaseError):
 
 class NotPublished(ReleaseError):
     """The release's stream metadata does not say where something can be downloaded."""
+
+
+class DownloadError(InstallerError):
+    """Why a file could not be downloaded, in one line that does not name it."""
 
 
 class IsoError(InstallerError):

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from lab import hostnetwork
-from lab.layout import boot_url
+from lab.layout import boot_url, proxy_url
 from lab.release.cluster.private import write_private
 from lab.topology import FROM_NETWORK, NodeSpec, Topology
 
@@ -63,12 +63,19 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
         "sshKey": access.ssh_key,
         "additionalTrustBundle": access.trust_bundle,
         "imageDigestSources": access.digest_sources,
+        **({"proxy": _proxy(topology)} if topology.proxy else {}),
     }
     if topology.platform == "baremetal":
         config["platform"] = {
             "baremetal": {"apiVIPs": list(topology.vips("api")), "ingressVIPs": list(topology.vips("ingress"))},
         }
     return config
+
+
+def _proxy(topology: Topology) -> dict[str, str]:
+    """The lab's proxy for everything but the cluster itself and its networks."""
+    direct = [f".{topology.cluster_domain}", *(str(subnet) for subnet in topology.machine_subnets)]
+    return {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy")} | {"noProxy": ",".join(direct)}
 
 
 def root_device_hints(node: NodeSpec) -> dict[str, Any]:

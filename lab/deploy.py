@@ -25,6 +25,7 @@ from lab.configs import Access, boot_fields
 from lab.derive import AGENT, INSTALL
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
+from lab.layout import bracketed, proxy_url
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.seam import tools
@@ -80,6 +81,15 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
     }
 
 
+def through_proxy(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
+    """The config with the lab's HTTP proxy in the place of the one that it names; without one, as it is."""
+    given = config.get("proxy")
+    if not topology.proxy or not isinstance(given, dict):
+        return config
+    ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if given.get(key)}
+    return {**config, "proxy": {**given, **ours}}
+
+
 def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
     """The config with the lab's NTP server added, and where hosts find what they boot."""
     sources, clock = config.get("additionalNTPSources") or [], topology.gateway
@@ -126,7 +136,8 @@ class Deployment:
         self.directory.chmod(0o700)
         if adapt:
             install, agent = read(source)
-            _write(self.directory / INSTALL, adapt_install_config(install, self.lab.access))
+            install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
+            _write(self.directory / INSTALL, install)
             _write(self.directory / AGENT, adapt_agent_config(agent, self.topology))
 
     def agent(self, *words: str, timeout: float, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -187,7 +198,7 @@ class Deployment:
         """What the rendezvous service answers to GET /api/assisted-install/v2/PATH, decoded; asked with the watcher's
         token, as `wait-for` does. Raises OSError while it does not answer."""
         state = json.loads((self.directory / STATE).read_bytes())["node0"]
-        url = f"https://{state['rendezvousIP']}:{SERVICE_PORT}/api/assisted-install/v2/{path}"
+        url = f"https://{bracketed(state['rendezvousIP'])}:{SERVICE_PORT}/api/assisted-install/v2/{path}"
         request = urllib.request.Request(url, headers={"Watcher-Authorization": state["watcherToken"]})
         context = ssl.create_default_context(cadata=state["serviceCACert"])
 

@@ -15,6 +15,7 @@ POOL = "lab"
 REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
+PROXY_PORT = 3128
 # Where machines fetch what they boot, below what the HTTP server serves, and what they ask for there by name.
 _BOOT = "boot"
 IPXE_SCRIPT = "agent.x86_64.ipxe"
@@ -33,6 +34,11 @@ def _http_url(topology: Topology) -> str:
 def boot_url(topology: Topology) -> str:
     """Layout.boot_url of a lab of that topology."""
     return f"{_http_url(topology)}/{_BOOT}"
+
+
+def proxy_url(topology: Topology) -> str:
+    """The HTTP proxy of a lab that has one."""
+    return f"http://{bracketed(topology.gateway)}:{PROXY_PORT}"
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,16 @@ class Layout:
         """The lab's address in the network of the BMCs."""
         network = self.topology.bmc_network
         return next(iter(network.own)) if network.bmc else self.topology.gateway
+
+    @property
+    def registry_address(self) -> str:
+        """Where the registry listens: where hosts reach it, or, with a proxy, where only the lab's own programs do."""
+        return "127.0.0.1" if self.topology.proxy else self.topology.gateway
+
+    @property
+    def proxy_log(self) -> Path:
+        """The log of the HTTP proxy."""
+        return self.log / "proxy.log"
 
     def bridge(self, network: Network) -> str:
         """The bridge that a network is."""

@@ -30,11 +30,12 @@ def said(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout + result.stderr
 
 
-def install(deployment: Deployment) -> Installation:
-    """Install, up to a working cluster. Raises InstallFailedError with the last lines of what failed."""
+def install(deployment: Deployment, seconds: float = INSTALL_SECONDS) -> Installation:
+    """Install, up to a working cluster; each command that waits has so many seconds. Raises InstallFailedError with the
+    last lines of what failed."""
     deployment.create_image()
     deployment.boot()
-    deployment.wait(INSTALL_SECONDS)
+    deployment.wait(seconds)
     return Installation(deployment)
 
 

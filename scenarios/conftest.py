@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import shutil
@@ -21,17 +20,18 @@ from lab.cleanup import afterwards
 from lab.configs import write_configs
 from lab.deploy import Deployment
 from lab.errors import LabBrokenError, SubjectError
-from lab.evidence.report import TESTS, write
 from lab.host import budget
 from lab.host.paths import cache_dir, labs_dir
 from lab.lab import Lab
 from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.supervisor.watch import described
-from scenarios.cluster import Installation, Stopped, install, stop
-from scenarios.fromfile import file_topology, of_topology
-from scenarios.ids import TOPOLOGIES, edit_agent_config, topology_of
-from scenarios.scheduling import Durations, ScenarioScheduling, reorder, unit_of
+from scenarios.catalogue.fromfile import file_topology, of_topology
+from scenarios.catalogue.ids import SHAPES, edit_agent_config, further_files, topology_of
+from scenarios.catalogue.matrix import row_of
+from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
+from scenarios.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
+from scenarios.results import Results
 from scenarios.service import Discovered, install_discovered, service_alone
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +39,6 @@ DURATIONS = Durations(cache_dir() / "durations.json")
 FAILED = pytest.StashKey[set[str]]()
 SHARED = pytest.StashKey["_Shared[Installation] | _Shared[Stopped] | _Shared[Discovered]"]()
 T = TypeVar("T", Installation, Stopped, Discovered)
-_MESSAGE_LINES = 5
 TOLD = pytest.StashKey[set[tuple[str, str]]]()
 # The labs that are up, and the labs' failures, by unit of work.
 LABS = pytest.StashKey[dict[str, Lab]]()
@@ -53,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--artifacts", default=str(ROOT / "artifacts"), help="where evidence goes (default: artifacts/)")
     add_options(group.addoption)
     group.addoption("--nightly", action="store_true", help="also run the nightly scenarios")
+    group.addoption("--weekly", action="store_true", help="also run the nightly and the weekly scenarios")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
     group.addoption("--machines", choices=("vm", "container"), help="kind of machines: docs/machines.md (default: vm)")
     group.addoption(
@@ -68,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make a topology's name in -k mean the topology: pytest would find "ha" in "what" and "has" as well."""
-    words = "|".join(TOPOLOGIES)
+    words = "|".join(SHAPES)
     config.option.keyword = re.sub(rf"(?<![\w\[-])({words})(?![\w-])", r"[\1-", config.option.keyword)
 
     file_topology(config)
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
                 choose(lambda name: config.getoption(f"--{name}"))
             except SubjectError as error:
                 raise pytest.UsageError(str(error)) from error
-        config.pluginmanager.register(_Results(Path(config.getoption("--artifacts"))))
+        config.pluginmanager.register(Results(Path(config.getoption("--artifacts"))))
 
 
 class _Aloud(logging.Handler):
@@ -110,9 +110,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ScenarioS
     return ScenarioScheduling(config, log)
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """`-k` knows a scenario by the name of its row of the matrix, too."""
+    if (row := row_of(unit_of(item.nodeid))) is not None:
+        item.extra_keyword_matches.add(row.name)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order tests by scenario, the longest first, the same in every worker; nightly ones only with --nightly."""
+    """Order tests by scenario, the longest first, the same in every worker; nightly ones only with --nightly, weekly
+    ones only with --weekly."""
     file = file_topology(config)
     if (file.machine if file else config.getoption("--machines")) == "container":
         for item in items:
@@ -122,10 +129,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         wanted = {id(item) for item in of_topology(items, file)}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in wanted])
         items[:] = [item for item in items if id(item) in wanted]
-    elif not config.getoption("--nightly"):
-        nightly = [item for item in items if item.get_closest_marker("nightly")]
-        items[:] = [item for item in items if item not in nightly]
-        config.hook.pytest_deselected(items=nightly)
+    elif not config.getoption("--weekly"):
+        later = ["weekly"] if config.getoption("--nightly") else ["nightly", "weekly"]
+        left = [item for item in items if any(item.get_closest_marker(name) for name in later)]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
     reorder(items, DURATIONS.read())
 
 
@@ -227,33 +235,6 @@ def pytest_runtest_makereport(
     return report
 
 
-class _Results:
-    """Outcomes of tests by scenario, stored with the evidence; only in the process that receives all reports."""
-
-    def __init__(self, artifacts: Path) -> None:
-        self._artifacts = artifacts
-        self._seen: dict[str, dict[str, dict[str, object]]] = {}
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record a test's call, and any failure of its set-up or teardown."""
-        if report.when != "call" and report.passed:
-            return
-        unit, name = unit_of(report.nodeid), report.nodeid.rpartition("::")[2].partition("[")[0]
-        void = str(getattr(report, "void", ""))
-        entry = {"name": name, "outcome": "void" if void else report.outcome, "seconds": round(report.duration, 3)}
-        if report.failed:
-            entry["message"] = void or "\n".join(str(report.longrepr).strip().splitlines()[-_MESSAGE_LINES:])
-        self._seen.setdefault(unit, {})[f"{name} {report.when}" if report.when != "call" else name] = entry
-        folder = self._artifacts / unit
-        if folder.is_dir():
-            (folder / TESTS).write_text(json.dumps(list(self._seen[unit].values()), indent=1))
-
-    def pytest_sessionfinish(self) -> None:
-        """Write the page of the whole run."""
-        if self._seen:
-            write(self._artifacts)
-
-
 @contextmanager
 def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deployment]:
     scenario_id: str = request.param
@@ -293,6 +274,9 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             ("keep the lab", keep_lab),
         ):
             write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario_id))
+            for name, text in further_files(scenario_id).items():
+                (deployment.directory / name).parent.mkdir(parents=True, exist_ok=True)
+                (deployment.directory / name).write_text(text)
             yield deployment
             done = True
 
@@ -358,7 +342,8 @@ def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation
     def make(labs: ExitStack) -> Installation:
         if kept:
             return _installed_already(kept, chosen.subject)
-        return install(labs.enter_context(_deployed(request, chosen)))
+        row = row_of(scenario_id)
+        return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)
 
     stash = request.session.stash
     if SHARED not in stash:

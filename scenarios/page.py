@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from drivers.browser import Page, chromium
 from lab.host.namespaces import enter_argv
 from lab.lab import Lab
+from lab.layout import bracketed
 
 SERVICE_PORT = 8090
 LIVE = "document.getElementById('connection').textContent === 'Live'"
@@ -35,7 +36,7 @@ def watching(lab: Lab, address: str, ca_pem: str) -> Iterator[Page]:
     certificate = lab.inside(served_certificate, address, SERVICE_PORT, ca_pem)
     profile = lab.layout.root / "browser"
     with chromium(profile, certificate, enter_argv(lab.init, []), lab.artifacts / "browser.log") as page:
-        page.open(f"https://{address}:{SERVICE_PORT}/")
+        page.open(f"https://{bracketed(address)}:{SERVICE_PORT}/")
         page.until(LIVE, LIVE_SECONDS)
         yield page
 

@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from lab.redact.tests import corpus
+from lab.redact.tests import corpus, values
 
 VECTORS = corpus.vectors()
 SECRETS = {secret for vector in VECTORS for secret in vector.secrets}
@@ -25,8 +25,8 @@ platform:
       bmc:
         address: redfish-virtualmedia+https://192.0.2.1/redfish/v1/Systems/1
         username: root
-        password: {corpus.NAMED["BMC password"][1]}
-pullSecret: '{corpus.PULL_SECRET}'
+        password: {values.NAMED["BMC password"][1]}
+pullSecret: '{values.PULL_SECRET}'
 """
 
 
@@ -52,8 +52,8 @@ def plant(host: Any) -> int:
         write(host, f"{FOLDER}/planted-{at:03}.yaml", text)
     write(host, f"{FOLDER}/planted-install-config.yaml", INSTALL_CONFIG)
     write(host, "/etc/assisted/hostconfig/planted/fencing.yaml", INSTALL_CONFIG)
-    write(host, "/run/agent-installer/planted.json", corpus.PULL_SECRET)
-    field, value = corpus.NAMED["opaque token"]
+    write(host, "/run/agent-installer/planted.json", values.PULL_SECRET)
+    field, value = values.NAMED["opaque token"]
     image = host.check_output("sudo podman images --noheading --format '{{.ID}}' | head -n 1")
     host.check_output("sudo podman create --name %s --env %s --env KEPT=kept %s", CONTAINER, f"{field}={value}", image)
     return len([line for line in journal.split("\n") if line])

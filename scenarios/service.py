@@ -17,6 +17,7 @@ import yaml
 
 from lab.deploy import Deployment
 from lab.hostnetwork import NIC, nmstate
+from lab.layout import bracketed
 from lab.release.cluster.private import write_private
 from lab.subject import Subject
 from lab.waiting import wait_until
@@ -92,7 +93,8 @@ def service_alone(deployment: Deployment) -> Iterator[Service]:
     """Run the service in the lab for the length of the block, with the lab's registry and its low thresholds."""
     lab, access = deployment.lab, deployment.lab.access
     address = lab.topology.gateway
-    service = Service(deployment, lab.layout.root / "service", f"https://{address}:{SERVICE_PORT}")
+    listen = f"{bracketed(address)}:{SERVICE_PORT}"
+    service = Service(deployment, lab.layout.root / "service", f"https://{listen}")
     mirror = service.directory / "mirror"
     mirror.mkdir(parents=True)
     (mirror / "registries.conf").write_text("\n".join(registries_conf(*pair) for pair in access.mirrors))
@@ -104,7 +106,7 @@ def service_alone(deployment: Deployment) -> Iterator[Service]:
         # The payload's installer has to run with the Python that has its libraries.
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     }
-    argv = [*deployment.installer, "service", "--dir", str(service.directory), "--listen", f"{address}:{SERVICE_PORT}"]
+    argv = [*deployment.installer, "service", "--dir", str(service.directory), "--listen", listen]
     with lab.running(argv, env=env, name="service") as process:
 
         def ready() -> bool:

@@ -1,4 +1,4 @@
-"""Every way to boot ends in a cluster: what is installed by it, and that machines did come by it."""
+"""Machines come to their live system by the way that was asked for; test_install.py has what is installed by each."""
 
 import re
 
@@ -6,14 +6,12 @@ import pytest
 
 from lab.deploy import Deployment
 from lab.waiting import wait_until
+from scenarios.catalogue.matrix import params
 from scenarios.cluster import Installation
-from scenarios.ids import BOOTED, FIRMWARES
 from scenarios.service import Discovered
 
 # Emulated, on a busy host.
 REGISTERED_SECONDS = 2400
-
-every = pytest.mark.parametrize("installation", BOOTED, indirect=True)
 
 
 def _served(installation: Installation) -> list[str]:
@@ -22,23 +20,7 @@ def _served(installation: Installation) -> list[str]:
     return re.findall(r'"GET (\S+) HTTP/[\d.]+" 20[06]', log)
 
 
-@every
-def test_the_cluster_is_installed_and_takes_work(installation: Installation) -> None:
-    assert installation.nodes_ready()
-    assert installation.unavailable_operators() == []
-    assert installation.write(timeout=30)
-
-
-@every
-def test_every_node_runs_from_the_disk_to_install_on(installation: Installation) -> None:
-    for name, node in installation.lab.nodes.items():
-        host = node.ssh()
-        assert host.check_output("findmnt -no SOURCE /").startswith(node.spec.root_device), name
-        assert host.check_output("hostname") == name
-        assert host.check_output("systemctl --failed --no-legend --plain") == "", name
-
-
-@every
+@pytest.mark.parametrize("installation", params(lambda row: row.boot != "iso"), indirect=True)
 def test_machines_came_by_the_way_that_was_asked_for(installation: Installation) -> None:
     """By what the lab's servers gave out and what lies in the drives: a machine has no other way to a live system."""
     way, nodes = installation.topology.boot, installation.lab.nodes
@@ -79,8 +61,20 @@ def test_several_hosts_are_discovered_and_become_one_cluster(discovered: Discove
     assert {host["status"] for host in hosts} == {"installed"}
 
 
+@pytest.mark.nightly
 @pytest.mark.vm("its firmware, iPXE and udev are what is looked at")
-@pytest.mark.parametrize("deployment", FIRMWARES, indirect=True)
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        "sno-ipv4-static-uefi-pxe-agent_only",
+        "sno-ipv4-dhcp-bios-pxe-agent_only",
+        "sno-ipv4-static-uefi-http_boot-agent_only",
+        "sno-ipv4-static-uefi-usb-agent_only",
+        "sno-ipv4-static-bios-usb-agent_only",
+        "sno-ipv4-static-uefi-config_image-agent_only",
+    ],
+    indirect=True,
+)
 def test_a_firmware_of_its_own_brings_up_the_agent(deployment: Deployment) -> None:
     """SeaBIOS or EDK II with iPXE, up to the host's registration; from there on all ways are one."""
     deployment.create_image()

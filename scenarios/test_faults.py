@@ -6,9 +6,9 @@ import pytest
 
 from lab.deploy import Deployment
 from lab.host.paths import cache_dir
+from scenarios.catalogue.faulty import ROWS, Outcome, Row, disturb
+from scenarios.catalogue.scheduling import Durations
 from scenarios.cluster import Installation
-from scenarios.faulty import ROWS, Outcome, Row, disturb
-from scenarios.scheduling import Durations
 
 BY_ID = {row.id: row for row in ROWS}
 UNDISTURBED = Durations(cache_dir() / "undisturbed.json")

@@ -6,10 +6,12 @@ import time
 import pytest
 
 from lab.waiting import wait_until
+from scenarios.catalogue.matrix import params
 from scenarios.cluster import Installation
-from scenarios.ids import SHAKEN
 
-pytestmark = pytest.mark.parametrize("installation", SHAKEN, indirect=True)
+pytestmark = pytest.mark.parametrize(
+    "installation", params(lambda row: row.thorough and not row.topology.startswith("sno-")), indirect=True
+)
 
 API_SECONDS = 30  # from the cut of the power to the first write that succeeds
 CONSOLE_SECONDS = 60

@@ -7,14 +7,19 @@ import time
 import pytest
 
 from lab.cleanup import afterwards
+from lab.layout import REGISTRY_PORT
 from lab.machines import disks
+from lab.topology import FROM_NETWORK
 from lab.waiting import wait_until
+from scenarios.catalogue.matrix import params
+from scenarios.catalogue.variants import KERNEL_ARGUMENTS
 from scenarios.cluster import Installation
-from scenarios.ids import COMPACT, HA, SNO
 
-every = pytest.mark.parametrize("installation", [*SNO, *COMPACT, *HA], indirect=True)
+every = pytest.mark.parametrize("installation", params(), indirect=True)
 # Slow tests of what depends on one host only need not run on several.
-single = pytest.mark.parametrize("installation", SNO, indirect=True)
+single = pytest.mark.parametrize(
+    "installation", params(lambda row: row.thorough and row.topology.startswith("sno-")), indirect=True
+)
 
 SERVICES = ("kubelet", "containerd", "NetworkManager", "chrony", "ssh")
 # Namespace and name, with one pod on every master and none elsewhere.
@@ -39,11 +44,13 @@ def test_node0_is_the_first_master_whether_it_was_named_or_chosen(installation: 
 
 @every
 def test_every_node_runs_from_its_disk_with_the_iso_still_inserted(installation: Installation):
+    """Or with the stick plugged in, or the network still telling what to boot."""
+    in_drive = installation.topology.boot not in ("usb", *FROM_NETWORK)
     for name, node in installation.lab.nodes.items():
         host = node.ssh()
         assert host.check_output("findmnt -no SOURCE /").startswith(node.spec.root_device), name
         assert "coreos.liveiso" not in host.file("/proc/cmdline").content_string, name
-        assert node.media.inserted(), name
+        assert bool(node.media.inserted()) is in_drive, name
 
 
 @single
@@ -65,14 +72,56 @@ def test_of_several_disks_only_the_chosen_one_was_written(installation: Installa
 @every
 def test_hostname_and_address_are_those_of_the_config(installation: Installation):
     """Every host found its own config in the shared image by its MAC address."""
-    dhcp = installation.topology.addressing == "dhcp"
-    for spec in installation.topology.nodes:
+    topology = installation.topology
+    for spec in topology.nodes:
         host = installation.lab.nodes[spec.name].ssh()
         assert host.check_output("hostname") == spec.name
         links = json.loads(host.check_output("ip -json address"))
-        [(mac, own)] = [(x.get("address"), a) for x in links for a in x["addr_info"] if a["local"] == spec.ip]
-        assert mac == spec.mac
-        assert bool(own.get("dynamic")) is dhcp, f"{spec.name}: by DHCP instead of the NMState config, or the reverse"
+        for link in topology.links(spec):
+            for address, network in link.addresses:
+                [(mac, own)] = [(x.get("address"), a) for x in links for a in x["addr_info"] if a["local"] == address]
+                assert mac == link.mac, address
+                leased = network.dhcpv6 if ":" in address else network.dhcp
+                assert bool(own.get("dynamic")) is leased, f"{spec.name}: {address} by DHCP, or the reverse"
+
+
+@every
+def test_the_way_out_and_the_longest_packets_are_those_of_the_network(installation: Installation):
+    topology = installation.topology
+    for spec in topology.nodes:
+        host = installation.lab.nodes[spec.name].ssh()
+        links = {link["ifname"]: link for link in json.loads(host.check_output("ip -json address"))}
+        homes = {link["ifname"] for link in links.values() for a in link["addr_info"] if a["local"] == spec.ip}
+        [home] = homes
+        assert links[home]["mtu"] == topology.home.mtu, spec.name
+        for address in topology.known_addresses(spec):
+            family = "-6" if ":" in address else "-4"
+            routes = json.loads(host.check_output(f"ip -json {family} route show default"))
+            assert {route["dev"] for route in routes} == homes, f"{spec.name}: {routes}"
+            largest = topology.home.mtu - (48 if ":" in address else 28)
+            sent = f"sudo ping {family} -c 1 -W 20 -M do -s {largest} {topology.home.own_like(address)}"
+            assert host.run(sent).rc == 0, f"{spec.name}: {sent}"
+
+
+@pytest.mark.parametrize("installation", params(lambda row: "kernel_arguments" in row.variants), indirect=True)
+def test_kernel_arguments_of_machine_configs_are_in_force(installation: Installation):
+    for name, node in installation.lab.nodes.items():
+        words = node.ssh().file("/proc/cmdline").content_string.split()
+        assert [word for word in words if word in KERNEL_ARGUMENTS] == list(KERNEL_ARGUMENTS), name
+
+
+@pytest.mark.parametrize("installation", params(lambda row: "proxy" in row.variants), indirect=True)
+def test_hosts_reach_the_registry_through_the_proxy_alone(installation: Installation):
+    layout = installation.lab.layout
+    said = layout.proxy_log.read_text()
+    for spec in installation.topology.nodes:
+        asked = re.findall(rf"Connect \(file descriptor \d+\): {re.escape(spec.ip)}", said)
+        assert asked, f"{spec.name} has never asked the proxy"
+        host = installation.lab.nodes[spec.name].ssh()
+        for target in (layout.registry, f"{layout.topology.gateway}:{REGISTRY_PORT}"):
+            done = host.run(f"curl --noproxy '*' -ksS --max-time 10 https://{target}/v2/")
+            assert done.rc in (6, 7), f"{spec.name} reaches {target} without the proxy: {done}"
+    assert f"CONNECT {layout.registry} HTTP/1.1" in said
 
 
 @every

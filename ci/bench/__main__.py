@@ -13,7 +13,7 @@ from pathlib import Path
 from ci.bench.measure import table
 from ci.mutation.plan import PACKAGES
 from lab.numbers import whole_type
-from scenarios.ids import topology_of
+from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 COUNT, SECONDS = whole_type(1, 5000), whole_type(1, 86_400)
@@ -31,6 +31,7 @@ BENCHMARKS = [
     "mutants",
     "oracle",
     "house",
+    "engine",
 ]
 SCENARIO = "sno-ipv4-static-uefi"
 
@@ -38,7 +39,7 @@ SCENARIO = "sno-ipv4-static-uefi"
 def install(scenario: str) -> float:
     """Install a scenario once, warm; seconds from the lab's start to install-complete, by its own phases."""
     shortest = f"scenarios/test_install.py::test_console_answers[{scenario}]"
-    argv = [sys.executable, "-m", "pytest", "-q", "--nightly", shortest]
+    argv = [sys.executable, "-m", "pytest", "-q", "--weekly", shortest]
     begin = time.monotonic()
     done = subprocess.run(argv, cwd=ROOT, check=False)
     if done.returncode:
@@ -67,7 +68,8 @@ def main() -> None:
         "mutants: changes to the code that the tests notice; "
         "oracle: verdicts, errors and manifests of many inputs against those of the real openshift-install, where "
         "one was built; "
-        "house: lines, modules a folder, cycles, citations, start, create image (default: image builds media)",
+        "house: lines, modules a folder, cycles, citations, start, create image; "
+        "engine: what node0-ci run costs besides the runs (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
@@ -85,6 +87,12 @@ def main() -> None:
     )
     side.add_argument("--show", action="store_true", help="measure nothing, print what was measured last")
     parser.add_argument("--before", metavar="COMMIT", help="house: an earlier commit, side by side with HEAD")
+    parser.add_argument(
+        "--scripts",
+        type=Path,
+        metavar="DIR",
+        help="oracle: instead, run the integration scripts of openshift-install below DIR",
+    )
     mutation = parser.add_argument_group("mutants")
     mutation.add_argument("--package", action="append", choices=list(PACKAGES), help="which (default: all)")
     mutation.add_argument("--module", default="", metavar="TEXT", help="only modules with this in their path")
@@ -116,7 +124,12 @@ def main() -> None:
             parser.error("oracle is measured alone")
         from ci.bench.oracle import bench
 
-        bench.run(args.seed)
+        if args.scripts is None:
+            bench.run(args.seed)
+            return
+        from ci.bench.oracle import scripts
+
+        scripts.run(args.scripts)
         return
     if "house" in args.what:
         if args.what != ["house"]:
@@ -146,6 +159,10 @@ def main() -> None:
         from ci.bench import media
 
         media.run()
+    if "engine" in what:
+        from ci.bench import engine
+
+        engine.run()
     if "swarm" in what:
         from ci.bench.service import swarm
 

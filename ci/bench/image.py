@@ -192,8 +192,8 @@ def _validation(work: Path) -> float:
     (directory / "install-config.yaml").write_text(text(install))
     (directory / "agent-config.yaml").write_text(text(agent))
     code = (
-        "import sys; from pathlib import Path; from installer.create.read import read; "
-        "from installer.create.check import check; check(read(Path(sys.argv[1]), 'bench'), 'bench')"
+        "import sys; from pathlib import Path; from installer.create.stages.read import read; "
+        "from installer.create.stages.check import check; check(read(Path(sys.argv[1]), 'bench'), 'bench')"
     )
     return min(
         seconds_of(

@@ -1,140 +1,168 @@
-"""Runs jobs: each is a scenario in pytest, bounded in time; its artefacts are loaded into the history."""
+"""Runs a plan: jobs so often each, what is void again, and more of what is suspicious; all of it goes into the history.
+
+A plan and its units are written down before they are run, so that a collector that was killed goes on where it was
+(`node0-ci resume`): what has ended is not run again, and what other hosts run meanwhile is waited for.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+from filelock import FileLock, Timeout
+
 from ci.informer import clusters, triage
 from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.engine.engine import Engine
+from ci.informer.engine.serving import Say
+from ci.informer.engine.unit import PYTEST, Result, Unit, needs_of
 from ci.informer.errors import InformerError
-from ci.informer.history import artifacts
-from ci.informer.history.model import Run
+from ci.informer.history import work
 from ci.informer.history.store import History, Row
 from ci.informer.review import watched
-from lab.redact import redact
+from ci.informer.revision import revision
 
-ROOT = Path(__file__).parents[2]
 #: How often a run that is void is repeated, and runs that one suspicious night may have on top.
 VOID_RETRIES, MOST_MORE = 2, 60
-#: Seconds that pytest has to collect evidence once its time is up.
-_GRACE = 120.0
-_LATE = 124  # as timeout(1) has it
-_NOTHING_COLLECTED = 5  # pytest's exit code
-_TAIL = 2000
 _ID = re.compile(r"[a-z0-9]+(?:[_-][a-z0-9]+)*")
 
-Say = Callable[[str], None]
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What to run: scenarios, on a payload, on a kind of machines, so often each; `limit` is in seconds."""
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run: jobs (SCENARIO@KIND) on a payload, so often each; `limit` is in seconds a run."""
 
     payload: str
-    scenarios: Sequence[str]
-    machines: str = "vm"
+    jobs: tuple[str, ...]
     rounds: int = 1
     limit: float = 7200.0
     more: int = MOST_MORE
-    program: Sequence[str] = (sys.executable, "-m", "pytest", "scenarios/")
-    arguments: Sequence[str] = ()
+    kvm: bool = False
+    program: tuple[str, ...] = PYTEST
+    arguments: tuple[str, ...] = ()
 
 
-def argv_of(plan: Plan, scenario: str, folder: Path) -> list[str]:
-    """The command of one run. A bracket ends a scenario's id, so that its variants are not meant."""
-    options = ["--nightly", "--machines", plan.machines, f"--artifacts={folder}", "-k", f"{scenario}]"]
-    return [*plan.program, *options, *plan.arguments]
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    for number, patience in ((signal.SIGINT, _GRACE), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(patience)
-
-
-def _finished(argv: Sequence[str], log: Path, limit: float) -> int:
-    """Run a command to its end or to its limit; its exit code."""
-    with log.open("wb") as out:
-        # A group of its own: what it started ends with it.
-        process = subprocess.Popen(argv, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, start_new_session=True)
-        try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            _stop(process)
-            return _LATE
-        except BaseException:
-            _stop(process)
-            raise
-
-
-def _attempted(plan: Plan, scenario: str, folder: Path) -> Run:
-    """One run of a scenario. What leaves no artefacts is void: it says nothing about the product."""
-    folder.mkdir(parents=True)
-    began, start = datetime.now(UTC), time.monotonic()
-    code = _finished(argv_of(plan, scenario, folder), folder / "pytest.log", plan.limit)
-    tail = redact((folder / "pytest.log").read_bytes()[-_TAIL:].decode(errors="replace"))
-    if code == _NOTHING_COLLECTED:
-        raise InformerError(f"scenario: {scenario!r}: no test has this id (python -m pytest scenarios/ --collect-only)")
-    stamp, job = f"{began:%Y-%m-%dT%H:%M:%SZ}", f"{scenario}@{plan.machines}"
-    try:
-        [run] = artifacts.load(folder, plan.payload)
-    except (InformerError, ValueError):
-        why = (
-            f"not done after {plan.limit:.0f} s" if code == _LATE else f"pytest ended with {code} and left no artefacts"
-        )
-        text = {"message": tail}
-        return Run(job, plan.payload, f"run {folder}", stamp, time.monotonic() - start, (), (), text, str(folder), why)
-    run = replace(run, job=job, key=f"run {folder}", began=stamp)
-    if code == _LATE and run.outcome.good:
-        return replace(run, ended=Outcome.FAILED, attempts=())
-    if code and run.outcome.good:
-        # Killed in mid-run, or it broke itself: what had passed until then is not all that was to be tested.
-        return replace(run, void=f"pytest ended with {code} although no test failed", evidence={"message": tail})
-    return run
-
-
-def _recorded(history: History, plan: Plan, scenario: str, folder: Path, say: Say) -> Row:
-    """A run and what repeats it when it is void; the last row."""
-    for attempt in range(1 + VOID_RETRIES):
-        stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
-        place = folder / scenario / stamp
-        while place.exists():
-            place = place.with_name(place.name + "x")
-        [number] = history.add([_attempted(plan, scenario, place)])
-        triage.label(history, triage.read())
-        clusters.assign(history)
-        row = history.run(number)
-        whose = f" ({row.label}: {row.advice})" if row.label else ""
-        say(f"{row.job}: {row.outcome.value} after {row.seconds:.0f} s{whose}")
-        if row.outcome is not Outcome.VOID or attempt == VOID_RETRIES:
-            break
-        say(f"{row.job}: void, run again")
-    return row
-
-
-def run(history: History, plan: Plan, folder: Path, say: Say) -> list[Row]:
-    """Run all jobs, round by round, then what a suspicion asks for. The rows of all that ran. Raises InformerError."""
-    for scenario in plan.scenarios:
+def checked(plan: Plan) -> Plan:
+    """The plan. Raises InformerError for a job that cannot be one."""
+    for job in plan.jobs:
+        scenario, _, machines = job.partition("@")
         if not _ID.fullmatch(scenario):
             raise InformerError(f"scenario: {scenario!r}: must be an id like sno-ipv4-static-uefi")
-    rows = [_recorded(history, plan, scenario, folder, say) for _ in range(plan.rounds) for scenario in plan.scenarios]
-    left = plan.more
-    for scenario in plan.scenarios:
-        while left > 0 and (wanted := watched(history.runs(job=f"{scenario}@{plan.machines}")).wanted):
-            say(f"{scenario}: a failure more than usual, {min(wanted, left)} more runs")
-            count = min(wanted, left)
-            left -= count
-            rows += [_recorded(history, plan, scenario, folder, say) for _ in range(count)]
-    return rows
+        if machines not in ("vm", "container"):
+            raise InformerError(f"scenario: {job!r}: the kind of machines must be vm or container")
+    return plan
+
+
+class _Session:
+    """One plan being run."""
+
+    def __init__(self, history: History, name: str, engine: Engine, say: Say) -> None:
+        self._history, self._name, self._engine, self._say = history, name, engine, say
+        text, self._folder = work.plan(history, name)
+        self._plan = msgspec.json.decode(text, type=Plan)
+        self._revision = revision()
+
+    def _unit(self, job: str, number: str) -> Unit:
+        scenario, _, machines = job.partition("@")
+        plan = self._plan
+        return Unit(
+            key=f"{self._name}/{job}/{number}",
+            payload=plan.payload,
+            scenario=scenario,
+            machines=machines,
+            limit=plan.limit,
+            needs=needs_of(scenario, machines),
+            kvm=plan.kvm,
+            program=plan.program,
+            arguments=plan.arguments,
+        )
+
+    def _place(self, unit: Unit) -> Path:
+        """Where a unit's evidence goes."""
+        _, job, number = unit.key.split("/")
+        return self._folder / job / f"{self._name}.{number}"
+
+    def _submit(self, units: Sequence[Unit]) -> None:
+        here = [msgspec.structs.replace(unit, folder=str(self._place(unit))) for unit in units]
+        self._engine.submit(units if self._engine.remote else here)
+
+    def rows(self) -> Iterator[Row]:
+        """Run it; each run as it ends. Raises InformerError."""
+        plan = self._plan
+        if not work.units(self._history, self._name):
+            rounds = [self._unit(job, f"{number}.0") for number in range(plan.rounds) for job in plan.jobs]
+            work.add(self._history, self._name, [(unit.key, msgspec.json.encode(unit)) for unit in rounds])
+        left = work.units(self._history, self._name, done=False)
+        self._submit([msgspec.json.decode(text, type=Unit) for text in left.values()])
+        while True:
+            while not self._engine.idle:
+                yield self._recorded(*self._engine.ended(self._place))
+            if not self._more():
+                break
+        work.end(self._history, self._name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+
+    def _recorded(self, unit: Unit, result: Result) -> Row:
+        """Write a run down; what is void comes again."""
+        if result.run is None:
+            raise InformerError(f"{result.host}: {result.error}" if self._engine.remote else result.error)
+        run, again = result.run, None
+        number, _, tries = unit.key.rpartition("/")[2].rpartition(".")
+        void = run.outcome is Outcome.VOID
+        with self._history.writing():
+            [one] = self._history.add([run], host=result.host, revision=self._revision)
+            work.done(self._history, unit.key)
+            if void and int(tries) < VOID_RETRIES:
+                again = self._unit(unit.job, f"{number}.{int(tries) + 1}")
+                work.add(self._history, self._name, [(again.key, msgspec.json.encode(again))])
+        triage.label(self._history, triage.read())
+        clusters.assign(self._history)
+        row = self._history.run(one)
+        whose = f" ({row.label}: {row.advice})" if row.label else ""
+        self._say(f"{row.job}: {row.outcome.value} after {row.seconds:.0f} s{whose}")
+        if again is not None:
+            self._say(f"{row.job}: void, run again")
+            self._submit([again])
+        return row
+
+    def _more(self) -> bool:
+        """Submit what suspicions ask for; whether there was any."""
+        keys = work.units(self._history, self._name)
+        asked = sum("/more" in key and key.endswith(".0") for key in keys)
+        for job in self._plan.jobs:
+            wanted = watched(self._history.runs(job=job)).wanted
+            count = min(wanted, self._plan.more - asked)
+            if count <= 0:
+                continue
+            self._say(f"{job.partition('@')[0]}: a failure more than usual, {count} more runs")
+            units = [self._unit(job, f"more{number}.0") for number in range(asked, asked + count)]
+            work.add(self._history, self._name, [(unit.key, msgspec.json.encode(unit)) for unit in units])
+            self._submit(units)
+            return True
+        return False
+
+
+def begin(history: History, plan: Plan, folder: Path) -> str:
+    """Write a plan down; its name. `folder` is where evidence goes. Raises InformerError."""
+    name = uuid.uuid4().hex[:8]
+    work.begin(history, name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", msgspec.json.encode(checked(plan)), folder)
+    return name
+
+
+def carry_out(history: History, name: str, engine: Engine, say: Say) -> Iterator[Row]:
+    """Run a plan that was written down, from where it is; each run as it ends.
+
+    Raises InformerError, also where somebody else runs it.
+    """
+    try:
+        # As long as the process lives: one that was killed has let go of it.
+        with FileLock(history.path.with_name(f"{history.path.name}.{name}.lock"), timeout=0):
+            yield from _Session(history, name, engine, say).rows()
+    except Timeout as error:
+        raise InformerError(f"plan: {name!r}: another node0-ci runs it") from error
+
+
+def run(history: History, plan: Plan, folder: Path, engine: Engine, say: Say) -> list[Row]:
+    """Run a plan; the rows of all that ran. Raises InformerError."""
+    return list(carry_out(history, begin(history, plan, folder), engine, say))

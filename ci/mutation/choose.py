@@ -70,7 +70,7 @@ class Chooser:
         """Lines that use a name, by file; a use at import (a table, a default) stands for its file's functions."""
         uses: dict[str, set[int]] = {}
         for path in sorted((self._project.root / self._project.code).rglob("*.py")):
-            if {"tests", "testing"} & set(path.parts):
+            if {"tests", "testing"} & set(path.relative_to(self._project.root).parts):
                 continue
             text = path.read_text()
             if name in text:

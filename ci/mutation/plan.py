@@ -34,7 +34,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
             )
         ),
     ),
-    "image": ("installer/image/*.py",),
+    "image": ("installer/image/*.py", "installer/image/iso/*.py"),
     "decide": ("installer/waitfor/decide.py",),
 }
 

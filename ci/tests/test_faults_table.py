@@ -2,8 +2,8 @@
 
 import pytest
 
-from scenarios.faulty import ROWS, Outcome, TableError, load
-from scenarios.ids import topology_of
+from scenarios.catalogue.faulty import ROWS, Outcome, TableError, load
+from scenarios.catalogue.ids import topology_of
 
 GOOD = """
 - name: a_b

@@ -13,8 +13,8 @@ import pytest
 from ci import gate
 from ci.gate import CONTAINERS, Outcome, Stage, first_stages, fitting, lab_stages, passed, run
 from lab.host import budget
-from scenarios.faulty import ROWS
-from scenarios.ids import topology_of
+from scenarios.catalogue.faulty import ROWS
+from scenarios.catalogue.ids import topology_of
 
 ROOT = Path(__file__).parents[2]
 ALL = list(CONTAINERS)

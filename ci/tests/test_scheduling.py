@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ci.grouping import LABS
-from scenarios.scheduling import Durations, longest_first, unit_of
+from ci.grouping import LABS, LONG
+from scenarios.catalogue.scheduling import Durations, longest_first, unit_of
 
 ROOT = Path(__file__).parents[2]
 CONFTEST = """
 import json, os
-from scenarios.scheduling import ScenarioScheduling, reorder
+from scenarios.catalogue.scheduling import ScenarioScheduling, reorder
 
 SECONDS = {"long": 300.0, "middle": 200.0, "short": 100.0}
 
@@ -126,6 +126,29 @@ def test_a_module_stays_in_one_worker_and_so_do_all_labs(tmp_path):
     assert workers["test_live_a"] == workers["test_live_b"] == workers["test_live_c"] != workers["test_os"], workers
 
 
+def test_what_takes_longest_comes_first(tmp_path):
+    """A module of the table before those with more tests: each worker begins with one."""
+    (tmp_path / "conftest.py").write_text(
+        "from ci import grouping\n"
+        "from ci.grouping import pytest_xdist_make_scheduler\n"
+        "grouping.LONG = {'test_long.py': 9.0, 'test_longer.py': 99.0, 'test_gone.py': 999.0}\n"
+    )
+    for name in ("test_a", "test_b", "test_long", "test_longer"):
+        (tmp_path / f"{name}.py").write_text(GROUPED.replace("6", "3" if "long" in name else "12"))
+    env = {**os.environ, "SEEN": str(tmp_path / "seen"), "PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-m", "pytest", "-q", "-n2", "--dist", "loadfile", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.split() for line in (tmp_path / "seen").read_text().splitlines()]
+    assert len(lines) == 30
+    begun = dict(reversed(lines))
+    assert set(begun.values()) == {"test_long", "test_longer"}
+
+
+def test_the_modules_that_take_longest_are_there():
+    assert [name for name in LONG if not (ROOT / name).is_file()] == []
+
+
 def test_every_module_of_real_labs_is_known_by_its_place():
     marked = {
         str(path.relative_to(ROOT)) for path in (ROOT / "lab/tests").rglob("*.py") if "mark.lab" in path.read_text()
@@ -209,7 +232,7 @@ def labs(request):
         yield SimpleNamespace(lab=lab)
         SEEN.append(f"down {request.param}")
 
-    def install(deployment):
+    def install(deployment, seconds):
         assert "bad" not in deployment.lab.id, "no cluster"
         return of(Installation, deployment.lab)
 
@@ -253,7 +276,7 @@ def test_a_scenarios_lab_ends_before_the_next_one_begins_and_a_failed_one_is_not
         "    pytest_runtest_teardown, pytest_sessionfinish,\n)\n"
     )
     (tmp_path / "test_x.py").write_text(LIFE)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  disruptive: x\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n  nightly: x\n  weekly: x\n  disruptive: x\n")
     argv = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(tmp_path)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "NODE0_CACHE": str(tmp_path)}
     done = subprocess.run(argv, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

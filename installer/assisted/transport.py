@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from installer import jsontext
 from installer.assisted.endpoint import Endpoint, Timeouts
 from installer.assisted.errors import BadAnswer, ClientError, NoAnswer, Untrusted
+from installer.formats import jsontext
 from installer.redact import shortened
 
 CHUNK = 256 * 1024
@@ -146,6 +146,11 @@ class Transport:
         self._idle: _Connection | None = None
         self._keeps = True
         self._lock = threading.Lock()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is kept for the next request."""
+        return self._idle is not None
 
     def close(self) -> None:
         """Drop the idle connection; requests that are under way in other threads leave none behind."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from installer.config import check, vsphere
+from installer.config import vsphere
 from installer.config.fielderror import FieldError, invalid, required
 from installer.config.types.install import (
     ClusterNetworkEntry,
@@ -14,6 +14,7 @@ from installer.config.types.install import (
     Networking,
 )
 from installer.config.types.platform import BareMetalPlatform, Platform, VipPlatform
+from installer.config.values import check
 
 DEFAULT_ARCHITECTURE = "amd64"
 OVN = "OVNKubernetes"

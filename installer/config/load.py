@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import yaml
 
-from installer.composer import decoded
 from installer.config import defaults, notes, prerelease
 from installer.config.decode import decode
 from installer.config.fielderror import aggregate, raise_if_any
@@ -17,8 +16,9 @@ from installer.config.rules import agent as rules_agent
 from installer.config.rules import catalogue as rules
 from installer.config.types.agent import AgentConfig, Host
 from installer.config.types.install import InstallConfig
-from installer.errors import INSTALL_CONFIG_MARKER, ConfigError
-from installer.yamltext import YamlError, compose
+from installer.errors import INSTALL_CONFIG_MARKER, ConfigError, YamlError
+from installer.formats.composer import decoded
+from installer.formats.yamltext import compose
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def parse_install_config(text: str) -> InstallConfig:
 
 def parse_agent_config(text: str) -> AgentConfig:
     """Decode and validate an agent-config, its hosts apart. Raises ConfigError."""
-    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", prerelease.current_form)
+    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", convert=prerelease.current_form)
     version = rules_agent.version(config)
     if version is not None:
         raise ConfigError(str(version), file=AGENT_CONFIG_FILE)
@@ -60,7 +60,7 @@ def parse_agent_config(text: str) -> AgentConfig:
 
 
 def _decode(
-    text: str, cls: type[T], file: str, wrap: str, convert: Callable[[yaml.Node], yaml.Node] | None = None
+    text: str, cls: type[T], file: str, wrap: str, *, convert: Callable[[yaml.Node], yaml.Node] | None = None
 ) -> T:
     try:
         node = compose(text)
@@ -72,14 +72,14 @@ def _decode(
         return cls()  # an empty file says nothing, not even its version
     value, problems = decode(node, cls)
     if problems:
-        told = f"failed to unmarshal {file}: {aggregate([str(item) for item in problems])}"
+        message = f"failed to unmarshal {file}: {aggregate([str(item) for item in problems])}"
         if file == INSTALL_CONFIG_FILE and any(problem.unknown for problem in problems):
-            told = f"failed to parse first occurrence of unknown field: {told}"
+            message = f"failed to parse first occurrence of unknown field: {message}"
             if os.environ.get(INVOKER) and all(problem.unknown for problem in problems):
-                log.warning(told)
+                log.warning(message)
                 log.info("Attempting to unmarshal while ignoring unknown keys because strict unmarshaling failed")
                 return value
-        raise ConfigError(f"{wrap}{told}", file=file)
+        raise ConfigError(f"{wrap}{message}", file=file)
     return value
 
 

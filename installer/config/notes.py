@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterator
 from dataclasses import fields
 
-from installer import jsontext
-from installer.config import check
 from installer.config.decode import camel
 from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
 from installer.config.types.install import InstallConfig, Networking
 from installer.config.types.platform import BareMetalPlatform, PoolPlatform
+from installer.config.values import check
+from installer.formats import jsontext
 
 log = logging.getLogger(__name__)
 

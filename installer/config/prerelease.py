@@ -6,7 +6,8 @@ import logging
 
 import yaml
 
-from installer.yamltext import YamlError, is_null
+from installer.errors import YamlError
+from installer.formats.yamltext import is_null
 
 log = logging.getLogger(__name__)
 

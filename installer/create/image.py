@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from installer.config.types.install import InstallConfig
-from installer.create.check import Inputs, check
 from installer.create.outputs import Outputs
 from installer.create.prefetch import Prefetched
-from installer.create.read import read
-from installer.create.render import kernel_arguments, live_inputs
-from installer.create.resolve import TARGET, Payload, architecture, resolve_payload
-from installer.create.secrets import Secrets, secrets_for
-from installer.create.write import write
+from installer.create.stages.check import Inputs, check
+from installer.create.stages.read import read
+from installer.create.stages.render import kernel_arguments, live_inputs
+from installer.create.stages.resolve import TARGET, Payload, architecture, resolve_payload
+from installer.create.stages.secrets import Secrets, secrets_for
+from installer.create.stages.write import write
 from installer.errors import AssetError, IsoError
 from installer.ignition.early import network_archive
 from installer.ignition.live import IMAGE_VARIABLES, host_config_files, live_config
 from installer.image import cpio
 from installer.image.artifacts import LiveChanges, prepare_iso, write_rootfs
-from installer.image.minimal import check_url
+from installer.image.iso.minimal import check_url
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -
                 write_rootfs(payload.iso, outputs.folder(BOOT_ARTIFACTS) / url.rpartition("/")[2])
         except IsoError as error:
             raise AssetError(f'failed to fetch {TARGET}: failed to generate asset "{TARGET}"', error) from error
-        write(outputs, files.state, inputs, secrets, payload.release.components)
+        write(outputs, files.state, inputs, secrets, images=payload.release.components)
 
     _log_iso(directory, target, minimal, inputs.install)
     return target

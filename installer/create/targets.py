@@ -11,14 +11,14 @@ from pathlib import Path
 
 from installer.config.load import AGENT_CONFIG_FILE
 from installer.config.state import MANIFESTS, MIRROR, State
-from installer.create.check import Inputs, check
 from installer.create.image import BOOT_ARTIFACTS
 from installer.create.outputs import Outputs
-from installer.create.read import InputFiles, read
-from installer.create.render import kernel_arguments, live_inputs, manifest_files
-from installer.create.resolve import ResolvedRelease, architecture, resolve_payload, resolve_release
-from installer.create.secrets import Secrets, saved_secrets, secrets_for
-from installer.create.write import save, write
+from installer.create.stages.check import Inputs, check
+from installer.create.stages.read import InputFiles, read
+from installer.create.stages.render import kernel_arguments, live_inputs, manifest_files
+from installer.create.stages.resolve import ResolvedRelease, architecture, resolve_payload, resolve_release
+from installer.create.stages.secrets import Secrets, saved_secrets, secrets_for
+from installer.create.stages.write import save, write
 from installer.credentials import background
 from installer.errors import AssetError, RegistryUnreachable, StateError
 from installer.ignition.live import IMAGE_VARIABLES, live_config
@@ -107,7 +107,7 @@ def pxe_files(directory: Path) -> None:
     url = inputs.agent.boot_artifacts_base_url
     with Outputs(directory) as outputs:
         arguments = write_pxe(payload.iso, outputs.folder(BOOT_ARTIFACTS), arch, changes, url=url)
-        write(outputs, files.state, inputs, secrets, payload.release.components)
+        write(outputs, files.state, inputs, secrets, images=payload.release.components)
     folder = directory / BOOT_ARTIFACTS
     if url:
         log.info("Created iPXE script agent.%s.ipxe in %s directory", arch, folder)
@@ -127,7 +127,7 @@ def config_image(directory: Path) -> None:
     ignition = live_config(live_inputs(inputs, release, secrets))
     with Outputs(directory) as outputs:
         outputs.put(FILE, config_iso(ignition))
-        write(outputs, files.state, inputs, secrets, release.components)
+        write(outputs, files.state, inputs, secrets, images=release.components)
     log.info("%s", created_in("config-image", directory, ["auth/kubeconfig", "auth/kubeadmin-password"]))
 
 

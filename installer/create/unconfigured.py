@@ -12,13 +12,15 @@ from pathlib import Path
 
 from installer.config.state import MANIFESTS, MIRROR, State, blamed
 from installer.config.types.install import InstallConfig
-from installer.create.hosts import host_files
-from installer.create.read import read_present
-from installer.create.render import proxy_environment
-from installer.create.resolve import expected_release, resolve_release
+from installer.create.stages.hosts import host_files
+from installer.create.stages.read import read_present
+from installer.create.stages.render import proxy_environment
+from installer.create.stages.resolve import expected_release, resolve_release
 from installer.errors import AssetError, ConfigError
+from installer.formats.yamltext import load
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.live import IMAGE_VARIABLES, NETWORK_UNIT, UNITS, LiveInputs, live_files
+from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image.config_image import belongs
 from installer.manifests import files as paths
 from installer.manifests import mirror, read, ztp
@@ -26,7 +28,6 @@ from installer.manifests.cluster import INFRA_ENV_STATUS, image_set_name
 from installer.manifests.goyaml import dump
 from installer.manifests.read import ClusterManifests
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet
-from installer.yamltext import load
 
 FILE = "unconfigured-agent.ign"
 TARGET = "Agent Installer Unconfigured Ignition"
@@ -106,7 +107,10 @@ def unconfigured(directory: Path, state: State) -> tuple[bytes, dict[str, dict[s
         ntp_sources=manifests.infra_env.spec.additional_ntp_sources,
         proxy=proxy_environment(install),
     )
-    keep = ("/root/", "/etc/containers/", "/etc/chrony", "/etc/assisted/network/", "/etc/systemd/", "/etc/Network")
+    keep = (
+        *("/root/", "/etc/containers/", "/etc/chrony", "/etc/assisted/network/", "/etc/systemd/", "/etc/Network"),
+        "/etc/issue",
+    )
     kept = [f for f in live_files(inputs) if not belongs(f.path) or f.path.startswith(keep)]
     names = [paths.INFRA_ENV, paths.IMAGE_SET, paths.PULL_SECRET]
     files[paths.INFRA_ENV] = _completed(files[paths.INFRA_ENV])
@@ -138,6 +142,7 @@ def _units(static: bool) -> list[Unit]:
     """Those of the cluster wait for the config image; static networks do not."""
     data = resources.files("installer.ignition") / "data"
     units = [Unit(name, (data / "systemd" / name).read_text(), enabled=False) for name in UNITS]
+    units += (Unit(name, (data / "systemd" / name).read_text()) for name in SYSTEM_UNITS)
     units.append(Unit(NETWORK_UNIT, (data / "systemd" / NETWORK_UNIT).read_text(), enabled=static))
     own = {"agent-check-config-image.service": True, "load-config-iso@.service": False}
     return units + [Unit(name, (data / "unconfigured" / name).read_text(), on) for name, on in own.items()]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 
 from installer.ignition.config import File, Unit, User, render
+from installer.ignition.livesystem import SYSTEM_UNITS, ntp_files, system_files
 from installer.redact.program import program
 
 SERVICE_PORT = 8090
@@ -42,6 +42,7 @@ UNITS = (
     "install-status.service",
 )
 NETWORK_UNIT = "pre-network-manager-config.service"
+NETWORK_SCRIPT = "pre-network-manager-config.sh"
 # Only where the initrd brings agent-tui.
 CONSOLE_UNITS = ("agent-interactive-console.service", "agent-interactive-console-serial@.service")
 
@@ -89,6 +90,7 @@ class LiveInputs:
     workers: int = 0
     image_type: str = "full-iso"
     console: bool = False  # whether the initrd brings agent-tui
+    cluster_name: str = ""  # with its domain, as the console shows it
 
 
 def service_url(rendezvous_ip: str) -> str:
@@ -145,8 +147,8 @@ def _environment(inputs: LiveInputs) -> list[File]:
         File.text("/etc/assisted/rendezvous-host.env", env_file(rendezvous), 0o600),
         File.text(f"{share}/assisted-service.env", env_file(service), 0o600),
         File.text(f"{share}/agent-images.env", env_file(images)),
-        File.text("/etc/assisted/agent-installer.env", env_file({"RELEASE_IMAGE": inputs.release_image})),
-        File.text("/usr/local/share/start-cluster/start-cluster.env", env_file(start)),
+        File.text("/etc/assisted/agent-installer.env", env_file({"RELEASE_IMAGE": inputs.release_image}), 0o600),
+        File.text("/usr/local/share/start-cluster/start-cluster.env", env_file(start), 0o600),
     ]
 
 
@@ -162,7 +164,7 @@ def host_config_files(inputs: LiveInputs) -> list[File]:
         if host.role:
             files.append(File.text(f"{base}/role", host.role))
         if host.hostname and macs:
-            files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname))
+            files.append(File.text(f"/etc/assisted/hostnames/{macs[0]}", host.hostname, 0o600))
         for name, text in host.network.items():
             files.append(File.text(f"/etc/assisted/network/host{index}/{name}", text, 0o600))
     if inputs.fencing_credentials:
@@ -178,55 +180,22 @@ def _mirror_and_trust(inputs: LiveInputs) -> list[File]:
     if inputs.registries_conf:
         files.append(File.text("/etc/containers/registries.conf", inputs.registries_conf))
     if inputs.ca_bundle:
-        files.append(File.text("/etc/pki/ca-trust/source/anchors/domain.crt", inputs.ca_bundle))
+        files.append(File.text("/etc/pki/ca-trust/source/anchors/domain.crt", inputs.ca_bundle, 0o600))
     return files
-
-
-# A DUID from the link-layer address: the lease stays the same after the disk has been written.
-CLIENT_ID = File.text(
-    "/etc/NetworkManager/conf.d/clientid.conf",
-    "[connection]\nipv6.dhcp-duid=ll\nipv6.dhcp-iaid=mac\nipv4.dhcp-client-id=mac\n",
-)
-
-
-def proxy_files(proxy: Mapping[str, str]) -> list[File]:
-    """The proxies (HTTP_PROXY, HTTPS_PROXY, NO_PROXY) for all that systemd starts; nothing when there are none."""
-    if not proxy:
-        return []
-    # systemd expands %, so a literal one is doubled (reference §4.2). The letters are upstream's, for scripts.
-    lines = (
-        f"DefaultEnvironment={k}={json.dumps(v.replace('%', '%%'))}\n"
-        for k in ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-        if (v := proxy.get(k))
-    )
-    return [File.text("/etc/systemd/system.conf.d/10-default-env.conf", "[Manager]\n" + "".join(lines))]
-
-
-def _system(inputs: LiveInputs) -> list[File]:
-    files = []
-    if inputs.ntp_sources:
-        lines = [f"server {source} iburst\n" for source in inputs.ntp_sources]
-        files.append(
-            File.text("/etc/chrony.conf", "".join(lines) + "makestep 1.0 3\nrtcsync\nlogdir /var/log/chrony\n")
-        )
-        # Debian's chronyd reads its own path.
-        files.append(
-            File.text(
-                "/etc/chrony/chrony.conf", "".join(lines) + "driftfile /var/lib/chrony/drift\nmakestep 1.0 3\nrtcsync\n"
-            )
-        )
-    return [*files, *proxy_files(inputs.proxy), CLIENT_ID]
 
 
 def live_files(inputs: LiveInputs) -> list[File]:
     """Every file of the live host."""
     data = resources.files("installer.ignition") / "data"
-    files = [File(f"/usr/local/bin/{script.name}", script.read_bytes(), 0o555) for script in (data / "bin").iterdir()]
+    files = [
+        File(f"/usr/local/bin/{script.name}", script.read_bytes(), 0o755 if script.name == NETWORK_SCRIPT else 0o555)
+        for script in (data / "bin").iterdir()
+    ]
     files.append(File("/usr/local/bin/agent-redact", program(), 0o555))
     files += _environment(inputs)
     files += host_config_files(inputs)
     files += _mirror_and_trust(inputs)
-    files += _system(inputs)
+    files += [*ntp_files(inputs.ntp_sources), *system_files(inputs.cluster_name, inputs.proxy)]
     files += [File(f"{TLS_DIR}/{name}", content, 0o600) for name, content in inputs.tls_files.items()]
     files += [File(f"/etc/assisted/manifests/{n}", content, 0o600) for n, content in inputs.manifests.items()]
     files += [File(f"/etc/assisted/extra-manifests/{n}", c, 0o600) for n, c in inputs.extra_manifests.items()]
@@ -236,7 +205,7 @@ def live_files(inputs: LiveInputs) -> list[File]:
 def live_config(inputs: LiveInputs) -> bytes:
     """The agent ISO's Ignition config as JSON."""
     data = resources.files("installer.ignition") / "data/systemd"
-    names = [*([NETWORK_UNIT] if any(host.network for host in inputs.hosts) else []), *UNITS]
+    names = [*([NETWORK_UNIT] if any(host.network for host in inputs.hosts) else []), *SYSTEM_UNITS, *UNITS]
     names += CONSOLE_UNITS if inputs.console else ()
     units = [Unit(name, (data / name).read_text()) for name in names]
     users = [User("core", inputs.ssh_keys, inputs.password_hash)]

@@ -12,11 +12,11 @@ from installer.errors import EmbedTooBig, IsoError
 from installer.files import Partial, write_private
 from installer.image import cpio
 from installer.image.copy import PrefetchedCopy
-from installer.image.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_area, kargs_patches
-from installer.image.grow import add_to_initrd, embed_ignition
-from installer.image.iso9660 import Iso
-from installer.image.minimal import extract_rootfs, live_kargs, make_minimal
-from installer.image.overlay import Overlay
+from installer.image.iso.embed import CONFIG_NAME, KargsEdit, edited_kargs, kargs_area, kargs_patches
+from installer.image.iso.grow import add_to_initrd, embed_ignition
+from installer.image.iso.iso9660 import Iso
+from installer.image.iso.minimal import extract_rootfs, live_kargs, make_minimal
+from installer.image.iso.overlay import Overlay
 
 log = logging.getLogger(__name__)
 

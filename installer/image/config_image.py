@@ -43,16 +43,16 @@ def belongs(path: str) -> bool:
 def config_archive(ignition: bytes) -> bytes:
     """config.gz: the cluster's files out of a live Ignition config, as a compressed cpio archive.
 
-    The rendezvous host's file is last: its arrival is what the unconfigured host waits for.
+    The rendezvous host's file is last: its arrival is what the unconfigured host waits for. Names are absolute: by
+    these an OpenShift appliance takes single files out of it.
     """
-    files: dict[str, tuple[bytes, int]] = {}
+    members: list[tuple[str, int, bytes]] = []
     for entry in json.loads(ignition)["storage"]["files"]:
         if belongs(entry["path"]):
             content = base64.b64decode(entry["contents"]["source"].partition(",")[2])
-            files[entry["path"].lstrip("/")] = (content, int(entry["mode"]))
-    last = RENDEZVOUS_ENV.lstrip("/")
-    ordered = [name for name in sorted(files) if name != last] + [name for name in files if name == last]
-    return cpio.compress(cpio.pack_modes([(name, *files[name]) for name in ordered]))
+            members.append((entry["path"], 0o100000 | int(entry["mode"]), content))
+    members.sort(key=lambda member: (member[0] == RENDEZVOUS_ENV, member[0]))
+    return cpio.compress(b"".join(cpio.pieces(members)))
 
 
 def config_iso(ignition: bytes) -> bytes:

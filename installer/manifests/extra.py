@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from installer.config.load import decoded_text
-from installer.errors import ConfigError
+from installer.errors import ConfigError, YamlError
+from installer.formats.yamltext import load_all
 from installer.manifests.goyaml import dump
-from installer.yamltext import YamlError, load_all
 
 
 def split_documents(files: Mapping[str, bytes]) -> dict[str, bytes]:

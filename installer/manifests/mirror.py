@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from installer.config import check
 from installer.config.types.install import DigestSource as Mirrors
 from installer.config.types.install import InstallConfig
+from installer.config.values import check
 from installer.errors import ConfigError
 from installer.manifests.files import CA_BUNDLE, MIRROR, REGISTRIES
 from installer.release import DigestSource, registries, registries_conf

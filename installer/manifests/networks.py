@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from installer.config import check
 from installer.config.fielderror import FieldError, invalid, required
+from installer.config.values import check
 
 
 class ClusterNetwork(Protocol):

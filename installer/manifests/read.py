@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from installer import jsontext
-from installer.config import check
 from installer.config.decode import decode
 from installer.config.fielderror import FieldError, aggregate, forbidden, invalid, raise_if_any, required, unsupported
-from installer.errors import AssetError, ConfigError
+from installer.config.values import check
+from installer.errors import AssetError, ConfigError, YamlError
+from installer.formats import jsontext
+from installer.formats.yamltext import compose_all
 from installer.manifests import networks
 from installer.manifests.files import DEPLOYMENT, DIRECTORY, IMAGE_SET, INFRA_ENV, INSTALL, NMSTATE, PULL_SECRET
 from installer.manifests.types import ClusterDeployment, ClusterInstall, ImageSet, InfraEnv, Manifest, NMState, Secret
-from installer.yamltext import YamlError, compose_all
 
 # What upstream calls the assets in its messages.
 _NAMES = {

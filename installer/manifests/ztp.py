@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from installer import jsontext
 from installer.config.types.agent import Host, Interface
 from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
 from installer.config.types.install import (
@@ -20,6 +19,7 @@ from installer.config.types.install import (
 )
 from installer.config.types.platform import BareMetalPlatform, ExternalPlatform, NonePlatform, Platform
 from installer.errors import ConfigError
+from installer.formats import jsontext
 from installer.manifests.files import INSTALL
 from installer.manifests.overrides import ANNOTATION
 from installer.manifests.read import ClusterManifests

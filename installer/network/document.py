@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from installer import yamltext as document
-from installer.network.dns import read_dns
+from installer.errors import YamlError
+from installer.formats import yamltext
 from installer.network.errors import UnreadableDocument
-from installer.network.interface import read_interface
-from installer.network.model import Document
-from installer.network.reader import Fields, Problems
-from installer.network.routes import read_routes, read_rules
+from installer.network.interfaces.interface import read_interface
+from installer.network.reading.dns import read_dns
+from installer.network.reading.model import Document
+from installer.network.reading.reader import Fields, Problems
+from installer.network.reading.routes import read_routes, read_rules
 
 
 def load(text: str | bytes) -> Any:
     """Parses one YAML (or JSON) document; raises UnreadableDocument when it is none. Empty text is None."""
     try:
-        return document.load(text, document.CORE)
-    except document.YamlError as err:
+        return yamltext.load(text, yamltext.CORE)
+    except YamlError as err:
         raise UnreadableDocument("", f"not YAML: {err}") from err
 
 
@@ -26,7 +27,7 @@ def read_document(config: Any, problems: Problems) -> Document:
     fields = Fields(config, "", problems)
     fields.remark("description")
     interfaces = [one for entry in fields.tables("interfaces") if (one := read_interface(entry)) is not None]
-    made = Document(
+    document = Document(
         interfaces=tuple(interfaces),
         routes=read_routes(fields),
         rules=read_rules(fields),
@@ -41,4 +42,4 @@ def read_document(config: Any, problems: Problems) -> Document:
     for name in ("ovs-db", "ovn"):
         fields.without_effect(name, "settings of the whole switch are no part of a profile")
     fields.close()
-    return made
+    return document

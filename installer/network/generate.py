@@ -8,10 +8,10 @@ from typing import Any
 from installer.network.document import read_document
 from installer.network.errors import InvalidNetworkConfig
 from installer.network.keyfile import render
-from installer.network.place import place
-from installer.network.plan import Plan, make_plan
-from installer.network.profiles import Sections, interface_profiles
-from installer.network.reader import Problems
+from installer.network.profiles.place import place
+from installer.network.profiles.plan import Plan, make_plan
+from installer.network.profiles.sections import Sections, interface_profiles
+from installer.network.reading.reader import Problems
 
 SUFFIX = ".nmconnection"
 

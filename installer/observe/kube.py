@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from installer.errors import StateError
+from installer.errors import StateError, YamlError
 from installer.inputs import read_input
 from installer.observe.errors import KubeError, innermost
 from installer.observe.service import Reach
@@ -45,7 +45,7 @@ class Kube:
             # Imported late: this client takes a second to load, and a first look at the service needs none of it.
             from kubernetes import client, config
 
-            from installer.yamltext import YamlError, load
+            from installer.formats.yamltext import load
 
             configuration = client.Configuration()
             try:

@@ -10,7 +10,7 @@ from importlib import resources
 START = b"#!/usr/bin/python3 -I\n"
 MODULES = (
     *("__init__", "__main__", "forms", "hint", "looks", "names", "objects", "pairs", "phrases", "prose", "redactor"),
-    *("rest", "streams"),
+    "streams",
 )
 _MAIN = "import sys\n\nfrom agent_redact.__main__ import main\n\nsys.exit(main())\n"
 

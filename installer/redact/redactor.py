@@ -13,7 +13,6 @@ from .forms import SHORTEST, closing, decoded, encodings, readable
 from .hint import HINT, MARK
 from .names import harmless, sensitive, telling
 from .pairs import Pairs
-from .rest import Rest
 
 PIECE = 1 << 20  # bytes that are read at once
 LONGEST = 16 << 20  # characters of a line that is looked at as a whole
@@ -47,7 +46,7 @@ class Redactor:
         self.known: list[str] = []
         self.found: set[str] = set()
         self._depth = depth
-        self._rest = Rest()
+        self._rest = streams.Rest()
         self._pairs = Pairs(lambda *what: self._begun.append(what), self.found.add)
         self._begun: list[tuple[str, int, str]] = []
         self._known(known)
@@ -81,7 +80,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """A whole document, or one line of it, without secrets."""
-        self._rest = Rest()
+        self._rest = streams.Rest()
         return self._lines(text)
 
     def value(self, value: Any) -> Any:
@@ -94,7 +93,7 @@ class Redactor:
 
     def stream(self, source: IO[bytes]) -> Iterator[bytes]:
         """What is read from ``source`` without secrets, piece by piece."""
-        self._rest = Rest()
+        self._rest = streams.Rest()
         held = ""
         endless = False
         for text in streams.texts(source, PIECE):

@@ -1,4 +1,5 @@
-"""Streams in pieces: texts of bytes, and where a piece ends so that its lines tell all that is to be known of them."""
+"""Streams in pieces: texts of bytes, where a piece ends so that its lines tell all that is to be known of them, and
+what is still open at the end of a line."""
 
 from __future__ import annotations
 
@@ -41,3 +42,18 @@ def whole_lines(held: str, most: int) -> int:
         cut = begin
     values = [match.start() for match in VALUE.finditer(held, max(0, cut - _NEAR), cut)]
     return values[-1] if values and values[-1] else cut
+
+
+class Rest:
+    """What the next lines still belong to. ``mode``: key, lines, argument, block, quote, list, next, more, data,
+    named, file; or nothing."""
+
+    def __init__(self) -> None:
+        self.mode = self.source = self.quote = ""
+        self.indent = self.width = self.left = 0
+        self.child = -1
+        self.shown = self.of_secret = self.begun = False
+
+    def begin(self, mode: str, indent: int, quote: str = "") -> None:
+        self.mode, self.indent, self.quote = mode, indent, quote
+        self.child, self.shown, self.begun, self.left = -1, False, True, 3 if mode == "named" else 5000

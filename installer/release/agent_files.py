@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 TAG = "agent-installer-utils"
 PROGRAM = "usr/bin/agent-tui"
 PATTERNS = (PROGRAM, "usr/lib64/libnmstate.so.*")
-FOLDER = "agent-files"
-HOOK = "usr/lib/dracut/hooks/pre-pivot/99-agent-copy-files.sh"
+FOLDER = "/agent-files"
+HOOK = "/usr/lib/dracut/hooks/pre-pivot/99-agent-copy-files.sh"
 # dracut sources it: it must neither exit nor fail.
 _SCRIPT = f"""\
 #!/bin/sh
 # Puts the agent's console and its library into the live system, whose root file system is mounted at $NEWROOT.
 mkdir -p "$NEWROOT/usr/local/bin"
-cp -P -p /{FOLDER}/* "$NEWROOT/usr/local/bin/"
-for agent_file in /{FOLDER}/*; do
+cp -P -p {FOLDER}/* "$NEWROOT/usr/local/bin/"
+for agent_file in {FOLDER}/*; do
     chcon system_u:object_r:bin_t:s0 "$NEWROOT/usr/local/bin/${{agent_file##*/}}" 2>/dev/null || :
 done
 """

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from installer import jsontext
 from installer.errors import FileNotInImage, ReleaseError, ReleaseNotByDigest, UnknownTag
+from installer.formats import jsontext
 from installer.release.access import RegistryAccess
 from installer.release.layers import normal, open_layer, take, write_file
 from installer.release.matching import extract_matching
@@ -147,8 +147,8 @@ class Release:
 
     def images_of(self, tags: Iterable[str]) -> dict[str, str]:
         """The pullspecs, by digest, of those of the components that the payload has."""
-        known = set(self.tags())
-        return {tag: self.image_for(tag) for tag in tags if tag in known}
+        present = set(self.tags())
+        return {tag: self.image_for(tag) for tag in tags if tag in present}
 
     def tags(self) -> list[str]:
         """All component names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from installer import tomltext
+from installer.formats import tomltext
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import re
 import secrets
 from pathlib import Path
 
-from installer import jsontext
 from installer.errors import StateError
 from installer.files import write_private
+from installer.formats import jsontext
 from installer.release import Content, RegistryAccess, cache, registries_conf
 
 log = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from installer.assisted.errors import PrepareError
+from installer.formats.tomltext import LARGEST
 from installer.inputs import read_input
 from installer.release.registries import registries
 from installer.rendezvous.store.model import JsonMap
-from installer.tomltext import LARGEST
 
 
 def digest_sources(registries_conf: Path) -> list[JsonMap]:

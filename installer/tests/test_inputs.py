@@ -6,8 +6,6 @@ import errno
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -16,12 +14,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from installer import inputs, jsontext
-from installer.config import check
+from installer import inputs
+from installer.cli import main
+from installer.config.values import check
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, ConfigError
+from installer.formats import jsontext
 from installer.inputs import read_input, read_text
 from installer.rendezvous import standalone
 from installer.testing.create.inputs_kit import AGENT, SNO
+from installer.testing.forked_kit import forked
 
 HUGE = 1 << 40
 
@@ -123,13 +124,12 @@ def filled(directory: Path) -> Path:
     return directory
 
 
-def node0(*arguments: str, stdin: int | None = subprocess.DEVNULL) -> tuple[int, str]:
-    """Exit code and what it said last. It has 2 GiB, and is ended if it hangs."""
-    command = ["prlimit", f"--as={2 << 30}", sys.executable, "-m", "installer", *arguments]
-    done = subprocess.run(command, stdin=stdin, capture_output=True, text=True, check=False, timeout=60)
-    assert "Traceback" not in done.stderr
-    lines = done.stderr.splitlines()
-    return done.returncode, lines[-1] if lines else ""
+def node0(*arguments: str, stdin: int | None = None) -> tuple[int, str]:
+    """Exit code and what it said last."""
+    code, said = forked(main, arguments, stdin=stdin)
+    assert "Traceback" not in said
+    lines = said.splitlines()
+    return code, lines[-1] if lines else ""
 
 
 CREATE = {

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from installer.dirlock import locked
-from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError
+from installer.errors import EXIT_INSTALL_FAILED, StateError, WaitError, YamlError
 from installer.files import write_whole
 from installer.inputs import read_text
 
@@ -42,7 +42,7 @@ def check(pem: str) -> None:
 
 def with_router_ca(text: str, router: str) -> str:
     """The kubeconfig ``text`` with ``router`` merged into the CA of each cluster. Raises StateError."""
-    from installer.yamltext import YamlError, dump, load
+    from installer.formats.yamltext import dump, load
 
     try:
         document: Any = load(text)

@@ -23,7 +23,9 @@ def records(topology: Topology) -> list[tuple[str, str]]:
     out = [(f"{node.name}.{domain}", text) for node in topology.nodes for text in topology.known_addresses(node)]
     for name in ("api", "api-int"):
         out += [(f"{name}.{domain}", address) for address in topology.api_addresses]
-    out += [(f"{name}.{topology.base_domain}", topology.gateway) for name in SERVICES]
+    # Behind a proxy, it is the proxy that knows where the registry is.
+    services = [name for name in SERVICES if name != "registry" or not topology.proxy]
+    out += [(f"{name}.{topology.base_domain}", topology.gateway) for name in services]
     return out
 
 
@@ -96,8 +98,7 @@ def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
             last = subnet[-3] if subnet.num_addresses < 1 << 16 else least + (1 << 12)
             yield f"dhcp-range=set:{bridge},{least},{last},{length},1h"
         elif six and network.router_advertisements:
-            mode = "slaac,ra-stateless" if subnet.prefixlen == 64 else "ra-only"
-            yield f"dhcp-range=set:{bridge},{subnet[0]},{mode},{subnet.prefixlen},1h"
+            yield f"dhcp-range=set:{bridge},{subnet[0]},slaac,ra-stateless,{subnet.prefixlen},1h"
         else:
             continue
         yield from _told(tag, network, subnet)

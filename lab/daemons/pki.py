@@ -44,17 +44,20 @@ class Authority:
         """The authority's certificate."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, names: list[str], certificate: Path, key: Path, *, expired: bool = False) -> None:
+    def issue(
+        self, names: list[str], certificate: Path, key: Path, *, expired: bool = False, mutual: bool = False
+    ) -> None:
         """Write a server certificate for DNS names and IP addresses, followed by its key's file (0600).
 
-        One that is `expired` was valid until an hour ago.
+        One that is `expired` was valid until an hour ago; one that is `mutual` is a client's as well.
         """
         private = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if mutual else [])]
         signed = (
             _builder(subject, self.certificate.subject, private, expired=expired)
             .add_extension(x509.SubjectAlternativeName([_alternative(n) for n in names]), critical=False)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
             .sign(self.key, hashes.SHA256())
         )

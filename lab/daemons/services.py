@@ -19,7 +19,7 @@ from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE
-from lab.layout import BMC_PORT, HTTP_PORT, POOL, REGISTRY_PORT, Layout, bracketed
+from lab.layout import BMC_PORT, HTTP_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
 
@@ -79,6 +79,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _dnsmasq(layout),
         _chronyd(layout),
         _registry(layout, credentials, storage),
+        *([_proxy(layout)] if topology.proxy else []),
         _bmc(layout, credentials),
         _python(
             layout, "http", "lab.daemons.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], port=HTTP_PORT
@@ -104,7 +105,8 @@ def _mounts(layout: Layout) -> tuple[tuple[str, str], ...]:
     resolv = root / "etc/resolv.conf"
     resolv.write_text(f"nameserver {layout.topology.gateway}\n")
     hosts = root / "etc/hosts"
-    hosts.write_text("127.0.0.1 localhost\n::1 localhost\n")
+    known = f"{layout.registry_address} {layout.registry_host}\n" if layout.topology.proxy else ""
+    hosts.write_text(f"127.0.0.1 localhost\n::1 localhost\n{known}")
     # Probing QEMU's capabilities takes seconds; libvirt caches them by the binary's time stamp, so labs can share them.
     capabilities = cache_dir() / "libvirt"
     capabilities.mkdir(exist_ok=True)
@@ -190,7 +192,7 @@ def _registry(layout: Layout, credentials: Credentials, storage: Path | None) ->
         "log": {"level": "info", "accesslog": {"disabled": False}},
         "storage": backend,
         "http": {
-            "addr": f"{bracketed(layout.topology.gateway)}:{REGISTRY_PORT}",
+            "addr": f"{bracketed(layout.registry_address)}:{REGISTRY_PORT}",
             "secret": secrets.token_hex(16),
             "tls": {"certificate": str(layout.root / "server.crt"), "key": str(layout.root / "server.key")},
         },
@@ -199,7 +201,24 @@ def _registry(layout: Layout, credentials: Credentials, storage: Path | None) ->
     path = layout.root / "registry.yaml"
     write_private(path, yaml.safe_dump(config).encode())
     argv = ("docker-registry", "serve", str(path))
-    return Service("registry", argv, Ready("tcp", layout.topology.gateway, REGISTRY_PORT))
+    return Service("registry", argv, Ready("tcp", layout.registry_address, REGISTRY_PORT))
+
+
+def _proxy(layout: Layout) -> Service:
+    """tinyproxy, for connections to the registry's port only."""
+    config = layout.root / "proxy.conf"
+    lines = [
+        f"Port {PROXY_PORT}",
+        f"Listen {layout.topology.gateway}",
+        "Timeout 600",
+        "MaxClients 200",
+        f'LogFile "{layout.proxy_log}"',
+        "LogLevel Connect",
+        f"ConnectPort {REGISTRY_PORT}",
+    ]
+    config.write_text("\n".join(lines) + "\n")
+    argv = ("tinyproxy", "-d", "-c", str(config))
+    return Service("proxy", argv, Ready("tcp", layout.topology.gateway, PROXY_PORT))
 
 
 def _bmc(layout: Layout, credentials: Credentials) -> Service:

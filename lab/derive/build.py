@@ -165,6 +165,7 @@ def build(
         "base_domain": cluster.base_domain,
         "platform": cluster.platform,
         "nodes": nodes,
+        "proxy": cluster.proxy,
     }
     fields |= {"boot": "minimal-iso"} if cluster.minimal else {}
     for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):

@@ -49,6 +49,7 @@ class Cluster:
     ntp: tuple[str, ...]
     minimal: bool
     hosts: tuple[tuple[Host, Role], ...]
+    proxy: bool = False
 
 
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
@@ -80,6 +81,8 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         ntp=tuple(text for text in other.get("additionalNTPSources").texts() if _is_address(text)),
         minimal=other.get("minimalISO").value is True,
         hosts=hosts,
+        # Who has one for either scheme has it for the registry too, as far as the lab is concerned.
+        proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
     )
 
 

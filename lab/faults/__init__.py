@@ -3,8 +3,8 @@
     with lab.fault(Hang("dnsmasq")), lab.fault(LinkDown("worker-0")):
         ...
 
-They are plain structs, so scenarios are parametrised with them (scenarios/faults.yaml) and `node0-lab fault` keeps
-them in a file. A fault holds no state of its own: whoever has the lab and the same data can end it.
+They are plain structs, so scenarios are parametrised with them (scenarios/catalogue/faults.yaml) and `node0-lab fault`
+keeps them in a file. A fault holds no state of its own: whoever has the lab and the same data can end it.
 """
 
 from lab.faults.daemons import (

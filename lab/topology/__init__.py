@@ -49,7 +49,7 @@ from lab.topology.model import (
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
 from lab.topology.nodes import Firmware, NodeSpec, Role
-from lab.topology.presets import MASTER_MIB, PRESETS, SNO_MIB, WORKER_MIB, compact, ha, sno
+from lab.topology.presets import MASTER_MIB, PRESETS, SNO_MIB, WORKER_MIB, Stack, compact, ha, sno
 from lab.topology.problems import FieldsError
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "NodeSpec",
     "Platform",
     "Role",
+    "Stack",
     "Topology",
     "compact",
     "ha",

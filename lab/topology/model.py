@@ -61,6 +61,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     `boot` is how machines come to their live system. Where their firmware asks the network, the lab answers with DHCP
     in the networks of cards without tags, whatever the machines themselves are configured with later.
 
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone.
+
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
 
@@ -80,6 +82,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     ingress_vips: tuple[str, ...] = ()
     address: str | None = None
     aliases: tuple[str, ...] = ()
+    proxy: bool = False
 
     def fill(self) -> None:
         """What follows from `networks` and the lists of virtual IPs."""
@@ -246,7 +249,7 @@ class Topology(Checked, frozen=True, kw_only=True):
             address6=self.address or "" if six else "",
             dhcp=self.addressing == "dhcp" and not six,
             dhcpv6=self.addressing == "dhcp" and six,
-            router_advertisements=six,
+            router_advertisements=self.addressing == "dhcp" and six,
             aliases=self.aliases,
         )
 

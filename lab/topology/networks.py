@@ -55,6 +55,10 @@ class Network(Checked, frozen=True, kw_only=True):
                 yield path, f"there are no {'IPv4' if path == 'dhcp' else 'IPv6'} addresses in this network"
         if self.router_advertisements and not self.ipv6:
             yield "router_advertisements", "there are no IPv6 addresses in this network"
+        six = words.subnet(self.ipv6) if self.ipv6 else None
+        if self.router_advertisements and not self.dhcpv6 and six is not None and six.prefixlen != 64:
+            # RFC 4862 §5.5.3: prefix and interface identifier (64 bits) make an address.
+            yield "router_advertisements", f"nobody makes an address of {six}; use a /64, or dhcpv6 too"
         named = [("gateway", self.gateway), ("gateway6", self.gateway6)]
         named += [(f"aliases[{index}]", text) for index, text in enumerate(self.aliases)]
         own = [("address", self.own4), ("address6", self.own6)]

@@ -1,11 +1,18 @@
-"""Topologies by name: sno, compact, ha, with -dhcp or -bios appended."""
+"""Topologies by name: sno, compact, ha, with -ipv6 or -dual, -dhcp and -bios appended, in this order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from ipaddress import IPv6Address
+from typing import Literal, get_args
 
-from lab.topology.model import Addressing, Topology
+from lab.topology.model import MACHINE_NETWORK, Addressing, Topology
+from lab.topology.networks import Network
+from lab.topology.nics import Nic
 from lab.topology.nodes import Firmware, NodeSpec, Role
+
+Stack = Literal["ipv4", "ipv6", "dual"]
+Shape = Callable[[Addressing, Firmware, Stack], Topology]
 
 # Emulated CPUs of one machine slow each other down. Only node0, which also runs the bootstrap, gains from a second one.
 NODE0_VCPU = 2
@@ -14,69 +21,95 @@ OTHER_VCPU = 1
 SNO_MIB = 4096
 MASTER_MIB = 4096
 WORKER_MIB = 3072
+# The external network of dev-scripts (reference/lab.md §1.1).
+MACHINE_NETWORK6 = "fd2e:6f44:5dd8:c956::/120"
+_BASE6 = IPv6Address("fd2e:6f44:5dd8:c956::")
+API, INGRESS = 5, 4
+
+
+def _addresses(stack: Stack, last: int) -> tuple[str, ...]:
+    """The addresses of the host with this number in its networks."""
+    four, six = f"192.168.111.{last}", str(_BASE6 + last)
+    return {"ipv4": (four,), "ipv6": (six,), "dual": (four, six)}[stack]
 
 
 def _nodes(
-    masters: int, workers: int, addressing: Addressing, firmware: Firmware, *, master_mib: int = MASTER_MIB
+    masters: int,
+    workers: int,
+    addressing: Addressing,
+    firmware: Firmware,
+    stack: Stack,
+    *,
+    master_mib: int = MASTER_MIB,
 ) -> tuple[NodeSpec, ...]:
     # As in dev-scripts: static hosts from .80, DHCP reservations from .20 (reference/lab.md §1.1).
     base = 80 if addressing == "static" else 20
     roles: list[tuple[str, Role, int]] = [(f"master-{i}", "master", master_mib) for i in range(masters)]
     roles += [(f"worker-{i}", "worker", WORKER_MIB) for i in range(workers)]
-    return tuple(
-        NodeSpec(
+    nodes = []
+    for index, (name, role, memory) in enumerate(roles):
+        mac, addresses = f"52:54:00:6e:30:{index:02x}", _addresses(stack, base + index)
+        node = NodeSpec(
             name=name,
             role=role,
-            mac=f"52:54:00:6e:30:{index:02x}",
-            ip=f"192.168.111.{base + index}",
+            mac=mac,
+            ip=addresses[0],
+            nics=(Nic(mac=mac, addresses=addresses),) if len(addresses) > 1 else (),
             vcpu=OTHER_VCPU if index else NODE0_VCPU,
             memory_mib=memory,
             firmware=firmware,
         )
-        for index, (name, role, memory) in enumerate(roles)
+        nodes.append(node)
+    return tuple(nodes)
+
+
+def _topology(name: str, addressing: Addressing, stack: Stack, nodes: tuple[NodeSpec, ...]) -> Topology:
+    """On platform none with one node, else on baremetal with virtual IPs of each family."""
+    alone = len(nodes) == 1
+    dhcp = addressing == "dhcp"
+    both = Network(
+        name="lab", ipv4=MACHINE_NETWORK, ipv6=MACHINE_NETWORK6, dhcp=dhcp, dhcpv6=dhcp, router_advertisements=dhcp
     )
-
-
-def sno(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
-    """One node that is control plane and worker; platform none."""
-    return Topology(name="sno", addressing=addressing, nodes=_nodes(1, 0, addressing, firmware, master_mib=SNO_MIB))
-
-
-def compact(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
-    """Three masters that run workloads too; platform baremetal."""
-    nodes = _nodes(3, 0, addressing, firmware)
-    return _baremetal("compact", addressing, nodes)
-
-
-def ha(addressing: Addressing = "static", firmware: Firmware = "uefi") -> Topology:
-    """Three masters and two workers; platform baremetal."""
-    nodes = _nodes(3, 2, addressing, firmware)
-    return _baremetal("ha", addressing, nodes)
-
-
-def _baremetal(name: str, addressing: Addressing, nodes: tuple[NodeSpec, ...]) -> Topology:
     return Topology(
         name=name,
         addressing=addressing,
-        platform="baremetal",
+        machine_network=MACHINE_NETWORK6 if stack == "ipv6" else MACHINE_NETWORK,
+        networks=(both,) if stack == "dual" else (),
+        platform="none" if alone else "baremetal",
         nodes=nodes,
-        api_vip="192.168.111.5",
-        ingress_vip="192.168.111.4",
+        api_vips=() if alone else _addresses(stack, API),
+        ingress_vips=() if alone else _addresses(stack, INGRESS),
     )
 
 
+def sno(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+    """One node that is control plane and worker; platform none."""
+    return _topology("sno", addressing, stack, _nodes(1, 0, addressing, firmware, stack, master_mib=SNO_MIB))
+
+
+def compact(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+    """Three masters that run workloads too; platform baremetal."""
+    return _topology("compact", addressing, stack, _nodes(3, 0, addressing, firmware, stack))
+
+
+def ha(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+    """Three masters and two workers; platform baremetal."""
+    return _topology("ha", addressing, stack, _nodes(3, 2, addressing, firmware, stack))
+
+
 def _presets() -> dict[str, Callable[[], Topology]]:
-    def preset(make: Callable[[Addressing, Firmware], Topology], a: Addressing, f: Firmware) -> Callable[[], Topology]:
-        return lambda: make(a, f)
+    def preset(make: Shape, a: Addressing, f: Firmware, s: Stack) -> Callable[[], Topology]:
+        return lambda: make(a, f, s)
 
     out: dict[str, Callable[[], Topology]] = {}
-    shapes: dict[str, Callable[[Addressing, Firmware], Topology]] = {"sno": sno, "compact": compact, "ha": ha}
-    addressings: tuple[tuple[str, Addressing], ...] = (("", "static"), ("-dhcp", "dhcp"))
-    firmwares: tuple[tuple[str, Firmware], ...] = (("", "uefi"), ("-bios", "bios"))
+    shapes: dict[str, Shape] = {"sno": sno, "compact": compact, "ha": ha}
     for name, make in shapes.items():
-        for a_suffix, addressing in addressings:
-            for f_suffix, firmware in firmwares:
-                out[name + a_suffix + f_suffix] = preset(make, addressing, firmware)
+        for stack in get_args(Stack):
+            for addressing in get_args(Addressing):
+                for firmware in get_args(Firmware):
+                    words = (stack, addressing, firmware)
+                    suffix = "".join(f"-{word}" for word in words if word not in ("ipv4", "static", "uefi"))
+                    out[name + suffix] = preset(make, addressing, firmware, stack)
     return out
 
 

@@ -31,7 +31,7 @@ from lab.release.build import Release, latest_release
 from lab.subject.installer import default_installer
 from lab.subject.model import of_lab
 from lab.topology import MachineKind
-from scenarios.ids import edit_agent_config, topology_of
+from scenarios.catalogue.ids import edit_agent_config, topology_of
 
 KINDS: tuple[MachineKind, ...] = get_args(MachineKind)
 SIZES = ("sno", "compact", "ha")

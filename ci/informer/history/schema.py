@@ -55,6 +55,18 @@ MIGRATIONS = (
     );
     CREATE TABLE applied (what TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE run ADD COLUMN host TEXT NOT NULL DEFAULT '';
+    ALTER TABLE run ADD COLUMN revision TEXT NOT NULL DEFAULT '';
+    CREATE TABLE plan (
+        id TEXT PRIMARY KEY, made TEXT NOT NULL, plan TEXT NOT NULL, artifacts TEXT NOT NULL, ended TEXT
+    );
+    CREATE TABLE unit (
+        key TEXT PRIMARY KEY, plan TEXT NOT NULL REFERENCES plan(id), position INTEGER NOT NULL, unit TEXT NOT NULL,
+        done INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX unit_plan ON unit (plan, position);
+    """,
 )
 VERSION = len(MIGRATIONS)
 

@@ -16,7 +16,7 @@ from ci.informer.history.model import Attempt, Run, Step
 from ci.informer.history.schema import connect
 
 _COLUMNS = """run.id, job.name AS job, payload.name AS payload, run.key, run.began, run.seconds, run.outcome,
-    run.reason, run.folder, run.label, run.advice, run.component, run.cluster"""
+    run.reason, run.folder, run.label, run.advice, run.component, run.cluster, run.host, run.revision"""
 _TABLES = "run JOIN job ON job.id = run.job JOIN payload ON payload.id = run.payload"
 
 
@@ -37,6 +37,9 @@ class Row:
     advice: str
     component: str
     cluster: str | None
+    host: str = ""
+    #: The commit that was checked out where it was planned; empty where that is not known.
+    revision: str = ""
 
     @property
     def day(self) -> date:
@@ -75,23 +78,27 @@ class History:
         self.db.execute(f"INSERT OR IGNORE INTO {table} (name) VALUES (?)", (name,))
         return int(self.db.execute(f"SELECT id FROM {table} WHERE name = ?", (name,)).fetchone()[0])
 
-    def add(self, runs: Iterable[Run]) -> list[int]:
-        """Write runs, and their ids; one that is there already (by its key) is replaced."""
-        with self.writing():
-            return [self._add(run) for run in runs]
+    def add(self, runs: Iterable[Run], *, host: str = "", revision: str = "") -> list[int]:
+        """Write runs, and their ids; one that is there already (by its key) is replaced.
 
-    def _add(self, run: Run) -> int:
+        `host` ran them, of the repository's `revision`.
+        """
+        with self.writing():
+            return [self._add(run, host, revision) for run in runs]
+
+    def _add(self, run: Run, host: str, revision: str) -> int:
         db = self.db
         values = (
             self._id("job", run.job), self._id("payload", run.payload), run.began, run.seconds, run.outcome.value,
-            run.reason, run.folder,
+            run.reason, run.folder, host, revision,
         )  # fmt: skip
         row = db.execute(
-            """INSERT INTO run (job, payload, began, seconds, outcome, reason, folder, key)
-            VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+            """INSERT INTO run (job, payload, began, seconds, outcome, reason, folder, host, revision, key)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
             ON CONFLICT (key) DO UPDATE SET job = excluded.job, payload = excluded.payload, began = excluded.began,
                 seconds = excluded.seconds, outcome = excluded.outcome, reason = excluded.reason,
-                folder = excluded.folder, label = '', advice = '', component = '', cluster = NULL
+                folder = excluded.folder, host = excluded.host,
+                revision = excluded.revision, label = '', advice = '', component = '', cluster = NULL
             RETURNING id""",
             (*values, run.key),
         ).fetchone()

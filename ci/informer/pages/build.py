@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from ci.informer import triage
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
+from ci.informer.history import work
 from ci.informer.history.model import Attempt, Step
 from ci.informer.history.store import History, Row
 from ci.informer.pages import views
@@ -37,13 +39,40 @@ def _details(history: History) -> Iterator[tuple[int, Details]]:
     yield from found.items()
 
 
-def _index(history: History, blocking: Sequence[str]) -> str:
+def index(history: History, blocking: Sequence[str], live: bool = False) -> str:
+    """The first page: verdicts of the last payloads."""
     body = [
         part
         for payload in reversed(history.payloads()[-VERDICTS:])
         for part in views.verdict(judge(history, payload, blocking))
     ]
-    return page("Verdicts", body or ["<p>No run has been loaded yet: node0-ci load, or node0-ci run.</p>"])
+    now = views.running(work.unfinished(history)) if live else ()
+    body = [*now, *(body or ["<p>No run has been loaded yet: node0-ci load, or node0-ci run.</p>"])]
+    return page("Verdicts", body, live=live)
+
+
+def grid(history: History, live: bool = False) -> str:
+    """The page with all jobs and their runs."""
+    by_job = {job: list(group) for job, group in groupby(sorted(history.runs(), key=_by_job), key=lambda row: row.job)}
+    return page("Grid", views.grid(by_job), live=live)
+
+
+def job(history: History, name: str, live: bool = False) -> str:
+    """A job's page. Raises InformerError for one that has no runs."""
+    rows = history.runs(job=name)
+    if not rows:
+        raise InformerError(f"{history.path}: job: {name!r} has no runs")
+    return page(name, views.job(name, rows, _regressions(history, name, rows)), up="../", live=live)
+
+
+def run(history: History, number: int, live: bool = False) -> str:
+    """A run's page. Raises InformerError for one that there is not."""
+    row = history.run(number)
+    red = row.outcome in (Outcome.FAILED, Outcome.VOID)
+    details = Details(history.steps(number), history.attempts(number), history.evidence(number) if red else {})
+    details.symptoms = triage.shown(history, number)
+    alike = [one for one in history.runs() if row.cluster and one.cluster == row.cluster]
+    return page(f"Run {number}: {row.job}", views.run(row, details, alike), up="../", live=live)
 
 
 def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
@@ -58,14 +87,14 @@ def build(history: History, root: Path, blocking: Sequence[str] = ()) -> int:
     for folder in (root, root / "jobs", root / "runs"):
         folder.mkdir(parents=True, exist_ok=True)
     write(root / MARK, STYLE)
-    write(root / "index.html", _index(history, blocking))
+    write(root / "index.html", index(history, blocking))
     rows = history.runs()
     by_job = {job: list(group) for job, group in groupby(sorted(rows, key=_by_job), key=lambda row: row.job)}
     write(root / "grid.html", page("Grid", views.grid(by_job)))
-    for job, group in by_job.items():
+    for name, group in by_job.items():
         write(
-            root / "jobs" / views.job_file(job),
-            page(job, views.job(job, group, _regressions(history, job, group)), up="../"),
+            root / "jobs" / views.job_file(name),
+            page(name, views.job(name, group, _regressions(history, name, group)), up="../"),
         )
     count = 2 + len(by_job)
     shown = sorted((row for group in by_job.values() for row in group[-views.LISTED :]), key=lambda row: row.id)

@@ -35,8 +35,21 @@ min-width:1px}.bar.failed{background:var(--bad)}.fall{width:24rem}.big{font-size
 """
 
 
-def page(title: str, body: Iterable[str], up: str = "") -> str:
-    """A whole page; `up` is the way to the top folder ("" or "../")."""
+#: What a served page does: it looks for changes, and takes them over unless somebody is at a link or text of it.
+_LIVE = """<script>
+setInterval(async () => {
+  const main = document.getElementById("main");
+  if (document.hidden || main.contains(document.activeElement)) return;
+  const answer = await fetch(location.href).catch(() => null);
+  if (!answer || !answer.ok) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("main");
+  if (fresh.innerHTML !== main.innerHTML) main.innerHTML = fresh.innerHTML;
+}, 5000);
+</script>"""
+
+
+def page(title: str, body: Iterable[str], up: str = "", live: bool = False) -> str:
+    """A whole page; `up` is the way to the top folder ("" or "../"). One that is `live` follows what changes."""
     links = (("index.html", "Verdicts"), ("grid.html", "Grid"))
     nav = "".join(f'<li><a href="{up}{file}">{name}</a></li>' for file, name in links)
     return (
@@ -46,7 +59,7 @@ def page(title: str, body: Iterable[str], up: str = "") -> str:
         '</head><body><a class="skip" href="#main">Skip to content</a><header>'
         f'<nav aria-label="Pages"><ul>{nav}</ul></nav></header><main id="main"><h1>{escape(title)}</h1>\n'
         + "\n".join(body)
-        + "\n</main></body></html>\n"
+        + f"\n</main>{_LIVE if live else ''}</body></html>\n"
     )
 
 

@@ -70,7 +70,7 @@ def verdict(one: Verdict) -> Iterable[str]:
     )
     if one.tests:
         yield from table(
-            "Tests that regressed in the last seven days",
+            f"Tests that regressed in the last seven days of {one.payload}",
             ("test", "what", "now", "before", "p"),
             (
                 (escape(t.test), t.assessment.status.value, str(t.sample), str(t.base), f"{t.assessment.p:.2g}")
@@ -78,6 +78,17 @@ def verdict(one: Verdict) -> Iterable[str]:
             ),
         )
     yield "</section>"
+
+
+def running(plans: Sequence[tuple[str, str, Sequence[tuple[str, bool]]]]) -> Iterable[str]:
+    """What is being run: plans that are not done, with their jobs."""
+    for name, made, units in plans:
+        done = sum(finished for _, finished in units)
+        yield from table(
+            f"Plan {name}, made {made}: {done} of {len(units)} runs done",
+            ("job", "state"),
+            ((escape(job), "done" if finished else "running or waiting") for job, finished in units),
+        )
 
 
 def grid(by_job: Mapping[str, Sequence[Row]]) -> Iterable[str]:
@@ -168,7 +179,8 @@ def _waterfall(steps: Sequence[Step]) -> Iterable[str]:
 
 def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str]:
     """One run: phases, tests, what it shows, the failures that are like it, and the command that repeats it."""
-    took = f"began {row.began}, took {clock(row.seconds)}"
+    where = f", on {escape(row.host)}" if row.host else ""
+    took = f"began {row.began}, took {clock(row.seconds)}{where}"
     yield f'<p class="big">{word(row.outcome.value)}</p>'
     yield f"<p>{_job_link(row.job, '../')} on {escape(row.payload)}, {took}</p>"
     if row.label:
@@ -196,5 +208,7 @@ def run(row: Row, details: Details, cluster: Sequence[Row] = ()) -> Iterable[str
     for kind, text in details.evidence.items():
         if kind != "message":
             yield f"<h2>{escape(kind)}</h2>" + pre(kind, text[-8000:])
+    if row.revision:
+        yield f"<p>Revision of the repository: <code>{escape(row.revision)}</code></p>"
     if row.folder:
         yield f"<p>All evidence: <code>{escape(row.folder)}</code></p>"

@@ -42,3 +42,25 @@ def runs_of(job: str, nights: Sequence[str], payload: str = "p{day:03}", seconds
 def filled(history: History, **jobs: Sequence[str]) -> None:
     """A history with these jobs (`_` in a name becomes `-`)."""
     history.add(run for job, nights in jobs.items() for run in runs_of(f"{job.replace('_', '-')}@vm", nights))
+
+
+#: In pytest's place: leaves artefacts as scenarios do. The script has the outcomes, one run's after the other.
+PROGRAM = """
+import json, pathlib, sys
+root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
+scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
+script = pathlib.Path(sys.argv[1])
+word, *rest = script.read_text().split()
+script.write_text(" ".join(rest))
+if word == "nothing":
+    sys.exit("cannot import name x")
+if word == "none":
+    sys.exit(5)
+folder = root / scenario
+folder.mkdir()
+outcome = "passed" if word == "killed" else word
+phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+(folder / "phases.json").write_text(json.dumps([phase]))
+(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]))
+sys.exit(-9 if word == "killed" else word != "passed")
+"""

@@ -94,8 +94,26 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path, monkeypatch)
     with pytest.raises(InformerError):
         History(path)
     with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+        assert db.execute("PRAGMA user_version").fetchone() == (schema.VERSION - 1,)
         assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'fresh'").fetchone() == (0,)
+
+
+def test_a_history_of_the_first_version_keeps_its_runs(tmp_path):
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as db:
+        for statement in schema.MIGRATIONS[0].split(";"):
+            db.execute(statement)
+        db.execute("INSERT INTO job VALUES (1, 'sno@vm')")
+        db.execute("INSERT INTO payload VALUES (1, '4.20.1', 1)")
+        db.execute(
+            "INSERT INTO run (job, payload, key, began, seconds, outcome, reason, folder)"
+            f" VALUES (1, 1, 'k', '{BEGAN}', 60, 'passed', '', '')"
+        )
+        db.execute("PRAGMA user_version=1")
+    with History(path) as history:
+        [row] = history.runs()
+        assert (row.job, row.outcome, row.host, row.revision) == ("sno@vm", Outcome.PASSED, "", "")
+        assert history.db.execute("PRAGMA user_version").fetchone()[0] == schema.VERSION
 
 
 @given(
@@ -217,3 +235,9 @@ def test_notes_want_something_to_be_about(history):
     assert history.notes(run=number) == [(BEGAN, "known")]
     with pytest.raises(InformerError, match="there is no run 99"):
         history.note("?", BEGAN, run=99)
+
+
+def test_two_runs_of_a_second_stay_two_in_junit(tmp_path):
+    runs = [("sno@vm", BEGAN, 5.0, [Attempt("t", outcome)]) for outcome in (Outcome.FAILED, Outcome.PASSED)]
+    junit.save(tmp_path / "junit.xml", "n", runs)
+    assert (tmp_path / "junit.xml").read_text().count("<testsuite ") == 2

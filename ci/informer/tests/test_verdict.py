@@ -1,13 +1,11 @@
 """Verdicts of payloads, and the command."""
 
 import json
-import sys
-from dataclasses import replace
 from datetime import date, timedelta
 
 import pytest
 
-from ci.informer import running, simulate
+from ci.informer import simulate
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.arithmetic.promotion import Kind
 from ci.informer.cli import main
@@ -217,74 +215,3 @@ def test_a_kept_year_is_judged_as_it_was_simulated(tmp_path, capsys):
     assert "runs kept in" in capsys.readouterr().out
     with History(tmp_path / "k") as history:
         assert sum(row.outcome is not Outcome.VOID for row in history.runs()) == 43 * 10
-
-
-#: In pytest's place: leaves artefacts as scenarios do. The script has the outcomes, one run's after the other.
-PROGRAM = """
-import json, pathlib, sys
-root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
-scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
-script = pathlib.Path(sys.argv[1])
-word, *rest = script.read_text().split()
-script.write_text(" ".join(rest))
-if word == "nothing":
-    sys.exit("cannot import name x")
-if word == "none":
-    sys.exit(5)
-folder = root / scenario
-folder.mkdir()
-outcome = "passed" if word == "killed" else word
-phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
-(folder / "phases.json").write_text(json.dumps([phase]))
-(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]))
-sys.exit(-9 if word == "killed" else word != "passed")
-"""
-
-
-@pytest.fixture
-def scripted(tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-
-    def plan(script, **other):
-        (tmp_path / "script").write_text(script)
-        program = (sys.executable, str(tmp_path / "program.py"), str(tmp_path / "script"))
-        return running.Plan("p", ["sno"], program=program, limit=60, **other)
-
-    return plan
-
-
-@pytest.mark.parametrize(
-    ("script", "rounds", "outcomes"),
-    [
-        ("passed passed", 2, ["passed", "passed"]),
-        ("void passed", 1, ["void", "passed"]),
-        ("nothing passed", 1, ["void", "passed"]),
-        ("killed passed", 1, ["void", "passed"]),
-        ("void void void passed", 1, ["void", "void", "void"]),
-    ],
-)
-def test_void_runs_are_repeated_and_all_are_remembered(history, tmp_path, scripted, script, rounds, outcomes):
-    running.run(history, scripted(script, rounds=rounds), tmp_path / "artifacts", print)
-    rows = history.runs()
-    assert [row.outcome.value for row in rows] == outcomes
-    assert all(row.label in ("lab", "host") for row in rows if row.outcome.value == "void")
-    assert {row.job for row in rows} == {"sno@vm"}
-
-
-def test_a_failure_asks_for_more_runs(history, tmp_path, scripted):
-    said: list[str] = []
-    plan = scripted("failed " + "passed " * 20, more=3)
-    running.run(history, plan, tmp_path / "artifacts", said.append)
-    assert [row.outcome.value for row in history.runs()] == ["failed", "passed", "passed", "passed"]
-    assert "sno: a failure more than usual, 3 more runs" in said
-
-
-@pytest.mark.parametrize("name", ["sno or ha", "", "../x", "sno]"])
-def test_a_scenario_without_an_id_is_told(history, tmp_path, scripted, name):
-    with pytest.raises(InformerError, match="must be an id like sno-ipv4-static-uefi"):
-        running.run(history, replace(scripted(""), scenarios=[name]), tmp_path / "artifacts", print)
-
-
-def test_a_scenario_that_is_none_is_told(history, tmp_path, scripted):
-    with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
-        running.run(history, scripted("none"), tmp_path / "artifacts", print)

@@ -191,7 +191,7 @@ def _mtu(host: HostSystem, nics: list[Interface], address: str) -> list[dict[str
 
 def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
     """Layers 2 and 3 and packet size to every address of every peer."""
-    nics = network.interfaces(host)
+    nics = network.usable(host)
     pairs = [
         (str(nic.get("mac") or ""), str(address))
         for peer in args
@@ -218,7 +218,7 @@ def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
 
 def free_addresses(host: HostSystem, args: list[str]) -> str:
     """Addresses of each network that nobody answers for (ARP)."""
-    nics = network.interfaces(host)
+    nics = network.usable(host)
     own = {text.split("/")[0] for nic in nics for text in nic.ipv4_addresses}
     result = []
     for cidr in args:
@@ -236,7 +236,7 @@ def free_addresses(host: HostSystem, args: list[str]) -> str:
 
 def verify_vips(host: HostSystem, args: list[dict[str, Any]]) -> str:
     """Is each VIP still unused?"""
-    nics = network.interfaces(host)
+    nics = network.usable(host)
     own = {text.split("/")[0] for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)}
     vips = [str(item["vip"]) for item in args]
     seen = _neighbours(host, nics, (vip for vip in vips if vip not in own), silently=True)

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from installer.config import check, urls
 from installer.config.fielderror import FieldError, forbidden, invalid, required, unsupported
 from installer.config.types.agent import AgentConfig, Host, Interface
 from installer.config.types.platform import BareMetalHost, BareMetalPlatform, RootDeviceHints
+from installer.config.values import check, urls
 from installer.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -63,8 +63,8 @@ def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError
 
 
 def _canonical(value: str) -> str:
-    found = check.address(value)
-    return str(found) if found is not None else value
+    address = check.address(value)
+    return str(address) if address is not None else value
 
 
 def _interface(path: str, interface: Interface, seen: set[str]) -> Iterator[FieldError]:

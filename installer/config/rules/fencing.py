@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from installer.config import check, gates, urls
+from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import FencingCredential, InstallConfig
+from installer.config.values import check, urls
 
 _PATH = "controlPlane.fencing"
 _LIST = f"{_PATH}.credentials"

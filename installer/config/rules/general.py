@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from installer.config import check
 from installer.config.fielderror import FieldError, forbidden, invalid, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import InstallConfig
+from installer.config.values import check
 
 log = logging.getLogger(__name__)
 

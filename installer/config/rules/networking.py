@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from installer.config import check
 from installer.config.fielderror import FieldError, internal, invalid
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import ClusterNetworkEntry, InstallConfig, Networking
+from installer.config.values import check
 
 # What OVN-Kubernetes uses inside the cluster unless told otherwise (rule 11).
 OVN_DEFAULTS = (

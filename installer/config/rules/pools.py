@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 
-from installer.config import check, gates
+from installer.config import gates
 from installer.config.fielderror import FieldError, duplicate, forbidden, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types.cloud import DataDisk, VSpherePool
 from installer.config.types.install import Fencing, InstallConfig, MachinePool
 from installer.config.types.platform import PoolPlatform
+from installer.config.values import check
 
 # Of vSphere: processors and cores of a socket unless told otherwise, and the limits of further disks.
 _CPUS, _DATA_DISKS, _DISK_NAME, _DISK_GIB = 4, 29, 80, 16384

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from installer.config import check, urls
 from installer.config.fielderror import FieldError, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types.install import ImageSource, InstallConfig
+from installer.config.values import check, urls
 
 POLICIES = ("AllowContactingSource", "NeverContactSource")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from installer.config import check
 from installer.config.decode import Bits, Verbatim, key
 from installer.config.types.platform import Platform, PoolPlatform
+from installer.config.values import check
 
 Cidr = Annotated[str, check.cidr_text]
 Int32 = Annotated[int, Bits(32)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from installer.config import check
 from installer.config.decode import Shape, key
 from installer.config.types.cloud import LoadBalancer, NutanixPlatform, NutanixPool, VSpherePlatform, VSpherePool
+from installer.config.values import check
 
 # Platforms that install-config knows and the agent installer does not support (rule 21).
 OTHER_PLATFORMS = ("aws", "azure", "gcp", "ibmcloud", "openstack", "ovirt", "powervc", "powervs")

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from installer import jsontext, logs
+from installer import logs
 from installer.assisted.auth import Scheme
 from installer.assisted.client import MANIFESTS, AssistedClient
 from installer.assisted.endpoint import endpoint
 from installer.assisted.errors import ClientError, ConfigurationError, DiskMissing, ManifestError, RendezvousError
+from installer.formats import jsontext
 from installer.rendezvous import settings
 from installer.rendezvous.client import manifests as cm
 from installer.rendezvous.validations import hints as hint_rules

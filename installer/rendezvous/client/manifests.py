@@ -10,11 +10,12 @@ from typing import Any
 
 import yaml
 
-from installer import jsontext
 from installer.assisted.enums import Role
 from installer.assisted.errors import ManifestError
+from installer.errors import YamlError
+from installer.formats import jsontext
+from installer.formats.yamltext import load_all
 from installer.inputs import read_input
-from installer.yamltext import YamlError, load_all
 
 OVERRIDES = "agent-install.openshift.io/install-config-overrides"
 ROLES = (Role.MASTER, Role.ARBITER, Role.WORKER)

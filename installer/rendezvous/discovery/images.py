@@ -16,10 +16,11 @@ from installer.assisted.errors import BadRequest, NotFound, PrepareError
 from installer.errors import ConfigError, InstallerError
 from installer.ignition.config import File, Unit, User, render
 from installer.ignition.early import network_archive
-from installer.ignition.live import CLIENT_ID, NETWORK_UNIT, env_file, proxy_files
+from installer.ignition.live import NETWORK_UNIT, env_file
+from installer.ignition.livesystem import CLIENT_ID, proxy_file
 from installer.ignition.merge import merge
-from installer.image import kargs
 from installer.image.artifacts import LiveChanges, write_iso, write_pxe
+from installer.image.iso import kargs
 from installer.network import host_network_files
 from installer.rendezvous.discovery import payload
 from installer.rendezvous.prepare.hostignition import parse
@@ -70,7 +71,7 @@ def ignition(infra_env: InfraEnv, settings: Settings, agent_token: str, agent_im
         File(TLS_CA, settings.ca_file.read_bytes(), 0o600),
         File.text("/root/.docker/config.json", infra_env.pull_secret, 0o600),
         File.text("/etc/containers/auth.json", infra_env.pull_secret, 0o600),
-        *proxy_files({key.upper(): str(value) for key, value in infra_env.proxy.items() if key in PROXIES and value}),
+        proxy_file({key.upper(): str(value) for key, value in infra_env.proxy.items() if key in PROXIES and value}),
         CLIENT_ID,
         *network,
     ]
@@ -113,7 +114,8 @@ class DiscoveryImages:
         self._settings, self._token, self._rootfs_url, self._adopt = settings, agent_token, rootfs_url, adopt
         self._lock = threading.Lock()
 
-    def _payload(self, infra_env: InfraEnv) -> payload.Payload:
+    def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
+        """What an infra-env's images are made from, fetched where it is not known yet."""
         settings = self._settings()
         found = payload.known(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
         self._adopt(found)
@@ -122,7 +124,7 @@ class DiscoveryImages:
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config. Raises PrepareError, BadRequest."""
         with self._lock:
-            return self._ignition(infra_env, self._payload(infra_env))
+            return self._ignition(infra_env, self.payload_of(infra_env))
 
     def _ignition(self, infra_env: InfraEnv, found: payload.Payload) -> bytes:
         return ignition(infra_env, self._settings(), self._token, found.images["AGENT_DOCKER_IMAGE"])
@@ -136,13 +138,13 @@ class DiscoveryImages:
         if name not in ISOS and name not in BOOT_FILES:
             raise NotFound(f"{name!r} is not one of {', '.join((*ISOS, *BOOT_FILES))}")
         with self._lock:
-            found = self._payload(infra_env)
+            found = self.payload_of(infra_env)
             config = self._ignition(infra_env, found)
             place = self._settings().work_dir / "images" / infra_env.id
             try:
                 folder = place / self._key(infra_env, found, config)
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._make(infra_env, name, folder, found, config)
+                self._make(infra_env, name, folder, found=found, config=config)
             except BadRequest:
                 raise
             except (InstallerError, OSError) as error:
@@ -160,14 +162,7 @@ class DiscoveryImages:
         digest.update(repr(parts).encode())
         return digest.hexdigest()[:16]
 
-    def _make(
-        self,
-        infra_env: InfraEnv,
-        name: str,
-        folder: Path,
-        found: payload.Payload,
-        config: bytes,
-    ) -> None:
+    def _make(self, infra_env: InfraEnv, name: str, folder: Path, *, found: payload.Payload, config: bytes) -> None:
         target = folder / name
         if target.is_file():
             return

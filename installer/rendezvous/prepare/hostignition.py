@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from installer import jsontext
 from installer.assisted.errors import PrepareError
+from installer.formats import jsontext
 from installer.ignition.merge import merge
 from installer.rendezvous.store.model import Host
 

@@ -6,6 +6,7 @@ import base64
 import re
 
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unprocessable
+from installer.errors import YamlError
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters
 from installer.rendezvous.resources.requests.clusters import ManifestParams
@@ -71,7 +72,7 @@ def put(
 
 
 def check_content(name: str, content: bytes) -> None:
-    from installer.yamltext import YamlError, load_all
+    from installer.formats.yamltext import load_all
 
     if len(content) > LARGEST:
         raise BadRequest(f"manifest {name} exceeds the maximum file size of 1MiB")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from installer import jsontext
 from installer.assisted.errors import ConfigurationError
+from installer.formats import jsontext
 from installer.rendezvous.settings import DEFAULT_HW_FILE, Settings
 
 ROLES = ("master", "arbiter", "worker", "sno", "edge-worker")

@@ -1,12 +1,14 @@
 """The node0 command, and what it leaves in an asset directory."""
 
 import json
+import stat
 import sys
 from pathlib import Path
 
 from installer.testing.create.image_kit import content
 
 NODE0 = [sys.executable, "-m", "installer"]
+LOG = ".openshift_install.log"
 
 
 def is_locked(folder: Path) -> bool:
@@ -27,3 +29,15 @@ def of_one_run(folder: Path) -> bool:
         and own["kubeconfig"] == (folder / "auth/kubeconfig").read_text()
         and own["password"] == (folder / "auth/kubeadmin-password").read_text()
     )
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes | None]]:
+    """Everything in a folder but its log: kinds, contents and modes."""
+    return {
+        str(path.relative_to(folder)): (
+            path.lstat().st_mode,
+            path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else None,
+        )
+        for path in folder.rglob("*")
+        if path.name != LOG
+    }

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from installer.config.state import State
-from installer.create.check import check
-from installer.create.read import read
-from installer.create.render import live_inputs
-from installer.create.resolve import ResolvedRelease
-from installer.create.secrets import secrets_for
+from installer.create.stages.check import check
+from installer.create.stages.read import read
+from installer.create.stages.render import live_inputs
+from installer.create.stages.resolve import ResolvedRelease
+from installer.create.stages.secrets import secrets_for
 from installer.ignition.live import IMAGE_VARIABLES, live_config
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from installer.image.iso9660 import SYSTEM_AREA, Extent, Iso
-from installer.image.overlay import Overlay
+from installer.image.iso.iso9660 import SYSTEM_AREA, Extent, Iso
+from installer.image.iso.overlay import Overlay
 
 needs_xorriso = pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")
 
@@ -57,14 +57,14 @@ def kargs_text(size: int, entry: dict[str, str]) -> str:
     return (KARGS + entry.get("end", "\n")).ljust(size, entry.get("pad", "#"))
 
 
-def build(tmp: Path, name: str, rootfs: int = 40_000) -> Path:
+def build(tmp: Path, name: str, rootfs: int = 40_000, initrd: int = 3000) -> Path:
     info, kargs, header, joliet = LAYOUTS[name]
     root = tmp / "root"
     for folder in ("images/pxeboot", "coreos", "EFI/redhat", "isolinux"):
         (root / folder).mkdir(parents=True)
     s390 = name.endswith("s390x")
     (root / "images/pxeboot/vmlinuz").write_bytes(b"kernel" * 1000)
-    (root / "images/pxeboot/initrd.img").write_bytes(b"initrd" * 500)
+    (root / "images/pxeboot/initrd.img").write_bytes((b"initrd" * 500).ljust(initrd, b"\0"))
     with (root / "images/pxeboot/rootfs.img").open("wb") as out:
         source = random.Random(1)
         for done in range(0, rootfs, _CHUNK):

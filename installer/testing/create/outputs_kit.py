@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from installer.image.embed import current_kargs, kargs_area
-from installer.image.iso9660 import Iso
+from installer.image.iso.embed import current_kargs, kargs_area
+from installer.image.iso.iso9660 import Iso
 
 
 def kernel_line(path: Path) -> list[str]:

@@ -137,7 +137,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def registry(folder: Path) -> Iterator[Registry]:
+def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     """Run docker-registry until the block ends."""
     ca = authority("test-registry-ca")
     server = leaf(ca, "registry", addresses=("127.0.0.1",), server=True)
@@ -157,7 +157,7 @@ def registry(folder: Path) -> Iterator[Registry]:
             "secret": "x",
             "tls": {"certificate": str(folder / "server.crt"), "key": str(folder / "server.key")},
         },
-        "auth": {"htpasswd": {"realm": "test", "path": str(folder / "htpasswd")}},
+        **({"auth": {"htpasswd": {"realm": "test", "path": str(folder / "htpasswd")}}} if password else {}),
     }
     (folder / "config.yml").write_text(json.dumps(config))
     token = base64.b64encode(b"user:secret").decode()

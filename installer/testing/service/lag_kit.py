@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import urllib.request
+from collections.abc import Callable
+from typing import Any
 
+from installer.rendezvous.eventloop.lag import Lag, Selector, Sizes
 from installer.testing.service.rendezvous_kit import Running
 
 # Seconds. The aim is 0.05 on an idle machine of 2024; a CI machine takes three times that for the same work, and what
@@ -21,3 +25,31 @@ def measured(service: Running) -> dict[str, float]:
 
 
 LONGEST = 'event_loop_cpu_seconds{quantile="1"}'
+
+
+def in_turns(work: Callable[[], Any]) -> Lag:
+    """Run a coroutine in a loop that measures itself."""
+    found = Lag()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Selector(found))) as runner:
+
+        async def start() -> None:
+            # What setting up the loop took is not the work's.
+            await asyncio.sleep(0)
+            found.wall, found.cpu = Sizes(), Sizes()
+            await work()
+
+        runner.run(start())
+    return found
+
+
+def quickest(measure: Callable[[int], float]) -> float:
+    """The longest turn, in seconds, of the best of up to three runs; the first that is below `LIMIT` will do.
+
+    A processor that others use too takes longer for the same work now and then; what breaks the rule is long each time.
+    """
+    found = []
+    for number in range(3):
+        found.append(measure(number))
+        if found[-1] < LIMIT:
+            break
+    return min(found)

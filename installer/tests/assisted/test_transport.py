@@ -1,4 +1,4 @@
-"""Connections, deadlines, sizes and ETags of the one client, against real sockets."""
+"""Connections, deadlines and sizes of the one client, and what its errors say, against real sockets."""
 
 from __future__ import annotations
 
@@ -16,25 +16,15 @@ from typing import Any
 
 import pytest
 
-from installer.assisted import restclient
 from installer.assisted.auth import Scheme
 from installer.assisted.client import AssistedClient
 from installer.assisted.endpoint import Timeouts, endpoint
 from installer.assisted.errors import BadAnswer, ClientError, NoAnswer, Untrusted
 from installer.assisted.restclient import RestClient
 from installer.assisted.transport import CHUNK, Request, Transport
+from installer.testing.client_kit import TOKEN, answering, client_of
 from installer.testing.service.rendezvous_kit import make_tls, wait_for
 from installer.testing.socket_kit import OK, Received, SocketService, one, reset, until_closed
-
-TOKEN = "eyJ0.the-token.x"
-
-
-def client_of(service: SocketService, **times: float) -> AssistedClient:
-    server = endpoint(service.url, ca_file=service.ca)
-    client = AssistedClient(server, Scheme.AGENT, TOKEN, timeouts=Timeouts(**{"silence": 30, **times}))
-    service.clients.append(client)
-    return client
-
 
 # Kept connections
 
@@ -220,20 +210,6 @@ def test_a_server_that_does_not_finish_its_handshake(tmp_path: Path) -> None:
         assert not isinstance(caught.value, Untrusted)
 
 
-# Sizes
-
-
-def answering(text: bytes) -> Callable[[SocketService, socket.socket, Any], None]:
-    def talk(service: SocketService, connection: socket.socket, stream: Any) -> None:
-        try:
-            while stream.peek(1):
-                service.answer(connection, stream, text)
-        except OSError:
-            pass
-
-    return talk
-
-
 SIZE = 3 * CHUNK
 DECLARED = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (SIZE, b"x" * SIZE)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (SIZE, b"x" * SIZE)
@@ -275,62 +251,6 @@ def test_of_what_a_refusal_says_only_so_much_is_read() -> None:
     with SocketService(answering(text)).running() as service, pytest.raises(ClientError) as caught:
         client_of(service).call("GET", "/x")
     assert (caught.value.status, caught.value.reason) == (503, "Away")
-
-
-# ETags
-
-
-class Versions:
-    """A service with one object; its state has a version."""
-
-    def __init__(self) -> None:
-        self.version, self.asked = 1, list[str]()
-
-    def talk(self, service: SocketService, connection: socket.socket, stream: Any) -> None:
-        while stream.peek(1):
-            received = Received(stream).take(stream)
-            wanted, etag = received.headers.get("if-none-match", ""), f'W/"b-{self.version}"'
-            self.asked.append(wanted)
-            if wanted == etag:
-                connection.sendall(f"HTTP/1.1 304 Not Modified\r\nETag: {etag}\r\n\r\n".encode())
-            else:
-                body = f'{{"version": {self.version}}}'
-                head = f"HTTP/1.1 200 OK\r\nETag: {etag}\r\nContent-Length: {len(body)}\r\n\r\n"
-                connection.sendall((head + body).encode())
-
-
-def test_a_state_that_has_not_changed_is_not_sent_again() -> None:
-    versions = Versions()
-    with SocketService(versions.talk).running() as service:
-        client = client_of(service)
-        first = client.cluster("c")
-        assert client.cluster("c") is first
-        versions.version = 2
-        assert client.cluster("c") == {"version": 2}
-        assert client.cluster("c") == {"version": 2}
-        # Who does not remember gets what there is.
-        assert client.call("GET", "/clusters/c") == {"version": 2}
-        # Another path has another state.
-        assert client.cluster("d") == {"version": 2}
-    assert versions.asked == ["", 'W/"b-1"', 'W/"b-1"', 'W/"b-2"', "", ""]
-    assert service.accepted == 1
-
-
-def test_states_are_not_remembered_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restclient, "REMEMBERED", 2)
-    versions = Versions()
-    with SocketService(versions.talk).running() as service:
-        client = client_of(service)
-        for name in "abca":
-            client.cluster(name)
-        client.cluster("c")
-    assert versions.asked == ["", "", "", "", 'W/"b-1"']
-
-
-def test_nothing_new_for_somebody_who_has_nothing() -> None:
-    talk = answering(b"HTTP/1.1 304 Not Modified\r\n\r\n")
-    with SocketService(talk).running() as service, pytest.raises(ClientError, match="HTTP 304: Not Modified"):
-        client_of(service).cluster("c")
 
 
 # What errors say

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from installer.config import bmc, check, urls
+from installer.config.values import bmc, check, urls
 
 URLS = {
     "http://a": ("http", "a", ""),

@@ -7,8 +7,8 @@ import pytest
 
 from installer.config.load import parse_agent_config
 from installer.config.state import INSTALL_CONFIG, State
-from installer.create.check import Inputs, check
-from installer.create.read import read
+from installer.create.stages.check import Inputs, check
+from installer.create.stages.read import read
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.testing.create.inputs_kit import AGENT, COMPACT, SNO, changed, text
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from installer.config.load import parse_agent_config, parse_install_config
 from installer.errors import ConfigError
+from installer.formats.yamltext import go_text
 from installer.testing.create.inputs_kit import COMPACT, SNO, changed, text
-from installer.yamltext import go_text
 
 
 def other_case(data: Any) -> Any:

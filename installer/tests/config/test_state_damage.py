@@ -18,11 +18,11 @@ from installer.cli import main
 from installer.config import state as states
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.state import AUTH, CREDENTIALS, FILE, INSTALL_CONFIG, OWN, WHAT_TO_DO, State
-from installer.create import secrets
-from installer.create.check import check
-from installer.create.read import read
+from installer.create.stages import secrets
+from installer.create.stages.check import check
+from installer.create.stages.read import read
+from installer.create.stages.write import own_state
 from installer.create.targets import certificates
-from installer.create.write import own_state
 from installer.errors import EXIT_FATAL, EXIT_INSTALL_CONFIG, InstallerError
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.observe import state as waiting

@@ -13,11 +13,11 @@ import pytest
 
 from installer.cli import main
 from installer.image.cpio import pieces
-from installer.image.embed import embedded_ignition, ignition_area
-from installer.image.grow import add_to_initrd, embed_ignition
-from installer.image.iso9660 import Iso
-from installer.image.overlay import Overlay
-from installer.image.records import records
+from installer.image.iso.embed import embedded_ignition, ignition_area
+from installer.image.iso.grow import add_to_initrd, embed_ignition
+from installer.image.iso.iso9660 import Iso
+from installer.image.iso.overlay import Overlay
+from installer.image.iso.records import records
 from installer.release.agent_files import ARCHIVE, FOLDER, HOOK
 from installer.testing.create.image_kit import COMPONENTS, content
 from installer.testing.create.inputs_kit import AGENT, SNO, text
@@ -195,17 +195,17 @@ def check_archive(packed: bytes, folder: Path) -> None:
     folder.mkdir()
     unpack = ["cpio", "-idm", "--quiet", "--no-absolute-filenames"]
     # The hook's folder is in every dracut initrd; were it in this archive, it would replace a link that may be there.
-    (folder / HOOK).parent.mkdir(parents=True)
+    hook, files = folder / HOOK.lstrip("/"), folder / FOLDER.lstrip("/")
+    hook.parent.mkdir(parents=True)
     subprocess.run(unpack, input=gzip.decompress(packed), cwd=folder, check=True)
-    files = folder / FOLDER
     assert sorted(os.listdir(files)) == ["agent-tui", "libnmstate.so.2", "libnmstate.so.2.2.9"]
     assert (files / "agent-tui").read_bytes() == TUI
     assert os.readlink(files / "libnmstate.so.2") == "libnmstate.so.2.2.9"
     assert (files / "libnmstate.so.2").read_bytes() == LIBRARY
     assert all(path.stat().st_mode & 0o777 == 0o555 for path in files.iterdir())
-    assert (folder / HOOK).stat().st_mode & 0o111
+    assert hook.stat().st_mode & 0o111
     # The hook, as dracut runs it but for where it finds the files.
-    script = (folder / HOOK).read_text().replace(f"/{FOLDER}/", f"{files}/")
+    script = hook.read_text().replace(f"{FOLDER}/", f"{files}/")
     root = folder / "newroot"
     subprocess.run(["sh", "-ec", script], env={**os.environ, "NEWROOT": str(root)}, check=True)
     assert (root / "usr/local/bin/libnmstate.so.2").read_bytes() == LIBRARY

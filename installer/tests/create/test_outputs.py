@@ -16,9 +16,10 @@ from installer.config.rules.general import SKIP_FIPS_CHECK
 from installer.create.graph import ASSETS, TARGETS, dot
 from installer.create.targets import created_in
 from installer.ignition.early import HOOK
+from installer.ignition.livesystem import SYSTEM_UNITS
 from installer.image import cpio
 from installer.image.config_image import PATHS
-from installer.image.iso9660 import Iso
+from installer.image.iso.iso9660 import Iso
 from installer.testing.create.image_kit import COMPONENTS, content
 from installer.testing.create.inputs_kit import AGENT, SNO, text
 from installer.testing.create.iso_kit import KARGS, build
@@ -255,11 +256,11 @@ def test_config_image(directory, capsys):
     with path.open("rb") as file:
         assert Iso(file, path).volume_id == "agent_configimage"
     files = brought(path)
-    assert list(files)[-1] == "etc/assisted/rendezvous-host.env"
-    assert all(any(f"/{name}".startswith(one) for one in PATHS) for name in files)
-    assert "etc/assisted/manifests/cluster-image-set.yaml" in files
-    assert {"opt/agent/tls/ca.crt", "root/.docker/config.json"} <= set(files)
-    assert not any(name.startswith("usr/local/bin/") for name in files)
+    assert list(files)[-1] == "/etc/assisted/rendezvous-host.env"
+    assert all(any(name.startswith(one) for one in PATHS) for name in files)
+    assert "/etc/assisted/manifests/cluster-image-set.yaml" in files
+    assert {"/opt/agent/tls/ca.crt", "/root/.docker/config.json"} <= set(files)
+    assert not any(name.startswith("/usr/local/bin/") for name in files)
 
 
 def test_unconfigured_ignition(directory, capsys):
@@ -283,12 +284,12 @@ def test_unconfigured_ignition(directory, capsys):
     assert {"/usr/local/bin/load-config-iso.sh", "/etc/udev/rules.d/80-agent-config-image.rules"} <= set(files)
     assert files["/etc/containers/registries.conf"] == (directory / "mirror/registries.conf").read_bytes()
     enabled = {unit["name"] for unit in config["systemd"]["units"] if unit["enabled"]}
-    assert enabled == {"agent-check-config-image.service"}
+    assert enabled == {"agent-check-config-image.service", *SYSTEM_UNITS}
     # Config image and unconfigured image agree on what release they are for.
     assert create("config-image", directory) == 0
     given = brought(directory / "agentconfig.noarch.iso")
-    name = "etc/assisted/manifests/cluster-image-set.yaml"
-    assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[f"/{name}"])["spec"]
+    name = "/etc/assisted/manifests/cluster-image-set.yaml"
+    assert yaml.safe_load(given[name])["spec"] == yaml.safe_load(files[name])["spec"]
 
 
 def test_unconfigured_ignition_wants_manifests(directory, capsys):

@@ -51,7 +51,8 @@ def host(tmp_path):
 def load(host, files):
     root, tools, calls = host
     device = root.parent / "device"
-    device.write_bytes(cpio.compress(cpio.pack_modes([(name, data, 0o600) for name, data in files.items()])))
+    members = [(f"/{name}", 0o100600, data) for name, data in files.items()]  # absolute, as a config image has them
+    device.write_bytes(cpio.compress(b"".join(cpio.pieces(members))))
     environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PATH_PREFIX": str(root), "CALLS": str(calls)}
     return subprocess.run(
         ["bash", OWN / "load-config-iso.sh", device], env=environment, capture_output=True, text=True, timeout=30

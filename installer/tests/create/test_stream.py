@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from installer.cli import main
-from installer.image.iso9660 import Iso
-from installer.release.download import TRIES, DownloadError, download
+from installer.errors import DownloadError
+from installer.image.iso.iso9660 import Iso
+from installer.release.download import TRIES, download
 from installer.release.stream import Artifact
 from installer.testing.create.image_kit import COMPONENTS, content
 from installer.testing.create.inputs_kit import AGENT, SNO, text

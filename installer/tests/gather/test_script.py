@@ -18,7 +18,7 @@ import pytest
 from installer.gather.remote import add, script
 from installer.redact import Redactor
 from installer.redact.program import program
-from installer.redact.tests import corpus
+from installer.redact.tests import corpus, values
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the script wants root")
 SCRIPT = resources.files("installer.ignition") / "data/bin/agent-gather"
@@ -33,8 +33,8 @@ platform:
       bmc:
         address: redfish-virtualmedia://192.0.2.1/redfish/v1/Systems/1
         username: root
-        password: {corpus.NAMED["BMC password"][1]}
-pullSecret: '{corpus.PULL_SECRET}'
+        password: {values.NAMED["BMC password"][1]}
+pullSecret: '{values.PULL_SECRET}'
 """
 # By what this host knows: said in words, where nothing but the value tells.
 OWN = "hidd3n-Word"
@@ -57,7 +57,7 @@ class Sandbox:
         self.journal = folder / "journal"
         self.journal.write_text("".join(around(vector.text) for vector in VECTORS) + f"log in as own, {OWN}, failed\n")
         environment = [
-            f"{corpus.NAMED['opaque token'][0]}={corpus.NAMED['opaque token'][1]}",
+            f"{values.NAMED['opaque token'][0]}={values.NAMED['opaque token'][1]}",
             f"MESSAGE={OWN}",
             "A=kept",
         ]
@@ -77,7 +77,7 @@ class Sandbox:
             "root/.docker/config.json": json.dumps({"auths": {"r": {"auth": auth}}}),
             "etc/assisted/hostconfig/master-0/role": "master",
             "etc/assisted/hostconfig/fencing-credentials.yaml": "credentials:\n- hostname: m\n  password: Fenc3-Word\n",
-            "etc/assisted/manifests/pull-secret.yaml": f"stringData:\n  .dockerconfigjson: '{corpus.PULL_SECRET}'\n",
+            "etc/assisted/manifests/pull-secret.yaml": f"stringData:\n  .dockerconfigjson: '{values.PULL_SECRET}'\n",
             "etc/assisted/manifests/agent-cluster-install.yaml": json.dumps({"install-config-overrides": CONFIG}),
             "etc/assisted/manifests/install-config.yaml": CONFIG,
             **{f"etc/assisted/manifests/{name}": text for name, text in manifests.items()},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from installer.errors import EmbedTooBig, IsoError, NoEmbedArea, NotIso9660
 from installer.image import cpio
-from installer.image.embed import (
+from installer.image.iso.embed import (
     current_kargs,
     embedded_ignition,
     ignition_area,
@@ -18,8 +18,8 @@ from installer.image.embed import (
     kargs_area,
     kargs_patches,
 )
-from installer.image.iso9660 import SYSTEM_AREA, Iso
-from installer.image.overlay import Overlay
+from installer.image.iso.iso9660 import SYSTEM_AREA, Iso
+from installer.image.iso.overlay import Overlay
 from installer.testing.create.embed_kit import KARGS, make_iso
 
 needs_xorriso = pytest.mark.skipif(shutil.which("xorriso") is None, reason="xorriso is not installed")

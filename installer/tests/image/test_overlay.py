@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from installer.errors import IsoError
 from installer.image import copy
 from installer.image.copy import PrefetchedCopy, clone
-from installer.image.grow import grown_length
-from installer.image.overlay import Overlay
+from installer.image.iso.grow import grown_length
+from installer.image.iso.overlay import Overlay
 
 
 @given(st.integers(1, 1 << 20), st.integers(0, 1 << 22))

@@ -13,12 +13,12 @@ import pytest
 from installer import cli
 from installer.errors import ConfigError, EmbedTooBig, IsoError
 from installer.image.artifacts import LiveChanges, write_pxe
-from installer.image.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
-from installer.image.grow import embed_ignition
-from installer.image.iso9660 import SECTOR, SYSTEM_AREA
-from installer.image.minimal import make_minimal
-from installer.image.overlay import Overlay
-from installer.image.reset import reset_image
+from installer.image.iso.embed import current_kargs, embedded_ignition, ignition_area, kargs_area
+from installer.image.iso.grow import embed_ignition
+from installer.image.iso.iso9660 import SECTOR, SYSTEM_AREA
+from installer.image.iso.minimal import make_minimal
+from installer.image.iso.overlay import Overlay
+from installer.image.iso.reset import reset_image
 from installer.testing.create.iso_kit import BIG, KARGS, LAYOUTS, SMALL, build, config_of, needs_xorriso, place
 
 pytestmark = needs_xorriso

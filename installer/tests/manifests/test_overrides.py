@@ -7,7 +7,7 @@ import yaml
 
 from installer.config.load import parse_agent_config, parse_install_config, resolve_hosts
 from installer.config.types.agent import AgentConfig
-from installer.create.render import fencing_yaml
+from installer.create.stages.render import fencing_yaml
 from installer.manifests.cluster import Inputs, agent_cluster_install
 from installer.manifests.overrides import ANNOTATION
 from installer.testing.create.inputs_kit import (

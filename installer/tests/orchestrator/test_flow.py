@@ -7,27 +7,17 @@ import json
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from installer.assisted import stages
 from installer.assisted.enums import Stage
-from installer.orchestrator import __main__ as program
-from installer.orchestrator import flow, report
+from installer.orchestrator import flow
 from installer.orchestrator.controller import Controller
 from installer.orchestrator.errors import StageError
-from installer.testing.orchestrator_kit import Cluster, Site, api_server, data, serving
+from installer.testing.machine_kit import BOOTSTRAP, DONE, EMPTY, OWN, written
+from installer.testing.orchestrator_kit import Cluster, Site, api_server, data
 
-DONE = "opt/openshift/.bootkube.done"
-EMPTY = {"ignition": {"version": "3.2.0"}}
-OWN = {**EMPTY, "storage": {"files": [{"path": "/etc/hostname", "contents": data("chosen")}]}}
-BOOTSTRAP = {
-    **EMPTY,
-    "storage": {"files": [{"path": "/opt/openshift/auth/kubeconfig", "contents": data("k")}]},
-    "systemd": {"units": [{"name": "bootkube.service", "contents": "x"}]},
-}
-QUIET = ("systemctl", "hostname", "dd", "vgremove", "wipefs", "sync", "systemd-run", "journalctl", "podman", "dmesg")
 CONTROLLER = Controller("https://192.0.2.1:8090/", "PEM", False, "the token", "c", 1)
 
 
@@ -35,20 +25,6 @@ CONTROLLER = Controller("https://192.0.2.1:8090/", "PEM", False, "the token", "c
 def cluster(site: Site, tmp_path: Path) -> Iterator[Cluster]:
     with api_server(tmp_path / "api") as made:
         yield made
-
-
-@pytest.fixture
-def machine(site: Site) -> Site:
-    """A host with an install disk that is known by a link, and the service's files for it."""
-    for name in (*QUIET, "mount", "ip"):
-        site.programs.add(name)
-    site.programs.says("lsblk", '{"blockdevices": [{"name": "/dev/vdc", "type": "disk", "fstype": null}]}')
-    site.programs.add("realpath", "[ $2 = /dev/disk/by-id/wanted ] && echo /dev/vdc\n")
-    ignition = f"cat {site.root}$4 > {site.root}/written; ls -l {site.root}$4 > {site.root}/mode\n"
-    site.programs.add("coreos-installer", f"{ignition}echo 'Read disk (50%)'; echo 'Read disk (100%)'\n")
-    site.service.files["bootstrap.ign"] = json.dumps(BOOTSTRAP).encode()
-    site.service.host_ignition = json.dumps(OWN).encode()
-    return site
 
 
 def bootkube_is_done(site: Site) -> None:
@@ -68,13 +44,6 @@ def noted(site: Site, text: str, action: Callable[[], object]) -> Callable[[], N
 def in_order(site: Site, row: str) -> None:
     found = [stages.STAGES[row].index(Stage(name)) for name, _ in site.timeline.stages()]
     assert found == sorted(found)
-
-
-def written(site: Site, name: str) -> dict[str, Any]:
-    """The ignition that coreos-installer was given; also that it was once, for the right disk."""
-    assert site.timeline.argv("coreos-installer") == [["install", "--insecure", "-i", name, "/dev/vdc"]]
-    found: dict[str, Any] = json.loads((site.root / "written").read_text())
-    return found
 
 
 def test_one_node(machine: Site) -> None:
@@ -309,265 +278,6 @@ def test_the_controller_is_told_before_bootkube_starts(machine: Site) -> None:
 
 def test_every_flow_is_known_to_the_service() -> None:
     assert set(flow.FLOWS) == set(stages.STAGES)
-
-
-def test_the_service_is_asked_again_while_it_is_away(site: Site) -> None:
-    site.service.statuses = [503, 500]
-    site.service.files["a"] = b"content"
-    site.meanwhile = [lambda: None] * 2
-    assert site.reporter().file("a") == b"content"
-    assert site.naps == [2.0, 2.0]
-    assert site.service.headers[0]["X-Secret-Key"] == "the token"
-
-
-@pytest.mark.parametrize("status", [400, 404, 409, 499])
-def test_a_refusal_is_final(site: Site, status: int) -> None:
-    site.service.statuses = [status]
-    with pytest.raises(StageError, match=r"^download a: .*scripted refusal"):
-        site.reporter().file("a")
-    # Where it may mean that nobody wants this installation any more, that is asked.
-    assert len(site.service.headers) == (2 if status in (404, 409) else 1)
-
-
-def test_a_service_that_stays_away_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(report.time, "monotonic", lambda: clock[0])
-    site.service.statuses = [503] * 10
-    steps = iter([119.0, 120.0, 120.5])
-    site.meanwhile = [lambda: clock.__setitem__(0, next(steps))] * 3
-    with pytest.raises(StageError, match=r"^list hosts: "):
-        site.reporter().hosts()
-    assert len(site.service.headers) == 4
-
-
-def test_a_stage_that_is_not_taken_is_no_failure(site: Site) -> None:
-    site.service.statuses = [409]
-    site.reporter().stage(Stage.INSTALLING)
-    assert site.timeline.stages() == [("Installing", "")]
-    site.service.hosts = []
-    assert site.reporter().hosts() == []
-    site.service.answer = lambda *args: (200, b"")  # type: ignore[method-assign,assignment]
-    assert site.reporter().hosts() == []
-
-
-def refusing(site: Site, refused: Callable[[dict[str, str]], bool], status: int = 409, hosts: int = 200) -> None:
-    """The service takes no progress from the first report on that fits; ``hosts``: its answer when asked why."""
-    answer, over = site.service.answer, False
-
-    def scripted(method: str, path: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        nonlocal over
-        if path.endswith("/progress"):
-            over = over or refused(json.loads(body))
-            return (status, b'{"reason": "scripted refusal"}') if over else (200, b"")
-        if path == "/clusters/c/hosts" and hosts != 200:
-            return hosts, b'{"reason": "scripted refusal"}'
-        return answer(method, path, query, body)
-
-    site.service.answer = scripted  # type: ignore[method-assign]
-
-
-WRITERS = ("dd", "wipefs", "vgremove", "coreos-installer", "systemd-run")
-
-
-@pytest.mark.parametrize("role", ["sno", "bootstrap", "master", "arbiter", "worker"])
-@pytest.mark.parametrize("status", ["cancelled", "resetting-pending-user-action", "known", "error"])
-def test_what_nobody_wants_any_more_writes_nothing(machine: Site, role: str, status: str) -> None:
-    machine.service.hosts = [{"id": "other", "status": "installing"}, {"id": "h", "status": status}]
-    refusing(machine, lambda body: True)
-    run = machine.run("bootstrap" if role == "sno" else role, 1 if role == "sno" else 3, format_disks=["/dev/vdx"])
-    assert flow.execute(run) == 1
-    assert [name for name in WRITERS if machine.timeline.argv(name)] == []
-    # Not that it failed, either: nobody would take that.
-    assert [stage for stage, _ in machine.timeline.stages()] == ["Starting installation"]
-
-
-@pytest.mark.parametrize(("stage", "written"), [("Writing image to disk", 0), ("Rebooting", 1)])
-def test_it_ends_where_it_hears_of_it(machine: Site, stage: str, written: int) -> None:
-    machine.service.hosts = []
-    refusing(machine, lambda body: body["current_stage"] == stage, 404)
-    assert flow.execute(machine.run("master", 3)) == 1
-    assert len(machine.timeline.argv("coreos-installer")) == written
-    assert machine.timeline.argv("systemd-run") == []
-    assert machine.timeline.stages()[-1] == (stage, "")
-
-
-def test_writing_ends_when_it_is_heard_of_meanwhile(machine: Site) -> None:
-    machine.programs.add("coreos-installer", "echo 'Read disk (50%)'; sleep 600")
-    machine.service.hosts = [{"id": "h", "status": "cancelled"}]
-    refusing(machine, lambda body: body["progress_info"] == "50%")
-    assert flow.execute(machine.run("master", 3)) == 1
-    assert len(machine.timeline.argv("coreos-installer")) == 1
-    assert machine.timeline.stages()[-1] == ("Writing image to disk", "50%")
-
-
-def test_another_attempt_has_begun(machine: Site) -> None:
-    refusing(machine, lambda body: True, hosts=409)
-    assert flow.execute(machine.run("master", 3)) == 1
-    assert machine.timeline.argv("coreos-installer") == []
-
-
-def test_a_failure_that_nobody_wants_to_hear_of(machine: Site) -> None:
-    machine.programs.fails("coreos-installer")
-    machine.service.hosts = [{"id": "h", "status": "cancelled"}]
-    refusing(machine, lambda body: body["current_stage"] == "Failed")
-    assert flow.execute(machine.run("master", 3)) == 1
-    assert machine.timeline.stages()[-1][0] == "Failed"
-
-
-@pytest.mark.parametrize("hosts", [200, 503, 401])
-def test_a_stage_out_of_place_ends_nothing(machine: Site, hosts: int) -> None:
-    """The service wants this host installed, or does not say."""
-    refusing(machine, lambda body: body["current_stage"] == "Installing", hosts=hosts)
-    assert flow.execute(machine.run("master", 3)) == 0
-    assert len(machine.timeline.argv("coreos-installer")) == 1
-
-
-#: What assisted-service tells the installer besides (install_cmd of assisted-service).
-OTHERS = [
-    part
-    for name in (
-        *("controller-image", "agent-image", "mco-image", "must-gather-image", "coreos-image", "service-ips"),
-        *("openshift-version", "http-proxy", "https-proxy", "no-proxy", "check-cluster-version"),
-    )
-    for part in (f"--{name}", "value")
-]
-ARGS = {
-    "role": "bootstrap",
-    "infra-env-id": "i",
-    "cluster-id": "c",
-    "host-id": "h",
-    "boot-device": "/dev/disk/by-id/wanted",
-    "control-plane-count": "1",
-}
-
-
-def argv(site: Site, **changes: str) -> list[str]:
-    given = {**ARGS, "url": site.service.url, **{key.replace("_", "-"): value for key, value in changes.items()}}
-    return [part for name, value in given.items() for part in (f"--{name}", value)]
-
-
-def test_the_command_line(machine: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NODE0_HOST_ROOT", str(machine.root))
-    monkeypatch.setenv("PULL_SECRET_TOKEN", "a token")
-    monkeypatch.setenv("INSTALLATION_ATTEMPT", "the second")
-    left = f"cd {machine.root}; echo '{json.dumps(EMPTY)}' > opt/openshift/master.ign; touch {DONE}"
-    machine.programs.add("systemctl", f'[ "$3" != bootkube.service ] || {{ {left}; }}\n')
-    # As assisted-service calls it: flags alone and with values, and some that are for other payloads.
-    others = [
-        "--mco-image",
-        "m",
-        "--notify-num-reboots",
-        "--enable-skip-mco-reboot",
-        "true",
-        "--openshift-version",
-        "4.18",
-    ]
-    others += ["--format-disk", "/dev/vdx", "--format-disk", "/dev/vdy", "--insecure", "--service-ips", "192.0.2.1"]
-    assert program.main([*argv(machine, installer_args='["--copy-network"]'), *others]) == 0
-    assert machine.timeline.argv("coreos-installer")[0][4:] == ["--copy-network", "/dev/vdc"]
-    assert [one[-1] for one in machine.timeline.argv("wipefs")] == ["/dev/vdx", "/dev/vdy", "/dev/vdc"]
-    assert {headers["X-Secret-Key"] for headers in machine.service.headers} == {"a token"}
-    assert {headers["X-Installation-Attempt"] for headers in machine.service.headers} == {"the second"}
-    manifest = machine.root / "opt/openshift/manifests/assisted-installer-controller-cm.yaml"
-    assert json.loads(manifest.read_text())["data"] == {
-        "inventory-url": machine.service.url,
-        "ca-cert": "",
-        "skip-cert-verification": "true",
-        "cluster-id": "c",
-        "control-plane-count": "1",
-        "installation-attempt": "the second",
-    }
-
-
-def test_defaults_are_three_masters_with_cleaning(
-    machine: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    seen: list[flow.Run] = []
-    monkeypatch.setattr(flow, "execute", lambda run: seen.append(run) or 7)
-    monkeypatch.delenv("PULL_SECRET_TOKEN", raising=False)
-    monkeypatch.delenv("INSTALLATION_ATTEMPT", raising=False)
-    ca = tmp_path / "ca"
-    ca.write_text("the CA's text")
-    given = argv(machine, cacert=str(ca))
-    at = given.index("--control-plane-count")
-    assert program.main([*given[:at], *given[at + 2 :]]) == 7
-    made, controller = seen[0].plan, seen[0].controller
-    assert (made.control_plane_count, made.installer_args, made.format_disks, made.skip_cleanup) == (3, [], [], False)
-    assert (controller.ca_pem, controller.insecure, controller.token, controller.control_plane_count) == (
-        "the CA's text",
-        False,
-        "",
-        3,
-    )
-    assert program.main([*given, "--skip-installation-disk-cleanup"]) == 7
-    assert seen[1].plan.skip_cleanup
-    assert program.main([*given, "--skip-installation-disk-cleanup", "false", "--insecure", "false"]) == 7
-    assert not seen[2].plan.skip_cleanup
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"url": "ftp://x"}, "assisted-installer: service URL: 'ftp://x'"),
-        ({"installer_args": "{}"}, "assisted-installer: --installer-args: must be a JSON list of strings"),
-        ({"cacert": "/no/such/file"}, "assisted-installer: "),
-    ],
-)
-def test_bad_arguments_are_one_line(
-    site: Site, capsys: pytest.CaptureFixture[str], changes: dict[str, str], text: str
-) -> None:
-    assert program.main(argv(site, **changes)) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(text)
-    assert said.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", [*(name for name in ARGS if name != "control-plane-count"), "url"])
-def test_what_has_to_be_given(site: Site, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    given = argv(site)
-    at = given.index(f"--{name}")
-    with pytest.raises(SystemExit) as caught:
-        program.main([*given[:at], *given[at + 2 :]])
-    assert caught.value.code == 2
-    assert f"--{name}" in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.parametrize("trust", ["cacert", "insecure"])
-def test_the_service_on_tls(machine: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust: str) -> None:
-    monkeypatch.setenv("NODE0_HOST_ROOT", str(machine.root))
-    plain = machine.service
-    with serving(plain, tmp_path / "tls") as service:
-        given = argv(machine, role="master", control_plane_count="3")
-        flags = ["--cacert", str(tmp_path / "tls/ca.crt")] if trust == "cacert" else ["--insecure"]
-        assert program.main([*given, *flags]) == 0
-        assert service.url.startswith("https:")
-    assert machine.timeline.stages()[-1][0] == "Rebooting"
-    assert len(machine.timeline.argv("coreos-installer")) == 1
-
-
-@pytest.mark.parametrize("text", [b"[]", b"{}", b'"ignition"', b'["ignition"]', b"1"])
-def test_what_is_no_ignition_config(text: bytes) -> None:
-    with pytest.raises(StageError, match=r"^a.ign: is not an Ignition config$"):
-        report.parse(text, "a.ign")
-
-
-def test_an_ignition_config() -> None:
-    assert report.parse(b'{"ignition": {}}', "a.ign") == {"ignition": {}}
-    with pytest.raises(StageError, match=r"^a.ign: is not JSON: "):
-        report.parse(b"{", "a.ign")
-
-
-def test_a_service_that_nobody_listens_at_is_asked_again(site: Site) -> None:
-    reporter = site.reporter()
-    reporter.client = site.client("http://127.0.0.1:1")
-
-    def there() -> None:
-        reporter.client = site.client()
-
-    site.service.host_ignition = b"x"
-    site.meanwhile = [there]
-    assert reporter.host_ignition() == b"x"
-    assert site.naps == [2.0]
 
 
 def test_manifests_make_their_folder(site: Site) -> None:

@@ -56,6 +56,38 @@ class InstallConfig:
         return f"{self.name}.{self.base_domain}"
 
     @property
+    def families(self) -> tuple[int, ...]:
+        """The versions of IP that services have, the first one's first: 4, 6, or both."""
+        return tuple(dict.fromkeys(ipaddress.ip_network(text).version for text in self.service_networks))
+
+    @property
+    def dual_stack(self) -> bool:
+        """Whether nodes, pods and services have addresses of IPv4 and of IPv6."""
+        return len(self.families) > 1
+
+    @property
+    def any_address(self) -> str:
+        """Where servers listen: `::`, which takes IPv4 as well, as soon as there is IPv6."""
+        return "::" if 6 in self.families else "0.0.0.0"
+
+    @property
+    def pod_networks(self) -> tuple[tuple[str, int], ...]:
+        """The first cluster network of each family, as (CIDR, length of a node's part): of them pods get addresses."""
+        found: dict[int, tuple[str, int]] = {}
+        for cidr, prefix in self.cluster_networks:
+            found.setdefault(ipaddress.ip_network(cidr).version, (cidr, prefix))
+        return tuple(found[version] for version in self.families if version in found)
+
+    @property
+    def no_proxy(self) -> str:
+        """What is reached without the proxy: what was asked for, and the cluster's own names and networks, which
+        OpenShift's network operator adds."""
+        own = ("127.0.0.1", "localhost", ".svc", ".cluster.local", f"api-int.{self.domain}")
+        networks = (*self.machine_networks, *self.service_networks, *(cidr for cidr, _ in self.cluster_networks))
+        asked = [item for item in self.proxy.get("noProxy", "").split(",") if item]
+        return "*" if asked == ["*"] else ",".join(dict.fromkeys([*asked, *own, *networks]))
+
+    @property
     def nodes(self) -> int:
         """How many nodes the cluster is to have."""
         return self.control_plane_replicas + self.compute_replicas

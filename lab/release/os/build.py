@@ -11,12 +11,12 @@ from io import BytesIO
 from pathlib import Path
 
 from lab.release.os import clock
-from lab.release.os.cpio import Member, write_archive
 from lab.release.os.customise import customise, kernel_version
-from lab.release.os.disk import build_disk
 from lab.release.os.errors import NotRootError
 from lab.release.os.initramfs import build_initramfs
-from lab.release.os.iso import build_iso
+from lab.release.os.media.cpio import Member, write_archive
+from lab.release.os.media.disk import build_disk
+from lab.release.os.media.iso import build_iso
 from lab.release.os.rootfs import build_rootfs
 from lab.release.stage import progress
 from lab.release.stage.keys import Built, File, digest_of, file_sha256, files, host_packages

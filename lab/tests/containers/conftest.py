@@ -5,7 +5,7 @@ import os
 import pytest
 
 from lab.host.preflight import container_problems
-from lab.tests.containers.kit import PATIENCE, World, tree
+from lab.testing.containers.kit import PATIENCE, World, tree
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import pytest
 from lab.host.preflight import container_problems
 from lab.machines.container.firmware import disk
 from lab.machines.container.kernel.loops import attach
-from lab.tests.containers.kit import PATIENCE, World
+from lab.testing.containers.kit import PATIENCE, World
 from lab.tests.firmware import kit
 
 pytestmark = pytest.mark.lab

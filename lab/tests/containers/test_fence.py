@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tests.containers.kit import PATIENCE, attempt
+from lab.testing.containers.kit import PATIENCE, attempt
 
 pytestmark = pytest.mark.lab
 

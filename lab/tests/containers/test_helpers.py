@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.kernel.loops import attach
-from lab.tests.containers.kit import attempt
+from lab.testing.containers.kit import attempt
 
 pytestmark = pytest.mark.lab
 

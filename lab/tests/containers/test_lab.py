@@ -14,7 +14,7 @@ from lab import topology
 from lab.host import preflight, records
 from lab.lab import Lab
 from lab.machines import containers
-from lab.tests.containers.kit import PATIENCE
+from lab.testing.containers.kit import PATIENCE
 
 SHAPE = topology.sno().on("container")
 PROBLEMS = preflight.problems(SHAPE, Path("/"), "")

@@ -9,7 +9,7 @@ import pytest
 
 from drivers.errors import MediaError, NotFoundError, ScreenshotError
 from drivers.protocols import BootDevice, PowerState
-from lab.tests.containers.kit import PATIENCE, World
+from lab.testing.containers.kit import PATIENCE, World
 
 pytestmark = pytest.mark.lab
 

@@ -15,7 +15,7 @@ from lab.daemons.switch import lacp
 from lab.host import preflight
 from lab.lab import Lab
 from lab.machines.container.hardware.cables import port
-from lab.tests.containers.kit import PATIENCE, run_in, tree
+from lab.testing.containers.kit import PATIENCE, run_in, tree
 from lab.waiting import wait_until
 
 SHAPE = topology.sno().on("container")
@@ -70,7 +70,7 @@ def plain(monkeypatch):
 
     def machined(layout, lab_id):
         service = usual(layout, lab_id)
-        argv = (*service.argv, "lab.tests.containers.plain:boot")
+        argv = (*service.argv, "lab.testing.containers.plain:boot")
         return msgspec.structs.replace(service, argv=argv, env=service.env | {"NODE0_TEST_TREE": str(tree())})
 
     monkeypatch.setattr(services, "machined", machined)

@@ -13,7 +13,7 @@ import pytest
 
 from drivers.errors import DriverError
 from lab.machines.container.kernel import users
-from lab.tests.containers.kit import PATIENCE, World
+from lab.testing.containers.kit import PATIENCE, World
 
 pytestmark = pytest.mark.lab
 

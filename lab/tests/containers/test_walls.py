@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.tests.containers.kit import PATIENCE, attempt
+from lab.testing.containers.kit import PATIENCE, attempt
 
 pytestmark = pytest.mark.lab
 
@@ -87,7 +87,7 @@ sys.exit(7)
 
 
 def _head():
-    from lab.tests.containers import kit
+    from lab.testing.containers import kit
 
     return kit.HEAD
 
@@ -143,7 +143,7 @@ def heard(line):
 
 
 def test_a_frame_to_all_is_heard_in_its_lab_only(world, machine, tmp_path):
-    from lab.tests.containers.kit import World
+    from lab.testing.containers.kit import World
 
     other = World(tmp_path)
     other.start()

@@ -24,7 +24,7 @@ from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.kernel import loops
 from lab.machines.container.spec import DiskSpec, MachineSpec
 from lab.release.os.build import ISO_NAME
-from lab.release.os.cpio import Member, write_archive
+from lab.release.os.media.cpio import Member, write_archive
 from lab.tests.firmware.only import SEEN
 
 BOOT_SECONDS = 120.0

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.loaders import grub, isolinux
 from lab.machines.container.firmware.loaders.entry import Entry
-from lab.release.os import coreos_installer, liveboot
+from lab.release.os import coreos_installer
 from lab.release.os.customise import DATA
+from lab.release.os.media import liveboot
 
 KERNEL = "/images/pxeboot/vmlinuz"
 INITRDS = ("/images/pxeboot/initrd.img", "/images/ignition.img")

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lab.machines.container.firmware.formats.cpio import BadArchive, archives, members, unpack
-from lab.release.os.cpio import Member, header, write_archive
+from lab.release.os.media.cpio import Member, header, write_archive
 
 
 def archive(**files: bytes) -> bytes:

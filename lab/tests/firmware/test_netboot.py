@@ -17,7 +17,7 @@ from lab.layout import Layout
 from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.netboot.dhcp import decode, encode
 from lab.machines.container.spec import Nic
-from lab.release.os.cpio import Member, write_archive
+from lab.release.os.media.cpio import Member, write_archive
 from lab.subject.installer import default_installer
 from lab.tests.firmware import kit, only
 from lab.topology import BootWay, Network, NodeSpec, Topology

@@ -1,5 +1,6 @@
 """What a machine lacks that is to run a lab, and whether container machines can be limited here."""
 
+import msgspec
 import pytest
 
 from lab import topology
@@ -32,6 +33,13 @@ def test_a_host_with_cgroup2_alone(tmp_path, controllers, missing):
 
 def test_where_cgroup2_is_not_mounted_the_machines_own_mount_tells():
     assert missing_controllers(V2, "proc /proc proc rw 0 0\n") == []
+
+
+def test_a_proxy_needs_its_program(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name, path=None: None if name == "tinyproxy" else "/bin/x")
+    proxied = msgspec.structs.replace(topology.sno().on("container"), proxy=True)
+    assert any("apt-get install tinyproxy-bin" in line for line in preflight.problems(proxied, tmp_path, "x"))
+    assert not any("tinyproxy" in line for line in preflight.problems(topology.sno(), tmp_path, "x"))
 
 
 def test_preflight_names_every_problem(tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.release.os import clock, disk, iso, liveboot
+from lab.release.os import clock
+from lab.release.os.media import disk, iso, liveboot
 from lab.release.stage.store import Store
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.release.os import coreos_installer as program
-from lab.release.os import disk
 from lab.release.os.customise import DATA
+from lab.release.os.media import disk
 
 PROGRESS = re.compile(r"(.*?)\((.*?)%\)\s*")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.os.cpio import HEADER_LENGTH, Member, header, write_archive
+from lab.release.os.media.cpio import HEADER_LENGTH, Member, header, write_archive
 
 names = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=40)
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from lab.release.os import disk
 from lab.release.os.customise import DATA
 from lab.release.os.errors import LayoutError
+from lab.release.os.media import disk
 
 
 def test_boot_code_is_told_where_the_core_lies():

@@ -14,7 +14,7 @@ import pytest
 
 from lab.daemons.pki import Authority
 from lab.release.os import build
-from lab.release.os.cpio import Member, write_archive
+from lab.release.os.media.cpio import Member, write_archive
 from lab.release.stage.keys import file_sha256
 
 COMMON = Path(build.__file__).parent / "data/dracut/90node0/common.sh"

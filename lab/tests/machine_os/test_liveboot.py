@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.release.os import liveboot
 from lab.release.os.errors import LayoutError
+from lab.release.os.media import liveboot
 
 words = st.lists(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20), max_size=20)
 
@@ -45,12 +46,28 @@ def test_kargs_json_points_at_the_areas():
         assert padding == area["pad"] * len(padding)
 
 
+@pytest.mark.parametrize("file", liveboot.boot_files("a b=c"), ids=lambda file: file.path)
+def test_a_comment_closes_each_area(file):
+    """openshift-install writes its arguments over the end of line before this comment (assisted-image-service)."""
+    found = re.search(rb"(\n#*)# COREOS_KARG_EMBED_AREA", file.content)
+    assert found is not None
+    more = b" fips=1\n"
+    content = bytearray(file.content)
+    content[found.start() : found.start() + len(more)] = more
+    (line,) = [line for line in content.decode().splitlines() if "a b=c" in line]
+    assert line.endswith(" a b=c fips=1")
+    rest = content[found.start() + len(more) : found.end()].decode()
+    assert set(rest.removesuffix(" COREOS_KARG_EMBED_AREA")) == {"#"}  # one comment, to both boot loaders
+
+
 def test_boot_files_load_the_embed_area_after_the_initramfs():
     grub, isolinux = liveboot.boot_files(liveboot.live_kargs("v"))
     assert b"initrd /images/pxeboot/initrd.img /images/ignition.img\n" in grub.content
     assert b"initrd=/images/pxeboot/initrd.img,/images/ignition.img coreos.liveiso=v " in isolinux.content
     # Both end the area with an end of line: what follows is not part of a comment.
-    assert grub.content.endswith(b"#\n    initrd /images/pxeboot/initrd.img /images/ignition.img\n}\n")
+    assert grub.content.endswith(
+        b"# COREOS_KARG_EMBED_AREA\n    initrd /images/pxeboot/initrd.img /images/ignition.img\n}\n"
+    )
 
 
 def test_igninfo_names_the_file():

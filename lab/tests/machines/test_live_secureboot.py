@@ -11,7 +11,7 @@ from lab import topology
 from lab.host import preflight
 from lab.host.paths import state_dir
 from lab.lab import Lab
-from lab.tests.containers.kit import tree
+from lab.testing.containers.kit import tree
 from lab.tests.firmware import kit as live
 from lab.tests.machines import kit
 

@@ -19,7 +19,8 @@ from lab.release.components import COMPONENTS, PACKAGES
 from lab.release.image import code, debian, layer, wheels
 from lab.release.image.layer import Compression, LayerWriter
 from lab.release.os import build as os_build
-from lab.release.os import customise, disk, liveboot, packages, rootfs
+from lab.release.os import customise, packages, rootfs
+from lab.release.os.media import disk, liveboot
 from lab.release.stage import keys
 from lab.release.stage.keys import Built, File, Unkeyed, canonical, code_of, digest_of, stage_key
 from lab.release.stage.store import Store

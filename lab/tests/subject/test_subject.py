@@ -85,9 +85,10 @@ def test_a_directory_that_somebody_mirrored(release, tmp_path, form):
     assert sorted(p.stat().st_mtime_ns for p in (tmp_path / "subjects/registry").rglob("data")) == before
 
 
-@pytest.fixture
-def upstream(tmp_path):
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory):
     """A registry with a password and a certificate of its own: (address, folder with its ca.crt and pull secret)."""
+    tmp_path = tmp_path_factory.mktemp("upstream")
     authority = Authority.make("somebody's CA")
     (tmp_path / "ca.crt").write_bytes(authority.pem)
     authority.issue(["localhost", "127.0.0.1"], tmp_path / "server.crt", tmp_path / "server.key")
@@ -151,7 +152,8 @@ def test_what_a_registry_refuses_is_one_line(upstream, tmp_path, secret, ca, tag
     path = folder / "pull-secret.json" if secret else None
     if secret == "wrong":
         auth = base64.b64encode(b"user:wrong").decode()
-        (folder / "pull-secret.json").write_text(json.dumps({"auths": {address: {"auth": auth}}}))
+        path = tmp_path / "another.json"
+        path.write_text(json.dumps({"auths": {address: {"auth": auth}}}))
     name = f"{address}/openshift-release-dev/ocp-release:{tag}"
     with pytest.raises(SubjectError) as caught:
         from_registry(Cache(tmp_path / "subjects"), name, Upstream(path, folder / "ca.crt" if ca else None))

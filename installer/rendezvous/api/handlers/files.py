@@ -98,7 +98,7 @@ def _trusting(kubeconfig: bytes, certificate: str) -> bytes:
     """The kubeconfig with one authority more."""
     import base64
 
-    from installer.yamltext import dump, load
+    from installer.formats.yamltext import dump, load
 
     config = load(kubeconfig)
     for entry in config.get("clusters", []):

@@ -15,9 +15,10 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
 
-from installer import yamltext
 from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest
+from installer.errors import YamlError
+from installer.formats import yamltext
 
 Check = Callable[[str], str | None]
 
@@ -208,7 +209,7 @@ def network_yaml(value: str) -> str | None:
     """One YAML document that is a mapping, within the limits of the reader (aliases, depth)."""
     try:
         document = yamltext.load(value, yamltext.CORE)
-    except yamltext.YamlError as error:
+    except YamlError as error:
         return f"is not YAML: {error}"
     return None if isinstance(document, dict) else "must be a mapping"
 

@@ -22,8 +22,8 @@ import pytest
 from assisted_service_client.rest import ApiException
 
 from installer.image import cpio
-from installer.image.embed import current_kargs, kargs_area
-from installer.image.iso9660 import Iso
+from installer.image.iso.embed import current_kargs, kargs_area
+from installer.image.iso.iso9660 import Iso
 from installer.testing.create.registry_kit import MISSING
 from installer.testing.service.fleet_kit import Machine, Network
 from installer.testing.service.rendezvous_kit import wait_for

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
 from installer.rendezvous.resources import clusters
-from installer.rendezvous.validations import connectivity
 from installer.testing.service import sent_kit
 from installer.testing.service.fleet_kit import API_VIP, INGRESS_VIP, Fleet, Machine, Network
 from installer.testing.service.world_kit import World
@@ -295,135 +289,3 @@ def test_a_worker_too_many_to_lose_and_one_that_may_be_lost(make: Make) -> None:
     assert fleet.status() is ClusterStatus.INSTALLING
     fleet.progress(workers[1], "Failed", "disk is broken")
     assert fleet.status() is ClusterStatus.ERROR
-
-
-ACTIONS = st.lists(
-    st.tuples(
-        st.sampled_from(["poll", "register", "stage", "next", "time", "break", "mend", "install", "cancel", "reset"]),
-        st.integers(0, 4),
-        st.integers(0, 12),
-    ),
-    max_size=40,
-)
-
-
-@hypothesis_settings(
-    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
-@given(ACTIONS, st.sampled_from([3, 5]), st.booleans())
-def test_no_order_of_things_leaves_the_tables(
-    tmp_path_factory: Any, actions: list[Any], count: int, started: bool
-) -> None:
-    from installer.assisted.errors import ServiceError
-    from installer.rendezvous.resources import clusters
-
-    world = World(tmp_path_factory.mktemp("w"))
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(count)])
-    try:
-        fleet.discover()
-        if started:
-            fleet.prepare()
-        for what, which, number in actions:
-            machine = fleet.machines[which % count]
-            try:
-                if what == "poll":
-                    fleet.poll(machine)
-                elif what == "register":
-                    fleet.register(machine)
-                elif what == "stage":
-                    stages = fleet.stages(machine)
-                    fleet.progress(machine, stages[number % len(stages)])
-                elif what == "next":
-                    done = fleet.host(machine).progress.current_stage
-                    stages = fleet.stages(machine)
-                    at = stages.index(done.value) + 1 if done and done.value in stages else 0
-                    fleet.progress(machine, stages[min(at, len(stages) - 1)])
-                elif what == "time":
-                    world.wait(number * 200)
-                    fleet.tick()
-                elif what == "break":
-                    network.taken.add(API_VIP)
-                elif what == "mend":
-                    network.taken.clear()
-                elif what == "install":
-                    clusters.install(world.engine, fleet.cluster_id)
-                    world.prepared(fleet.cluster_id, {})
-                elif what == "cancel":
-                    clusters.cancel(world.engine, fleet.cluster_id)
-                elif what == "reset":
-                    clusters.reset(world.engine, fleet.cluster_id)
-            except ServiceError:
-                pass
-            # What was settled stays settled: judging all anew, without any short cut, changes nothing.
-            fleet.tick()
-            before = fleet.judgements()
-            world.engine.scratch.rests.clear()
-            world.engine.ledger.forget()
-            fleet.tick()
-            assert fleet.judgements() == before
-            assert sum(fleet.host(m).bootstrap for m in fleet.machines) <= 1
-    finally:
-        world.store.close()
-
-
-@given(
-    st.integers(3, 7).flatmap(
-        lambda n: st.dictionaries(
-            st.sampled_from([f"h{i}" for i in range(n)]),
-            st.sets(st.sampled_from([f"h{i}" for i in range(n)])),
-            min_size=1,
-        )
-    )
-)
-def test_largest_mesh_is_a_mesh_and_the_largest(reach: dict[str, set[str]]) -> None:
-    found = connectivity.largest_mesh(reach)
-
-    def mesh(group: Any) -> bool:
-        return all(b in reach[a] and a in reach[b] for a, b in combinations(group, 2))
-
-    assert mesh(found)
-    best = max(
-        (size for size in range(len(reach) + 1) for g in combinations(sorted(reach), size) if mesh(g)), default=0
-    )
-    assert len(found) == (best if best >= connectivity.MINIMUM else 0)
-
-
-def everybody_but_one() -> dict[str, set[str]]:
-    """Everybody reaches all but one other: the worst case of plain enumeration."""
-    names = [f"h{number:03d}" for number in range(120)]
-    return {name: {other for other in names if names.index(other) // 2 != names.index(name) // 2} for name in names}
-
-
-def by_chance() -> dict[str, set[str]]:
-    """Nine links of ten, at random: the search would take hours to the end."""
-    chance = random.Random(3)
-    names = [f"h{number:03d}" for number in range(200)]
-    reach: dict[str, set[str]] = {name: set() for name in names}
-    for first, second in combinations(names, 2):
-        if chance.random() < 0.9:
-            reach[first].add(second)
-            reach[second].add(first)
-    return reach
-
-
-@pytest.mark.parametrize(("reach", "least", "to_the_end"), [(everybody_but_one, 60, True), (by_chance, 25, False)])
-def test_a_hostile_mesh_is_searched_in_so_many_steps(
-    monkeypatch: pytest.MonkeyPatch, reach: Callable[[], dict[str, set[str]]], least: int, to_the_end: bool
-) -> None:
-    steps = 0
-    real = connectivity._coloured
-
-    def counted(masks: Any, candidates: int) -> Any:
-        nonlocal steps
-        steps += 1
-        return real(masks, candidates)
-
-    monkeypatch.setattr(connectivity, "_coloured", counted)
-    links = reach()
-    found = connectivity.largest_mesh(links)
-    assert len(found) >= least
-    assert all(b in links[a] for a, b in combinations(found, 2))
-    # One colouring at the start, and at most one a step.
-    assert steps <= connectivity.SEARCH_STEPS + 1
-    assert (steps < connectivity.SEARCH_STEPS) is to_the_end

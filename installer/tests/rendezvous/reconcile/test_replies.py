@@ -11,23 +11,15 @@ import pytest
 from installer.assisted import inventory as inv
 from installer.assisted.enums import HostStatus, Result, StepType
 from installer.assisted.errors import BadRequest, Conflict
-from installer.rendezvous.resources import hosts
-from installer.rendezvous.store.model import Event, encode
+from installer.rendezvous.store.model import encode
 from installer.rendezvous.validations.hostview import load_json
 from installer.testing.service import sent_kit
+from installer.testing.service.events_kit import messages, told
 from installer.testing.service.rendezvous_kit import CLUSTER, SMALL, inventory
 from installer.testing.service.world_kit import HOST_ID, World
 
 T = StepType
 BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"
-
-
-def told(world: World, name: str) -> list[Event]:
-    return [event for event in world.store.events() if event.name == name]
-
-
-def messages(world: World, name: str) -> list[str]:
-    return [event.message for event in told(world, name)]
 
 
 def small(**changes: Any) -> str:
@@ -144,6 +136,17 @@ def test_an_inventory_is_taken_before_the_installation(world: World) -> None:
     found = inv.decode(world.host(infra_env_id).inventory.text)
     assert found.cpu.count == 4
     assert found.disks[0].installation_eligibility.eligible
+
+
+def test_interfaces_that_carry_no_cluster_are_left_out(world: World) -> None:
+    """OpenShift's agent tells of all, its service keeps the hardware's, VLANs and bonds; agents of old say no type."""
+    _, infra_env_id = world.known()
+    kinds = ("physical", "device", "vlan", "bridge", "bond", "tun", "veth", "dummy", "")
+    nics = [{"name": f"n-{kind}", "type": kind, "ipv4_addresses": ["192.168.111.80/24"]} for kind in kinds]
+    world.reply(infra_env_id, T.INVENTORY, inventory(interfaces=nics))
+    kept = world.host(infra_env_id).inventory.value
+    assert kept is not None
+    assert [nic.name for nic in kept.interfaces] == ["n-physical", "n-vlan", "n-bond", "n-veth", "n-"]
 
 
 def test_an_inventory_is_not_taken_after_that(world: World) -> None:
@@ -360,50 +363,3 @@ def test_media_that_cannot_be_read_any_more_while_installing(world: World) -> No
     # An answer says nothing of the media of a host that has failed for good.
     world.reply(infra_env_id, T.LOGS, "")
     assert world.host(infra_env_id).media_status == "disconnected"
-
-
-# Not to everywhere, without a gateway, of IPv6, and one that others are better than: the last is taken.
-ROUTES = [
-    {"interface": "a", "gateway": "192.168.5.9", "destination": "10.7.0.0/16"},
-    {"interface": "a", "gateway": "", "destination": "0.0.0.0"},
-    {"interface": "a", "gateway": "fd00::1", "destination": "::", "family": 10},
-    {"interface": "a", "gateway": "192.168.5.1", "destination": "0.0.0.0", "metric": 200},
-    {"interface": "b", "gateway": "10.1.0.1", "destination": "0.0.0.0", "metric": 100},
-]
-NICS = [
-    {"name": "a", "ipv4_addresses": ["192.168.5.2/24"], "ipv6_addresses": ["fd00::2/64"]},
-    {"name": "b", "ipv4_addresses": ["10.1.2.3/16"]},
-]
-
-
-def reported(world: World, cluster: dict[str, Any], kind: StepType = T.INVENTORY, code: int = 0) -> list[Any]:
-    """Machine networks of a cluster whose one host has told of routes and addresses."""
-    cluster_id, infra_env_id = world.cluster(**{"machine_networks": [], **cluster})
-    hosts.register(world.engine, infra_env_id, HOST_ID, "")
-    world.poll(infra_env_id)
-    world.reply(infra_env_id, kind, inventory(routes=ROUTES, interfaces=NICS), code)
-    return world.store.cluster(cluster_id).machine_networks
-
-
-def test_a_single_node_brings_its_machine_network(world: World) -> None:
-    (found,) = reported(world, {})
-    assert found["cidr"] == "10.1.0.0/16"
-    assert set(found) == {"cidr", "cluster_id"}
-    assert found["cluster_id"] == world.store.clusters()[0].id
-    assert messages(world, "cluster_machine_network_set") == [
-        "The machine network is 10.1.0.0/16 now, as the VIPs or the single node's addresses tell"
-    ]
-
-
-def test_a_machine_network_that_was_given_stays(world: World) -> None:
-    assert [item["cidr"] for item in reported(world, {"machine_networks": [{"cidr": "10.9.0.0/16"}]})] == [
-        "10.9.0.0/16"
-    ]
-
-
-def test_a_step_that_failed_brings_no_machine_network(world: World) -> None:
-    assert reported(world, {}, T.INVENTORY, 1) == []
-
-
-def test_several_hosts_bring_none(world: World) -> None:
-    assert reported(world, {"control_plane_count": 3, "platform": {"type": "baremetal"}}) == []

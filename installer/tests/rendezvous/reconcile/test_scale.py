@@ -4,13 +4,13 @@ import time
 
 import yaml
 
-from installer.create.check import check
-from installer.create.read import read
+from installer.create.stages.check import check
+from installer.create.stages.read import read
+from installer.formats.yamltext import load_all
 from installer.ignition.live import IMAGE_VARIABLES, LiveInputs, live_config
 from installer.image import cpio
 from installer.manifests.cluster import Inputs, cluster_manifests
 from installer.testing.create.inputs_kit import AGENT, COMPACT, many_hosts, text
-from installer.yamltext import load_all
 
 AREA = 262144
 # That many fit, says the assisted service's documentation.

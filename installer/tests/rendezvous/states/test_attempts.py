@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import json
-import logging
-import threading
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,53 +11,20 @@ import msgspec
 import pytest
 from aiohttp.test_utils import TestClient
 
-from installer.assisted.auth import ATTEMPT_HEADER, Authenticator, Scheme
+from installer.assisted.auth import ATTEMPT_HEADER, Scheme
 from installer.assisted.enums import ClusterStatus, HostStatus, StepType
-from installer.assisted.errors import Conflict, PrepareError
+from installer.assisted.errors import Conflict
 from installer.assisted.restclient import BASE
 from installer.rendezvous.api import fields
-from installer.rendezvous.api.context import Service
-from installer.rendezvous.prepare import installer as prepare
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps.instructions import MAKERS, OF_ATTEMPT, step_id
 from installer.rendezvous.store.database import Store
 from installer.testing.service import sent_kit
 from installer.testing.service.api_kit import header, serve
+from installer.testing.service.attempts_kit import MANIFEST, NEW, OLD, cancelled, out_of_time, was_reset
 from installer.testing.service.fleet_kit import Fleet
-from installer.testing.service.rendezvous_kit import inventory, make_keys
-from installer.testing.service.store_kit import no_more_bytes
 from installer.testing.service.world_kit import HOST_ID, World
-
-OLD, NEW = {"bootstrap.ign": b"old", "old-only": b"old"}, {"bootstrap.ign": b"new"}
-MANIFEST = {"folder": "openshift", "file_name": "a.yaml", "content": "YTogMQo="}
-
-
-def out_of_time(world: World, cluster_id: str) -> None:
-    world.wait(601)
-    world.poll(next(item.id for item in world.store.infra_envs()))
-    with world.store.change():
-        world.engine.reconcile(cluster_id)
-    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
-
-
-def cancelled(world: World, cluster_id: str) -> None:
-    clusters.cancel(world.engine, cluster_id)
-    assert world.store.cluster(cluster_id).status is ClusterStatus.CANCELLED
-    back(world, cluster_id)
-
-
-def was_reset(world: World, cluster_id: str) -> None:
-    back(world, cluster_id)
-
-
-def back(world: World, cluster_id: str) -> None:
-    clusters.reset(world.engine, cluster_id)
-    infra_env_id = next(item.id for item in world.store.infra_envs())
-    hosts.register(world.engine, infra_env_id, HOST_ID, "")
-    world.poll(infra_env_id)
-    world.reply(infra_env_id, StepType.INVENTORY, inventory())
-    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
 
 
 @pytest.mark.parametrize("ended", [out_of_time, cancelled, was_reset])
@@ -308,176 +270,3 @@ def test_names_of_steps(world: World) -> None:
         assert (step_id(kind, host, "a") == known) is (kind in OF_ATTEMPT)
         assert known not in [step_id(kind, item, attempt) for item, attempt in others]
     assert {StepType.INSTALL, StepType.IMAGES, StepType.DISK_SPEED} == OF_ATTEMPT
-
-
-# the service's threads
-
-
-class Generator:
-    """Stands where the generator's thread is: each job waits until the test lets it go."""
-
-    def __init__(self) -> None:
-        self.jobs: list[prepare.Job] = []
-        self.let: dict[str, threading.Event] = {}
-        self.made: dict[str, dict[str, bytes] | PrepareError] = {}
-
-    def __call__(self, job: prepare.Job) -> dict[str, bytes]:
-        go = self.let.setdefault(job.cluster.attempt, threading.Event())
-        self.jobs.append(job)
-        assert go.wait(30), "the test has forgotten a job"
-        found = self.made[job.cluster.attempt]
-        if isinstance(found, PrepareError):
-            raise found
-        return found
-
-    def release(self, attempt: str, result: dict[str, bytes] | PrepareError) -> None:
-        self.made[attempt] = result
-        self.let[attempt].set()
-
-
-async def until(what: str, seen: Callable[[], Any], deadline: float = 20.0) -> None:
-    end = time.monotonic() + deadline
-    while not seen():
-        assert time.monotonic() < end, f"{what}: not within {deadline:.0f} s"
-        await asyncio.sleep(0.01)
-
-
-def serving(world: World, use: Callable[[Service, Generator], Awaitable[None]]) -> None:
-    made = Generator()
-    keys = make_keys()
-    service = Service(
-        world.engine, world.engine.settings, Authenticator("agent-installer-local", keys.public_base64), made
-    )
-
-    async def run() -> None:
-        try:
-            await use(service, made)
-        finally:
-            for go in made.let.values():
-                go.set()
-
-    asyncio.run(run())
-
-
-def test_an_attempt_does_not_wait_for_the_one_before(world: World) -> None:
-    cluster_id, _ = world.known()
-
-    async def use(service: Service, made: Generator) -> None:
-        first = clusters.install(world.engine, cluster_id).attempt
-        await service.tick()
-        await until("the first job", lambda: len(made.jobs) == 1)
-        assert not made.jobs[0].stop.is_set()
-        await service.tick()
-        assert len(made.jobs) == len(service.preparing) == 1
-        out_of_time(world, cluster_id)
-        await service.tick()
-        # Nobody waits for it: told to end, and nothing else is begun.
-        assert made.jobs[0].stop.is_set()
-        assert list(service.preparing) == [(cluster_id, first)]
-        sent_kit.put_manifest(world.engine, cluster_id, MANIFEST)
-        second = clusters.install(world.engine, cluster_id).attempt
-        await service.tick()
-        await until("the second job", lambda: len(made.jobs) == 2)
-        assert [len(job.manifests) for job in made.jobs] == [0, 1]
-        assert made.jobs[0].work != made.jobs[1].work
-        assert not made.jobs[1].stop.is_set()
-        made.release(first, OLD)
-        await until("the first's end", lambda: (cluster_id, first) not in service.preparing)
-        assert world.store.cluster(cluster_id).last_preparation.status == "not_started"
-        made.release(second, NEW)
-        await until("the second's end", lambda: not service.preparing)
-        assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
-        assert world.store.file_names(cluster_id) == ["bootstrap.ign"]
-        await service.tick()
-        assert len(made.jobs) == 2
-
-    serving(world, use)
-
-
-def test_what_cannot_be_kept_is_kept_when_there_is_room(world: World) -> None:
-    cluster_id, _ = world.known()
-    world.engine.settings = dataclasses.replace(world.engine.settings, monitor_seconds=0.02)
-
-    async def use(service: Service, made: Generator) -> None:
-        attempt = clusters.install(world.engine, cluster_id).attempt
-        await service.tick()
-        await until("the job", lambda: bool(made.jobs))
-        with no_more_bytes(world.store):
-            made.release(attempt, NEW)
-            await until("a try to keep it", lambda: "disk I/O error" in "".join(told))
-            assert world.store.cluster(cluster_id).last_preparation.status == "not_started"
-            await service.tick()
-        await until("its being kept", lambda: not service.preparing)
-        assert world.store.file(cluster_id, "bootstrap.ign") == b"new"
-        # Made once, not again and again.
-        assert len(made.jobs) == 1
-
-    told: list[str] = []
-
-    class Told(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            told.append(record.getMessage())
-
-    handler = Told()
-    logging.getLogger("assisted-service").addHandler(handler)
-    try:
-        serving(world, use)
-    finally:
-        logging.getLogger("assisted-service").removeHandler(handler)
-
-
-@pytest.mark.parametrize(
-    ("result", "reason"),
-    [(PrepareError("openshift-install", "exit code 1: boom"), "openshift-install: exit code 1: boom")],
-)
-def test_a_generator_that_fails_says_why(world: World, result: PrepareError, reason: str) -> None:
-    cluster_id, _ = world.known()
-
-    async def use(service: Service, made: Generator) -> None:
-        attempt = clusters.install(world.engine, cluster_id).attempt
-        await service.tick()
-        await until("the job", lambda: bool(made.jobs))
-        made.release(attempt, result)
-        await until("its end", lambda: not service.preparing)
-        cluster = world.store.cluster(cluster_id)
-        assert cluster.status is ClusterStatus.READY
-        assert cluster.status_info == "Cluster ready to be installed"
-        assert any(event.message.endswith(reason) for event in world.store.events())
-
-    serving(world, use)
-
-
-def test_a_cluster_that_goes_takes_its_preparation_along(world: World) -> None:
-    cluster_id, _ = world.known()
-
-    async def use(service: Service, made: Generator) -> None:
-        attempt = clusters.install(world.engine, cluster_id).attempt
-        await service.tick()
-        await until("the job", lambda: bool(made.jobs))
-        clusters.delete(world.engine, cluster_id)
-        await service.tick()
-        assert made.jobs[0].stop.is_set()
-        made.release(attempt, NEW)
-        await until("its end", lambda: not service.preparing)
-        assert world.store.clusters() == []
-        assert world.store.file_names(cluster_id) == []
-
-    serving(world, use)
-
-
-def test_the_end_of_the_service_ends_what_it_makes(world: World, tmp_path: Path) -> None:
-    cluster_id, _ = world.known()
-
-    async def use(service: Service, made: Generator) -> None:
-        clusters.install(world.engine, cluster_id)
-        await service.tick()
-        await until("the job", lambda: bool(made.jobs))
-        [(task, _)] = service.preparing.values()
-        service.stop_preparations()
-        assert made.jobs[0].stop.is_set()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        # Begun anew by the next service.
-        assert clusters.awaited(world.store.cluster(cluster_id))
-
-    serving(world, use)

@@ -10,26 +10,12 @@ from installer.assisted.enums import HostStatus, Result, Role
 from installer.rendezvous.validations import host as hv
 from installer.rendezvous.validations.cluster import table as cv
 from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict
-from installer.testing.service.verdict_kit import cluster_host, cluster_view
+from installer.testing.service.cluster_kit import CHECKS, hosts, nets
+from installer.testing.service.verdict_kit import cluster_view
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 OWN = {"user_managed_networking": True}
 SNO = {"control_plane_count": 1}
-CHECKS = {line.id: line.check for line in cv.TABLE}
-
-
-def nets(*cidrs: str) -> list[dict[str, Any]]:
-    return [{"cidr": cidr} for cidr in cidrs]
-
-
-def pods(cidr: str, prefix: int | None) -> dict[str, Any]:
-    return {"cluster": {"cluster_networks": [{"cidr": cidr, **({"host_prefix": prefix} if prefix else {})}]}}
-
-
-def hosts(*changes: dict[str, Any]) -> dict[str, Any]:
-    return {"hosts": tuple(cluster_host(number, **change) for number, change in enumerate(changes))}
-
-
 MASTER, WORKER = {"role": Role.MASTER}, {"role": Role.WORKER}
 DOWN = {"status": HostStatus.DISCONNECTED}
 UNDEFINED = "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined"
@@ -38,133 +24,6 @@ OCI = {"type": "external", "external": {"platform_name": "oci"}}
 EXTERNAL = {"type": "external", "external": {"cloud_controller_manager": "External"}}
 OWN_BALANCER = {"load_balancer": {"type": "user-managed"}}
 CASES: list[tuple[str, dict[str, Any], Result, str]] = [
-    ("machine-cidr-defined", {}, OK, "The Machine Network CIDR is defined."),
-    (
-        "machine-cidr-defined",
-        {"cluster": {"machine_networks": []}},
-        BAD,
-        "The Machine Network CIDR is undefined; the Machine Network CIDR can be defined by setting "
-        "either the API or Ingress virtual IPs.",
-    ),
-    (
-        "machine-cidr-defined",
-        {"cluster": {"machine_networks": [], **OWN}},
-        OK,
-        "No Machine Network CIDR needed: User Managed Networking",
-    ),
-    (
-        "machine-cidr-defined",
-        {"cluster": {"machine_networks": [], **OWN, **SNO}},
-        BAD,
-        "The Machine Network CIDR is undefined; Setting Machine Network CIDR is required for single node cluster",
-    ),
-    ("cluster-cidr-defined", {}, OK, "The Cluster Network CIDR is defined."),
-    (
-        "cluster-cidr-defined",
-        {"cluster": {"cluster_networks": [{"cidr": ""}], **OWN}},
-        BAD,
-        "The Cluster Network CIDR is undefined.",
-    ),
-    ("service-cidr-defined", {}, OK, "The Service Network CIDR is defined."),
-    ("service-cidr-defined", {"cluster": {"service_networks": []}}, BAD, "The Service Network CIDR is undefined."),
-    ("no-cidrs-overlapping", {}, OK, "No CIDRS are overlapping."),
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"machine_networks": []}},
-        PENDING,
-        "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined.",
-    ),
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"cluster_networks": []}},
-        PENDING,
-        "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined.",
-    ),
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"service_networks": []}},
-        PENDING,
-        "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined.",
-    ),
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"service_networks": nets("192.168.0.0/16")}},
-        BAD,
-        "CIDRS Overlapping: Machine Network and Service Network: CIDRS 192.168.111.0/24 and 192.168.0.0/16 overlap.",
-    ),
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"cluster_networks": nets("172.30.5.0/24")}},
-        BAD,
-        "CIDRS Overlapping: Cluster Network and Service Network: CIDRS 172.30.5.0/24 and 172.30.0.0/16 overlap.",
-    ),
-    (
-        "no-cidrs-overlapping",
-        {"cluster": {"cluster_networks": nets("192.168.111.128/25"), "service_networks": []}},
-        PENDING,
-        "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined.",
-    ),
-    ("networks-same-address-families", {}, OK, "Same address families for all networks."),
-    (
-        "networks-same-address-families",
-        {"cluster": {"machine_networks": [], "cluster_networks": nets("fd01::1/48"), "service_networks": []}},
-        PENDING,
-        "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined.",
-    ),
-    (
-        "networks-same-address-families",
-        {"cluster": {"cluster_networks": nets("fd01::/48", "10.128.0.1/14"), "machine_networks": []}},
-        PENDING,
-        "At least one of the CIDRs (Machine Network, Cluster Network, Service Network) is undefined.",
-    ),
-    ("network-prefix-valid", {}, OK, "The Cluster Network prefix is valid."),
-    (
-        "network-prefix-valid",
-        pods("10.128.0.0/14", None),
-        BAD,
-        "Invalid Cluster Network prefix: Host prefix, now 0, must be a positive integer.",
-    ),
-    (
-        "network-prefix-valid",
-        pods("10.128.0.0/14", 30),
-        BAD,
-        "Host prefix, now 30, must be less than or equal to 25 to allow at least 128 addresses",
-    ),
-    (
-        "network-prefix-valid",
-        pods("10.128.0.0/14", 31),
-        BAD,
-        "Host prefix, now 31, must be less than or equal to 25 to allow at least 128 addresses",
-    ),
-    (
-        "network-prefix-valid",
-        pods("10.128.0.1/14", 13),
-        BAD,
-        "Cluster network CIDR prefix 14 does not contain enough addresses for 3 hosts each one with "
-        "13 prefix (524288 addresses)",
-    ),
-    (
-        "network-prefix-valid",
-        pods("fd01::/48", 126),
-        BAD,
-        "Host prefix, now 126, must be less than or equal to 121 to allow at least 128 addresses",
-    ),
-    # Three hosts: four parts are enough, two are not.
-    ("network-prefix-valid", pods("10.128.0.0/22", 24), OK, "The Cluster Network prefix is valid."),
-    (
-        "network-prefix-valid",
-        pods("10.128.0.0/23", 24),
-        BAD,
-        "Cluster network CIDR prefix 23 does not contain enough addresses for 3 hosts each one with "
-        "24 prefix (256 addresses)",
-    ),
-    (
-        "network-prefix-valid",
-        {**pods("10.128.0.0/23", 24), **hosts({}, {})},
-        BAD,
-        "Cluster network CIDR prefix 23 does not contain enough addresses for 2 hosts each one with "
-        "24 prefix (256 addresses)",
-    ),
     ("all-hosts-are-ready-to-install", {}, OK, "All hosts in the cluster are ready to install."),
     ("all-hosts-are-ready-to-install", {"hosts": ()}, OK, "All hosts in the cluster are ready to install."),
     (

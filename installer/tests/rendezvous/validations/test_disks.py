@@ -1,4 +1,4 @@
-"""Which disk is installed on, and what else the service sets by itself: what a user or a hint chose stays."""
+"""Which disk is installed on: what a user or a hint chose stays."""
 
 from __future__ import annotations
 
@@ -9,68 +9,16 @@ from typing import Any
 import pytest
 
 from installer.assisted.client import AssistedClient
-from installer.assisted.enums import ClusterStatus, HostStatus, Role, StepType
-from installer.assisted.errors import BadRequest, ClientError, Conflict, DiskMissing, ServiceError
+from installer.assisted.enums import HostStatus, StepType
+from installer.assisted.errors import ClientError, Conflict, DiskMissing, ServiceError
 from installer.rendezvous.api import fields
 from installer.rendezvous.client.command import Client
 from installer.rendezvous.client.manifests import HostConfig
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.steps import instructions as steps
-from installer.rendezvous.store.model import Event
-from installer.rendezvous.validations.hostview import load_json
 from installer.testing.service import sent_kit
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
-from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.disks_kit import BIG, GB, MARKED, SMALL, disk, late, named, select, tell, three, verdict
 from installer.testing.service.world_kit import HOST_ID, World
-
-GB = 1000**3
-SMALL, BIG, MARKED = "/dev/disk/by-path/pci-1", "/dev/disk/by-path/pci-2", "/dev/disk/by-id/wwn-0x3"
-
-
-def disk(name: str, identity: str, size_gb: int, **changes: Any) -> dict[str, Any]:
-    return {
-        "id": identity,
-        "name": name,
-        "path": f"/dev/{name}",
-        "by_path": f"/dev/disk/by-path/pci-{ord(name[-1]) - ord('a') + 1}",
-        "drive_type": "HDD",
-        "size_bytes": size_gb * GB,
-        "serial": f"S-{name}",
-        "installation_eligibility": {"eligible": True, "not_eligible_reasons": []},
-        **changes,
-    }
-
-
-def three(**changes: Any) -> list[dict[str, Any]]:
-    """Three disks; the third is known by a link that may be late."""
-    return [
-        disk("vda", SMALL, 20),
-        disk("vdb", BIG, 30),
-        disk("vdc", MARKED, 40, by_id=MARKED, **changes),
-    ]
-
-
-def late() -> list[dict[str, Any]]:
-    """The same machine before udev has made the third disk's link."""
-    return [*three()[:2], disk("vdc", "/dev/disk/by-path/pci-3", 40)]
-
-
-def tell(world: World, infra_env_id: str, disks: list[dict[str, Any]], **changes: Any) -> None:
-    world.reply(infra_env_id, StepType.INVENTORY, inventory(disks=disks, **changes))
-
-
-def verdict(world: World, infra_env_id: str, name: str = "has-min-valid-disks") -> tuple[str, str]:
-    info = load_json(world.host(infra_env_id).validations_info.text)
-    return next((item["status"], item["message"]) for items in info.values() for item in items if item["id"] == name)
-
-
-def named(world: World, name: str) -> list[Event]:
-    return [event for event in world.store.events() if event.name == name]
-
-
-def select(world: World, infra_env_id: str, identity: str) -> None:
-    body = {"disks_selected_config": [{"id": identity, "role": "install"}]}
-    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, body)
 
 
 @pytest.fixture
@@ -330,83 +278,3 @@ def test_before_there_is_an_inventory_nothing_is_missing(world: World, tmp_path:
     hosts.register(world.engine, infra_env_id, HOST_ID, "")
     assert mine.configure_once(wanted) == {}
     assert world.host(infra_env_id).installation_disk_id == BIG
-
-
-# what else the service sets by itself
-
-
-def test_a_name_that_the_user_gave_stays(world: World) -> None:
-    _, infra_env_id = world.known()
-    sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"host_name": "mine"})
-    tell(world, infra_env_id, three(), hostname="localhost")
-    assert world.host(infra_env_id).requested_hostname == "mine"
-    assert named(world, "host_installation_disk_changed") != []
-
-
-def test_a_machine_network_that_is_taken_is_told(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    cluster_id, infra_env_id = world.cluster(machine_networks=[])
-    hosts.register(world.engine, infra_env_id, HOST_ID, "")
-    tell(world, infra_env_id, three())
-    assert world.store.cluster(cluster_id).machine_networks[0]["cidr"] == "192.168.111.0/24"
-    assert [event.message for event in named(world, "cluster_machine_network_set")] == [
-        "The machine network is 192.168.111.0/24 now, as the VIPs or the single node's addresses tell"
-    ]
-    # Not replaced by what the host says later.
-    tell(world, infra_env_id, three(), ip="192.168.112.80/24")
-    assert world.store.cluster(cluster_id).machine_networks[0]["cidr"] == "192.168.111.0/24"
-    world.store.close()
-
-
-@pytest.mark.parametrize("role", ["worker", "arbiter"])
-def test_the_rendezvous_host_keeps_a_role_that_it_cannot_have(tmp_path: Path, role: str) -> None:
-    world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:01:01")
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(4)])
-    fleet.register(fleet.machines[1])
-    sent_kit.update_host(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": role})
-    fleet.discover()
-    host = fleet.host(fleet.machines[1])
-    assert (host.bootstrap, host.role, host.suggested_role) == (True, Role(role), Role(role))
-    assert fleet.status() is ClusterStatus.INSUFFICIENT
-    words = f"The rendezvous host must be a control plane node, it has another role: host-1 ({role})"
-    assert words in fleet.cluster.status_info
-    sent_kit.update_host(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": "master"})
-    fleet.go(30)
-    assert words not in fleet.cluster.status_info
-    assert fleet.host(fleet.machines[1]).role is Role.MASTER
-    world.store.close()
-
-
-def test_the_rendezvous_host_becomes_a_master(tmp_path: Path) -> None:
-    world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:01:01")
-    network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
-    fleet.discover()
-    host = fleet.host(fleet.machines[1])
-    assert (host.bootstrap, host.role, host.suggested_role) == (True, Role.MASTER, Role.MASTER)
-    assert [fleet.host(machine).role for machine in fleet.machines] == [Role.AUTO, Role.MASTER, Role.AUTO]
-    world.store.close()
-
-
-@pytest.mark.parametrize(("mode", "count"), [("None", 3), ("Full", 1), ("None", 2)])
-def test_what_contradicts_itself_is_refused(world: World, mode: str, count: int) -> None:
-    body = {"high_availability_mode": mode, "control_plane_count": count}
-    with pytest.raises(BadRequest, match=rf"high.availability.mode {mode}.* {count}$"):
-        world.cluster(**body)
-    assert world.store.clusters() == []
-
-
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        ({"high_availability_mode": "None", "control_plane_count": 1}, ("None", 1)),
-        ({"high_availability_mode": "Full", "control_plane_count": 3}, ("Full", 3)),
-        ({"high_availability_mode": "None", "control_plane_count": None}, ("None", 1)),
-        ({"control_plane_count": 1}, ("None", 1)),
-        ({"control_plane_count": 5}, ("Full", 5)),
-    ],
-)
-def test_mode_and_count_follow_from_each_other(world: World, body: dict[str, Any], found: tuple[str, int]) -> None:
-    cluster = world.store.cluster(world.cluster(**{"platform": {"type": "none"}, **body})[0])
-    assert (cluster.high_availability_mode, cluster.control_plane_count) == found

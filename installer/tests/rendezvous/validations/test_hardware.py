@@ -12,8 +12,9 @@ from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
 from installer.rendezvous.validations.verdict import Verdict
+from installer.testing.service.hardware_kit import verdict
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.verdict_kit import HOST, cluster_host, host_view, with_inventory
+from installer.testing.service.verdict_kit import HOST, host_view
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 SUPPRESSED = Result.SUPPRESSED
@@ -59,7 +60,6 @@ UNMEASURED = (
     "While preparing the previous installation the installation disk speed measurement failed or was found to be "
     "insufficient"
 )
-
 CASES: list[tuple[str, dict[str, Any], Result, str]] = [
     ("media_connected", {}, OK, "Media device is connected"),
     (
@@ -366,17 +366,6 @@ CASES: list[tuple[str, dict[str, Any], Result, str]] = [
         "again with the new ID if needed",
     ),
 ]
-NO_VIEW_ONLY = {
-    *("media_connected", "has_inventory", "compatible_agent", "disk_speed", "disk_encryption", "vsphere_uuid"),
-    "no_skip_installation_disk",
-}
-
-
-def verdict(check: str, changes: dict[str, Any]) -> Verdict:
-    view = host_view(**changes)
-    call: Any = getattr(hw, check)
-    found: Verdict = call(view) if check in NO_VIEW_ONLY else call(view, view.inventory)
-    return found
 
 
 @pytest.mark.parametrize(("check", "changes", "result", "message"), CASES)
@@ -388,53 +377,6 @@ def test_without_an_inventory_there_is_none() -> None:
     view = host_view()
     object.__setattr__(view, "inventory", None)
     assert hw.has_inventory(view) == Verdict(BAD, "Inventory has not been received for the host")
-
-
-def test_hosts_of_one_name_are_told_apart() -> None:
-    twins = (
-        with_inventory(cluster_host(1), hostname="master-0", mac="52:54:00:00:00:81"),
-        cluster_host(2, requested_hostname="master-0"),
-        with_inventory(cluster_host(3), hostname="master-3"),
-    )
-    view = host_view(peers=twins)
-    assert view.inventory is not None
-    assert hw.hostname_unique(view, view.inventory) == Verdict(
-        BAD,
-        "Hostname master-0 is not unique in the cluster: host master-0 (MAC 52:54:00:00:00:80) and host "
-        "master-0 (MAC 52:54:00:00:00:81), master-0 have it",
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "good"),
-    [
-        ("a", True),
-        ("0", True),
-        ("a" * 63, True),
-        ("a" * 64, False),
-        (f"a.{'b' * 61}", True),
-        # As a whole no longer than one label may be.
-        (f"a.{'b' * 62}", False),
-        (".".join(["b" * 60] * 4)[:243], False),
-        (f"a.{'b' * 64}", False),
-        ("-a", False),
-        ("a..b", False),
-        ("a.", False),
-        ("a_b", False),
-        ("a b", False),
-        # As a file of names would hold it.
-        ("a\n", False),
-        ("ä", False),
-    ],
-)
-def test_names(name: str, good: bool) -> None:
-    assert verdict("hostname_valid", {"host": {"user_hostname": name}}).result is (OK if good else BAD)
-
-
-def test_a_host_without_a_name() -> None:
-    nameless = verdict("hostname_valid", {"host": {"requested_hostname": ""}, "found": {"hostname": ""}})
-    assert nameless.result is BAD
-    assert nameless.message.startswith("Hostname (empty) is forbidden, hostname should match pattern")
 
 
 def test_the_kits_inventory_is_enough_for_a_master() -> None:

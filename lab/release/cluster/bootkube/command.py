@@ -53,11 +53,11 @@ def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
     """The bootstrap host's own control plane, in the order in which it starts."""
     config = cluster.config
     if config.single_node:
-        etcd = staticpods.etcd(host.node_ip, host.node_name, alone=True)
+        etcd = staticpods.etcd(host.node_ip, host.node_name, alone=True, listen=config.any_address)
         return [etcd, staticpods.kube_apiserver(config, host.node_ip)]
     return [
         *([staticpods.keepalived()] if config.api_vips else []),
-        staticpods.etcd(host.node_ip, scaling.BOOTSTRAP_MEMBER),
+        staticpods.etcd(host.node_ip, scaling.BOOTSTRAP_MEMBER, listen=config.any_address),
         staticpods.kube_apiserver(config, host.node_ip),
         staticpods.kube_controller_manager(config),
         staticpods.machine_config_server(bootstrap=True),
@@ -69,7 +69,7 @@ def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -
     """The temporary control plane's files, by path under static-pod-resources; in place, for the node's pods too."""
     config = cluster.config
     signer = cluster.pairs["etcd-signer"]
-    files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, [host.node_ip])}
+    files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, host.addresses)}
     if config.single_node:
         return {**files, **ingress_files(cluster)}
     files["machine-config-server/master.json"] = json.dumps(served_config(cluster, host, machines, "master"))
@@ -262,15 +262,16 @@ def run(host: Host, root: Path = Path("/")) -> None:
 
 
 def main() -> int:
-    """Entry point inside the container; the host comes from NODE_IP, NODE_NAME and OS_ID."""
+    """Entry point inside the container; the host comes from NODE_IPS (the first: its own), NODE_NAME and OS_ID."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+    addresses = tuple(os.environ["NODE_IPS"].split(","))
     try:
         run(
             Host(
                 assets=Path("/opt/openshift"),
                 kubernetes=Path("/etc/kubernetes"),
                 etcd_data=Path(staticpods.ETCD_DATA),
-                node_ip=os.environ["NODE_IP"],
+                addresses=addresses,
                 node_name=os.environ["NODE_NAME"],
                 os_id=os.environ.get("OS_ID", "debian"),
                 interface=os.environ.get("NODE_INTERFACE", ""),

@@ -67,7 +67,7 @@ podman run --rm --detach --conmon-pidfile /run/cluster-bootstrap.pid --log-drive
     --name cluster-bootstrap --net host --authfile "$$AUTH" \
     --volume /opt/openshift:/opt/openshift --volume /etc/kubernetes:/etc/kubernetes \
     --volume /var/lib/etcd:/var/lib/etcd \
-    --env "NODE_IP=$$KUBELET_NODE_IP" --env "NODE_NAME=$$(hostname | tr '[:upper:]' '[:lower:]')" \
+    --env "NODE_IPS=$$KUBELET_NODE_IPS" --env "NODE_NAME=$$(hostname | tr '[:upper:]' '[:lower:]')" \
     --env "NODE_INTERFACE=$$NODE_INTERFACE" --env "OS_ID=$$(. /etc/os-release && echo "$$ID")" \
     --entrypoint python3 "$$RELEASE_IMAGE" -u -m lab.release.cluster.bootkube.command >/dev/null
 expect rendered

@@ -27,9 +27,13 @@ def file(path: str, content: str | bytes, mode: int = 0o644, *, compress: bool =
     return {"path": path, "mode": mode, "overwrite": True, "contents": contents}
 
 
-def unit(name: str, contents: str | None = None, *, enabled: bool | None = True) -> Config:
+def unit(
+    name: str, contents: str | None = None, *, enabled: bool | None = True, dropins: Mapping[str, str] | None = None
+) -> Config:
     """A systemd.units entry; with ``contents`` None a unit that the OS has is enabled."""
     entry: Config = {"name": name}
+    if dropins:
+        entry["dropins"] = [{"name": key, "contents": text} for key, text in dropins.items()]
     if contents is not None:
         entry["contents"] = contents
     if enabled is not None:

@@ -55,7 +55,14 @@ def _script(name: str, command: str, seconds: int, weight: int = 0) -> str:
 
 def _instance(kind: str, config: InstallConfig, vip: str, index: int, *, priority: int, checks: tuple[str, ...]) -> str:
     router_id = router_ids(config.name)[0 if kind == "API" else 1]
-    prefix = ipaddress.ip_address(vip).max_prefixlen
+    address = ipaddress.ip_address(vip)
+    # The VRRP of IPv6 is version 3, which knows no passwords (RFC 5798 §9).
+    password = f"""    authentication {{
+        auth_type PASS
+        auth_pass {config.name}_{kind.lower()}_vip
+    }}
+"""
+    authentication = password if address.version == 4 else ""
     tracked = "".join(f"        {check}\n" for check in checks)
     scripts = f"    track_script {{\n{tracked}    }}\n" if checks else ""
     return f"""vrrp_instance {config.name}_{kind}_{index} {{
@@ -64,12 +71,8 @@ def _instance(kind: str, config: InstallConfig, vip: str, index: int, *, priorit
     virtual_router_id {(router_id + index - 1) % 255 + 1}
     priority {priority}
     advert_int {ADVERT_SECONDS}
-    authentication {{
-        auth_type PASS
-        auth_pass {config.name}_{kind.lower()}_vip
-    }}
-    virtual_ipaddress {{
-        {vip}/{prefix} dev {INTERFACE}
+{authentication}    virtual_ipaddress {{
+        {vip}/{address.max_prefixlen} dev {INTERFACE}
     }}
 {scripts}}}
 """

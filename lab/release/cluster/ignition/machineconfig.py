@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from lab.release.cluster import templates
+from lab.release.cluster.errors import ConfigError
 from lab.release.cluster.ignition import containerd, keepalived
 from lab.release.cluster.ignition import document as ignition
 from lab.release.cluster.ignition.document import Config, file, unit
@@ -22,27 +23,52 @@ PREFIX = "machineconfiguration.openshift.io"
 ROLE = f"{PREFIX}/role"
 #: Node labels by which a kubelet says what it booted with; node-role.kubernetes.io/* it may not set itself (§4).
 CURRENT = f"{PREFIX}/booted-config"
+#: How long a host may take to have its addresses: longer than NetworkManager tries DHCP (45 s).
+NODE_IP_SECONDS = 180
+#: What brings a node's kernel arguments into force at its first boot, and the file that it works by (§3.2).
+FIRSTBOOT = "machine-config-daemon-firstboot.service"
+PROXY_ENV = "/etc/mco/proxy.env"
+FIRSTBOOT_SCRIPT = "machine-config-daemon-firstboot.sh"
+ENCAPSULATED = "/etc/ignition-machine-config-encapsulated.json"
 
 
-def machine_address(config: InstallConfig) -> str:
-    """An address in the machine network, to ask the kernel by which of its own it would go there."""
-    return str(ipaddress.ip_network(config.machine_networks[0])[1])
+def machine_addresses(config: InstallConfig) -> list[str]:
+    """An address in the first machine network of each family, to ask the kernel by which of its own it would go
+    there."""
+    networks = [ipaddress.ip_network(text) for text in config.machine_networks]
+    firsts = {network.version: str(network[1]) for network in reversed(networks)}
+    return [firsts[version] for version in config.families if version in firsts] or [str(networks[0][1])]
 
 
 def node_ip_script(config: InstallConfig) -> Config:
     """The file of the script that finds a host's own address."""
-    content = templates.fill("node-ip.sh", machine_address=machine_address(config))
+    values = {"machine_addresses": " ".join(machine_addresses(config)), "wait_seconds": str(NODE_IP_SECONDS)}
+    content = templates.fill("node-ip.sh", **values)
     return file("/usr/local/bin/node-ip.sh", content, 0o755)
 
 
-def machine_config(name: str, role: str, config: Config) -> Object:
+def machine_config(name: str, role: str, config: Config, kernel_arguments: Sequence[str] = ()) -> Object:
     """A MachineConfig object."""
     return {
         "apiVersion": API,
         "kind": "MachineConfig",
         "metadata": {"name": name, "labels": {ROLE: role}},
-        "spec": {"config": config},
+        "spec": {"config": config, **({"kernelArguments": list(kernel_arguments)} if kernel_arguments else {})},
     }
+
+
+def kernel_arguments(config: Object) -> list[str]:
+    """A MachineConfig's kernel arguments, a word each. Raises ConfigError for what no boot loader could pass on."""
+    given = config["spec"].get("kernelArguments") or []
+    source = f"MachineConfig {config['metadata']['name']}"
+    if not isinstance(given, list) or not all(isinstance(text, str) for text in given):
+        raise ConfigError(source, "spec.kernelArguments", "must be a list of strings")
+    for index, text in enumerate(given):
+        # As coreos-installer, which writes the arguments of the installation between the same quotes.
+        if any(sign in text for sign in "\"'$\\`") or not text.isprintable():
+            rule = f"{text!r}: quotes, '$' and backslashes are not supported"
+            raise ConfigError(source, f"spec.kernelArguments[{index}]", rule)
+    return [word for text in given for word in text.split()]
 
 
 def registry_files(config: InstallConfig) -> list[Config]:
@@ -56,6 +82,28 @@ def registry_files(config: InstallConfig) -> list[Config]:
     return files
 
 
+def _kubelet_conf(config: InstallConfig) -> str:
+    gates = "IPv6DualStack: true" if config.dual_stack else ""
+    return templates.fill("kubelet.conf", dns_ip=config.dns_ip, any_address=config.any_address, feature_gates=gates)
+
+
+def _proxy_files(config: InstallConfig) -> list[Config]:
+    """The cluster's proxy as variables, for units that pull images; nothing without one."""
+    given = {"HTTP_PROXY": "httpProxy", "HTTPS_PROXY": "httpsProxy"}
+    lines = [f"{name}={config.proxy[key]}\n" for name, key in given.items() if config.proxy.get(key)]
+    # A proxy's address may hold its password.
+    return [file(PROXY_ENV, "".join([*lines, f"NO_PROXY={config.no_proxy}\n"]), 0o600)] if lines else []
+
+
+def _proxy_dropins(config: InstallConfig) -> dict[str, str]:
+    return {"10-mco-default-env.conf": f"[Service]\nEnvironmentFile={PROXY_ENV}\n"} if _proxy_files(config) else {}
+
+
+def _sysctls(config: InstallConfig) -> str:
+    forwarding = {4: "net.ipv4.ip_forward=1\n", 6: "net.ipv6.conf.all.forwarding=1\n"}
+    return "".join(forwarding[version] for version in config.families) + "vm.overcommit_memory=1\n"
+
+
 def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
     """The MachineConfigs that every node of a role has."""
     containerd_toml = templates.fill(
@@ -66,20 +114,23 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         files=[
             file("/etc/containerd/config.toml", containerd_toml, 0o600),
             file("/etc/containerd/cni.conflist.tmpl", templates.text("cni.conflist.tmpl")),
+            *_proxy_files(config),
         ],
-        units=[unit("containerd.service")],
+        units=[unit("containerd.service", dropins=_proxy_dropins(config))],
     )
     kubelet = ignition.config(
         files=[
-            file("/etc/kubernetes/kubelet.conf", templates.fill("kubelet.conf", dns_ip=config.dns_ip)),
+            file("/etc/kubernetes/kubelet.conf", _kubelet_conf(config)),
             file("/etc/kubernetes/kubelet.env", f"POD_IMAGE={images['pod']}\n"),
             node_ip_script(config),
+            file(f"/usr/local/bin/{FIRSTBOOT_SCRIPT}", templates.text(FIRSTBOOT_SCRIPT), 0o755),
             # the kernel settings that kubelet's service proxy neighbours expect; the bridge plugin forwards
-            file("/etc/sysctl.d/99-kubernetes.conf", "net.ipv4.ip_forward=1\nvm.overcommit_memory=1\n"),
+            file("/etc/sysctl.d/99-kubernetes.conf", _sysctls(config)),
         ],
         units=[
             unit("nodeip-configuration.service", templates.text("nodeip-configuration.service")),
             unit("kubelet.service", templates.text("kubelet.service")),
+            unit(FIRSTBOOT, templates.text(FIRSTBOOT)),
         ],
     )
     configs = [
@@ -105,13 +156,17 @@ def _keepalived(config: InstallConfig, images: Images, role: str) -> Config:
 
 
 def rendered(pool: str, configs: Iterable[Object]) -> Object:
-    """All MachineConfigs of a pool in one, the later name winning; its name carries the hash of its content."""
+    """All MachineConfigs of a pool in one, the later name winning; its name carries the hash of its content. Kernel
+    arguments add up. Raises ConfigError."""
     merged: Config = ignition.config()
+    arguments: list[str] = []
     mine = [c for c in configs if (c["metadata"].get("labels") or {}).get(ROLE) == pool]
     for entry in sorted(mine, key=lambda c: str(c["metadata"]["name"])):
         merged = ignition.merge(merged, entry["spec"].get("config") or {})
-    digest = hashlib.md5(json.dumps(merged, sort_keys=True).encode(), usedforsecurity=False).hexdigest()
-    return machine_config(f"rendered-{pool}-{digest}", pool, merged)
+        arguments += kernel_arguments(entry)
+    content = json.dumps([merged, arguments], sort_keys=True)
+    digest = hashlib.md5(content.encode(), usedforsecurity=False).hexdigest()
+    return machine_config(f"rendered-{pool}-{digest}", pool, merged, arguments)
 
 
 def machine_config_pool(pool: str, rendered_name: str, sources: Sequence[str]) -> Object:
@@ -149,6 +204,7 @@ def served(pool: str, current: Object, bootstrap_kubeconfig: str, kubelet_ca: st
         file("/etc/kubernetes/kubelet-ca.crt", kubelet_ca),
         file("/etc/kubernetes/kubelet-labels.env", f"KUBELET_NODE_LABELS={text}\n"),
         file("/etc/mcs-machine-config-content.json", json.dumps(current), 0o600, compress=True),
+        file(ENCAPSULATED, json.dumps(machine_config(name, pool, ignition.config(), kernel_arguments(current)))),
     ]
     return ignition.merge(current["spec"]["config"], ignition.config(files=added))
 

@@ -84,12 +84,14 @@ def _network(config: InstallConfig) -> Object:
     return cluster_scoped("Network", spec)
 
 
-def _proxy(config: InstallConfig) -> Object:
+def proxy(config: InstallConfig) -> Object:
+    """The cluster's Proxy object: what is configured, and as its status what is in force."""
     spec: Object = {"trustedCA": {"name": "user-ca-bundle" if config.trust_bundle else ""}}
     for key in ("httpProxy", "httpsProxy", "noProxy"):
         if config.proxy.get(key):
             spec[key] = config.proxy[key]
-    return cluster_scoped("Proxy", spec, status={k: v for k, v in spec.items() if k != "trustedCA"})
+    status = {k: v for k, v in spec.items() if k != "trustedCA"}
+    return cluster_scoped("Proxy", spec, status={**status, "noProxy": config.no_proxy} if status else {})
 
 
 def manifests(
@@ -109,7 +111,7 @@ def manifests(
         "cluster-infrastructure-02-config.yml": [_infrastructure(config, infra_id)],
         "cluster-ingress-02-config.yml": [cluster_scoped("Ingress", {"domain": f"apps.{config.domain}"})],
         "cluster-network-02-config.yml": [_network(config)],
-        "cluster-proxy-01-config.yaml": [_proxy(config)],
+        "cluster-proxy-01-config.yaml": [proxy(config)],
         "cluster-scheduler-02-config.yml": [
             cluster_scoped("Scheduler", {"mastersSchedulable": config.schedulable_masters, "policy": {"name": ""}})
         ],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from ipaddress import ip_network
 
 from lab.release.cluster import pace
@@ -25,22 +25,25 @@ POLL_SECONDS = 5.0
 CALM_SECONDS = 60.0
 
 
-def family(networks: Sequence[tuple[str, int]]) -> tuple[str, int]:
-    """The network that pods are given addresses of, as (CIDR, length of a node's part): IPv4's if there is one."""
-    return next((item for item in networks if ":" not in item[0]), networks[0])
+def _free(cidr: str, prefix: int, used: Collection[str]) -> Iterator[str]:
+    return (str(part) for part in ip_network(cidr).subnets(new_prefix=prefix) if str(part) not in used)
 
 
-def missing(nodes: Sequence[Object], networks: Sequence[tuple[str, int]]) -> Iterator[tuple[str, str]]:
-    """(node, its part) for each node that has none, the first free ones. Raises ClusterError when none is left."""
-    cidr, prefix = family(networks)
-    used = {str(node["spec"]["podCIDR"]) for node in nodes if node["spec"].get("podCIDR")}
-    free = (str(part) for part in ip_network(cidr).subnets(new_prefix=prefix) if str(part) not in used)
+def missing(nodes: Sequence[Object], networks: Sequence[tuple[str, int]]) -> Iterator[tuple[str, list[str]]]:
+    """(node, its part of each network) for each node that has none, the first free ones; `networks` holds (CIDR, length
+    of a part), one a family. Raises ClusterError when none is left."""
+    used = {part for node in nodes for part in node["spec"].get("podCIDRs") or [node["spec"].get("podCIDR")] if part}
+    free = [(cidr, prefix, _free(cidr, prefix, used)) for cidr, prefix in networks]
     for node in nodes:
-        if not node["spec"].get("podCIDR"):
-            part = next(free, None)
+        if node["spec"].get("podCIDR"):
+            continue
+        name, parts = node["metadata"]["name"], []
+        for cidr, prefix, left in free:
+            part = next(left, None)
             if part is None:
-                raise ClusterError(f"cluster network {cidr} has no /{prefix} left for node {node['metadata']['name']}")
-            yield node["metadata"]["name"], part
+                raise ClusterError(f"cluster network {cidr} has no /{prefix} left for node {name}")
+            parts.append(part)
+        yield name, parts
 
 
 class PodNetworks:
@@ -55,10 +58,10 @@ class PodNetworks:
         if config is None:
             return False
         nodes = self._kube.list("v1", "Node")
-        for name, part in missing(nodes, config.cluster_networks):
-            patch = {"spec": {"podCIDR": part, "podCIDRs": [part]}}
+        for name, parts in missing(nodes, config.pod_networks):
+            patch = {"spec": {"podCIDR": parts[0], "podCIDRs": parts}}
             self._kube.merge_patch({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}, patch)
-            log.info("Node %s was given the pod network %s", name, part)
+            log.info("Node %s was given the pod networks %s", name, ", ".join(parts))
         return len(nodes) >= config.nodes
 
     def run(self, stop: threading.Event) -> None:

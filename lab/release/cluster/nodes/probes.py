@@ -59,12 +59,15 @@ class View:
         return f"console-openshift-console.{self.apps_domain}"
 
 
+def addresses(node: Object) -> list[str]:
+    """A node's InternalIPs, one a family, the one that it is known by first."""
+    return [str(e["address"]) for e in node.get("status", {}).get("addresses") or [] if e["type"] == "InternalIP"]
+
+
 def address(node: Object) -> str:
-    """A node's InternalIP, for a URL; empty when it has none yet."""
-    for entry in node.get("status", {}).get("addresses") or []:
-        if entry["type"] == "InternalIP":
-            return f"[{entry['address']}]" if ":" in entry["address"] else str(entry["address"])
-    return ""
+    """A node's first InternalIP, for a URL; empty when it has none yet."""
+    first = next(iter(addresses(node)), "")
+    return f"[{first}]" if ":" in first else first
 
 
 def node_ready(node: Object) -> bool:

@@ -24,7 +24,7 @@ from lab.release.cluster.kube.conditions import is_status, put
 from lab.release.cluster.kube.payload import Images
 from lab.release.cluster.kube.resources import config_map, secret
 from lab.release.cluster.nodes.etcdapi import Etcd, Member
-from lab.release.cluster.nodes.probes import View, address
+from lab.release.cluster.nodes.probes import View, address, addresses
 from lab.release.cluster.pki.certs import KeyPair
 from lab.release.cluster.pods import assets, staticpods
 from lab.release.cluster.pods.assets import Cluster
@@ -173,7 +173,7 @@ class Scaling:
         if signer is None:
             raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
         data = {key: base64.b64decode(value).decode() for key, value in signer["data"].items()}
-        own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, [ip])
+        own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, addresses(node))
         wanted = self._wanted
         stages = staticpods.control_plane(
             wanted.config, wanted.release_image, ip, name, peers=peers_for(name, url, members)

@@ -18,15 +18,21 @@ from lab.release.cluster.pods.pod import RESOURCES
 
 @dataclass(frozen=True)
 class Host:
-    """The bootstrap host: where its assets are, how the node is called, and its interface in the machine network."""
+    """The bootstrap host: where its assets are, how the node is called, its addresses, one a family, the one that it
+    is known by first, and its interface in the machine network."""
 
     assets: Path
     kubernetes: Path
     etcd_data: Path
-    node_ip: str
+    addresses: tuple[str, ...]
     node_name: str
     os_id: str
     interface: str = ""
+
+    @property
+    def node_ip(self) -> str:
+        """The address that it is known by."""
+        return self.addresses[0]
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ def peer_url(node_ip: str) -> str:
     return f"https://{url_host(node_ip)}:2380"
 
 
-def etcd(node_ip: str, member: str, peers: str = "", *, alone: bool = False) -> StaticPod:
+def etcd(node_ip: str, member: str, peers: str = "", *, alone: bool = False, listen: str = "0.0.0.0") -> StaticPod:
     """One etcd member; with ``peers`` (``name=url,...``, itself included) it joins those, else it begins a cluster.
+    It listens at the address ``listen``, and is known by ``node_ip``.
 
     Heartbeats are stretched: under software emulation a member may stall for a second. Not those of one that stays
     ``alone``: nobody waits for them, but at each start it elects itself only after one to ten of them, drawn by lot,
@@ -51,9 +52,9 @@ def etcd(node_ip: str, member: str, peers: str = "", *, alone: bool = False) -> 
             "etcd",
             f"--name={member}",
             f"--data-dir={ETCD_DATA}",
-            "--listen-client-urls=https://0.0.0.0:2379",
+            f"--listen-client-urls=https://{url_host(listen)}:2379",
             f"--advertise-client-urls=https://{host}:2379",
-            "--listen-peer-urls=https://0.0.0.0:2380",
+            f"--listen-peer-urls=https://{url_host(listen)}:2380",
             f"--initial-advertise-peer-urls={peer_url(node_ip)}",
             f"--initial-cluster={peers or f'{member}={peer_url(node_ip)}'}",
             f"--initial-cluster-state={'existing' if peers else 'new'}",
@@ -101,6 +102,12 @@ RETIRED_APIS = (
 )
 
 
+def feature_gates(config: InstallConfig) -> list[str]:
+    """What Kubernetes 1.20 needs for two families: the API server drops a node's second pod network without it
+    (pkg/registry/core/node/strategy.go)."""
+    return ["--feature-gates=IPv6DualStack=true"] if config.dual_stack else []
+
+
 def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
     """The API server, with a serving certificate for each name by which it is reached."""
     secrets = f"{RESOURCES}/kube-apiserver-certs"
@@ -117,7 +124,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             f"--advertise-address={node_ip}",
             "--allow-privileged=true",
             "--authorization-mode=Node,RBAC",
-            "--bind-address=0.0.0.0",
+            f"--bind-address={config.any_address}",
             f"--client-ca-file={secrets}/client-ca.crt",
             "--enable-admission-plugins=NodeRestriction",
             # Its queues are for hundreds of clients; its book-keeping took 40 % of an idle server's CPU.
@@ -126,6 +133,7 @@ def kube_apiserver(config: InstallConfig, node_ip: str) -> StaticPod:
             f"--etcd-certfile={secrets}/etcd-client.crt",
             f"--etcd-keyfile={secrets}/etcd-client.key",
             "--etcd-servers=https://localhost:2379",
+            *feature_gates(config),
             "--insecure-port=0",
             f"--kubelet-certificate-authority={secrets}/kubelet-ca.crt",
             f"--kubelet-client-certificate={secrets}/kubelet-client.crt",
@@ -334,7 +342,7 @@ def control_plane(
         assisted_installer_controller(),
     ]
     return [
-        Stage("etcd", [etcd(node_ip, member, peers, alone=config.single_node)]),
+        Stage("etcd", [etcd(node_ip, member, peers, alone=config.single_node, listen=config.any_address)]),
         Stage("kube-apiserver", [kube_apiserver(config, node_ip)]),
         Stage("operators", [*rest, *(ingress() if config.schedulable_masters else [])]),
     ]

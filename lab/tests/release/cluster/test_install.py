@@ -153,7 +153,7 @@ def bootstrapped(made, tmp_path_factory):
     metadata = {"kind": "cincinnati-metadata-v0", "version": "4.18.0"}
     (root / "release-manifests" / "release-metadata").write_text(json.dumps(metadata))
     assets = root / "opt" / "openshift"
-    host = bootkube.Host(assets, root / "etc/kubernetes", root / "var/lib/etcd", "192.0.2.10", "n1", "debian")
+    host = bootkube.Host(assets, root / "etc/kubernetes", root / "var/lib/etcd", ("192.0.2.10",), "n1", "debian")
     cluster = bootkube.load(assets, root)
     bootkube.render(cluster, host, bootkube.machine_configs(cluster, bootkube.user_objects(cluster, assets)))
     (host.etcd_data / "member" / "snap").mkdir(parents=True)
@@ -220,7 +220,7 @@ def test_serving_certificates_carry_the_names_by_which_they_are_reached(bootstra
 
 
 def test_turns_are_taken_by_files_and_not_for_ever(tmp_path, monkeypatch):
-    host = bootkube.Host(tmp_path, tmp_path, tmp_path, "192.0.2.10", "n1", "debian")
+    host = bootkube.Host(tmp_path, tmp_path, tmp_path, ("192.0.2.10",), "n1", "debian")
     bootkube.say(host, "rendered")
     assert [p.name for p in (tmp_path / bootkube.TURNS).iterdir()] == ["said-rendered"]
     (tmp_path / bootkube.TURNS / "told-stopped").touch()

@@ -22,7 +22,9 @@ def timing(config):
     """(heartbeat, election timeout) in ms of the bootstrap's member and of the node's."""
     stages = staticpods.control_plane(config, "r", "192.0.2.1", "m1")
     cluster = SimpleNamespace(config=config, release_image="r")
-    temporary = bootkube.temporary_pods(cluster, SimpleNamespace(node_ip="192.0.2.1", node_name="m1"))
+    temporary = bootkube.temporary_pods(
+        cluster, SimpleNamespace(node_ip="192.0.2.1", addresses=("192.0.2.1",), node_name="m1")
+    )
     found = []
     for pods in (temporary, [pod for stage in stages for pod in stage.pods]):
         [etcd] = [pod for pod in pods if pod.name == "etcd"]

@@ -38,7 +38,7 @@ def test_each_node_has_a_part_of_its_own_and_keeps_what_it_has(had: list[bool], 
     nodes = [node(f"n{index}", every[index] if has else "") for index, has in enumerate(had)]
     given_now = dict(podnetworks.missing(nodes, NETWORKS))
     assert set(given_now) == {f"n{index}" for index, has in enumerate(had) if not has}
-    parts = [given_now.get(each["metadata"]["name"]) or each["spec"]["podCIDR"] for each in nodes]
+    parts = [(given_now.get(each["metadata"]["name"]) or [each["spec"]["podCIDR"]])[0] for each in nodes]
     assert len(set(parts)) == len(parts)
     assert set(parts) <= set(every)
 
@@ -49,10 +49,17 @@ def test_a_network_that_is_used_up_is_told() -> None:
         list(podnetworks.missing(nodes, (("10.0.0.0/23", 24),)))
 
 
-def test_with_both_families_it_is_ipv4s() -> None:
+def test_with_both_families_a_node_has_a_part_of_each_in_their_order() -> None:
     both = (("fd01::/48", 64), NETWORKS[0])
-    assert list(podnetworks.missing([node("a")], both)) == [("a", "10.128.0.0/23")]
-    assert list(podnetworks.missing([node("a")], both[:1])) == [("a", "fd01::/64")]
+    had = {"metadata": {"name": "b"}, "spec": {"podCIDR": "fd01::/64", "podCIDRs": ["fd01::/64", "10.128.0.0/23"]}}
+    assert list(podnetworks.missing([node("a"), had], both)) == [("a", ["fd01:0:0:1::/64", "10.128.2.0/23"])]
+    assert list(podnetworks.missing([node("a")], both[:1])) == [("a", ["fd01::/64"])]
+
+
+def test_one_family_that_is_used_up_leaves_the_node_without_any() -> None:
+    nodes = [node("a", "10.0.0.0/24"), node("b")]
+    with pytest.raises(ClusterError, match=r"10\.0\.0\.0/24 has no /24 left for node b"):
+        list(podnetworks.missing(nodes, (("fd01::/48", 64), ("10.0.0.0/24", 24))))
 
 
 class Cluster:

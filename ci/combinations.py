@@ -1,0 +1,116 @@
+"""`ci/matrix`: what the table of installations (scenarios/catalogue/matrix.yaml) covers, and what it does not yet.
+
+Two values of different dimensions that no row has together are a missing pair; most faults that depend on the
+configuration show with two values (Kuhn, Wallace, Gallo: Software Fault Interactions, IEEE TSE 30(6), 2004).
+`--missing` proposes rows that have them, as few as a greedy choice finds. What no topology can be is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterable, Sequence
+
+from lab.errors import TopologyError
+from lab.topology import FieldsError
+from scenarios.catalogue.ids import BOOTS, GRAMMAR, id_of, topology_of, words_of
+from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, PLAIN, Matrix, values_of
+
+#: A value of a dimension, and two of different ones in the order of DIMENSIONS.
+Value = tuple[str, str]
+Pair = tuple[Value, Value]
+
+
+def pairs_of(scenario_id: str) -> set[Pair]:
+    """The pairs that a scenario has; its variants are not paired with one another."""
+    values = values_of(scenario_id)
+    return {
+        ((one, a), (other, b))
+        for one, other in itertools.combinations(DIMENSIONS, 2)
+        for a, b in itertools.product(values[one], values[other])
+    }
+
+
+def id_of_values(values: dict[str, str]) -> str:
+    """The id of a scenario with one value of each dimension."""
+    variants = () if values["variant"] == PLAIN else (values["variant"],)
+    return id_of("-".join(values[name] for name in GRAMMAR), BOOTS[values["boot"].replace("-", "_")], variants)
+
+
+def possible(values: dict[str, str]) -> bool:
+    """Whether there is such a topology."""
+    try:
+        topology_of(id_of_values(values))
+    except (FieldsError, TopologyError, ValueError):
+        return False
+    return True
+
+
+def dimensions(matrix: Matrix, *, everything: bool = False) -> dict[str, tuple[str, ...]]:
+    """The dimensions, without the values that wait for something (unless `everything`)."""
+    waiting: dict[str, dict[str, str]] = {} if everything else matrix.waiting
+    return {
+        name: tuple(value for value in values if value not in waiting.get(name, {}))
+        for name, values in DIMENSIONS.items()
+    }
+
+
+def possible_ids(values: dict[str, tuple[str, ...]]) -> dict[str, set[Pair]]:
+    """All ids that there can be, with their pairs."""
+    every = (dict(zip(values, combination, strict=True)) for combination in itertools.product(*values.values()))
+    return {name: pairs_of(name) for name in (id_of_values(one) for one in every if possible(one))}
+
+
+def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[str, set[Pair]]]:
+    """Ids that cover all pairs that any id has and `covered` has not, each with the pairs that it adds.
+
+    Greedy: the next one is that with the most missing pairs; of equals the smallest topology, then the first by name.
+    """
+    missing = set().union(*ids.values()) - set(covered)
+    found = []
+    while missing:
+        best = min(ids, key=lambda name: (-len(ids[name] & missing), len(topology_of(name).nodes), name))
+        found.append((best, ids[best] & missing))
+        missing -= ids[best]
+    return found
+
+
+def _row(scenario_id: str, new: int) -> str:
+    """A row to be put into the table, as YAML; its name is the id."""
+    words = words_of(scenario_id)
+    topology = "-".join(str(getattr(words, name)) for name in GRAMMAR)
+    fields = [f"name: node0-{scenario_id.replace('_', '-')}", f"topology: {topology}"]
+    fields += [f"variants: [{', '.join(words.variants)}]"] if words.variants else []
+    fields += [] if words.boot == "iso" else [f"boot: {words.boot}"]
+    return f"- {{{', '.join(fields)}, runs: weekly}}  # {new} new pairs"
+
+
+def _told(pair: Pair) -> str:
+    return " with ".join(f"{name} {value}" for name, value in pair)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="ci/matrix", description="What scenarios/catalogue/matrix.yaml covers.")
+    parser.add_argument("--missing", action="store_true", help="propose rows for the pairs of values that no row has")
+    parser.add_argument("--pairs", action="store_true", help="with --missing: tell each row's new pairs as well")
+    parser.add_argument("--all", action="store_true", help="count the values that wait for something as well")
+    arguments = parser.parse_args(argv)
+    ids = possible_ids(dimensions(MATRIX, everything=arguments.all))
+    wanted = set().union(*ids.values())
+    covered = set().union(*(pairs_of(row.id) for row in MATRIX.rows)) & wanted
+    if arguments.missing:
+        for name, new in propose(ids, covered):
+            print(_row(name, len(new)))
+            if arguments.pairs:
+                print("".join(f"    {_told(pair)}\n" for pair in sorted(new)), end="")
+    else:
+        for row in MATRIX.rows:
+            print(f"{row.runs:<8} {row.id:<44} {row.name}")
+    print(f"{len(covered)} of {len(wanted)} pairs are covered by {len(MATRIX.rows)} rows", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Finding the first release that is bad, where even a good one fails now and then.
+
+Noisy bisection: each place for the change is as likely as the next one at first; each run makes those more likely that
+explain it (Bayes); the next run is on the release that splits what is left evenly, until one place has the wanted share
+(R. M. Karp, R. Kleinberg, "Noisy binary search and its applications", SODA 2007; Waeber, Frazier, Henderson, "Bisection
+search with noisy responses", SIAM J. Control Optim. 51, 2013).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ci.informer.arithmetic.proportions import Counts
+from ci.informer.errors import InformerError
+
+#: What good releases are taken to have shown besides their history: one failure in fifty.
+_GOOD = Counts(50, 1)
+#: How often a bad release may fail: which it is, is found out with the place. Where it was taken to be nine times in
+#: ten and was six, a wrong release was blamed in a third of the searches.
+_BAD_RATES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)
+#: What is broken fails most times rather than few: likelihood of a rate is its power by this.
+_OFTEN = 2
+
+
+@dataclass
+class Bisection:
+    """Releases in their order, the first of which is good and the last bad, and what is known of where it changed.
+
+    `flakes` are runs of good releases, `failures` of bad ones: what a job's history has of them.
+    """
+
+    releases: Sequence[str]
+    flakes: Counts = field(default_factory=Counts)
+    failures: Counts = field(default_factory=Counts)
+    sure: float = 0.95
+    runs: dict[str, Counts] = field(default_factory=dict)
+    #: By release (all but the first) and failure rate of the bad ones; they add up to 1.
+    _joint: list[list[float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raises InformerError for less than two releases, or one that occurs twice."""
+        if len(self.releases) < 2:
+            raise InformerError(f"releases: {len(self.releases)} is less than two: a good one and a bad one")
+        if twice := sorted({one for one in self.releases if self.releases.count(one) > 1}):
+            raise InformerError(f"releases: {twice[0]!r} occurs twice")
+        shown = self.failures
+        rates = [rate**_OFTEN * rate**shown.failures * (1 - rate) ** shown.passes for rate in _BAD_RATES]
+        self._joint = [list(rates) for _ in self.releases[1:]]
+        self._scale()
+
+    def _scale(self) -> None:
+        total = sum(map(sum, self._joint))
+        self._joint = [[one / total for one in rates] for rates in self._joint]
+
+    @property
+    def likely(self) -> list[float]:
+        """How likely each release but the first is the first bad one."""
+        return [sum(rates) for rates in self._joint]
+
+    def learn(self, release: str, *, failed: bool) -> None:
+        """A run of a release."""
+        good = (self.flakes + _GOOD).failure_rate
+        place = self.releases.index(release)
+        for first_bad, rates in enumerate(self._joint, start=1):
+            for number, bad in enumerate(_BAD_RATES):
+                rate = max(bad, good) if place >= first_bad else good
+                rates[number] *= rate if failed else 1 - rate
+        self._scale()
+        self.runs[release] = self.runs.get(release, Counts()) + Counts(1, int(failed))
+
+    @property
+    def first_bad(self) -> tuple[str, float]:
+        """The release that is most likely the first bad one, and how likely that is."""
+        likely = self.likely
+        place = max(range(len(likely)), key=likely.__getitem__)
+        return self.releases[place + 1], likely[place]
+
+    @property
+    def found(self) -> bool:
+        """Whether one is sure enough."""
+        return self.first_bad[1] >= self.sure
+
+    def wanted(self) -> str:
+        """The release whose run tells most: about half of the likelihood is at it or before.
+
+        Next to the change it is the last good or the first bad one, whichever is less sure.
+        """
+        total, best, release = 0.0, 2.0, self.releases[-1]
+        for place, share in enumerate(self.likely[:-1], start=1):
+            total += share
+            if abs(total - 0.5) < best:
+                best, release = abs(total - 0.5), self.releases[place]
+        return release
+
+
+def bisect(one: Bisection, run: Callable[[str], bool | None], most: int) -> Iterator[tuple[str, bool | None]]:
+    """Run releases until the first bad one is found or `most` runs were made; each release and whether it failed.
+
+    `run` makes one run of a release; None: it said nothing (void).
+    """
+    for _ in range(most):
+        if one.found:
+            return
+        release = one.wanted()
+        failed = run(release)
+        if failed is not None:
+            one.learn(release, failed=failed)
+        yield release, failed

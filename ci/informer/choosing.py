@@ -1,0 +1,91 @@
+"""Which jobs a night with a limit should run: those that tell most for their time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from ci.informer.arithmetic import durations
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.history.store import Row
+from ci.informer.review import watched
+
+#: What a reason is worth; a day since the last run is worth one, up to a month.
+NEVER, SUSPICIOUS, CHANGED, TOUCHED, FAILED, FLAKY = 50.0, 30.0, 10.0, 15.0, 12.0, 8.0
+_MOST_DAYS = 30
+#: Files whose change can change a run.
+_ROOMS = ("drivers/", "installer/", "lab/", "scenarios/")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A job that may run, at least every so many days, and how long it is thought to take where nothing is known."""
+
+    job: str
+    days: int = 1
+    seconds: float = 1800.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A job for tonight: how long it should take (seconds), and why it is worth its time."""
+
+    job: str
+    seconds: float
+    worth: float
+    why: str
+
+
+def touched(job: str, files: Collection[str]) -> tuple[bool, bool]:
+    """Whether any of these files can change a run of the job, and whether one is of its own subject by its name
+    (`lab/machines/container/...` of `sno-ipv4-static-uefi@container`)."""
+    telling = [file for file in files if file.startswith(_ROOMS) and "/tests/" not in file]
+    words = {word for part in job.split("@") for word in part.replace("_", "-").split("-")}
+    named = any(
+        words & {piece for part in file.rsplit(".", 1)[0].split("/") for piece in part.split("_")} for file in telling
+    )
+    return bool(telling), named
+
+
+def worth(one: Candidate, rows: Sequence[Row], today: date, changed: Callable[[str], Collection[str] | None]) -> Choice:
+    """What a run of a job would tell. `changed` has the files that differ from a revision; None: it is not known."""
+    good = [row.seconds for row in rows if row.outcome.good]
+    took = durations.summary(good[-20:])
+    seconds = took.p50 if took else one.seconds
+    told = [row for row in rows if row.outcome not in (Outcome.VOID, Outcome.SKIPPED)]
+    if not told:
+        return Choice(one.job, seconds, NEVER, "never run")
+    last, reasons = told[-1], []
+    watch = watched(rows)
+    if watch.finding is not None or watch.wanted:
+        reasons.append((SUSPICIOUS, "regressed" if watch.finding else "suspicious"))
+    files = changed(last.revision)
+    if files is None:
+        reasons.append((CHANGED, "run on an unknown revision"))
+    elif files:
+        any_of_it, named = touched(one.job, files)
+        if any_of_it:
+            reasons.append((TOUCHED, "its subject changed") if named else (CHANGED, "code changed"))
+    if last.outcome is Outcome.FAILED:
+        reasons.append((FAILED, "failed last"))
+    recent = told[-10:]
+    if flakes := sum(row.outcome is Outcome.FLAKE for row in recent):
+        reasons.append((FLAKY * flakes / len(recent), f"{flakes} of {len(recent)} flaky"))
+    age = (today - last.day).days
+    if age >= one.days:
+        reasons.append((float(min(age, _MOST_DAYS)), f"{age} days old"))
+    return Choice(one.job, seconds, sum(value for value, _ in reasons), ", ".join(why for _, why in reasons))
+
+
+def choose(choices: Sequence[Choice], seconds: float) -> list[Choice]:
+    """Those to run within so many seconds, in order: what is worth most, the shorter first where that is equal.
+
+    What is worth nothing is left out, and what is too long is passed over for what comes next.
+    """
+    chosen, left = [], seconds
+    for one in sorted(choices, key=lambda one: (-one.worth, one.seconds, one.job)):
+        if one.worth > 0 and one.seconds <= left:
+            chosen.append(one)
+            left -= one.seconds
+    return chosen

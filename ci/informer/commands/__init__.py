@@ -1,0 +1,1 @@
+"""The commands of node0-ci."""

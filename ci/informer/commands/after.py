@@ -1,0 +1,71 @@
+"""Commands for what has been run: prune, traces, serve."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ci.informer import retention, traces
+from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, history_path, say
+from ci.informer.errors import InformerError
+from ci.informer.history.store import History
+from ci.informer.pages import serving
+from lab.numbers import whole_type
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    limits = retention.Limits(arguments.green_days, arguments.red_days, arguments.gib << 30)
+    with History(history_path(arguments)) as history:
+        count, freed = retention.prune(history, arguments.directory, datetime.now(UTC).date(), limits)
+    print(f"evidence of {count} runs removed, {freed / (1 << 30):.1f} GiB")
+    return ACCEPTED
+
+
+def _traces(arguments: argparse.Namespace) -> int:
+    endpoint = arguments.endpoint or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    if not arguments.file and not endpoint:
+        raise InformerError("traces: --file or --endpoint: missing ($OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is not set)")
+    with History(history_path(arguments)) as history:
+        rows = history.runs(arguments.job, arguments.payload, arguments.since)
+        if arguments.file:
+            print(f"{traces.written(history, rows, arguments.file)} traces written")
+        if endpoint:
+            print(f"{traces.sent(history, rows, endpoint)} traces sent")
+    return ACCEPTED
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    host, colon, port = arguments.listen.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")
+    serving.serve(history_path(arguments), host.strip("[]"), int(port), arguments.blocking, say)
+    return ACCEPTED
+
+
+def add(command: Adder) -> None:
+    """Add them."""
+    prune = command("prune", _prune, "remove old evidence of runs; the runs stay in the history")
+    prune.add_argument("directory", type=Path, metavar="DIR", help="only below this directory")
+    for option, default, told in (
+        ("--green-days", retention.GREEN_DAYS, "days that green runs keep theirs"),
+        ("--red-days", retention.RED_DAYS, "days that red runs keep theirs"),
+        ("--gib", retention.GIB, "GiB in all"),
+    ):
+        prune.add_argument(
+            option, type=whole_type(0, 1 << 20), default=default, metavar="N", help=f"{told} ({default})"
+        )
+    traced = command("traces", _traces, "write or send runs as OpenTelemetry traces")
+    traced.add_argument("--file", type=Path, help="write them here, OTLP in JSON, a line a run")
+    traced.add_argument(
+        "--endpoint", metavar="URL", help="send them there, for example http://localhost:4318/v1/traces"
+    )
+    traced.add_argument("--job", help="of this job only")
+    traced.add_argument("--payload", help="on this payload only")
+    traced.add_argument("--since", type=day, help="from this day on")
+    serve = command("serve", _serve, "serve the pages, made anew at each look; until Ctrl-C")
+    serve.add_argument(
+        "--listen", default="127.0.0.1:8080", metavar="HOST:PORT", help="(default: 127.0.0.1:8080; anybody may read)"
+    )
+    add_blocking(serve)

@@ -1,0 +1,70 @@
+"""What commands share: exit codes, arguments, where the history is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable
+from datetime import date
+from pathlib import Path
+from typing import Protocol
+
+from ci.informer import clusters, triage
+from ci.informer.history.store import History
+from lab.host.paths import state_dir
+
+ACCEPTED, REJECTED, BAD_INPUT, UNDECIDED = 0, 1, 2, 3
+
+
+class Adder(Protocol):
+    """Adds a command: its name, what it does, and what --help says of it."""
+
+    def __call__(
+        self, name: str, function: Callable[[argparse.Namespace], int], told: str
+    ) -> argparse.ArgumentParser: ...
+
+
+def history_path(arguments: argparse.Namespace) -> Path:
+    """The history that is meant."""
+    chosen = arguments.history or os.environ.get("NODE0_HISTORY")
+    return Path(chosen) if chosen else state_dir() / "history.db"
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print them."""
+    for line in lines:
+        print(line)
+
+
+def say(line: str) -> None:
+    """Print a line at once: others wait for it."""
+    print(line, flush=True)
+
+
+def day(value: str) -> date:
+    """An argument that is a day."""
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a day like 2026-11-23, not {value!r}") from None
+
+
+def name(value: str) -> str:
+    """An argument that is a name."""
+    if not value.strip() or not value.isprintable():
+        raise argparse.ArgumentTypeError(f"must be a name, not {value!r}")
+    return value
+
+
+def labelled(history: History) -> None:
+    """Label and cluster what has come in."""
+    triage.label(history, triage.read())
+    clusters.assign(history)
+
+
+def add_blocking(sub: argparse.ArgumentParser) -> None:
+    """The option that makes jobs block."""
+    sub.add_argument(
+        "--blocking", action="append", default=[], metavar="PATTERN",
+        help="these jobs block, whatever they have earned (may be given again)",
+    )  # fmt: skip

@@ -1,0 +1,70 @@
+"""Commands for several hosts: keys, scheduler, worker, hosts."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from pathlib import Path
+
+from ci.informer import text
+from ci.informer.commands.common import ACCEPTED, Adder, name, say
+from ci.informer.engine import serving, tls
+from ci.informer.engine.announce import CONTAINER, GIB, KVM, MIB, VCPU, VERSION, announced
+from ci.informer.engine.engine import Engine
+from lab.host.budget import Amount
+from lab.host.paths import state_dir
+from lab.numbers import MEMORY_MIB, whole_type
+
+
+def _keys(arguments: argparse.Namespace) -> int:
+    tls.make(arguments.directory)
+    print(f"copy {arguments.directory} to every host: whoever has it may run programs on all of them")
+    return ACCEPTED
+
+
+def _scheduler(arguments: argparse.Namespace) -> int:
+    serving.scheduler(*tls.checked(arguments.address, arguments.tls), say)
+    return ACCEPTED
+
+
+def _worker(arguments: argparse.Namespace) -> int:
+    address, security = tls.checked(arguments.address, arguments.tls)
+    most = Amount(arguments.memory or MEMORY_MIB, arguments.vcpu or 1 << 16, 1 << 30)
+    spool = arguments.spool or state_dir() / "units" / arguments.name
+    serving.worker(address, security, arguments.name, announced(most), spool, say)
+    return ACCEPTED
+
+
+def _hosts(arguments: argparse.Namespace) -> int:
+    address, security = tls.checked(arguments.address, arguments.tls)
+    with Engine(lambda line: None, address=address, security=security, patience=10) as engine:
+        found = engine.hosts()
+    heads = ("host", "memory MiB", "vCPUs", "disk GiB", "containers", "KVM", "version")
+    rows = [
+        [
+            host,
+            *(f"{has.get(what, 0):.0f}" for what in (MIB, VCPU, GIB)),
+            *("yes" if has.get(what) else "no" for what in (CONTAINER, KVM)),
+            next((one.removeprefix(VERSION) for one in has if one.startswith(VERSION)), ""),
+        ]
+        for host, has in sorted(found.items())
+    ]
+    for line in text.columns(heads, rows):
+        print(line)
+    return ACCEPTED
+
+
+def add(command: Adder) -> None:
+    """Add them."""
+    keys = command("keys", _keys, "make the keys that scheduler, workers and collector show one another")
+    keys.add_argument("directory", type=Path, metavar="DIR")
+    scheduler = command("scheduler", _scheduler, "bring workers and collectors together; until Ctrl-C")
+    worker = command("worker", _worker, "run units on this machine for the scheduler there; until Ctrl-C")
+    worker.add_argument("--name", type=name, default=socket.gethostname(), help="of this host (default: its host name)")
+    worker.add_argument("--memory", type=whole_type(1, MEMORY_MIB), metavar="MIB", help="at most so much for labs")
+    worker.add_argument("--vcpu", type=whole_type(1, 1 << 16), metavar="N", help="at most so many for labs")
+    worker.add_argument("--spool", type=Path, metavar="DIR", help="where results wait to be fetched")
+    hosts = command("hosts", _hosts, "list the hosts that are there, and what they have")
+    for sub in (scheduler, worker, hosts):
+        sub.add_argument("address", metavar="HOST:PORT", help="of the scheduler")
+        sub.add_argument("--tls", type=Path, metavar="DIR", help="keys; only loopback does without")

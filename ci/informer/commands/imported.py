@@ -1,0 +1,82 @@
+"""Commands for histories that are made up, or come from elsewhere: simulate, load."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ci.informer import text
+from ci.informer.commands.common import ACCEPTED, Adder, history_path, labelled, name, print_lines
+from ci.informer.errors import InformerError
+from ci.informer.history import artifacts, junit
+from ci.informer.history.store import History
+from ci.informer.simulate import MONTH, World, Year, kept, simulate
+from lab.numbers import real_type, whole_type
+
+
+def _load(arguments: argparse.Namespace) -> int:
+    path: Path = arguments.path
+    if path.is_dir():
+        runs = artifacts.load(path, arguments.payload)
+    elif not arguments.job:
+        raise InformerError(f"{path}: --job: missing; a JUnit file does not say which job it is of")
+    else:
+        runs = [junit.load(path, arguments.job, arguments.payload, arguments.began)]
+    with History(history_path(arguments)) as history:
+        numbers = history.add(runs)
+        labelled(history)
+        print_lines(text.columns(text.RUN_HEADS, [text.run_row(history.run(number)) for number in numbers]))
+    return ACCEPTED
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    world = World(
+        nights=arguments.nights,
+        jobs=arguments.jobs,
+        runs=arguments.runs,
+        flakes=arguments.flakes / 100,
+        planted=arguments.planted,
+    )
+    try:
+        years = [simulate(arguments.seed + place, world) for place in range(arguments.years)]
+    except ValueError as error:
+        raise InformerError(f"simulate: {error}") from error
+    if arguments.keep:
+        with History(arguments.keep) as history:
+            print(f"{len(history.add(kept(arguments.seed, world)))} runs kept in {arguments.keep}")
+    total = sum(years, Year(world))
+    nights = world.nights * len(years)
+    print(f"{world.jobs} jobs, {world.runs} runs a night each, {arguments.flakes:g} % flakes, {world.nights} nights")
+    if len(years) > 1:
+        for place, year in enumerate(years):
+            print(f"seed {arguments.seed + place}: {year.line}")
+    print(
+        f"asked for {total.asked / nights:.1f} more runs a night; of {world.planted * len(years) - total.big} small "
+        f"regressions {total.small_found} were found in time too"
+    )
+    print(
+        f"found {total.found} of {total.big} within 3 nights, {total.false_alarms / (nights / MONTH):.2f}"
+        " false alarms a month"
+    )
+    return ACCEPTED
+
+
+def add(command: Adder) -> None:
+    """Add them."""
+    load = command("load", _load, "remember runs: a directory of artefacts, or a JUnit file")
+    load.add_argument("path", type=Path, metavar="PATH")
+    load.add_argument("--payload", type=name, required=True, help="what they ran on")
+    load.add_argument("--job", type=name, help="which job a JUnit file is of")
+    load.add_argument("--began", metavar="TIME", help="when it began (ISO 8601), where a JUnit file does not say")
+    simulated = command("simulate", _simulate, "judge nights that are made up: what is found, and what is cried")
+    for option, kind, default, told in (
+        ("--nights", whole_type(3, 3650), 365, "nights"),
+        ("--seed", whole_type(0, 2**63), 0, "the same seed gives the same nights"),
+        ("--years", whole_type(1, 1000), 1, "so many seeds, beginning with --seed"),
+        ("--jobs", whole_type(1, 1000), 20, "jobs"),
+        ("--runs", whole_type(1, 1000), 10, "runs of each job a night"),
+        ("--flakes", real_type(0, 50, "percent"), 2, "percent of runs that fail for nothing"),
+        ("--planted", whole_type(0, 1000), 10, "regressions of 3 to 30 points, each in a job of its own"),
+    ):
+        simulated.add_argument(option, type=kind, default=default, metavar="N", help=f"{told} (default: {default})")
+    simulated.add_argument("--keep", type=Path, metavar="FILE", help="write the first year's nightly runs to a history")

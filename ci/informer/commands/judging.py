@@ -1,0 +1,143 @@
+"""Commands that judge: status, verdict, history, triage, compare, page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from ci.informer import clusters, text, triage
+from ci.informer.arithmetic import durations
+from ci.informer.arithmetic.proportions import fisher_worse
+from ci.informer.commands.common import (
+    ACCEPTED,
+    REJECTED,
+    UNDECIDED,
+    Adder,
+    add_blocking,
+    day,
+    history_path,
+    labelled,
+    print_lines,
+)
+from ci.informer.errors import InformerError
+from ci.informer.history import junit
+from ci.informer.history.store import History
+from ci.informer.pages import build
+from ci.informer.review import counts_of, job_state, rejected
+from ci.informer.verdict import Decision, judge
+from lab.numbers import whole_type
+
+CODES = {Decision.ACCEPTED: ACCEPTED, Decision.REJECTED: REJECTED, Decision.UNDECIDED: UNDECIDED}
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    with History(history_path(arguments)) as history:
+        bad = rejected(history)
+        by_job = {job: rows for job in history.jobs() if (rows := history.runs(job=job))}
+        if not by_job:
+            print("no runs yet: node0-ci load, or node0-ci run")
+            return ACCEPTED
+        as_of = arguments.day or max(rows[-1].day for rows in by_job.values())
+        known = {job: [row for row in rows if row.day <= as_of] for job, rows in by_job.items()}
+        states = [job_state(rows, as_of, bad) for rows in known.values() if rows]
+    print_lines(text.columns(text.STATE_HEADS, map(text.state_row, states)))
+    return REJECTED if any(state.watch.finding for state in states) else ACCEPTED
+
+
+def _verdict(arguments: argparse.Namespace) -> int:
+    with History(history_path(arguments)) as history:
+        labelled(history)
+        verdict = judge(history, arguments.payload, arguments.blocking)
+        if arguments.junit:
+            rows = [(row, history.attempts(row.id)) for row in history.runs(payload=arguments.payload)]
+            suites = [(row.job, row.began, row.seconds, attempts) for row, attempts in rows]
+            junit.save(arguments.junit, f"node0 {arguments.payload}", suites)
+    if arguments.json:
+        print(json.dumps(text.verdict_data(verdict), indent=1))
+    else:
+        print_lines(text.verdict_lines(verdict))
+    return CODES[verdict.decision]
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with History(history_path(arguments)) as history:
+        rows = history.runs(arguments.job, arguments.payload, arguments.since, arguments.last)
+    print_lines(text.columns(text.RUN_HEADS, map(text.run_row, rows)))
+    return ACCEPTED
+
+
+def _triage(arguments: argparse.Namespace) -> int:
+    symptoms = triage.read(arguments.symptoms)
+    with History(history_path(arguments)) as history:
+        labelled, clustered = triage.label(history, symptoms), clusters.assign(history)
+        print(f"{labelled} red runs labelled, {clustered} put into clusters")
+        if arguments.note:
+            written = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+            what, note = arguments.note
+            about = {"run": int(what)} if what.isdecimal() else {"cluster": what}
+            history.note(note, written, **about)
+        since = arguments.since or datetime.now(UTC).date() - timedelta(days=clusters.DAYS)
+        for one in clusters.listed(history, since):
+            row = [row for row in history.runs(since=since) if row.cluster == one.id][-1]
+            print(f"{one.id}  {one.runs} runs of {one.jobs} jobs, {one.first_seen} to {one.last_seen}, {row.label}")
+            print(f"    {text.first_line(row.reason or one.text)}\n    {row.advice}")
+            for stamp, note in history.notes(cluster=one.id):
+                print(f"    {stamp} {note}")
+    return ACCEPTED
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    with History(history_path(arguments)) as history:
+        sides = [history.runs(payload=payload) for payload in (arguments.a, arguments.b)]
+        for payload, rows in zip((arguments.a, arguments.b), sides, strict=True):
+            if not rows:
+                raise InformerError(f"{history.path}: payload: {payload!r} has no runs")
+    table, worse = [], False
+    for job in sorted({row.job for rows in sides for row in rows}):
+        one, other = ([row for row in rows if row.job == job] for rows in sides)
+        p = fisher_worse(counts_of(other), counts_of(one)) if one and other else 1.0
+        worse |= p < 0.05
+        drift = durations.drift(*([row.seconds for row in rows if row.outcome.good] for rows in (other, one)))
+        took = "" if drift is None else f"{drift:+.0%}{' (notable)' if durations.notable(drift) else ''}"
+        says = "WORSE" if p < 0.05 else ("" if one and other else "run on one only")
+        table.append([job, str(counts_of(one)), str(counts_of(other)), f"{p:.3f}", took, says])
+    print_lines(text.columns(("job", arguments.a, arguments.b, "p worse", "P50", ""), table))
+    return REJECTED if worse else ACCEPTED
+
+
+def _page(arguments: argparse.Namespace) -> int:
+    start = time.monotonic()
+    with History(history_path(arguments)) as history:
+        labelled(history)
+        count = build.build(history, arguments.directory, arguments.blocking)
+    print(f"{count} pages in {time.monotonic() - start:.1f} s: {arguments.directory / 'index.html'}")
+    return ACCEPTED
+
+
+def add(command: Adder) -> None:
+    """Add them."""
+    status = command("status", _status, "how the jobs are: kind, failures, durations, regressions")
+    status.add_argument("--day", type=day, help="as of this day (default: that of the last run)")
+    verdict = command("verdict", _verdict, "accept or reject a payload, with the figures that make it so")
+    verdict.add_argument("payload", metavar="PAYLOAD")
+    verdict.add_argument("--json", action="store_true", help="for programs")
+    verdict.add_argument("--junit", type=Path, metavar="FILE", help="write the payload's runs as JUnit too")
+    history = command("history", _list, "list runs")
+    history.add_argument("--job", help="of this job only")
+    history.add_argument("--payload", help="on this payload only")
+    history.add_argument("--since", type=day, help="from this day on")
+    history.add_argument("--last", type=whole_type(1, 10**6), default=50, metavar="N", help="at most (default: 50)")
+    triaged = command("triage", _triage, "label red runs, and show which are the same failure")
+    triaged.add_argument("--symptoms", type=Path, metavar="FILE", help="instead of ci/informer/symptoms.yaml")
+    triaged.add_argument("--since", type=day, help="clusters since this day (default: two weeks ago)")
+    triaged.add_argument("--note", nargs=2, metavar=("RUN|CLUSTER", "TEXT"), help="note something on a run or cluster")
+    compare = command("compare", _compare, "hold payload B against payload A, job by job")
+    compare.add_argument("a", metavar="A")
+    compare.add_argument("b", metavar="B")
+    page = command("page", _page, "write static pages: verdicts, grid, jobs, runs")
+    page.add_argument("directory", type=Path, metavar="DIR")
+    for sub in (verdict, page):
+        add_blocking(sub)

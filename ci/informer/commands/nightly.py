@@ -1,0 +1,118 @@
+"""The command of a night: nightly."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from ci.informer import choosing, retention, running, traces
+from ci.informer.commands.common import (
+    ACCEPTED,
+    UNDECIDED,
+    Adder,
+    add_blocking,
+    history_path,
+    labelled,
+    name,
+    print_lines,
+    say,
+)
+from ci.informer.commands.judging import CODES
+from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
+from ci.informer.history import junit
+from ci.informer.history.store import History
+from ci.informer.pages import build
+from ci.informer.revision import changed, revision
+from ci.informer.text import verdict_lines
+from ci.informer.verdict import Decision, judge
+from lab.host.preflight import container_problems
+from lab.numbers import real_type, whole_type
+from lab.subject.options import add_options
+from scenarios.catalogue.ids import topology_of
+from scenarios.catalogue.matrix import MATRIX
+
+#: Days within which a row of the matrix is to run, by how often it says.
+_DAYS = {"gate": 1, "nightly": 1, "weekly": 7}
+#: Minutes that a run with its tests takes on two processors, for what was never run: any shape, and a node more.
+_MINUTES = {"container": (4.0, 1.0), "vm": (10.0, 7.0)}
+
+
+def candidates(machines: str) -> list[choosing.Candidate]:
+    """The matrix's rows on a kind of machines; what needs virtual ones is on these always."""
+    found = []
+    for row in MATRIX.rows:
+        kind = "vm" if row.vm else machines
+        least, more = _MINUTES[kind]
+        minutes = least + more * (len(topology_of(row.id).nodes) - 1)
+        found.append(choosing.Candidate(f"{row.id}@{kind}", _DAYS[row.runs], 60 * minutes))
+    return found
+
+
+def _nightly(arguments: argparse.Namespace) -> int:
+    start = time.monotonic()
+    version, options = subject(arguments)
+    machines = arguments.machines or ("vm" if container_problems() else "container")
+    now = datetime.now(UTC)
+    payload = arguments.payload or (version if options else f"lab-{revision()[:12] or now.date()}")
+    budget, stopped = 3600 * arguments.hours, False
+    with History(history_path(arguments)) as history:
+        differs = cache(changed)
+        weighed = [choosing.worth(one, history.runs(job=one.job), now.date(), differs) for one in candidates(machines)]
+        chosen = choosing.choose(weighed, budget)
+        for one in chosen:
+            say(f"{one.job}: about {one.seconds / 60:.0f} min; {one.why}")
+        say(f"{len(chosen)} of {len(weighed)} jobs on {payload}, {arguments.hours:g} hours")
+        if arguments.plan or not chosen:
+            return ACCEPTED
+        plan = running.Plan(
+            payload=payload,
+            jobs=tuple(one.job for one in chosen),
+            limit=60 * arguments.minutes,
+            more=arguments.more,
+            program=program(arguments),
+            arguments=options,
+        )
+        with engine(arguments) as hosts:
+            for _ in running.carry_out(history, running.begin(history, plan, arguments.artifacts), hosts, say):
+                if time.monotonic() - start > budget:
+                    say("the night is over; node0-ci resume goes on with what is left")
+                    stopped = True
+                    break
+        labelled(history)
+        verdict = judge(history, payload, arguments.blocking)
+        folder: Path = arguments.artifacts
+        rows = history.runs(payload=payload)
+        suites = [(row.job, row.began, row.seconds, history.attempts(row.id)) for row in rows]
+        junit.save(folder / "junit.xml", f"node0 {payload}", suites)
+        traces.written(history, rows, folder / "traces.jsonl")
+        build.build(history, folder / "pages", arguments.blocking)
+        limits = retention.Limits(total=arguments.keep_gib << 30)
+        count, freed = retention.prune(history, folder, now.date(), limits)
+        say(
+            f"{folder}: pages/index.html, junit.xml, traces.jsonl; evidence of {count} old runs removed ({freed} bytes)"
+        )
+        print_lines(verdict_lines(verdict))
+    return UNDECIDED if stopped and verdict.decision is Decision.ACCEPTED else CODES[verdict.decision]
+
+
+def add(command: Adder) -> None:
+    """Add them."""
+    nightly = command("nightly", _nightly, "run what tells most of the matrix in a night, and judge the payload")
+    nightly.add_argument("--hours", type=real_type(0.1, 168, "hours"), default=4, help="time for it all (default: 4)")
+    nightly.add_argument(
+        "--machines", choices=("vm", "container"), help="kind of machines where a row does not care (default: "
+        "containers where this kernel can)",
+    )  # fmt: skip
+    nightly.add_argument("--payload", type=name, help="what verdicts call it (default: the release's version)")
+    nightly.add_argument("--plan", action="store_true", help="show what would be run, and why; run nothing")
+    nightly.add_argument(
+        "--keep-gib", type=whole_type(0, 1 << 20), default=retention.GIB, metavar="N",
+        help=f"evidence of runs to keep (default: {retention.GIB})",
+    )  # fmt: skip
+    add_options(nightly.add_argument)
+    add_limits(nightly)
+    add_engine(nightly)
+    add_blocking(nightly)

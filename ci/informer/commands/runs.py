@@ -1,0 +1,171 @@
+"""Commands that run something: run, resume, bisect."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ci.informer import bisecting, running
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.arithmetic.proportions import Counts
+from ci.informer.commands.common import ACCEPTED, REJECTED, UNDECIDED, Adder, history_path, name, say
+from ci.informer.engine.engine import Engine
+from ci.informer.engine.tls import checked
+from ci.informer.engine.unit import PYTEST
+from ci.informer.errors import InformerError
+from ci.informer.history import work
+from ci.informer.history.store import History
+from ci.informer.review import counts_of
+from lab.numbers import real_type, whole_type
+from lab.subject.options import OPTIONS, add_options, choose
+
+
+def subject(arguments: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """What is to be installed: its name, and pytest's options for it. What does not fit is told, and a release copied,
+    before the first run."""
+    options = {f"--{one}": value for one in OPTIONS if (value := vars(arguments)[one.replace("-", "_")])}
+    chosen = choose(lambda one: options.get(f"--{one}")) if options else None
+    version = chosen.subject.version if chosen else "lab"
+    return version, tuple(f"{option}={value}" for option, value in options.items())
+
+
+@contextmanager
+def engine(arguments: argparse.Namespace) -> Iterator[Engine]:
+    """The hosts that --scheduler says, else this machine."""
+    if arguments.scheduler:
+        address, security = checked(arguments.scheduler, arguments.tls)
+        with Engine(say, address=address, security=security) as one:
+            yield one
+    else:
+        with (
+            tempfile.TemporaryDirectory(prefix="node0-ci-") as spool,
+            Engine(say, spool=Path(spool) / "spool", side_by_side=arguments.side_by_side) as one,
+        ):
+            yield one
+
+
+def add_engine(sub: argparse.ArgumentParser) -> None:
+    """Options that say where."""
+    sub.add_argument("--scheduler", metavar="HOST:PORT", help="run on the hosts there (default: on this machine)")
+    sub.add_argument("--tls", type=Path, metavar="DIR", help="keys for --scheduler, from node0-ci keys")
+    sub.add_argument(
+        "-j", "--side-by-side", type=whole_type(1, 64), default=1, metavar="N",
+        help="runs at a time on this machine, as far as they fit (default: 1)",
+    )  # fmt: skip
+
+
+def program(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """What runs scenarios."""
+    return tuple(arguments.program)
+
+
+def add_limits(sub: argparse.ArgumentParser) -> None:
+    """Options that bound runs."""
+    # In pytest's place, for tests.
+    sub.add_argument("--program", nargs="+", default=PYTEST, help=argparse.SUPPRESS)
+    sub.add_argument("--artifacts", type=Path, default=Path("artifacts/informer"), help="where evidence goes")
+    sub.add_argument(
+        "--minutes", type=real_type(1, 1440, "minutes"), default=120, help="longest for a run (default: 120)"
+    )
+    sub.add_argument(
+        "--more", type=whole_type(0, 1000), default=running.MOST_MORE, metavar="N",
+        help="most runs beyond those, where a failure makes a job suspicious (default: 60)",
+    )  # fmt: skip
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    version, options = subject(arguments)
+    plan = running.Plan(
+        payload=arguments.payload or version,
+        jobs=tuple(f"{scenario}@{arguments.machines}" for scenario in arguments.scenarios),
+        rounds=arguments.n,
+        limit=60 * arguments.minutes,
+        more=arguments.more,
+        kvm=arguments.kvm,
+        program=program(arguments),
+        arguments=options,
+    )
+    with History(history_path(arguments)) as history, engine(arguments) as hosts:
+        rows = running.run(history, plan, arguments.artifacts, hosts, say)
+    return REJECTED if any(row.outcome is Outcome.FAILED for row in rows) else ACCEPTED
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    with History(history_path(arguments)) as history:
+        plans = work.open_plans(history)
+        if arguments.list:
+            for one, made, units, done in plans:
+                print(f"{one}  made {made}, {done} of {units} runs done")
+            return ACCEPTED
+        if not plans and not arguments.plan:
+            raise InformerError(f"{history.path}: plan: all have been run to their end")
+        chosen = arguments.plan or plans[-1][0]
+        with engine(arguments) as hosts:
+            rows = list(running.carry_out(history, chosen, hosts, say))
+    return REJECTED if any(row.outcome is Outcome.FAILED for row in rows) else ACCEPTED
+
+
+def _bisect(arguments: argparse.Namespace) -> int:
+    job = f"{arguments.scenario}@{arguments.machines}"
+    with History(history_path(arguments)) as history, engine(arguments) as hosts:
+        old = history.runs(job=job)
+        good = counts_of([row for row in old if row.payload not in arguments.releases[1:]])
+        bad = counts_of([row for row in old if row.payload == arguments.releases[-1]])
+        one = bisecting.Bisection(arguments.releases, good, bad, arguments.sure / 100)
+        for release in arguments.releases[1:-1]:
+            for row in (row for row in old if row.payload == release):
+                if row.outcome in (Outcome.FAILED, Outcome.PASSED, Outcome.FLAKE):
+                    one.learn(release, failed=row.outcome is Outcome.FAILED)
+
+        def run(release: str) -> bool | None:
+            option = "--release-dir" if Path(release).is_dir() else "--release"
+            plan = running.Plan(
+                payload=release,
+                jobs=(job,),
+                limit=60 * arguments.minutes,
+                more=0,
+                program=program(arguments),
+                arguments=(f"{option}={Path(release).absolute() if option == '--release-dir' else release}",),
+            )
+            outcome = running.run(history, plan, arguments.artifacts, hosts, say)[-1].outcome
+            return None if outcome is Outcome.VOID else outcome is Outcome.FAILED
+
+        for release, _ in bisecting.bisect(one, run, arguments.most):
+            likely, share = one.first_bad
+            say(f"{release}: {one.runs.get(release, Counts())}; first bad, most likely: {likely} ({share:.0%})")
+    likely, share = one.first_bad
+    print(f"first bad: {likely} ({share:.0%} sure, {sum(counts.runs for counts in one.runs.values())} runs)")
+    return REJECTED if one.found else UNDECIDED
+
+
+def add(command: Adder) -> None:
+    """Add them."""
+    run = command("run", _run, "run scenarios and remember how they ended")
+    run.add_argument("scenarios", nargs="+", metavar="SCENARIO", help="for example sno-ipv4-static-uefi")
+    run.add_argument("-n", type=whole_type(1, 1000), default=1, metavar="N", help="so often each (default: 1)")
+    run.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
+    run.add_argument("--kvm", action="store_true", help="only on hosts with KVM")
+    run.add_argument(
+        "--payload",
+        type=name,
+        help="what the runs are on, as verdicts name it (default: the release's version, or lab)",
+    )
+    add_options(run.add_argument)
+    add_limits(run)
+    resume = command("resume", _resume, "go on with a plan whose node0-ci was killed or interrupted")
+    resume.add_argument("plan", nargs="?", metavar="PLAN", help="its name (default: the last one that is not done)")
+    resume.add_argument("--list", action="store_true", help="list them, and run nothing")
+    bisect = command("bisect", _bisect, "find the first bad of several releases by running a scenario on some of them")
+    bisect.add_argument("scenario", metavar="SCENARIO", help="for example sno-ipv4-static-uefi")
+    bisect.add_argument("releases", nargs="+", metavar="RELEASE", help="pullspecs or directories, the good one first")
+    bisect.add_argument("--machines", choices=("vm", "container"), default="vm", help="kind of machines (default: vm)")
+    bisect.add_argument("--sure", type=real_type(50, 100, "percent"), default=95, help="percent (default: 95)")
+    bisect.add_argument(
+        "--most", type=whole_type(1, 1000), default=30, metavar="N", help="most runs (default: 30)"
+    )  # fmt: skip
+    add_limits(bisect)
+    for sub in (run, resume, bisect):
+        add_engine(sub)

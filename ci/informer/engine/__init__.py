@@ -1,0 +1,1 @@
+"""Runs jobs on as many hosts as there are, this machine alone by default."""

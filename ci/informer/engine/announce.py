@@ -1,0 +1,69 @@
+"""What a host tells of itself, as numbers that Dask calls resources."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+
+from ci.informer.engine.unit import ROOT, Unit
+from lab.errors import LabError
+from lab.host import budget, kvm
+from lab.host.paths import labs_dir
+from lab.host.preflight import container_problems
+
+MIB, VCPU, GIB = "MiB", "vCPU", "GiB"
+#: Whether machines of a kind can run, and virtual ones with KVM.
+CONTAINER, KVM = "container", "kvm"
+#: In front of the version of its code.
+VERSION = "version:"
+
+
+def version() -> str:
+    """The version of engine and scenarios: hosts of another one get no units.
+
+    It is a hash of what decides what a run is: the code of scenarios, lab, drivers, installer and informers.
+    """
+    total = hashlib.sha256(metadata.version("distributed").encode())
+    for room in ("ci/informer", "drivers", "installer", "lab", "scenarios"):
+        for path in sorted((ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".yaml", ".sh", ".service") and "tests" not in path.parts and path.is_file():
+                total.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+def announced(most: budget.Amount | None = None, labs: Path | None = None) -> dict[str, float]:
+    """What this machine has for labs (`most`: no more than that), and what it can run."""
+    room = budget.capacity(labs or labs_dir())
+    if most is not None:
+        room = budget.Amount(min(room.mib, most.mib), min(room.vcpu, most.vcpu), min(room.disk_gib, most.disk_gib))
+    has: dict[str, float] = {MIB: room.mib, VCPU: room.vcpu, GIB: room.disk_gib, VERSION + version(): 1}
+    if not container_problems():
+        has[CONTAINER] = 1
+    try:
+        has[KVM] = float(kvm.probe().usable)
+    except LabError:
+        has[KVM] = 0.0
+    return has
+
+
+def amount(has: Mapping[str, float]) -> budget.Amount:
+    """The part of it that units take and give back."""
+    return budget.Amount(int(has.get(MIB, 0)), int(has.get(VCPU, 0)), int(has.get(GIB, 0)))
+
+
+def why_not(unit: Unit, has: Mapping[str, float]) -> str:
+    """Why a host that announced this can never run a unit; empty when it can.
+
+    Too few processors make a lab slow, not impossible (lab.host.budget).
+    """
+    if VERSION + version() not in has:
+        theirs = next((name.removeprefix(VERSION) for name in has if name.startswith(VERSION)), "none")
+        return f"its code is of version {theirs}, this is {version()}: update it"
+    if unit.machines == "container" and not has.get(CONTAINER):
+        return "it cannot run container machines"
+    if unit.kvm and not has.get(KVM):
+        return "it has no KVM"
+    short = [what for what in unit.needs.short(amount(has)) if what != "vCPUs"]
+    return f"too little {' and '.join(short)}: {unit.needs} wanted, {amount(has)} there" if short else ""

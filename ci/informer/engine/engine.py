@@ -1,0 +1,381 @@
+"""Hands units out to hosts and brings back what came of them, whoever dies meanwhile.
+
+Dask carries calls and tells who is there. Where a unit runs is decided here: Dask knows what a worker has, but not what
+of it is taken, and leaves one idle while units queue at another (ten units of equal size on hosts with room for one,
+three and one: 12 s where 6 would do). And a unit may outlive its scheduler: its host goes on with it, and whoever asks
+for it next gets the same run.
+"""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import dask
+import msgspec
+from distributed import Client, Future, LocalCluster
+from distributed.comm.core import FatalCommClosedError
+from distributed.security import Security
+
+from ci.informer.engine import host
+from ci.informer.engine.announce import VCPU, amount, announced, why_not
+from ci.informer.engine.serving import LOOPBACK, SETTINGS, Say
+from ci.informer.engine.unit import Result, Unit
+from ci.informer.errors import InformerError
+from ci.informer.history.model import Run
+from lab.host.budget import Amount
+
+#: Seconds between looks at who is there; that a host which is gone may take to come back with its units; that a
+#: scheduler, and a host that fits, are waited for.
+LOOK, GRACE, PATIENCE = 1.0, 30.0, 600.0
+#: Hosts that a unit may lose before it is void.
+MOST_LOST = 3
+
+
+@dataclass
+class _Flight:
+    """A unit that is at a host."""
+
+    unit: Unit
+    name: str
+    address: str
+    turn: int
+    missing: float | None = None  # since when the host is gone (monotonic)
+
+
+@dataclass
+class _Place:
+    """A host that is there."""
+
+    name: str
+    has: Mapping[str, float]
+    taken: Amount = field(default_factory=Amount)
+
+
+class Engine:
+    """Runs units on hosts. Use it as a context manager.
+
+    Without an address it is this machine alone, with at most `side_by_side` units at a time, whose evidence stays where
+    it is written. With one (`tls://HOST:PORT`) units run on the workers of the scheduler there, and evidence is fetched
+    to `evidence`, a folder a unit. `say` takes a line for people.
+    """
+
+    def __init__(
+        self,
+        say: Say,
+        *,
+        address: str = "",
+        security: Security | None = None,
+        spool: Path | None = None,
+        side_by_side: int = 1,
+        grace: float = GRACE,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._say, self._address, self._security = say, address, security
+        self._spool, self._most = spool, side_by_side if not address else host.MOST_UNITS
+        self._grace, self._patience = grace, patience
+        self._waiting: list[Unit] = []
+        self._flights: dict[str, _Flight] = {}
+        self._losses: dict[str, int] = {}
+        self._places: dict[str, _Place] = {}
+        self._told: set[str] = set()
+        self._done: queue.Queue[tuple[str, int, Future[bytes]]] = queue.Queue()
+        self._turn = 0
+        self._cluster: LocalCluster | None = None
+        self._client: Client | None = None
+        self._futures: dict[str, Future[bytes]] = {}
+
+    def __enter__(self) -> Engine:
+        # Dask reads its settings whenever it starts something.
+        dask.config.set(SETTINGS)
+        if self._address:
+            self._connect()
+        else:
+            assert self._spool is not None, "the engine of this machine keeps results in a folder"
+            host.become(host.Host("here", self._spool))
+            self._cluster = LocalCluster(
+                n_workers=1,
+                processes=False,
+                threads_per_worker=host.MOST_UNITS,
+                resources=announced(),
+                memory_limit=0,
+                local_directory=str(self._spool.parent / "dask"),
+                dashboard_address=LOOPBACK,
+                worker_dashboard_address=LOOPBACK,
+                silence_logs=50,
+            )
+            self._client = Client(self._cluster)
+        self._look()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # What still runs is not waited for any more: Ctrl-C, a night that is over, an input that no host can run.
+        for one in self._flights.values():
+            if self._address:
+                self._call(one.address, host.drop, one.unit.key)
+            else:
+                host.dropped(one.unit.key)
+        for closing in (self._client, self._cluster):
+            if closing is not None:
+                closing.close(timeout=10)
+
+    # -- hosts -------------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        deadline, told = time.monotonic() + self._patience, False
+        while True:
+            try:
+                self._client = Client(
+                    self._address, security=self._security, timeout=5, set_as_default=False, name="node0-ci"
+                )
+                return
+            except FatalCommClosedError as error:
+                raise InformerError(f"scheduler: {self._address}: its keys are not of the same CA as --tls") from error
+            except (OSError, TimeoutError) as error:
+                if time.monotonic() > deadline:
+                    raise InformerError(
+                        f"scheduler: {self._address}: does not answer after {self._patience:.0f} s: {error}"
+                    ) from error
+                if not told:
+                    self._say(f"the scheduler at {self._address} does not answer; trying again")
+                told = True
+                time.sleep(LOOK)
+
+    def _call(self, address: str, function: Callable[..., object], *args: object) -> object:
+        """Call a function on a host; None when the host does not answer."""
+        assert self._client is not None
+        try:
+            return self._client.run(function, *args, workers=[address], on_error="raise")[address]
+        except (OSError, TimeoutError, KeyError, ValueError, RuntimeError):
+            return None
+
+    def hosts(self) -> dict[str, Mapping[str, float]]:
+        """What each host announced, by its name."""
+        return {place.name: place.has for place in self._places.values()}
+
+    def _present(self) -> dict[str, _Place] | None:
+        """Who is there, by address; None when the scheduler is not."""
+        assert self._client is not None
+        if self._client.status != "running":
+            return None
+        try:
+            # Asked each time: what the client knows of by itself may be of before the scheduler went.
+            workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]  # type: ignore[union-attr]
+        except (OSError, TimeoutError, AttributeError):
+            return None
+        name = {} if self._address else {"name": "here"}
+        return {address: _Place(str({**one, **name}["name"]), one["resources"]) for address, one in workers.items()}
+
+    def _look(self) -> None:
+        """See who is there, who is gone, and what those hold who are new."""
+        present = self._present()
+        if present is None:
+            self._say(f"the scheduler at {self._address} is gone; what runs goes on where it is")
+            assert self._client is not None
+            self._client.close(timeout=2)
+            self._connect()
+            present = self._present() or {}
+            # Its calls went with it; hosts are asked what they hold once they are there again.
+            self._places.clear()
+        new = [address for address in present if address not in self._places]
+        for address in [one for one in self._places if one not in present]:
+            self._say(f"host {self._places.pop(address).name} is gone")
+        for address in new:
+            self._places[address] = present[address]
+            if self._address:
+                self._say(f"host {present[address].name} is there: {amount(present[address].has)}")
+        now = time.monotonic()
+        for one in self._flights.values():
+            if one.address not in self._places and one.missing is None:
+                one.missing = now
+        for address in new:
+            self._adopt(address)
+        for key, one in list(self._flights.items()):
+            if one.missing is not None and now - one.missing >= self._grace:
+                del self._flights[key]
+                self._losses[key] = self._losses.get(key, 0) + 1
+                self._waiting.insert(0, one.unit)
+
+    def _adopt(self, address: str) -> None:
+        """Go on with units that a host which is new, or there again, holds from before."""
+        held = self._call(address, host.held)
+        for key in held if isinstance(held, list) else ():
+            flight = self._flights.get(key)
+            unit = flight.unit if flight else next((unit for unit in self._waiting if unit.key == key), None)
+            if unit is None:
+                continue  # another collector's
+            if flight is not None and flight.missing is None:
+                self._say(f"{unit.job}: runs at {flight.name} by now; {self._places[address].name} ends it")
+                self._call(address, host.drop, key)
+                continue
+            if unit in self._waiting:
+                self._waiting.remove(unit)
+            self._say(f"{unit.job}: {self._places[address].name} has it still")
+            self._send(unit, address)
+
+    # -- units -------------------------------------------------------------------------------------------------------
+
+    def submit(self, units: Sequence[Unit]) -> None:
+        """Units to be run, the first ones first."""
+        self._waiting += units
+        for address in self._places:
+            # What a killed collector had handed out is gone on with.
+            if units and self._address:
+                self._adopt(address)
+
+    @property
+    def remote(self) -> bool:
+        """Whether units run elsewhere: evidence is fetched."""
+        return bool(self._address)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or runs."""
+        return not self._waiting and not self._flights
+
+    def _send(self, unit: Unit, address: str) -> None:
+        assert self._client is not None
+        self._turn += 1
+        turn, key = self._turn, unit.key
+        self._flights[key] = _Flight(unit, self._places[address].name, address, turn)
+        future = self._client.submit(
+            host.perform, msgspec.json.encode(unit), key=f"{key}#{turn}", workers=[address], pure=False, retries=0
+        )
+        self._futures[key] = future
+        future.add_done_callback(lambda done: self._done.put((key, turn, done)))
+
+    def _free(self, address: str) -> Amount:
+        taken = sum((self._takes(one.unit) for one in self._flights.values() if one.address == address), Amount())
+        return amount(self._places[address].has) - taken
+
+    def _takes(self, unit: Unit) -> Amount:
+        """What a unit takes: no more processors than the largest host has."""
+        most = max((int(place.has.get(VCPU, 0)) for place in self._places.values()), default=0)
+        return msgspec.structs.replace(unit.needs, vcpu=min(unit.needs.vcpu, most))
+
+    def _hand_out(self) -> None:
+        """Send what fits, the first that wait first; the room that the first one waits for is not given away."""
+        kept = ""
+        for unit in list(self._waiting):
+            if len(self._flights) >= self._most:
+                return
+            able = [address for address, place in self._places.items() if not why_not(unit, place.has)]
+            room = [address for address in able if address != kept and not self._takes(unit).short(self._free(address))]
+            if room:
+                self._waiting.remove(unit)
+                best = max(room, key=lambda address: self._free(address).mib)
+                if self._address:
+                    self._say(f"{unit.job}: to {self._places[best].name}")
+                self._send(unit, best)
+            elif able and not kept:
+                kept = max(able, key=lambda address: self._free(address).mib)
+
+    def _unfit(self) -> None:
+        """Raises InformerError where hosts are there, and none can ever run what waits first."""
+        for unit in self._waiting[:1]:
+            whys = {place.name: why_not(unit, place.has) for place in self._places.values()}
+            if not whys or not all(whys.values()):
+                continue
+            lines = "; ".join(f"{name}: {why}" for name, why in sorted(whys.items()))
+            raise InformerError(f"scenario: {unit.scenario!r}: no host can run it: {lines}")
+
+    def _tell_misfits(self) -> None:
+        for unit in self._waiting[:1]:
+            for place in self._places.values():
+                why = why_not(unit, place.has)
+                if "version" in why and place.name not in self._told:
+                    self._told.add(place.name)
+                    self._say(f"host {place.name} gets no units: {why}")
+
+    def ended(self, evidence: Callable[[Unit], Path]) -> tuple[Unit, Result]:
+        """Wait for the next unit that ends; its result, and its evidence where `evidence` says.
+
+        Raises InformerError where no host can run what waits.
+        """
+        since = time.monotonic()
+        while True:
+            self._tell_misfits()
+            self._hand_out()
+            if self._waiting and not self._flights:
+                if self._places:
+                    self._unfit()
+                if time.monotonic() - since > self._patience:
+                    raise InformerError(f"hosts: none has come to {self._address} in {self._patience:.0f} s")
+            try:
+                key, turn, future = self._done.get(timeout=LOOK)
+            except queue.Empty:
+                self._look()
+                if (lost := self._lost()) is not None:
+                    return lost
+                continue
+            flight = self._flights.get(key)
+            if flight is None or flight.turn != turn:
+                continue  # of an earlier turn, whose host or scheduler went
+            if future.status != "finished":
+                # The host or the scheduler is gone; the next look says which.
+                flight.missing = flight.missing or time.monotonic()
+                continue
+            result = msgspec.json.decode(future.result(), type=Result)
+            self._futures.pop(key, None)
+            if result.run is not None and not flight.unit.folder:
+                result = msgspec.structs.replace(result, run=self._fetched(flight, result.run, evidence(flight.unit)))
+            self._call(flight.address, host.drop, key)
+            del self._flights[key]
+            return flight.unit, result
+
+    def _lost(self) -> tuple[Unit, Result] | None:
+        """A unit that has lost more hosts than one may."""
+        for unit in self._waiting:
+            if self._losses.get(unit.key, 0) > MOST_LOST:
+                self._waiting.remove(unit)
+                why = f"the {self._losses[unit.key]} hosts that it ran on were lost, one after another"
+                return unit, Result(run=_void(unit, why))
+        return None
+
+    def _fetched(self, flight: _Flight, run: Run, folder: Path) -> Run:
+        """A run whose evidence lies in a folder here, as much of it as its host still gives."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile() as archive:
+            while part := self._call(flight.address, host.chunk, flight.unit.key, archive.tell()):
+                assert isinstance(part, bytes)
+                archive.write(part)
+            whole = part is not None
+            archive.seek(0)
+            try:
+                unpack(archive, folder)
+            except (tarfile.TarError, EOFError, OSError):
+                whole = False
+        if not whole:
+            (folder / "evidence-lost.txt").write_text(f"host {flight.name} went before all of it was fetched\n")
+        return replace(run, folder=str(folder))
+
+
+def unpack(archive: IO[bytes], folder: Path) -> None:
+    """Unpack what a host sent: regular files below the folder, and nothing else, whoever the host is.
+
+    Raises tarfile.TarError, EOFError, OSError. (Python 3.11.2, which Debian 12 has, lacks `extractall(filter=)`.)
+    """
+    with tarfile.open(fileobj=archive, mode="r:gz") as tar:
+        for member in tar:
+            place = Path(member.name)
+            if not member.isreg() or place.is_absolute() or ".." in place.parts:
+                raise tarfile.TarError(f"{member.name!r} is no file below the folder")
+            content = tar.extractfile(member)
+            assert content is not None
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            with content, (folder / place).open("wb") as file:
+                shutil.copyfileobj(content, file)
+
+
+def _void(unit: Unit, why: str) -> Run:
+    return Run(
+        unit.job, unit.payload, f"run {unit.key}", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), 0.0, void=why
+    )

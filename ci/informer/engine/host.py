@@ -1,0 +1,158 @@
+"""A host of the engine: it runs units in labs of its own and keeps what came of each until that has been fetched.
+
+What is here runs in the host's process, called by the engine through Dask.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ci.informer.engine.unit import Attempt, Result, Unit
+from ci.informer.errors import InformerError
+from lab.errors import LabError
+
+#: Units that one host may have at a time; memory and processors set the limit long before.
+MOST_UNITS = 64
+#: Bytes of a unit's evidence that are fetched (files that would exceed it are named instead), and of one call.
+MOST_EVIDENCE, CHUNK = 256 << 20, 1 << 20
+#: Seconds that results wait to be fetched.
+_KEPT = 7 * 86400.0
+_RESULT, _ARCHIVE, _EVIDENCE = "result.json", "evidence.tar.gz", "evidence"
+
+
+class Host:
+    """The units of one host. `spool` has a folder a unit: its result, and its evidence."""
+
+    def __init__(self, name: str, spool: Path) -> None:
+        self.name, self._spool = name, spool
+        self._lock = threading.Lock()
+        self._running: dict[str, tuple[Attempt, Future[bytes]]] = {}
+        # Its threads last as long as the process, so that a unit's process ends with this one and not with a thread.
+        self._threads = ThreadPoolExecutor(MOST_UNITS, "unit")
+        spool.mkdir(parents=True, exist_ok=True)
+        for old in spool.iterdir():
+            # What the last worker here was in the midst of ended with it.
+            if not (old / _RESULT).exists() or time.time() - (old / _RESULT).stat().st_mtime > _KEPT:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def _folder(self, key: str) -> Path:
+        return self._spool / key.replace("/", "~")
+
+    def perform(self, text: bytes) -> bytes:
+        """Run a unit and return its result, both as JSON; one that runs already is waited for, not run again."""
+        unit = msgspec.json.decode(text, type=Unit)
+        with self._lock:
+            if (done := self._folder(unit.key) / _RESULT).exists():
+                return done.read_bytes()
+            if unit.key not in self._running:
+                attempt = Attempt(unit, Path(unit.folder) if unit.folder else self._folder(unit.key) / _EVIDENCE)
+                self._running[unit.key] = attempt, self._threads.submit(self._perform, attempt)
+            _, result = self._running[unit.key]
+        return result.result()
+
+    def _perform(self, attempt: Attempt) -> bytes:
+        key = attempt.unit.key
+        folder = self._folder(key)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                result = Result(run=attempt.run(), host=self.name)
+            except (InformerError, LabError, OSError) as error:
+                result = Result(error=str(error), host=self.name)
+            if not attempt.unit.folder and attempt.folder.is_dir():
+                pack(attempt.folder, folder / _ARCHIVE)
+            text = msgspec.json.encode(result)
+            fresh = folder / f".{_RESULT}"
+            fresh.write_bytes(text)
+            fresh.replace(folder / _RESULT)
+            return text
+        finally:
+            with self._lock:
+                del self._running[key]
+
+    def held(self) -> list[str]:
+        """The units that run here, or whose results are still here."""
+        with self._lock:
+            return sorted({*self._running, *(f.name.replace("~", "/") for f in self._spool.iterdir())})
+
+    def chunk(self, key: str, offset: int) -> bytes:
+        """A part of the archive of a unit's evidence from a byte on; nothing behind its end."""
+        try:
+            with (self._folder(key) / _ARCHIVE).open("rb") as file:
+                file.seek(offset)
+                return file.read(CHUNK)
+        except FileNotFoundError:
+            return b""
+
+    def drop(self, key: str) -> None:
+        """Forget a unit; one that still runs is ended first."""
+        with self._lock:
+            running = self._running.get(key)
+        if running is not None:
+            attempt, result = running
+            attempt.stop()
+            with suppress(Exception):  # its result is not wanted any more
+                result.result()
+        shutil.rmtree(self._folder(key), ignore_errors=True)
+
+
+def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
+    """Write a folder into an archive, small files first; those behind `most` bytes are named in `left-out.txt`."""
+    files = sorted((p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()), key=lambda p: p.stat().st_size)
+    left_out, total = [], 0
+    fresh = archive.with_name(f".{archive.name}")
+    with tarfile.open(fresh, "w:gz", compresslevel=1) as tar:
+        for path in files:
+            size = path.stat().st_size
+            if total + size > most:
+                left_out.append(f"{path.relative_to(folder)}: {size} bytes\n")
+                continue
+            total += size
+            tar.add(path, path.relative_to(folder), recursive=False)
+        if left_out:
+            (folder / "left-out.txt").write_text("".join(left_out))
+            tar.add(folder / "left-out.txt", "left-out.txt")
+    fresh.replace(archive)
+
+
+#: The host that this process is; set once, before its worker takes calls.
+_here: list[Host] = []
+
+
+def become(host: Host) -> None:
+    """Make this process a host."""
+    _here[:] = [host]
+
+
+# What the engine calls, by reference: the worker imports it from its own checkout.
+def perform(text: bytes) -> bytes:
+    """`Host.perform` of the process that this is called in."""
+    return _here[0].perform(text)
+
+
+def held() -> list[str]:
+    """`Host.held` of the process that this is called in."""
+    return _here[0].held()
+
+
+def chunk(key: str, offset: int) -> bytes:
+    """`Host.chunk` of the process that this is called in."""
+    return _here[0].chunk(key, offset)
+
+
+def drop(key: str) -> None:
+    """`Host.drop` of the process that this is called in; does not wait for a unit to end."""
+    threading.Thread(target=_here[0].drop, args=(key,), daemon=True).start()
+
+
+def dropped(key: str) -> None:
+    """As `drop`, and the unit has ended."""
+    _here[0].drop(key)

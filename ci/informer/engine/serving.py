@@ -1,0 +1,104 @@
+"""The processes of an engine that has several hosts: a scheduler, and a worker a host."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import dask
+from distributed import Scheduler, Worker
+from distributed.security import Security
+
+from ci.informer.engine import host
+
+#: Seconds between looks whether the scheduler is there again.
+_AGAIN = 2.0
+
+Say = Callable[[str], None]
+#: Where Dask's own pages go, which cannot be done without: to this machine alone.
+LOOPBACK = "127.0.0.1:0"
+
+#: What Dask does by itself and is done here: where a unit runs, and what a host's memory is for.
+SETTINGS = {
+    "distributed.scheduler.work-stealing": False,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.log-length": 0,
+    "distributed.comm.timeouts.connect": "10s",
+}
+
+
+async def _until_told() -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    await told.wait()
+
+
+async def _scheduler(address: str, security: Security | None, say: Say) -> None:
+    name, _, port = address.partition("://")[2].rpartition(":")
+    protocol = address.partition("://")[0]
+    async with Scheduler(
+        host=name.strip("[]"),
+        port=int(port),
+        protocol=protocol,
+        security=security,
+        dashboard=False,
+        dashboard_address=LOOPBACK,
+    ) as one:
+        say(f"scheduler at {one.address}")
+        await _until_told()
+
+
+def scheduler(address: str, security: Security | None, say: Say) -> None:
+    """Be the scheduler until SIGTERM or SIGINT. Raises OSError where the address cannot be had."""
+    with dask.config.set(SETTINGS):
+        asyncio.run(_scheduler(address, security, say))
+
+
+async def _worker(
+    address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
+) -> None:
+    host.become(host.Host(name, spool))
+    stop = asyncio.create_task(_until_told())
+    missed = False
+    while not stop.done():
+        try:
+            worker = Worker(
+                address,
+                name=name,
+                nthreads=host.MOST_UNITS,
+                resources=dict(announced),
+                memory_limit=0,
+                security=security,
+                local_directory=str(spool.parent),
+                dashboard=False,
+                dashboard_address=LOOPBACK,
+                death_timeout="20s",
+            )
+            await worker
+        except (OSError, TimeoutError, RuntimeError, ValueError) as error:
+            if not missed:
+                say(f"the scheduler at {address} does not answer ({error}); trying again")
+            missed = True
+            await asyncio.wait([stop], timeout=_AGAIN)
+            continue
+        missed = False
+        say(f"host {name} at {worker.address}, waiting for units")
+        ended = asyncio.create_task(worker.finished())
+        await asyncio.wait([stop, ended], return_when=asyncio.FIRST_COMPLETED)
+        if stop.done():
+            # Its threads may be in the midst of a unit.
+            await worker.close(timeout=5, executor_wait=False, nanny=False)
+        else:
+            say(f"the scheduler at {address} is gone; what runs goes on")
+
+
+def worker(
+    address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
+) -> None:
+    """Be a host until SIGTERM or SIGINT; a scheduler that is gone is waited for, and what runs goes on."""
+    with dask.config.set(SETTINGS):
+        asyncio.run(_worker(address, security, name, announced, spool, say))

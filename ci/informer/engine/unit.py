@@ -1,0 +1,158 @@
+"""One run of a job: what is to be run, and running it: a scenario in pytest, bounded in time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history import artifacts
+from ci.informer.history.model import Run
+from lab.host.budget import Amount, need_of
+from lab.redact import redact
+from scenarios.catalogue.ids import topology_of
+
+ROOT = Path(__file__).parents[3]
+#: Seconds that pytest has to collect evidence once its time is up.
+_GRACE = 120.0
+_LATE = 124  # as timeout(1) has it
+_NOTHING_COLLECTED = 5  # pytest's exit code
+_TAIL = 2000
+#: What runs scenarios. Each host has its own Python, so it is named and not given as a path.
+PYTEST = ("python", "-m", "pytest", "scenarios/")
+
+
+class Unit(msgspec.Struct, frozen=True, kw_only=True):
+    """One run that is to be made: a scenario on a payload, on a kind of machines, for at most `limit` seconds.
+
+    `key` names it among all runs that there ever are. `folder` is where its evidence goes; empty: where the host that
+    runs it keeps such things. `needs` is what its lab takes of the host.
+    """
+
+    key: str
+    payload: str
+    scenario: str
+    machines: str = "vm"
+    limit: float = 7200.0
+    folder: str = ""
+    needs: Amount = Amount()
+    kvm: bool = False
+    program: tuple[str, ...] = PYTEST
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def job(self) -> str:
+        """The job that it is a run of."""
+        return f"{self.scenario}@{self.machines}"
+
+    def argv(self, folder: Path) -> list[str]:
+        """Its command. A bracket ends a scenario's id, so that its variants are not meant."""
+        options = ["--weekly", "--machines", self.machines, f"--artifacts={folder}", "-k", f"{self.scenario}]"]
+        program = (sys.executable, *self.program[1:]) if self.program == PYTEST else self.program
+        return [*program, *options, *self.arguments]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a unit: its run; or `error`, one line, where it could not be run at all."""
+
+    run: Run | None = None
+    error: str = ""
+    host: str = ""
+
+
+def needs_of(scenario: str, machines: str) -> Amount:
+    """What a scenario's lab takes of its host; nothing for what is no scenario: pytest tells that."""
+    try:
+        topology = topology_of(scenario)
+    except ValueError:
+        return Amount()
+    return need_of(topology.on("container" if machines == "container" else "vm"))
+
+
+class Attempt:
+    """One run of a unit on this machine. `stop` may be called from another thread."""
+
+    def __init__(self, unit: Unit, folder: Path) -> None:
+        self.unit, self.folder = unit, folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End it, in good order where it listens."""
+        self._stopped = True
+        if self._process is not None:
+            _stop(self._process)
+
+    def _finished(self, argv: Sequence[str], log: Path) -> int:
+        """Run a command to its end or to the unit's limit; its exit code."""
+        # What runs labs ends in good order (SIGINT) when the host's worker is killed: its unit is run elsewhere then.
+        argv = ["setpriv", "--pdeathsig", "INT", "--", *argv]
+        with log.open("wb") as out:
+            # A group of its own: what it started ends with it.
+            self._process = process = subprocess.Popen(
+                argv, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            try:
+                if self._stopped:
+                    _stop(process)
+                return process.wait(self.unit.limit)
+            except subprocess.TimeoutExpired:
+                _stop(process)
+                return _LATE
+            except BaseException:
+                _stop(process)
+                raise
+
+    def run(self) -> Run:
+        """Run it. What leaves no artefacts is void: it says nothing about the product. Raises InformerError."""
+        unit, folder = self.unit, self.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        began, start = datetime.now(UTC), time.monotonic()
+        code = self._finished(unit.argv(folder), folder / "pytest.log")
+        tail = redact((folder / "pytest.log").read_bytes()[-_TAIL:].decode(errors="replace"))
+        if code == _NOTHING_COLLECTED:
+            raise InformerError(
+                f"scenario: {unit.scenario!r}: no test has this id (python -m pytest scenarios/ --collect-only)"
+            )
+        stamp = f"{began:%Y-%m-%dT%H:%M:%SZ}"
+        try:
+            [run] = artifacts.load(folder, unit.payload)
+        except (InformerError, ValueError):
+            why = f"pytest ended with {code} and left no artefacts"
+            return Run(
+                unit.job,
+                unit.payload,
+                f"run {unit.key}",
+                stamp,
+                time.monotonic() - start,
+                evidence={"message": tail},
+                folder=str(folder),
+                void=f"not done after {unit.limit:.0f} s" if code == _LATE else why,
+            )
+        run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp)
+        if code == _LATE and run.outcome.good:
+            return replace(run, ended=Outcome.FAILED, attempts=())
+        if code and run.outcome.good:
+            # Killed in mid-run, or it broke itself: what had passed until then is not all that was to be tested.
+            return replace(run, void=f"pytest ended with {code} although no test failed", evidence={"message": tail})
+        return run
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    for number, patience in ((signal.SIGINT, _GRACE), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(patience)
+            # SIGKILL all the same: what it left in its group would hold its lab.

@@ -1,0 +1,81 @@
+"""Plans and their units, as the history keeps them: what is still to be run, should whoever runs it be killed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ci.informer.errors import InformerError
+from ci.informer.history.store import History
+
+
+def begin(history: History, name: str, made: str, plan: bytes, folder: Path) -> None:
+    """Write a plan down: as JSON, made at a time (ISO 8601), with the folder for its evidence."""
+    with history.writing() as db:
+        db.execute(
+            "INSERT INTO plan (id, made, plan, artifacts) VALUES (?, ?, ?, ?)",
+            (name, made, plan.decode(), str(folder.absolute())),
+        )
+
+
+def end(history: History, name: str, ended: str) -> None:
+    """A plan is done."""
+    with history.writing() as db:
+        db.execute("UPDATE plan SET ended = ? WHERE id = ?", (ended, name))
+
+
+def plan(history: History, name: str) -> tuple[bytes, Path]:
+    """A plan's JSON, and the folder for its evidence. Raises InformerError."""
+    found = history.db.execute("SELECT plan, artifacts FROM plan WHERE id = ?", (name,)).fetchone()
+    if found is None:
+        raise InformerError(f"{history.path}: plan: there is no plan {name!r}")
+    return found["plan"].encode(), Path(found["artifacts"])
+
+
+def open_plans(history: History) -> list[tuple[str, str, int, int]]:
+    """Plans that are not done, the oldest first: name, when they were made, units in all, units done."""
+    found = history.db.execute(
+        """SELECT plan.id, made, count(unit.key) AS units, coalesce(sum(unit.done), 0) AS done FROM plan
+        LEFT JOIN unit ON unit.plan = plan.id WHERE ended IS NULL GROUP BY plan.id ORDER BY made, plan.id"""
+    )
+    return [(one["id"], one["made"], one["units"], one["done"]) for one in found]
+
+
+def add(history: History, name: str, units: Iterable[tuple[str, bytes]]) -> None:
+    """Add units to a plan: keys, and JSON."""
+    with history.writing() as db:
+        count = db.execute("SELECT count(*) FROM unit WHERE plan = ?", (name,)).fetchone()[0]
+        db.executemany(
+            "INSERT INTO unit (key, plan, position, unit) VALUES (?, ?, ?, ?)",
+            [(key, name, count + place, text.decode()) for place, (key, text) in enumerate(units)],
+        )
+
+
+def done(history: History, key: str) -> None:
+    """A unit has ended, and its run is in the history."""
+    with history.writing() as db:
+        db.execute("UPDATE unit SET done = 1 WHERE key = ?", (key,))
+
+
+def units(history: History, name: str, *, done: bool | None = None) -> dict[str, bytes]:
+    """A plan's units by key, as JSON, in their order: all, or those that are done or not."""
+    found = history.db.execute(
+        "SELECT key, unit FROM unit WHERE plan = ? AND (? IS NULL OR done = ?) ORDER BY position", (name, done, done)
+    )
+    return {one["key"]: one["unit"].encode() for one in found}
+
+
+def unfinished(history: History) -> list[tuple[str, str, list[tuple[str, bool]]]]:
+    """Plans that are not done, the newest first: name, when they were made, and each unit's job and whether it is
+    done."""
+    return [
+        (
+            name,
+            made,
+            [
+                (one["key"].split("/")[1], bool(one["done"]))
+                for one in history.db.execute("SELECT key, done FROM unit WHERE plan = ? ORDER BY position", (name,))
+            ],
+        )
+        for name, made, _, _ in reversed(open_plans(history))
+    ]

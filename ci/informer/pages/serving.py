@@ -1,0 +1,84 @@
+"""The pages, live: made from the history as it is whenever somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from html import escape
+from pathlib import Path
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from ci.informer.errors import InformerError
+from ci.informer.history.store import History
+from ci.informer.pages import build
+from ci.informer.pages.frame import STYLE, page
+from ci.informer.pages.views import job_file
+
+#: Nothing from elsewhere, and no script but the one in the page.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+Maker = Callable[[History], str]
+
+
+def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
+    """An application that answers with the pages of the history at `path`."""
+    few_at_a_time = asyncio.Semaphore(2)
+
+    def made(maker: Maker) -> str:
+        with History(path) as history:
+            return maker(history)
+
+    def of(choose: Callable[[web.Request], Maker]) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handler(request: web.Request) -> web.Response:
+            try:
+                async with few_at_a_time:
+                    text, status = await asyncio.to_thread(made, choose(request)), 200
+            except InformerError as error:
+                text, status = page("Not found", [f"<p>{escape(str(error))}</p>"], up="/"), 404
+            return web.Response(text=text, status=status, content_type="text/html", headers=_HEADERS)
+
+        return handler
+
+    def job(request: web.Request) -> Maker:
+        wanted = unquote(request.match_info["job"])
+
+        def maker(history: History) -> str:
+            name = next((name for name in history.jobs() if job_file(name) == f"{wanted}.html"), wanted)
+            return build.job(history, name, live=True)
+
+        return maker
+
+    async def style(_request: web.Request) -> web.Response:
+        return web.Response(text=STYLE, content_type="text/css", headers=_HEADERS)
+
+    app = web.Application()
+    first = of(lambda _: lambda history: build.index(history, blocking, live=True))
+    app.router.add_get("/", first)
+    app.router.add_get("/index.html", first)
+    app.router.add_get("/grid.html", of(lambda _: lambda history: build.grid(history, live=True)))
+    app.router.add_get("/jobs/{job}.html", of(job))
+    app.router.add_get(
+        r"/runs/{run:\d{1,18}}.html",
+        of(lambda request: lambda history: build.run(history, int(request.match_info["run"]), live=True)),
+    )
+    app.router.add_get("/style.css", style)
+    return app
+
+
+def serve(path: Path, host: str, port: int, blocking: Sequence[str], say: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be had."""
+    with History(path):
+        pass  # what is no history is told before anything listens
+
+    async def started(_app: web.Application) -> None:
+        say(f"http://{host}:{port}/")
+
+    app = application(path, blocking)
+    app.on_startup.append(started)
+    web.run_app(app, host=host, port=port, print=None, handle_signals=True)

@@ -1,0 +1,72 @@
+"""What a night runs."""
+
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ci.informer.choosing import Candidate, Choice, choose, touched, worth
+from ci.informer.history.store import History
+from ci.informer.tests.kit import FIRST, filled
+
+TODAY = FIRST + timedelta(days=45)
+
+
+def weighed(tmp_path, nights, files=(), days=1):
+    with History(tmp_path / "history.db") as history:
+        filled(history, sno=nights)
+        return worth(Candidate("sno@vm", days), history.runs(job="sno@vm"), TODAY, lambda _: files)
+
+
+def test_what_never_ran_comes_first(tmp_path):
+    never = worth(Candidate("ha@vm", seconds=99), [], TODAY, lambda _: ())
+    assert (never.why, never.seconds) == ("never run", 99)
+    for nights in (["PPPPP"] * 45, ["PPPPP"] * 40 + ["PPFPF"] * 5):
+        assert weighed(tmp_path, nights).worth < never.worth
+
+
+def test_what_is_fresh_and_unchanged_is_worth_nothing(tmp_path):
+    assert weighed(tmp_path, ["PPPPP"] * 46) == Choice("sno@vm", pytest.approx(602, abs=3), 0, "")
+
+
+@pytest.mark.parametrize(
+    ("nights", "files", "days", "why"),
+    [
+        (["PPPPP"] * 45, (), 1, "1 days old"),
+        (["PPPPP"] * 41, (), 7, ""),
+        (["PPPPP"] * 38, (), 7, "8 days old"),
+        (["PPPPP"] * 46, ("lab/lab.py",), 1, "code changed"),
+        (["PPPPP"] * 46, ("lab/tests/test_lab.py", "docs/lab.md"), 1, ""),
+        (["PPPPP"] * 46, ("lab/machines/vm/power.py",), 1, "its subject changed"),
+        (["PPPPP"] * 46, None, 1, "run on an unknown revision"),
+        (["PPPPP"] * 45 + ["PPPPF"], (), 1, "suspicious, failed last"),
+        (["PPPPP"] * 30 + ["FFFFF"] * 4 + ["FPFFF"] * 12, (), 1, "regressed, failed last"),
+    ],
+)
+def test_reasons(tmp_path, nights, files, days, why):
+    assert weighed(tmp_path, nights, files, days).why == why
+
+
+def test_a_job_s_subject_is_in_its_name():
+    assert touched("sno-ipv6-static-uefi@container", ["lab/machines/container/init.py"]) == (True, True)
+    assert touched("sno-ipv6-static-uefi@vm", ["lab/machines/container/init.py"]) == (True, False)
+    assert touched("sno-ipv4-static-uefi-second_nic@vm", ["lab/nic.py"]) == (True, True)
+    assert touched("sno@vm", ["README.md", "ci/gate.py"]) == (False, False)
+
+
+CHOICES = st.builds(Choice, st.text("abc", min_size=1, max_size=3), st.floats(1, 1e4), st.floats(0, 100), st.just("w"))
+
+
+@given(st.lists(CHOICES, unique_by=lambda one: one.job), st.floats(0, 3e4))
+def test_a_night_is_not_overfilled_and_leaves_out_nothing_better(choices, seconds):
+    chosen = choose(choices, seconds)
+    assert sum(one.seconds for one in chosen) <= seconds * (1 + 1e-9)
+    assert all(one.worth > 0 for one in chosen)
+    assert [one.worth for one in chosen] == sorted((one.worth for one in chosen), reverse=True)
+    left = seconds - sum(one.seconds for one in chosen)
+    assert all(one.seconds > left or one.worth == 0 for one in choices if one not in chosen)
+
+
+def test_days_are_counted_from_the_last_run(tmp_path):
+    assert weighed(tmp_path, ["PPPPP"]).why == f"{(TODAY - date(2026, 1, 1)).days} days old"

@@ -1,0 +1,301 @@
+"""Several hosts: a scheduler and workers as processes of their own, one in another network; any of them is killed."""
+
+import contextlib
+import gc
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from ci.informer import running
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.engine import tls
+from ci.informer.engine.engine import Engine, unpack
+from ci.informer.engine.host import pack
+from ci.informer.errors import InformerError
+from ci.informer.history import work
+from ci.informer.history.store import History
+from lab.waiting import wait_until
+
+PORT = 28786
+LIMIT = 60.0
+#: In pytest's place: notes that it began, waits for `go` (or to be interrupted), and leaves artefacts.
+PROGRAM = """
+import json, os, pathlib, signal, sys, time
+root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
+notes = pathlib.Path(sys.argv[1])
+scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
+def note(word):
+    with (notes / "log").open("a") as log:
+        log.write(f"{word} {scenario} {os.getpid()}\\n")
+def interrupted(*_):
+    note("interrupted")
+    sys.exit(2)
+signal.signal(signal.SIGINT, interrupted)
+note("began")
+deadline = time.monotonic() + 100
+while not (notes / "go").exists() and time.monotonic() < deadline:
+    time.sleep(0.05)
+folder = root / scenario
+folder.mkdir()
+phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+(folder / "phases.json").write_text(json.dumps([phase]))
+(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
+(folder / "big.bin").write_bytes(os.urandom(3 << 20))
+note("ended")
+"""
+
+
+class Fleet:
+    """The processes, each killed at the end if it still runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.keys, self.ended = folder, folder / "keys", False
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.namespace = f"node0-engine-{os.getpid()}"
+        tls.make(self.keys)
+        (folder / "program.py").write_text(PROGRAM)
+        run = ["ip", "netns", "add", self.namespace]
+        subprocess.run(run, check=True)
+        for words in (
+            f"link add engine0 type veth peer name engine1 netns {self.namespace}",
+            "addr add 10.213.77.1/24 dev engine0",
+            "link set engine0 up",
+            f"-n {self.namespace} addr add 10.213.77.2/24 dev engine1",
+            f"-n {self.namespace} link set engine1 up",
+            f"-n {self.namespace} link set lo up",
+        ):
+            subprocess.run(["ip", *words.split()], check=True)
+
+    @property
+    def address(self) -> str:
+        return f"10.213.77.1:{PORT}"
+
+    def start(self, name: str, *words: str, netns: bool = False) -> subprocess.Popen[bytes]:
+        inside = ["ip", "netns", "exec", self.namespace] if netns else []
+        log = (self.folder / f"{name}.log").open("ab")
+        environment = {**os.environ, "NODE0_STATE": str(self.folder / f"state-{name}")}
+        argv = [*inside, sys.executable, "-m", "ci.informer.cli", *words, "--tls", str(self.keys)]
+        self.processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, env=environment)
+        log.close()
+        return self.processes[name]
+
+    def scheduler(self) -> None:
+        self.start("scheduler", "scheduler", self.address)
+
+    def worker(self, name: str, memory: int = 6000, *, netns: bool = False) -> None:
+        self.start(name, "worker", self.address, "--name", name, "--memory", str(memory), netns=netns)
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+
+    def close(self) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait(30)
+        subprocess.run(["ip", "link", "del", "engine0"], check=False)
+        subprocess.run(["ip", "netns", "del", self.namespace], check=False)
+
+    def log(self, word: str = "") -> list[list[str]]:
+        """What runs have noted, of one word."""
+        with contextlib.suppress(FileNotFoundError):
+            return [w for line in (self.folder / "log").read_text().splitlines() if (w := line.split())[0] == word]
+        return []
+
+    def until(self, word: str, count: int) -> None:
+        wait_until(
+            lambda: len(self.log(word)) >= count, LIMIT, f"{count} runs {word}", lambda: self.log(word), poll=0.05
+        )
+
+    def go(self) -> None:
+        (self.folder / "go").touch()
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    one = Fleet(tmp_path)
+    try:
+        one.scheduler()
+        for name, netns in (("a", False), ("b", False), ("c", True)):
+            one.worker(name, netns=netns)
+        yield one
+    finally:
+        one.close()
+
+
+class Collecting:
+    """A collector in a thread."""
+
+    def __init__(self, fleet: Fleet, rounds: int, name: str = "") -> None:
+        self.said: list[str] = []
+        self.error: BaseException | None = None
+        self._fleet, self._rounds, self._name = fleet, rounds, name
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        fleet = self._fleet
+        try:
+            with (
+                History(fleet.folder / "history.db") as history,
+                Engine(
+                    self.said.append,
+                    address=f"tls://{fleet.address}",
+                    security=tls.security(fleet.keys),
+                    grace=5,
+                    patience=LIMIT,
+                ) as engine,
+            ):
+                name = self._name or running.begin(history, plan(fleet, self._rounds), fleet.folder / "artifacts")
+                list(running.carry_out(history, name, engine, self.said.append))
+        except BaseException as error:
+            self.error = error
+
+    def done(self) -> None:
+        self._thread.join(LIMIT)
+        assert not self._thread.is_alive(), self.said
+        if self.error is not None:
+            raise self.error
+
+
+def plan(fleet: Fleet, rounds: int) -> running.Plan:
+    program = (sys.executable, str(fleet.folder / "program.py"), str(fleet.folder))
+    # A lab of one node, for which each host has room once.
+    jobs = ("sno-ipv4-static-uefi@vm",)
+    return running.Plan(payload="p", jobs=jobs, rounds=rounds, program=program, limit=100)
+
+
+def rows(fleet: Fleet):
+    with History(fleet.folder / "history.db") as history:
+        assert work.open_plans(history) == []
+        return history.runs()
+
+
+def whole(fleet: Fleet, count: int) -> None:
+    """All runs are there once, with their evidence, and no run ended twice."""
+    found = rows(fleet)
+    assert [row.outcome for row in found] == [Outcome.PASSED] * count
+    assert len({row.key for row in found}) == count
+    for row in found:
+        assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 20
+    assert len(fleet.log("ended")) == count
+    assert list(fleet.folder.glob("state-*/units/*/*/result.json")) == []
+
+
+def test_units_spread_over_hosts_and_evidence_comes_back(fleet):
+    collecting = Collecting(fleet, 3)
+    fleet.until("began", 3)
+    fleet.go()
+    collecting.done()
+    whole(fleet, 3)
+    assert {row.host for row in rows(fleet)} == {"a", "b", "c"}
+
+
+def test_a_killed_worker_s_unit_runs_elsewhere(fleet):
+    collecting = Collecting(fleet, 3)
+    fleet.until("began", 3)
+    fleet.kill("c")
+    fleet.until("interrupted", 1)
+    fleet.go()
+    collecting.done()
+    whole(fleet, 3)
+    assert {row.host for row in rows(fleet)} == {"a", "b"}
+    assert "host c is gone" in collecting.said
+
+
+def test_what_runs_outlives_the_scheduler(fleet):
+    collecting = Collecting(fleet, 3)
+    fleet.until("began", 3)
+    fleet.kill("scheduler")
+    fleet.scheduler()
+    fleet.until("began", 3)
+    fleet.go()
+    collecting.done()
+    whole(fleet, 3)
+    assert len(fleet.log("began")) == 3
+    assert fleet.log("interrupted") == []
+
+
+def test_what_runs_outlives_the_collector(fleet):
+    with History(fleet.folder / "history.db") as history:
+        name = running.begin(history, plan(fleet, 3), fleet.folder / "artifacts")
+    resume = ("--history", str(fleet.folder / "history.db"), "resume", name, "--scheduler", fleet.address)
+    fleet.start("collector", *resume)
+    fleet.until("began", 3)
+    fleet.kill("collector")
+    again = fleet.start("collector", *resume)
+    fleet.go()
+    assert again.wait(LIMIT) == 0, (fleet.folder / "collector.log").read_text()
+    whole(fleet, 3)
+    assert len(fleet.log("began")) == 3
+
+
+# Dask leaves a socket to the garbage collector where a handshake fails.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_strangers_are_shut_out(fleet, tmp_path):
+    """Whoever may call the scheduler may run programs on all hosts: keys of another authority do not do, nor none."""
+    tls.make(tmp_path / "other")
+    for security, scheme in ((tls.security(tmp_path / "other"), "tls"), (None, "tcp")):
+        with pytest.raises(InformerError, match=r"does not answer|not of the same CA"):
+            Engine(print, address=f"{scheme}://{fleet.address}", security=security, patience=3).__enter__()
+    gc.collect()
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x", "link"])
+def test_a_host_writes_nothing_outside_of_the_evidence(tmp_path, name):
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        member = tarfile.TarInfo(name)
+        if name == "link":
+            member.type, member.linkname = tarfile.SYMTYPE, "/etc"
+        tar.addfile(member)
+    archive.seek(0)
+    (tmp_path / "here").mkdir()
+    with pytest.raises(tarfile.TarError, match="is no file below the folder"):
+        unpack(archive, tmp_path / "here")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "here"]
+
+
+def test_evidence_that_is_too_large_is_named(tmp_path):
+    folder = tmp_path / "evidence"
+    folder.mkdir()
+    (folder / "small.txt").write_text("small")
+    (folder / "large.txt").write_text("x" * 1000)
+    pack(folder, tmp_path / "archive", most=500)
+    with (tmp_path / "archive").open("rb") as file:
+        unpack(file, tmp_path / "there")
+    assert {path.name: path.read_text() for path in (tmp_path / "there").iterdir()} == {
+        "small.txt": "small",
+        "left-out.txt": "large.txt: 1000 bytes\n",
+    }
+
+
+def test_keys_are_not_written_over(tmp_path):
+    tls.make(tmp_path / "keys")
+    assert (tmp_path / "keys" / tls.KEY).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InformerError, match="exists already"):
+        tls.make(tmp_path / "keys")
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("10.0.0.1:8786", "--tls: missing"),
+        ("example.test:8786", "--tls: missing"),
+        ("10.0.0.1", "must be HOST:PORT"),
+        ("10.0.0.1:x", "must be HOST:PORT"),
+        ("10.0.0.1:70000", "must be HOST:PORT"),
+    ],
+)
+def test_addresses_that_will_not_do(address, told):
+    with pytest.raises(InformerError, match=told):
+        tls.checked(address, None)
+    assert tls.checked("127.0.0.1:1", None) == ("tcp://127.0.0.1:1", None)

@@ -1,0 +1,160 @@
+"""Evidence that goes when it is old, and runs as traces."""
+
+import gzip
+import json
+import threading
+from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from ci.informer import traces
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.errors import InformerError
+from ci.informer.history.model import Run, Step
+from ci.informer.history.store import History
+from ci.informer.retention import Limits, prune
+from ci.informer.tests.kit import FIRST
+
+
+@pytest.fixture
+def history(tmp_path):
+    with History(tmp_path / "history.db") as one:
+        yield one
+
+
+def kept(history, root, today, **limits):
+    prune(history, root, today, Limits(**limits))
+    return [row.key for row in history.runs() if row.folder]
+
+
+def evidence(history, root, days, outcome=Outcome.PASSED, size=1 << 20):
+    """A run a day, each with a folder of that size."""
+    for day in days:
+        folder = root / f"{outcome.value}-{day}"
+        folder.mkdir(parents=True)
+        (folder / "console.txt").write_bytes(b"x" * size)
+        began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
+        history.add([Run("sno@vm", "p", f"{outcome.value} {day}", began, 60.0, folder=str(folder), ended=outcome)])
+
+
+def test_old_evidence_goes_and_red_runs_keep_theirs_longer(history, tmp_path):
+    root = tmp_path / "artifacts"
+    evidence(history, root, range(5))
+    evidence(history, root, range(5), Outcome.FAILED)
+    left = kept(history, root, FIRST + timedelta(days=10), green_days=7, red_days=8)
+    assert left == ["failed 2", "passed 3", "failed 3", "passed 4", "failed 4"]
+    assert sorted(path.name for path in root.iterdir()) == sorted(one.replace(" ", "-") for one in left)
+    assert len(history.runs()) == 10
+
+
+def test_what_does_not_fit_goes_oldest_and_green_first(history, tmp_path):
+    root = tmp_path / "artifacts"
+    evidence(history, root, range(3))
+    evidence(history, root, range(3), Outcome.FAILED)
+    assert kept(history, root, FIRST, total=3 << 20) == ["failed 0", "failed 1", "failed 2"]
+    assert kept(history, root, FIRST, total=1 << 20) == ["failed 2"]
+    assert kept(history, root, FIRST, total=0) == []
+    assert list(root.iterdir()) == []
+
+
+def test_nothing_outside_is_removed(history, tmp_path):
+    """Folders elsewhere, the root itself, and what a link leads to."""
+    root, elsewhere = tmp_path / "artifacts", tmp_path / "elsewhere"
+    evidence(history, elsewhere, [0])
+    root.mkdir()
+    (root / "link").symlink_to(elsewhere)
+    for key, folder in (("root", root), ("link", root / "link"), ("up", root / "..")):
+        history.add([Run("sno@vm", "p", key, f"{FIRST}T00:00:00Z", 60.0, folder=str(folder))])
+    kept(history, root, FIRST + timedelta(days=1000))
+    assert (elsewhere / "passed-0/console.txt").exists()
+    assert root.is_dir()
+
+
+STEPS = [
+    Step("lab", 0.0, 5.0, Outcome.PASSED),
+    Step("install", 5.0, 90.0, Outcome.FAILED, 0, "the API did not answer\nmore"),
+    Step("bootstrap", 6.0, 60.0, Outcome.PASSED, 1),
+    Step("pivot", 66.0, 20.0, Outcome.FAILED, 1, "late"),
+    Step("collect", 95.0, 3.0, Outcome.PASSED),
+]
+
+
+@pytest.fixture
+def row(history):
+    run = Run("sno@vm", "p", "k", "2026-01-01T00:00:00Z", 98.0, steps=STEPS, ended=Outcome.FAILED)
+    [number] = history.add([run], host="a", revision="abc")
+    return history.run(number)
+
+
+def test_a_trace_has_the_run_and_its_phases_below_one_another(history, row, tmp_path):
+    assert traces.written(history, [row], tmp_path / "traces.jsonl") == 1
+    [text] = (tmp_path / "traces.jsonl").read_text().splitlines()
+    [resource] = json.loads(text)["resourceSpans"]
+    spans = [span for scope in resource["scopeSpans"] for span in scope["spans"]]
+    by_name = {span["name"]: span for span in spans}
+    assert {span["traceId"] for span in spans} == {spans[0]["traceId"]}
+    assert len(spans[0]["traceId"]) == 32
+    below = {name: span.get("parentSpanId") for name, span in by_name.items()}
+    root = by_name["sno@vm"]["spanId"]
+    install = by_name["install"]["spanId"]
+    assert below == {
+        "sno@vm": None,
+        "lab": root,
+        "install": root,
+        "bootstrap": install,
+        "pivot": install,
+        "collect": root,
+    }
+    begin = int(by_name["sno@vm"]["startTimeUnixNano"])
+    assert int(by_name["pivot"]["startTimeUnixNano"]) - begin == 66 * 10**9
+    assert int(by_name["pivot"]["endTimeUnixNano"]) - begin == 86 * 10**9
+    assert by_name["install"]["status"] == {"code": 2, "message": "the API did not answer"}
+    values = {one["key"]: one["value"]["stringValue"] for one in by_name["sno@vm"]["attributes"]}
+    assert values["host.name"] == "a"
+    assert values["vcs.ref.head.revision"] == "abc"
+
+
+def test_a_run_has_the_same_ids_each_time(row):
+    first, second = (traces.line(list(traces.spans(row, STEPS))) for _ in range(2))
+    assert first == second
+
+
+class Collector(BaseHTTPRequestHandler):
+    """Takes traces as a collector does."""
+
+    taken: list[ExportTraceServiceRequest]
+    code = 200
+
+    def do_POST(self):
+        request = ExportTraceServiceRequest()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        request.ParseFromString(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
+        self.taken.append(request)
+        self.send_response(self.code)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Quietly."""
+
+
+@pytest.mark.parametrize(("code", "whole"), [(200, True), (400, False)])
+def test_traces_are_sent_to_an_endpoint(history, row, code, whole):
+    handler = type("One", (Collector,), {"taken": [], "code": code})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            endpoint = f"http://127.0.0.1:{server.server_port}/v1/traces"
+            if whole:
+                assert traces.sent(history, [row], endpoint) == 1
+                [request] = handler.taken
+                names = [s.name for r in request.resource_spans for scope in r.scope_spans for s in scope.spans]
+                assert names == ["sno@vm", "lab", "install", "bootstrap", "pivot", "collect"]
+            else:
+                with pytest.raises(InformerError, match="takes no traces"):
+                    traces.sent(history, [row], endpoint)
+        finally:
+            server.shutdown()
+            thread.join()

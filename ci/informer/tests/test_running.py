@@ -1,0 +1,163 @@
+"""Plans: what is void comes again, what is suspicious more often, and what was killed goes on."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ci.informer import running
+from ci.informer.cli import main
+from ci.informer.engine.engine import Engine
+from ci.informer.errors import InformerError
+from ci.informer.history import work
+from ci.informer.history.store import History
+from ci.informer.tests.kit import PROGRAM
+
+
+@pytest.fixture
+def history(tmp_path):
+    with History(tmp_path / "history.db") as one:
+        yield one
+
+
+@dataclass
+class Script:
+    """A plan whose runs end as a script says, and what runs it."""
+
+    folder: Path
+    history: History
+
+    def plan(self, script: str, **other) -> running.Plan:
+        (self.folder / "program.py").write_text(PROGRAM)
+        (self.folder / "script").write_text(script)
+        program = (sys.executable, str(self.folder / "program.py"), str(self.folder / "script"))
+        return running.Plan(**{"payload": "p", "jobs": ("sno@vm",), "program": program, "limit": 60, **other})
+
+    def run(self, plan: running.Plan, say=print):
+        with Engine(say, spool=self.folder / "spool") as engine:
+            return running.run(self.history, plan, self.folder / "artifacts", engine, say)
+
+    @property
+    def left(self) -> list[str]:
+        """Outcomes that no run has taken."""
+        return (self.folder / "script").read_text().split()
+
+
+@pytest.fixture
+def script(history, tmp_path):
+    return Script(tmp_path, history)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "rounds", "expected"),
+    [
+        ("passed passed", 2, ["passed", "passed"]),
+        ("void passed", 1, ["void", "passed"]),
+        ("nothing passed", 1, ["void", "passed"]),
+        ("killed passed", 1, ["void", "passed"]),
+        ("void void void passed", 1, ["void", "void", "void"]),
+    ],
+)
+def test_void_runs_are_repeated_and_all_are_remembered(history, script, outcomes, rounds, expected):
+    script.run(script.plan(outcomes, rounds=rounds))
+    rows = history.runs()
+    assert [row.outcome.value for row in rows] == expected
+    assert all(row.label in ("lab", "host") for row in rows if row.outcome.value == "void")
+    assert {row.job for row in rows} == {"sno@vm"}
+    assert work.open_plans(history) == []
+    assert {row.host for row in rows} == {"here"}
+    assert all(Path(row.folder).is_dir() for row in rows)
+    assert list((script.folder / "spool").iterdir()) == []
+
+
+def test_a_failure_asks_for_more_runs(history, script):
+    said: list[str] = []
+    script.run(script.plan("failed " + "passed " * 20, more=3), said.append)
+    assert [row.outcome.value for row in history.runs()] == ["failed", "passed", "passed", "passed"]
+    assert "sno: a failure more than usual, 3 more runs" in said
+
+
+@pytest.mark.parametrize("name", ["sno or ha", "", "../x", "sno]"])
+def test_a_scenario_without_an_id_is_told(script, name):
+    with pytest.raises(InformerError, match="must be an id like sno-ipv4-static-uefi"):
+        script.run(script.plan("", jobs=(f"{name}@vm",)))
+    assert work.open_plans(script.history) == []
+
+
+def test_a_kind_of_machines_that_is_none_is_told(script):
+    with pytest.raises(InformerError, match="scenario: 'sno@zebra': the kind of machines must be vm or container"):
+        script.run(script.plan("", jobs=("sno@zebra",)))
+
+
+def test_a_scenario_that_is_none_is_told(script):
+    with pytest.raises(InformerError, match="scenario: 'sno': no test has this id"):
+        script.run(script.plan("none"))
+
+
+def test_a_plan_goes_on_where_it_was_left(history, script):
+    """What has ended is not run again, not even what was void and had its repetitions."""
+    name = running.begin(history, script.plan("void passed passed passed", rounds=3), script.folder / "artifacts")
+    with Engine(print, spool=script.folder / "spool") as engine:
+        rows = running.carry_out(history, name, engine, print)
+        assert next(rows).outcome.value == "void"
+        rows.close()
+    assert [(plan, done) for plan, _, _, done in work.open_plans(history)] == [(name, 1)]
+    with Engine(print, spool=script.folder / "spool") as engine:
+        assert [row.outcome.value for row in running.carry_out(history, name, engine, print)] == ["passed"] * 3
+    assert script.left == []
+    assert work.open_plans(history) == []
+
+
+def test_a_plan_is_run_by_one_at_a_time(history, script):
+    name = running.begin(history, script.plan("passed passed", rounds=2), script.folder / "artifacts")
+    with Engine(print, spool=script.folder / "spool") as engine:
+        rows = running.carry_out(history, name, engine, print)
+        next(rows)
+        with pytest.raises(InformerError, match="another node0-ci runs it"):
+            list(running.carry_out(history, name, engine, print))
+        rows.close()
+
+
+def test_what_no_host_can_hold_is_told_before_it_starts(script, monkeypatch):
+    monkeypatch.setenv("NODE0_BUDGET_MIB", "4096")
+    plan = script.plan("passed", jobs=("ha-ipv4-static-uefi@vm",))
+    with pytest.raises(InformerError, match="no host can run it: here: too little memory"):
+        script.run(plan)
+    assert script.left == ["passed"]
+
+
+def test_units_are_the_same_after_a_file(history, script):
+    name = running.begin(history, script.plan("", rounds=2, more=7), script.folder)
+    text, folder = work.plan(history, name)
+    assert msgspec.json.decode(text, type=running.Plan).more == 7
+    assert folder == script.folder
+
+
+def test_bisect_on_the_command_line_finds_the_release(tmp_path, capsys):
+    """Releases are directories here; the program fails on all from the third one on."""
+    program = PROGRAM.replace(
+        'word, *rest = script.read_text().split()\nscript.write_text(" ".join(rest))',
+        'release = next(w for w in sys.argv if w.startswith("--release-dir=")).rpartition("/")[2]\n'
+        'word = "failed" if release >= "r2" else "passed"',
+    )
+    (tmp_path / "program.py").write_text(program)
+    releases = []
+    for number in range(5):
+        (tmp_path / f"r{number}").mkdir()
+        releases.append(str(tmp_path / f"r{number}"))
+    words = ["--history", str(tmp_path / "history.db"), "bisect", "sno", *releases, "--machines", "container"]
+    words += ["--artifacts", str(tmp_path / "artifacts")]
+    words += ["--program", sys.executable, str(tmp_path / "program.py"), "unused"]
+    assert main(words) == 1
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"first bad: {releases[2]} (9")
+
+
+def test_a_plan_is_listed_until_it_is_done(history, script, tmp_path, capsys):
+    name = running.begin(history, script.plan("passed"), tmp_path / "artifacts")
+    assert main(["--history", str(history.path), "resume", "--list"]) == 0
+    assert capsys.readouterr().out.startswith(f"{name}  made ")
+    assert main(["--history", str(history.path), "resume"]) == 0
+    assert main(["--history", str(history.path), "resume"]) == 2
+    assert "all have been run to their end" in capsys.readouterr().err

@@ -1,0 +1,133 @@
+"""Pages that are served: they follow the history, and nobody writes by them."""
+
+import asyncio
+import json
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from ci.informer.history import work
+from ci.informer.history.store import History
+from ci.informer.pages.serving import application
+from ci.informer.pages.views import job_file
+from ci.informer.tests.kit import filled, runs_of
+from drivers.browser import PROGRAM, chromium
+from lab.daemons.pki import Authority
+from lab.waiting import wait_until
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "history.db"
+    with History(file) as history:
+        filled(history, sno=["PPFP"] * 3)
+        work.begin(history, "abc", "2026-01-04T00:00:00Z", b"{}", tmp_path)
+        work.add(history, "abc", [("abc/sno@vm/0.0", b"{}"), ("abc/ha@vm/0.0", b"{}")])
+        work.done(history, "abc/sno@vm/0.0")
+    return file
+
+
+def answers(path, *requests):
+    """Status and text of each request (METHOD, PATH)."""
+
+    async def asked():
+        async with TestClient(TestServer(application(path))) as client:
+            found = []
+            for method, where in requests:
+                async with client.request(method, where) as answer:
+                    found.append((answer.status, await answer.text(), answer.headers))
+            return found
+
+    return asyncio.run(asked())
+
+
+def test_all_pages_are_there_and_show_what_runs(path):
+    with History(path) as history:
+        red = next(row for row in history.runs() if row.outcome.value == "failed")
+    index, grid, job, run, style = answers(
+        path,
+        *(("GET", where) for where in ("/", "/grid.html", "/jobs/sno@vm.html", f"/runs/{red.id}.html", "/style.css")),
+    )
+    assert [one[0] for one in (index, grid, job, run, style)] == [200] * 5
+    assert "Plan abc, made 2026-01-04T00:00:00Z: 1 of 2 runs done" in index[1]
+    assert "ha@vm" in index[1]
+    assert f'href="runs/{red.id}.html"' in grid[1]
+    assert "Phases" in run[1]
+    assert index[2]["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize("where", ["/runs/99999.html", "/jobs/none.html", "/jobs/%3Cscript%3E.html"])
+def test_what_is_not_there_is_said(path, where):
+    [(status, text, _)] = answers(path, ("GET", where))
+    assert status == 404
+    assert "<script>.html" not in text
+    assert "has no runs" in text or "there is no run" in text
+
+
+@pytest.mark.parametrize("where", ["/../history.db", "/runs/../history.db", "/runs/x.html", "/etc/passwd"])
+def test_nothing_else_is_served(path, where):
+    assert answers(path, ("GET", where))[0][0] == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+def test_nobody_writes(path, method):
+    assert answers(path, (method, "/"))[0][0] == 405
+
+
+def test_a_job_of_any_name_has_a_page(path):
+    with History(path) as history:
+        history.add(runs_of("a/b ä~@vm", ["P"]))
+    [(status, text, _)] = answers(path, ("GET", f"/jobs/{job_file('a/b ä~@vm')}"))
+    assert status == 200
+    assert "<h1>a/b ä~@vm</h1>" in text
+
+
+@contextmanager
+def listening(path):
+    """The pages, for a browser; their address."""
+    loop, started = asyncio.new_event_loop(), threading.Event()
+    runner = web.AppRunner(application(path))
+
+    async def start():
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+
+    def run():
+        loop.run_until_complete(start())
+        started.set()
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+        loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert started.wait(30)
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
+
+
+@pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium-headless-shell")
+def test_a_page_follows_what_happens_and_is_accessible(path, tmp_path):
+    axe = pytest.importorskip("axe_core_python")
+    source = (Path(axe.__file__).parent / "axe.min.js").read_text()
+    with listening(path) as address, chromium(tmp_path / "profile", Authority.make("nobody").pem) as page:
+        page.open(f"{address}/")
+        page.js(source + "; true")
+        violations = json.loads(page.js("axe.run().then(r => JSON.stringify(r.violations.map(v => v.id)))"))
+        assert violations == []
+        with History(path) as history:
+            work.done(history, "abc/ha@vm/0.0")
+        wait_until(
+            lambda: "2 of 2 runs done" in page.js("document.getElementById('main').textContent"),
+            30,
+            "the page to show that both runs are done",
+            poll=0.5,
+        )

@@ -1,0 +1,173 @@
+"""The table of installations: it can be read, covers every value of every dimension, and what it lacks is proposed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ci import combinations
+from lab.topology import Topology
+from scenarios.catalogue.ids import GRAMMAR, further_files, id_of, topology_of, words_of
+from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, MatrixError, Row, load, params, row_of
+from scenarios.catalogue.variants import FEATURES
+
+ROOT = Path(__file__).parents[2]
+GOOD = """
+rows:
+- {name: a-b, topology: sno-ipv4-static-uefi, runs: gate}
+- {name: a-c, topology: compact-ipv6-dhcp-bios, variants: [jumbo], runs: weekly, minutes: 90, vm: because}
+waiting:
+  boot: {pxe: nothing serves it}
+"""
+
+
+def test_every_value_of_every_dimension_is_in_a_nightly_scenario_or_waits_for_something() -> None:
+    waiting = {(name, value) for name, values in MATRIX.waiting.items() for value in values}
+    assert set(MATRIX.uncovered()) == waiting
+
+
+def test_a_value_without_a_nightly_row_is_told() -> None:
+    weekly = load(GOOD.replace("runs: gate", "runs: weekly"))
+    lacking = set(weekly.uncovered())
+    assert lacking == {(name, value) for name, values in DIMENSIONS.items() for value in values}
+    assert ("stack", "ipv4") not in set(load(GOOD).uncovered())
+    assert ("stack", "ipv6") not in set(load(GOOD).uncovered(("weekly",)))
+
+
+def test_each_row_is_a_topology_with_what_its_words_say() -> None:
+    for row in MATRIX.rows:
+        topology, words = topology_of(row.id), words_of(row.id)
+        families = {"ipv4": {4}, "ipv6": {6}, "dual": {4, 6}}[words.stack]
+        assert {subnet.version for subnet in topology.machine_subnets} == families, row.id
+        assert {(":" in a and 6) or 4 for node in topology.nodes for a in topology.known_addresses(node)} == families
+        assert topology.addressing == words.addressing, row.id
+        assert {node.firmware for node in topology.nodes} == {words.firmware}, row.id
+        for service in ("api", "ingress"):
+            assert len(topology.vips(service)) == (len(families) if topology.platform == "baremetal" else 0)
+
+
+@pytest.mark.parametrize("name", FEATURES)
+def test_a_feature_changes_what_it_is_for(name: str) -> None:
+    for stack in GRAMMAR["stack"]:
+        plain = f"compact-{stack}-static-uefi"
+        changed = id_of(plain, variants=(name,))
+        files = further_files(changed)
+        config: dict[str, object] = {"rendezvousIP": "x", "hosts": [{"role": "master"}]}
+        FEATURES[name].agent_config(config, topology_of(plain))
+        same = topology_of(changed) == topology_of(plain)
+        assert not same or files or config == {"hosts": [{}]}, changed
+        after, before = topology_of(changed), topology_of(plain)
+        assert [known(after, i) for i in range(3)] == [known(before, i) for i in range(3)]
+
+
+def known(topology: Topology, index: int) -> tuple[str, tuple[str, ...], str]:
+    """What a host is known by, whatever else a feature adds to it."""
+    node = topology.nodes[index]
+    return node.name, topology.known_addresses(node), node.mac
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("name: a-b", "name: A_b", "a-c: is there twice"),
+        ("name: a-b", "name: A_b", "want words of lower-case letters"),
+        ("static-uefi", "static-tape", "'tape' is not one of uefi, bios"),
+        ("runs: gate", "runs: daily", "Invalid enum value 'daily'"),
+        ("runs: gate", "run: gate", "unknown field `run`"),
+        ("[jumbo]", "[small_disk]", "'small_disk' is not one of left_out"),
+        ("[jumbo]", "[left_out]", "left_out is for static only"),
+        ("minutes: 90", "minutes: 0", "minutes 0: less than 1"),
+        ("{pxe: nothing", "{tape: nothing", "waiting.boot: 'tape' is not one of iso"),
+        ("boot: {pxe: nothing serves it}", "stack: {ipv6: x}", "waiting.stack.ipv6: a-c has it"),
+        ("waiting:", "waited:", "unknown field `waited`"),
+    ],
+)
+def test_what_is_wrong_with_the_table(old: str, new: str, rule: str) -> None:
+    assert len(load(GOOD).rows) == 2
+    text = GOOD.replace(old, new)
+    if "twice" in rule:
+        text = GOOD.replace("- {name: a-b", "- {name: a-c, topology: sno-ipv4-static-bios, runs: gate}\n- {name: a-b")
+    with pytest.raises(MatrixError) as caught:
+        load(text, "matrix.yaml")
+    assert rule in str(caught.value)
+    assert all(line.startswith("matrix.yaml: ") for line in str(caught.value).splitlines())
+
+
+def test_an_id_is_there_once() -> None:
+    with pytest.raises(MatrixError, match="id sno-ipv4-static-uefi: is there twice"):
+        load(GOOD + "", "m") and load(
+            GOOD.replace("waiting:", "- {name: d, topology: sno-ipv4-static-uefi, runs: gate}\nwaiting:")
+        )
+
+
+def test_parameters_carry_how_often_they_run() -> None:
+    marks = {param.values[0]: {mark.name for mark in param.marks} for param in params()}
+    assert marks["sno-ipv4-static-uefi"] == set()
+    assert marks["sno-ipv6-static-uefi"] == {"nightly"}
+    assert marks["ha-dual-dhcp-uefi"] == {"weekly"}
+    assert [param.values[0] for param in params(lambda row: row.name == "e2e-agent-sno-ipv6")] == [
+        "sno-ipv6-static-uefi"
+    ]
+    assert row_of("sno-ipv4-static-uefi-small_disk") is None
+    vm = Row(name="x", topology="sno-ipv4-static-uefi", runs="weekly", vm="because")
+    assert [(mark.name, mark.args) for mark in vm.marks] == [("weekly", ()), ("vm", ("because",))]
+
+
+def collected(*options: str) -> set[str]:
+    """The ids of the installations that pytest would make."""
+    argv = [
+        ".venv/bin/python",
+        "-m",
+        "pytest",
+        "scenarios/test_install.py",
+        "-q",
+        "--collect-only",
+        "-p",
+        "no:cacheprovider",
+    ]
+    done = subprocess.run([*argv, *options], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return {line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "::" in line}
+
+
+def test_words_and_the_fields_names_select() -> None:
+    ids = {row.id for row in MATRIX.rows if row.topology.startswith("compact-ipv6-")}
+    assert collected("--weekly", "-k", "compact and ipv6") == ids
+    assert collected("--nightly", "-k", "e2e-agent-ha-dualstack") == {"ha-dual-static-uefi"}
+    gate = {row.id for row in MATRIX.rows if row.runs == "gate"}
+    assert collected() == gate
+    assert collected("--nightly") == {row.id for row in MATRIX.rows if row.runs != "weekly"}
+
+
+def test_what_is_proposed_covers_all_that_there_can_be() -> None:
+    ids = combinations.possible_ids(combinations.dimensions(MATRIX))
+    wanted = set().union(*ids.values())
+    covered = set().union(*(combinations.pairs_of(row.id) for row in MATRIX.rows))
+    proposed = combinations.propose(ids, covered)
+    assert covered | {pair for name, _ in proposed for pair in combinations.pairs_of(name)} >= wanted
+    for name, new in proposed:
+        assert new, name
+        assert not new & covered
+        covered |= combinations.pairs_of(name)
+        topology_of(name)
+
+
+def test_nothing_is_proposed_where_nothing_is_missing() -> None:
+    ids = combinations.possible_ids({**{name: values[:1] for name, values in DIMENSIONS.items()}})
+    assert list(ids) == ["sno-ipv4-static-uefi"]
+    assert combinations.propose(ids, ids["sno-ipv4-static-uefi"]) == []
+    assert combinations.propose(ids, ()) == [("sno-ipv4-static-uefi", ids["sno-ipv4-static-uefi"])]
+
+
+def test_what_cannot_be_is_not_proposed() -> None:
+    values = {name: values[0] for name, values in DIMENSIONS.items()}
+    assert combinations.possible(values)
+    assert not combinations.possible(values | {"addressing": "dhcp", "variant": "left_out"})
+
+
+def test_the_command_proposes_rows_that_the_table_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert combinations.main(["--missing"]) == 0
+    told = capsys.readouterr()
+    assert load("rows:\n" + told.out).rows
+    assert "pairs are covered by" in told.err

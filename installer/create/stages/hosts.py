@@ -1,0 +1,60 @@
+"""What is written to the live host for every host of the inputs: keyfiles, hints, names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from installer.config.decode import camel
+from installer.config.types.agent import Host
+from installer.config.types.platform import RootDeviceHints
+from installer.errors import ConfigError, NetworkConfigError
+from installer.formats.yamltext import dump
+from installer.ignition.live import HostFiles
+
+
+def hints_yaml(hints: RootDeviceHints | None) -> str:
+    """root-device-hints.yaml: the hints that are set, under their own names; empty if there are none."""
+    if hints is None:
+        return ""
+    values = {camel(field.name): getattr(hints, field.name) for field in fields(hints)}
+    values = {name: value for name, value in values.items() if value not in ("", None)}
+    return dump(values) if values else ""
+
+
+def network_files(host: Host) -> dict[str, str]:
+    """Keyfiles of a host with the map from its MAC addresses to the names in them (reference/installer.md §4.2)."""
+    if not host.network_config:
+        return {}
+    from installer.network import host_network_files
+
+    nics = [{"name": nic.name, "macAddress": nic.mac_address} for nic in host.interfaces]
+    return host_network_files(nics, host.network_config)
+
+
+def host_files(hosts: Sequence[Host]) -> list[HostFiles]:
+    """What is written for every host. Raises ConfigError with the faulty network configs of all hosts."""
+    files, errors = [], []
+    for index, host in enumerate(hosts):
+        network: dict[str, str] = {}
+        try:
+            network = network_files(host)
+        except NetworkConfigError as error:
+            errors.append(f"hosts[{index}].networkConfig: {error}")
+        files.append(
+            HostFiles(
+                hostname=host.hostname,
+                role=host.role,
+                macs=tuple(nic.mac_address for nic in host.interfaces),
+                root_device_hints=hints_yaml(host.root_device_hints),
+                network=network,
+            )
+        )
+    if errors:
+        text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+        raise ConfigError(
+            'failed to fetch Agent Installer ISO: failed to generate asset "NMState Config": '
+            f"staticNetwork configuration is not valid: {text}",
+            file="agent-config.yaml",
+        )
+    return files

@@ -1,0 +1,95 @@
+"""Fourth stage of `create`: from inputs, release and secrets to what the live host carries and its kernel is told."""
+
+from __future__ import annotations
+
+from installer.config.types.install import InstallConfig
+from installer.create.stages.check import Inputs
+from installer.create.stages.resolve import ResolvedRelease, digest_sources
+from installer.create.stages.secrets import Secrets
+from installer.formats.yamltext import dump
+from installer.ignition.live import LiveInputs
+from installer.manifests import cluster
+from installer.release import registries_conf
+
+
+def proxy_environment(config: InstallConfig) -> dict[str, str]:
+    """The proxy as environment variables."""
+    if config.proxy is None:
+        return {}
+    pairs = {
+        "HTTP_PROXY": config.proxy.http_proxy,
+        "HTTPS_PROXY": config.proxy.https_proxy,
+        "NO_PROXY": config.proxy.no_proxy,
+    }
+    return {name: value for name, value in pairs.items() if value}
+
+
+def kernel_arguments(config: InstallConfig) -> tuple[str, ...]:
+    """What is added to the live system's kernel arguments (reference §3.3)."""
+    external = config.platform.external
+    console = ("console=ttyS0",) if external is not None and external.platform_name == "oci" else ()
+    return (*console, *(("fips=1",) if config.fips else ()))
+
+
+def manifest_files(inputs: Inputs, release: ResolvedRelease) -> dict[str, bytes]:
+    """cluster-manifests/ by file name: as they were given, or made from the install-config and the hosts."""
+    if inputs.manifests is not None:
+        return dict(inputs.manifests)
+    return cluster.cluster_manifests(
+        cluster.Inputs(inputs.install, inputs.ntp_sources, inputs.hosts, release.image, release.version)
+    )
+
+
+def live_inputs(inputs: Inputs, release: ResolvedRelease, secrets: Secrets, *, console: bool = False) -> LiveInputs:
+    """All that goes into the live host's Ignition config. `console`: whether the initrd brings agent-tui."""
+    install = inputs.install
+    manifests = manifest_files(inputs, release)
+    if inputs.agent_text:
+        manifests["agent-config.yaml"] = inputs.agent_text.encode()
+    sources = digest_sources(install)
+    registries = inputs.registries
+    if registries is None:
+        registries = registries_conf(sources) if sources else ""
+    return LiveInputs(
+        rendezvous_ip=inputs.rendezvous_ip,
+        release_image=release.image,
+        release_version=release.version,
+        images=release.components,
+        public_key_pem=secrets.tokens.public_key_pem,
+        agent_token=secrets.tokens.agent,
+        user_token=secrets.tokens.user,
+        watcher_token=secrets.tokens.watcher,
+        tls_files=secrets.tls_files(),
+        pull_secret=install.pull_secret,
+        ssh_keys=tuple(line.strip() for line in install.ssh_key.splitlines() if line.strip()),
+        password_hash=secrets.password_hash,
+        manifests=manifests,
+        extra_manifests=inputs.extra_manifests,
+        hosts=inputs.host_files,
+        fencing_credentials=fencing_yaml(install),
+        registries_conf=registries,
+        ca_bundle=install.additional_trust_bundle,
+        ntp_sources=inputs.ntp_sources,
+        proxy=proxy_environment(install),
+        masters=install.masters,
+        arbiters=install.arbiters,
+        workers=install.workers,
+        console=console,
+        cluster_name=f"{install.metadata.name}.{install.base_domain}",
+    )
+
+
+def fencing_yaml(config: InstallConfig) -> str:
+    """fencing-credentials.yaml of two nodes that fence each other (reference §2.1); empty without."""
+    pool = config.control_plane
+    entries = []
+    for entry in pool.fencing.credentials if pool and pool.fencing else ():
+        values = {
+            "hostname": entry.host_name,
+            "username": entry.username,
+            "password": entry.password,
+            "address": entry.address,
+            "certificateVerification": entry.certificate_verification,
+        }
+        entries.append({name: value for name, value in values.items() if value})
+    return dump({"credentials": entries}) if entries else ""

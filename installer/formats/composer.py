@@ -1,0 +1,204 @@
+"""From YAML text to a tree of nodes that is safe to walk: no cycle, no depth that ends a stack, no expansion bomb.
+
+PyYAML composes recursively (in C, where a deep text ends the process) and leaves aliases to whoever walks the tree.
+Here the tree is made of the parser's events in one loop, and what aliases would expand to is counted as Go's YAML
+library does, which Kubernetes' tools read with: they refuse the same documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from installer.errors import YamlError
+
+# Kubernetes' objects stay far below; Go's library gives up at 10,000, Rust's, which nmstate reads with, at 128.
+MAX_DEPTH = 128
+# How much of a document may come of aliases, by nodes: 99 % of small ones, sinking to 10 % of large ones (go-yaml).
+_FREE_ALIASED, _FREE_NODES = 100, 1000
+_SMALL, _LARGE = 400_000, 4_000_000
+# Go shares texts where we write them again: aliases may bring so many characters, or ten times what was written.
+_FREE_TEXT = 4 << 20
+
+
+@dataclass(slots=True)
+class _Extent:
+    """What a node is when its aliases are written out: nodes, characters of its scalars, levels."""
+
+    nodes: int = 1
+    text: int = 0
+    levels: int = 0
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection whose end has not come."""
+
+    node: yaml.SequenceNode | yaml.MappingNode
+    anchor: str | None
+    extent: _Extent = field(default_factory=lambda: _Extent(levels=1))
+    key: yaml.ScalarNode | None = None
+    names: set[str] = field(default_factory=set)
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
+
+
+_KNOWN_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in ("null", "bool", "str", "int", "float", "timestamp", "seq", "map", "binary", "merge")
+)
+
+
+class Composer:
+    """The documents of one text, by a loader's parser and resolver."""
+
+    def __init__(self, text: str | bytes, loader: type[Any]) -> None:
+        self._text = decoded(text)
+        self._other_tags = bool(getattr(loader, "other_tags", False))
+        try:
+            self._loader = loader(self._text)
+        except yaml.YAMLError as error:
+            raise self._told(error) from error
+        except UnicodeEncodeError as error:  # half a character, which no file can hold
+            raise YamlError(self._text[: error.start].count("\n") + 1, "not text") from error
+
+    def documents(self) -> Iterator[yaml.Node]:
+        """Their root nodes. Raises YamlError."""
+        try:
+            while self._loader.check_event():
+                event = self._loader.get_event()
+                if isinstance(event, yaml.DocumentStartEvent):
+                    if self._other_tags and event.version not in (None, (1, 1)):
+                        raise YamlError(_line(event), "found incompatible YAML document, whose version is not 1.1")
+                    yield self._document()
+        except yaml.YAMLError as error:
+            raise self._told(error) from error
+        finally:
+            self._loader.dispose()
+
+    def _told(self, error: yaml.YAMLError) -> YamlError:
+        if isinstance(error, yaml.MarkedYAMLError):
+            line = error.problem_mark.line + 1 if error.problem_mark else 0
+            return YamlError(line, str(error.problem or error.context or "cannot be parsed"))
+        position = getattr(error, "position", None)
+        if isinstance(position, int):
+            # The C parser counts bytes, the other one characters.
+            before = self._text.encode(errors="surrogatepass")[:position]
+            return YamlError(before.count(b"\n") + 1, str(getattr(error, "reason", "cannot be parsed")))
+        return YamlError(0, " ".join(str(error).split()))
+
+    def _document(self) -> yaml.Node:
+        known: dict[str, tuple[yaml.Node, _Extent]] = {}
+        stack: list[_Open] = []
+        nodes, aliased, aliased_text = 0, 0, 0
+        while True:
+            event: Any = self._loader.get_event()
+            nodes += 1
+            anchor, extent = getattr(event, "anchor", None), _Extent()
+            start, end = event.start_mark, event.end_mark
+            node: yaml.Node
+            if isinstance(event, yaml.AliasEvent):
+                node, extent = self._aliased(event, known, stack)
+                aliased, aliased_text = aliased + extent.nodes, aliased_text + extent.text
+                check_expansion(_line(event), nodes + aliased, aliased, text=aliased_text, length=len(self._text))
+                anchor = None
+            elif isinstance(event, yaml.ScalarEvent):
+                tag = self._tag(event, yaml.ScalarNode, event.value)
+                node = yaml.ScalarNode(tag, event.value, start, end, style=event.style)
+                extent.text = len(event.value)
+            elif isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
+                kind = yaml.SequenceNode if isinstance(event, yaml.SequenceStartEvent) else yaml.MappingNode
+                node = kind(self._tag(event, kind, None), [], start, end)
+                _check_depth(_line(event), len(stack) + 1)
+                _check_key(stack, node, _line(event))
+                stack.append(_Open(node, anchor))
+                continue
+            else:  # the end of a collection, as the end of the document comes behind its root
+                nodes -= 1
+                done = stack.pop()
+                node, anchor, extent = done.node, done.anchor, done.extent
+            if anchor is not None:
+                known[anchor] = (node, extent)
+            if not stack:
+                return node
+            _check_depth(_line(event), len(stack) + extent.levels)
+            _add(stack[-1], node, extent, _line(event))
+
+    def _tag(self, event: Any, kind: type[yaml.Node], value: str | None) -> str:
+        """The tag; of those that only other programs know, Go passes over, as it does over a lone exclamation mark."""
+        tag = event.tag
+        known = tag is not None and (tag in _KNOWN_TAGS or not self._other_tags)
+        if tag is None or (tag == "!" and kind is not yaml.ScalarNode):
+            return str(self._loader.resolve(kind, value, event.implicit))
+        if tag == "!" or not known:
+            return str(self._loader.resolve(kind, value, (False, True)))
+        return str(tag)
+
+    @staticmethod
+    def _aliased(
+        event: yaml.AliasEvent, known: dict[str, tuple[yaml.Node, _Extent]], stack: list[_Open]
+    ) -> tuple[yaml.Node, _Extent]:
+        name = event.anchor
+        if any(one.anchor == name for one in stack):
+            raise YamlError(_line(event), f"anchor '{name}' value contains itself")
+        if name not in known:
+            raise YamlError(_line(event), f"unknown anchor '{name}' referenced")
+        return known[name]
+
+
+def decoded(text: str | bytes) -> str:
+    """A text that a byte order mark may say to be UTF-16. Raises YamlError."""
+    if isinstance(text, str):
+        return text
+    encoding = "utf-16" if text[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
+    try:
+        return text.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = text[: error.start].count(b"\n") + 1
+        raise YamlError(line, f"not {encoding.upper()} text at byte {error.start}") from error
+
+
+def _check_depth(line: int, levels: int) -> None:
+    if levels > MAX_DEPTH:
+        raise YamlError(line, f"exceeded max depth of {MAX_DEPTH}")
+
+
+def _check_key(stack: list[_Open], node: yaml.Node, line: int) -> None:
+    if stack and isinstance(stack[-1].node, yaml.MappingNode) and stack[-1].key is None:
+        raise YamlError(line, "a key must be a plain name")
+
+
+def _add(parent: _Open, node: yaml.Node, extent: _Extent, line: int) -> None:
+    """Put a node that is complete into its collection."""
+    parent.extent.nodes += extent.nodes
+    parent.extent.text += extent.text
+    parent.extent.levels = max(parent.extent.levels, extent.levels + 1)
+    if isinstance(parent.node, yaml.SequenceNode):
+        parent.node.value.append(node)
+    elif parent.key is not None:
+        parent.node.value.append((parent.key, node))
+        parent.key = None
+    else:
+        if not isinstance(node, yaml.ScalarNode):
+            raise YamlError(line, "a key must be a plain name")
+        if node.value in parent.names:
+            raise YamlError(line, f'key "{node.value}" already set in map')
+        parent.names.add(node.value)
+        parent.key = node
+
+
+def check_expansion(line: int, nodes: int, aliased: int, *, text: int, length: int) -> None:
+    """Raise YamlError where too many of the `nodes` are `aliased`, or aliases make much `text` of a short file.
+
+    `text` and `length` of the file in characters. By the bounds of Go's library.
+    """
+    share = 0.1 if nodes >= _LARGE else 0.99 - 0.89 * (max(nodes, _SMALL) - _SMALL) / (_LARGE - _SMALL)
+    if (aliased > _FREE_ALIASED and nodes > _FREE_NODES and aliased > share * nodes) or (
+        text > _FREE_TEXT and text > 10 * length
+    ):
+        raise YamlError(line, "document contains excessive aliasing")

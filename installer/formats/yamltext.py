@@ -1,0 +1,253 @@
+"""Reading YAML as OpenShift's installer does: strictly, with the line that each complaint is about.
+
+All YAML that the installer reads is read here (a test sees to it). PyYAML speaks YAML 1.1, where `52:54:00:11:22:33`
+is a number in base 60 and `2024-01-01` a date. Go's parser, which these files were written for, takes both as strings;
+so do we. Duplicate keys, which PyYAML lets pass, are errors. Tags that it would make objects of say nothing here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+import struct
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import yaml
+
+from installer.errors import YamlError
+from installer.formats.composer import Composer
+from installer.redact import shortened
+
+__all__ = [
+    "CORE",
+    "GO",
+    "compose",
+    "compose_all",
+    "construct",
+    "dump",
+    "go_text",
+    "is_null",
+    "load",
+    "load_all",
+]
+
+_TAG = "tag:yaml.org,2002:"
+_BOOLS = {"y": True, "n": False, "yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+# Longer ones are beyond 64 bits in every base.
+_LONGEST_INT = 80
+
+
+class GO(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """SafeLoader with Go's idea of which plain scalars are not strings; tags of others' say nothing to it."""
+
+    other_tags = True
+
+
+class CORE(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """YAML 1.2's core schema without floats, as nmstate reads: decimal numbers even with leading zeros, no merging."""
+
+
+def _resolvers(loader: Any, *kinds: tuple[str, str, str]) -> None:
+    """(tag, pattern, the characters that it may begin with; \\0 for nothing at all)"""
+    loader.yaml_implicit_resolvers = {}
+    for tag, pattern, first in kinds:
+        for char in first:
+            found = loader.yaml_implicit_resolvers.setdefault("" if char == "\0" else char, [])
+            found.append((_TAG + tag, re.compile(f"(?:{pattern})\\Z")))
+
+
+_resolvers(
+    GO,
+    ("bool", r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    ("int", r"[-+]?(?:0b_*[01][01_]*|0|0o?[0-7_]*[0-7]_*|[1-9][0-9_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*)", "-+0123456789"),
+    (
+        "float",
+        r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("merge", r"<<", "<"),
+)
+_resolvers(
+    CORE,
+    ("null", r"~|null|Null|NULL|", "~nN\0"),
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("int", r"[-+]?[0-9]{1,40}|0x[0-9a-fA-F]{1,32}", "-+0123456789"),
+)
+
+
+def compose(text: str | bytes, schema: type[Any] = GO) -> yaml.Node | None:
+    """The node tree of a text's first document, None if it is empty. Raises YamlError.
+
+    Go's library does not read what follows it; nmstate's, which is CORE's, refuses it.
+    """
+    documents = Composer(text, schema).documents()
+    node = next(documents, None)
+    if schema is CORE and (more := next(documents, None)) is not None:
+        raise YamlError(more.start_mark.line + 1, "only one document is expected")
+    return None if node is None or is_null(node) else node
+
+
+def compose_all(text: str | bytes, schema: type[Any] = GO) -> Iterator[yaml.Node]:
+    """The node trees of all non-empty documents of a text. Raises YamlError."""
+    for node in Composer(text, schema).documents():
+        if not is_null(node):
+            yield node
+
+
+def is_null(node: yaml.Node) -> bool:
+    """True for null and for nothing at all."""
+    return bool(node.tag == f"{_TAG}null")
+
+
+def construct(node: yaml.Node, schema: type[Any] = GO) -> Any:
+    """A node as plain data: dict, list, str, int, float, bool, None. Raises YamlError."""
+    kind = str(node.tag).removeprefix(_TAG)
+    if isinstance(node, yaml.ScalarNode):
+        return _scalar(node, kind, schema)
+    if isinstance(node, yaml.SequenceNode) and kind == "seq":
+        return [construct(item, schema) for item in node.value]
+    if isinstance(node, yaml.MappingNode) and kind == "map":
+        return _mapping(node, schema)
+    raise _unsupported(node)
+
+
+def _mapping(node: yaml.MappingNode, schema: type[Any]) -> dict[Any, Any]:
+    merged: dict[Any, Any] = {}
+    own: dict[Any, Any] = {}
+    for key, value in node.value:
+        if key.tag == f"{_TAG}merge":
+            sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+            for source in reversed(sources):  # the first one counts most
+                if not isinstance(source, yaml.MappingNode):
+                    line = source.start_mark.line + 1
+                    raise YamlError(line, "map merge requires map or sequence of maps as the value")
+                merged.update(_mapping(source, schema))
+        else:
+            own[construct(key, schema)] = construct(value, schema)
+    return {**merged, **own}
+
+
+def _scalar(node: yaml.ScalarNode, kind: str, schema: type[Any]) -> Any:
+    text = str(node.value)
+    try:
+        match kind:
+            case "str" | "timestamp" | "merge":
+                return text
+            case "null":
+                return None
+            case "bool":
+                return _BOOLS[text.lower()]
+            case "int" if text.isascii():
+                return _core_int(text) if schema is CORE else _int(text)
+            case "float" if text.isascii():
+                return _float(text)
+            case "int" | "float":
+                raise ValueError(text)
+            case "binary":
+                return base64.b64decode("".join(text.split()), validate=True).decode()
+    except (ValueError, KeyError, binascii.Error):
+        raise YamlError(node.start_mark.line + 1, f"cannot decode `{shortened(text, 40)}` as a !!{kind}") from None
+    raise _unsupported(node)
+
+
+def _unsupported(node: yaml.Node) -> YamlError:
+    tag = str(node.tag).replace(_TAG, "!!", 1)
+    return YamlError(node.start_mark.line + 1, f"tag {tag} is not known")
+
+
+def _int(text: str) -> int | float | str:
+    """As Go: what needs more than 64 bits is a float, and a string where that has no such number either."""
+    digits = text.replace("_", "")
+    if len(digits) <= _LONGEST_INT:
+        body = digits.lstrip("+-")
+        old_octal = body[:1] == "0" and body[1:].isdigit()
+        value = int(digits, 8 if old_octal else 0)
+        if -(1 << 63) <= value < 1 << 64:
+            return value
+    try:
+        return _float(digits)
+    except ValueError:
+        return text
+
+
+def _core_int(text: str) -> int:
+    return int(text, 16 if text.startswith("0x") else 10)
+
+
+def _float(text: str) -> float | str:
+    plain = text.replace("_", "").lower()
+    if plain.endswith((".inf", ".nan")):
+        return float(plain.replace(".", "", 1))
+    value = float(plain)
+    return text if value in (float("inf"), float("-inf")) else value
+
+
+def go_text(data: Any) -> str:
+    """A scalar as sigs.k8s.io/yaml gives it to a field that is a string: 1.50 -> 1.5, 0x10 -> 16, yes -> true."""
+    if isinstance(data, bool):
+        return "true" if data else "false"
+    return _go_float(data) if isinstance(data, float) else str(data)
+
+
+def _go_float(value: float) -> str:
+    """strconv.FormatFloat(value, 'g', -1, 32): the fewest digits that mean the same number of 32 bits."""
+    try:
+        single = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        single = math.copysign(math.inf, value)
+    if not math.isfinite(single):
+        return {"inf": "+Inf", "-inf": "-Inf"}.get(str(single), "NaN")
+    mantissa, exponent = "0", 0
+    for digits in range(9):
+        text = f"{single:.{digits}e}"
+        if struct.pack("f", float(text)) == struct.pack("f", single):
+            mantissa, _, power = text.partition("e")
+            exponent = int(power)
+            break
+    count = len(mantissa.strip("-").replace(".", ""))
+    if exponent < -4 or exponent >= 6:
+        return f"{mantissa}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+    return f"{single:.{max(0, count - 1 - exponent)}f}"
+
+
+def load(text: str | bytes, schema: type[Any] = GO) -> Any:
+    """A one-document text as plain data, None if it is empty. Raises YamlError."""
+    node = compose(text, schema)
+    return None if node is None else construct(node, schema)
+
+
+def load_all(text: str | bytes, schema: type[Any] = GO) -> list[Any]:
+    """All documents of a text as plain data. Raises YamlError."""
+    return [construct(node, schema) for node in compose_all(text, schema)]
+
+
+def dump(data: Any) -> str:
+    """Plain data as YAML, keys in the order given, long lines unbroken, texts with lines as blocks."""
+    return str(yaml.dump(data, Dumper=_Dumper, default_flow_style=False, sort_keys=False, width=1 << 20))
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """SafeDumper that never writes anchors and shows texts of several lines as blocks.
+
+    A text is quoted where any reader would take it for something else: those of YAML 1.1 (PyYAML's own rules), or
+    Go's, to which 0o644 and 12e03 are numbers too.
+    """
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+        char: [*yaml.SafeDumper.yaml_implicit_resolvers.get(char, []), *GO.yaml_implicit_resolvers.get(char, [])]
+        for char in {*yaml.SafeDumper.yaml_implicit_resolvers, *GO.yaml_implicit_resolvers}
+    }
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,1 @@
+"""ISOs of CoreOS live systems: read, and changed byte by byte."""

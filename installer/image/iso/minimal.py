@@ -1,0 +1,139 @@
+"""Minimal ISOs: without rootfs.img, which the live system then fetches from a URL (reference/installer.md §3.3).
+
+The file's sectors are cut out and the plain files behind it move up; all else stays where it was. OpenShift's minimal
+image also has a placeholder for one more initrd, into which its image service puts static networks; here they are
+appended to the initrd itself (`installer.ignition.early`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from pathlib import Path
+
+from installer.errors import ConfigError, IsoError, NoEmbedArea
+from installer.formats import jsontext
+from installer.image.iso.embed import KargsArea, current_kargs, kargs_area, set_kargs_patches
+from installer.image.iso.gpt import resize
+from installer.image.iso.iso9660 import SECTOR, Extent, Iso
+from installer.image.iso.overlay import Overlay
+from installer.image.iso.records import (
+    PRIMARY,
+    SUPPLEMENTARY,
+    Record,
+    boot_images,
+    descriptors,
+    records,
+    records_of,
+    volume_size_patches,
+)
+
+ROOTFS = "images/pxeboot/rootfs.img"
+_KARGS_INFO = "coreos/kargs.json"
+_LIVE_ISO = re.compile(r"(?:^|(?<=\s))coreos\.liveiso=\S+ ?")
+
+
+def _sectors(length: int) -> int:
+    return (length + SECTOR - 1) // SECTOR
+
+
+def live_kargs(kargs: str) -> str:
+    """Kernel arguments without the one that names the ISO which holds the root file system."""
+    return _LIVE_ISO.sub("", kargs)
+
+
+def check_url(url: str) -> None:
+    """Refuse URLs that a boot loader would read differently; ConfigError."""
+    if not re.fullmatch(r"https?://[^\s\"'$\\]+", url):
+        raise ConfigError(f"invalid rootfs URL {url}: an http or https URL without blanks, quotes, $ and \\ is needed")
+
+
+def _rootfs(iso: Iso) -> Extent:
+    extent = iso.find(ROOTFS)
+    if extent is None or extent.directory:
+        raise IsoError(iso.path, f"has no {ROOTFS}: it is a minimal image, or not a CoreOS live ISO")
+    return extent
+
+
+def extract_rootfs(overlay: Overlay, path: object, dest: Path) -> None:
+    """Write the root file system of the image as `dest`. Raises IsoError."""
+    extent = _rootfs(overlay.iso(str(path)))
+    part = Overlay(overlay.base)
+    part.move(0, extent.offset, extent.length)
+    part.truncate(extent.length)
+    part.save(dest, 0o644)
+
+
+def make_minimal(overlay: Overlay, path: object, url: str) -> None:
+    """Take the root file system out, and make the kernel arguments fetch it from `url`.
+
+    Raises IsoError and its children where the image cannot be made minimal, ConfigError for a URL that cannot be used.
+    """
+    check_url(url)
+    iso = overlay.iso(str(path))
+    rootfs = _rootfs(iso)
+    area = kargs_area(iso)
+    if area is None:
+        raise NoEmbedArea(str(path), "no kernel argument areas, so a rootfs URL cannot be added")
+    _set_url(overlay, iso, area, url)
+    _cut(overlay, overlay.iso(str(path)), rootfs)
+
+
+def _set_url(overlay: Overlay, iso: Iso, area: KargsArea, url: str) -> None:
+    """Both the arguments and their default, so that `reset` does not bring back the name of the full ISO."""
+    argument = f'coreos.live.rootfs_url="{url}"'
+    default = f"{live_kargs(area.default)} {argument}".strip()
+    current = f"{live_kargs(current_kargs(iso, area))} {argument}".strip()
+    overlay.apply(set_kargs_patches(iso, area, current))
+    extent = iso.find(_KARGS_INFO)
+    if extent is None:
+        return
+    info = jsontext.loads(iso.read(extent.offset, extent.length))
+    text = json.dumps({**info, "default": default}).encode()
+    if len(text) > _sectors(extent.length) * SECTOR:
+        raise IsoError(iso.path, f"{_KARGS_INFO} has no room for a longer text")
+    for record in records_of(iso, extent):
+        overlay.apply([record.patch(extent.offset, len(text))])
+    overlay.zero(extent.offset, _sectors(extent.length) * SECTOR)
+    overlay.write_at(extent.offset, text)
+
+
+def _remove_record(overlay: Overlay, iso: Iso, record: Record) -> None:
+    """The records behind it in its sector move up."""
+    end = (record.position // SECTOR + 1) * SECTOR
+    behind = record.position + record.size
+    overlay.write_at(record.position, iso.read(behind, end - behind) + bytes(record.size))
+
+
+def _fixed(iso: Iso, entries: list[Record]) -> list[int]:
+    """Offsets of all that must not move: directories, path tables, boot catalog and boot images."""
+    offsets = [record.offset for record in entries if record.directory]
+    for descriptor in descriptors(iso):
+        sector = descriptor.sector
+        if descriptor.kind in (PRIMARY, SUPPLEMENTARY):
+            places = (struct.unpack_from(form, sector, at)[0] for form, at in (("<I", 140), ("<I", 144), (">I", 148)))
+            offsets += [place * SECTOR for place in places]
+    return offsets + boot_images(iso)
+
+
+def _cut(overlay: Overlay, iso: Iso, rootfs: Extent) -> None:
+    """Take the file out of the image, whose volumes and partition tables become as much shorter."""
+    entries = records(iso)
+    behind = rootfs.offset + _sectors(rootfs.length) * SECTOR
+    cut = behind - rootfs.offset
+    if any(place >= behind for place in _fixed(iso, entries)):
+        raise IsoError(iso.path, "has boot images or directories behind its root file system, which cannot move")
+    removed = [r for r in entries if not r.directory and (r.offset, r.length) == (rootfs.offset, rootfs.length)]
+    old_size = overlay.size
+    # First where files are, then which records there are: the latter changes the places of records.
+    for record in entries:
+        if not record.directory and record.length and record.offset >= behind:
+            overlay.apply([record.patch(record.offset - cut, record.length)])
+    changed = overlay.iso(iso.path)
+    for record in sorted(removed, key=lambda one: -one.position):
+        _remove_record(overlay, changed, record)
+    overlay.move(rootfs.offset, behind, old_size - behind)
+    overlay.truncate(old_size - cut)
+    overlay.apply(volume_size_patches(overlay.iso(iso.path), overlay.size))
+    resize(overlay, old_size)

@@ -1,0 +1,232 @@
+"""Who belongs to whom: ports and controllers, parents, MAC addresses borrowed, and in which order profiles come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+
+from installer.network.reading.model import Document, Interface, Port, Shape
+from installer.network.reading.reader import Problems
+
+Key = tuple[str, bool]
+
+CONTROLLERS = {"bond": "bond", "linux-bridge": "bridge", "vrf": "vrf", "ovs-bridge": "ovs-port"}
+# Ports of these keep their own addresses.
+_IP_KEEPING = ("vrf",)
+_NEVER_PORTS = ("ovs-bridge", "loopback", "vrf")
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """The controller of an interface: `port` says what the controller's section has for it."""
+
+    controller: Interface
+    port: Port
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All interfaces that get a profile, in document order (those `made` for ports last), and their controllers."""
+
+    interfaces: tuple[Interface, ...]
+    attachments: dict[Key, Attachment]
+    made: frozenset[str] = frozenset()
+
+    def attachment(self, one: Interface) -> Attachment | None:
+        """The controller that this interface is a port of."""
+        return self.attachments.get(key_of(one))
+
+    def has_ip(self, one: Interface) -> bool:
+        """Whether the profile has [ipv4] and [ipv6]: ports have none, except those of a VRF and OVS interfaces."""
+        attachment = self.attachment(one)
+        return attachment is None or one.kind == "ovs-interface" or attachment.controller.kind in _IP_KEEPING
+
+    def ordered(self) -> list[Interface]:
+        """Upstream's order: by depth below controllers and parents, then by name; `made` ones at depth 0 (§1.2)."""
+        kernel = {one.name: one for one in self.interfaces if not userspace(one)}
+        above: dict[Key, set[Key]] = {}
+        for one in self.interfaces:
+            attachment = self.attachment(one)
+            keys = above.setdefault(key_of(one), set())
+            if attachment is not None and one.name not in self.made:
+                keys.add(key_of(attachment.controller))
+            if one.shape.parent in kernel:
+                keys.add((one.shape.parent or "", False))
+        depths: dict[Key, int] = {}
+        for key in TopologicalSorter(above).static_order():
+            depths[key] = max((depths[other] + 1 for other in above.get(key, ())), default=0)
+        return sorted(self.interfaces, key=lambda one: (depths[key_of(one)], one.name, not userspace(one)))
+
+
+def key_of(one: Interface) -> Key:
+    """What tells an interface from all others: its name, and whether it is outside the kernel."""
+    return one.name, userspace(one)
+
+
+def userspace(one: Interface) -> bool:
+    """OVS bridges live outside the kernel, so that one may share its name with an OVS interface."""
+    return one.kind == "ovs-bridge"
+
+
+def make_plan(document: Document, problems: Problems) -> Plan:
+    """Attaches ports to controllers and makes profiles for ports that the document does not list."""
+    interfaces: dict[Key, Interface] = {}
+    for one in document.interfaces:
+        if key_of(one) in interfaces:
+            # Upstream keeps the last of them without a word (§3).
+            problems.add(f"{one.path}.name", one.name, "is the name of an interface given before")
+        else:
+            interfaces[key_of(one)] = one
+    present = {key: one for key, one in interfaces.items() if one.present}
+    attachments = _attach(list(present.values()), interfaces, problems)
+    unlisted = {}
+    for name, userland in attachments:
+        if not userland and (name, False) not in interfaces:
+            unlisted[name] = Interface(attachments[name, False].port.path, name, "ethernet", "up", Shape())
+    everyone = [*present.values(), *unlisted.values()]
+    plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments, frozenset(unlisted))
+    _check_ports(plan, problems)
+    _check_loops(plan, problems)
+    _check_file_names(plan, problems)
+    return plan
+
+
+def _attach(
+    present: Sequence[Interface], interfaces: dict[Key, Interface], problems: Problems
+) -> dict[Key, Attachment]:
+    attachments: dict[Key, Attachment] = {}
+    for controller in present:
+        for port in controller.shape.ports or ():
+            for name in port.members or (port.name,):
+                _attach_one(attachments, controller, port, name, known=interfaces, problems=problems)
+    for one in present:
+        if one.controller is None:
+            continue
+        path = f"{one.path}.controller"
+        attachment = attachments.get((one.name, False))
+        owner = next(
+            (
+                interfaces[key]
+                for key in ((one.controller, False), (one.controller, True))
+                if key in interfaces and interfaces[key].kind in CONTROLLERS
+            ),
+            None,
+        )
+        if owner is None or not owner.present:
+            problems.add(path, one.controller, "is not a bond, bridge or VRF of this document")
+        elif attachment is not None and attachment.controller is not owner:
+            problems.add(path, one.controller, f"contradicts the ports of {attachment.controller.name}")
+        elif attachment is None and owner.shape.ports is not None:
+            problems.add(path, one.controller, "does not list this interface among its ports")
+        elif attachment is None:
+            sections: Mapping[str, Mapping[str, str]]
+            sections = {"linux-bridge": {"bridge-port": {}}, "ovs-bridge": {"ovs-port": {}}}.get(owner.kind, {})
+            port = Port(one.name, path, sections, (one.name,) if owner.kind == "ovs-bridge" else ())
+            attachments[one.name, False] = Attachment(owner, port)
+    return attachments
+
+
+def _attach_one(
+    attachments: dict[Key, Attachment],
+    controller: Interface,
+    port: Port,
+    name: str,
+    *,
+    known: dict[Key, Interface],
+    problems: Problems,
+) -> None:
+    before = attachments.get((name, False))
+    listed = known.get((name, False))
+    if before is not None:
+        problems.add(port.path, name, f"is a port of {before.controller.name} already")
+    elif listed is not None and listed.state == "ignore":
+        return
+    elif listed is not None and not listed.present:
+        problems.add(port.path, name, "is the name of an interface that is absent")
+    elif name == controller.name and controller.kind != "ovs-bridge":
+        problems.add(port.path, name, "cannot be a port of itself")
+    elif listed is None and (name, True) in known:
+        problems.add(port.path, name, "is an OVS bridge; its ovs-interface must be in the document to be a port")
+    else:
+        attachments[name, False] = Attachment(controller, port)
+
+
+def _with_borrowed_macs(interfaces: Sequence[Interface], problems: Problems) -> list[Interface]:
+    macs = {one.name: one.mac for one in interfaces if not userspace(one)}
+    result = []
+    for one in interfaces:
+        source = one.copy_mac_from
+        if source is None:
+            result.append(one)
+            continue
+        if source not in macs:
+            problems.add(f"{one.path}.copy-mac-from", source, "is not an interface of this document")
+        elif macs[source] is None:
+            problems.add(f"{one.path}.copy-mac-from", source, "has no mac-address in this document")
+        result.append(replace(one, mac=macs.get(source)))
+    return result
+
+
+def _check_ports(plan: Plan, problems: Problems) -> None:
+    for one in plan.interfaces:
+        attachment = plan.attachment(one)
+        if attachment is None:
+            if one.kind == "ovs-interface":
+                problems.add(one.path, one.name, "an ovs-interface must be a port of an ovs-bridge")
+            continue
+        kind = attachment.controller.kind
+        if one.kind in _NEVER_PORTS or (one.kind == "ovs-interface" and kind != "ovs-bridge"):
+            problems.add(attachment.port.path, one.name, f"is of type {one.kind}, which cannot be a port of a {kind}")
+        if one.kind == "infiniband" and kind not in ("bond", "vrf"):
+            problems.add(attachment.port.path, one.name, f"is of type infiniband, which cannot be a port of a {kind}")
+        for family in (4, 6):
+            if one.enabled(family) and not plan.has_ip(one):
+                rule = f"must not be enabled on a port of {attachment.controller.name}"
+                problems.add(f"{one.path}.ipv{family}.enabled", True, rule)
+    for one in plan.interfaces:
+        for kind in ("ovs-external-ids", "ovs-other-config"):
+            attachment = plan.attachment(one)
+            if (
+                kind in one.extra
+                and one.kind != "ovs-bridge"
+                and (attachment is None or attachment.controller.kind != "ovs-bridge")
+            ):
+                problems.add(f"{one.path}.ovs-db", None, "is of OVS bridges and their ports only")
+                break
+
+
+def _check_loops(plan: Plan, problems: Problems) -> None:
+    """A controller rests on its ports, and a VLAN and its like on their parent: nothing can rest on itself."""
+    present = {key_of(one): one for one in plan.interfaces}
+    rests_on: dict[Key, set[Key]] = {}
+    for one in plan.interfaces:
+        if (one.shape.parent or "", False) in present:
+            rests_on.setdefault(key_of(one), set()).add((one.shape.parent or "", False))
+        if (attachment := plan.attachment(one)) is not None:
+            rests_on.setdefault(key_of(attachment.controller), set()).add(key_of(one))
+    try:
+        TopologicalSorter(rests_on).prepare()
+    except CycleError as err:
+        for key in dict.fromkeys(err.args[1]):
+            one = present[key]
+            problems.add(one.path, one.name, "rests, through its ports or its parent, on itself")
+
+
+def _check_file_names(plan: Plan, problems: Problems) -> None:
+    file_names: set[str] = set()
+    for one in plan.interfaces:
+        names = [profile_id(one)]
+        if one.kind == "ovs-bridge":
+            names += [f"{port.name}-port" for port in one.shape.ports or ()]
+        for name in names:
+            if name in file_names:
+                path = f"{one.path}.{'profile-name' if one.profile_name else 'name'}"
+                problems.add(path, name, "is the name of another profile's file too")
+            file_names.add(name)
+
+
+def profile_id(one: Interface) -> str:
+    """The profile's id, and its file's name before .nmconnection (§1.1)."""
+    suffix = {"ovs-bridge": "-br", "ovs-interface": "-if"}.get(one.kind, "")
+    return one.profile_name or one.name + suffix

@@ -1,0 +1,70 @@
+"""A command in a process that is forked from the test's: most of a short run is its interpreter's start."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+#: A command's function: it is given its arguments and returns its exit code.
+Main = Callable[[Sequence[str]], int]
+#: Bytes that a run may take besides what the test's process has.
+MEMORY = 2 << 30
+
+
+def forked(main: Main, arguments: Sequence[str], *, stdin: int | None = None, seconds: float = 60.0) -> tuple[int, str]:
+    """Exit code, and what it said on standard error. It is killed, and TimeoutError raised, if it hangs."""
+    with tempfile.TemporaryFile() as said, open(os.devnull, "r+b") as null:
+        child = os.fork()
+        if not child:
+            _become(main, arguments, [null.fileno() if stdin is None else stdin, null.fileno(), said.fileno()])
+        ended = _has_ended(child, seconds)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        text = _read(said)
+    if not ended:
+        raise TimeoutError(f"{' '.join(arguments)}: not over within {seconds:.0f} s, said {text!r}")
+    return code, text
+
+
+def _become(main: Main, arguments: Sequence[str], streams: Sequence[int]) -> None:
+    """The child: runs the command and ends; nothing of the test's process is tidied up here."""
+    code = 1
+    try:
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - until its end
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (now + MEMORY, now + MEMORY))
+        code = main(arguments)
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _has_ended(child: int, seconds: float) -> bool:
+    descriptor = os.pidfd_open(child)
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def _read(file: BinaryIO) -> str:
+    file.seek(0)
+    return file.read().decode()

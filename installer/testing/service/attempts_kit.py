@@ -1,0 +1,42 @@
+"""How an attempt to install ends, so that another may begin; and what each has made."""
+
+from __future__ import annotations
+
+from installer.assisted.enums import ClusterStatus, StepType
+from installer.rendezvous.resources import clusters, hosts
+from installer.testing.service.rendezvous_kit import inventory
+from installer.testing.service.world_kit import HOST_ID, World
+
+OLD, NEW = {"bootstrap.ign": b"old", "old-only": b"old"}, {"bootstrap.ign": b"new"}
+MANIFEST = {"folder": "openshift", "file_name": "a.yaml", "content": "YTogMQo="}
+
+
+def out_of_time(world: World, cluster_id: str) -> None:
+    """Its preparation takes longer than it may."""
+    world.wait(601)
+    world.poll(next(item.id for item in world.store.infra_envs()))
+    with world.store.change():
+        world.engine.reconcile(cluster_id)
+    assert world.store.cluster(cluster_id).status is ClusterStatus.READY
+
+
+def cancelled(world: World, cluster_id: str) -> None:
+    """The user cancels and resets it."""
+    clusters.cancel(world.engine, cluster_id)
+    assert world.store.cluster(cluster_id).status is ClusterStatus.CANCELLED
+    back(world, cluster_id)
+
+
+def was_reset(world: World, cluster_id: str) -> None:
+    """The user resets it."""
+    back(world, cluster_id)
+
+
+def back(world: World, cluster_id: str) -> None:
+    """A reset, and the host is known again."""
+    clusters.reset(world.engine, cluster_id)
+    infra_env_id = next(item.id for item in world.store.infra_envs())
+    hosts.register(world.engine, infra_env_id, HOST_ID, "")
+    world.poll(infra_env_id)
+    world.reply(infra_env_id, StepType.INVENTORY, inventory())
+    assert world.store.cluster(cluster_id).status is ClusterStatus.READY

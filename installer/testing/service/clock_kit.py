@@ -1,0 +1,74 @@
+"""A service whose clocks are the test's, and how its time passes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from installer.assisted.auth import Authenticator
+from installer.rendezvous.api.context import Service
+from installer.rendezvous.clock import SteadyClock
+from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.store.database import Store
+from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.service.rendezvous_kit import make_keys
+from installer.testing.service.world_kit import Clock, World
+
+JUMPS = [305.0, -305.0, 7 * 3600.0, -7 * 3600.0, 400 * 86400.0]
+
+
+def service(world: World) -> Service:
+    """A service over this world, which makes no files."""
+    auth = Authenticator("agent-installer-local", make_keys().public_base64)
+    return Service(world.engine, world.engine.settings, auth, lambda job: {})
+
+
+def tick(world: World, made: Service | None = None) -> None:
+    """The service's monitor has its turn."""
+    asyncio.run((made or service(world)).tick())
+
+
+def installing(directory: Path) -> tuple[World, Fleet]:
+    """Three hosts of which each is at its first stage."""
+    world = World(directory)
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(3)])
+    fleet.discover()
+    fleet.prepare()
+    for machine in fleet.machines:
+        assert fleet.progress(machine, "Starting installation")
+    return world, fleet
+
+
+def go(world: World, fleet: Fleet, seconds: float, every: float = 5.0) -> None:
+    """Time passes as it does for a service: everybody polls, the monitor ticks."""
+    left = seconds
+    while left > 0:
+        step = min(every, left)
+        world.clock.go(step)
+        left -= step
+        for machine in fleet.machines:
+            fleet.poll(machine)
+        tick(world)
+
+
+def told(world: World) -> list[str]:
+    """What was said of a clock that was set."""
+    return [event.message for event in world.store.events() if event.name == "service_clock_set"]
+
+
+def restart(world: World, clock: Clock | None = None) -> None:
+    """The service ends and starts anew, with the clocks as they are unless another is given."""
+    settings, needs = world.engine.settings, world.engine.requirements
+    world.store.close()
+    world.clock = clock or revived(world.clock)
+    world.store = Store(settings.db_path)
+    world.engine = Engine(world.store, settings, needs, world.clock)
+
+
+def revived(old: Clock, passed: float | None = None) -> Clock:
+    """A new process' clock on the same wall and monotonic clocks."""
+    clock = Clock()
+    clock.at, clock.passed = old.at, old.passed if passed is None else passed
+    SteadyClock.__init__(clock, lambda: clock.at, lambda: clock.passed)
+    return clock

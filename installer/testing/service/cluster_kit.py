@@ -1,0 +1,25 @@
+"""A cluster's validations by their ids, and what they look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from installer.rendezvous.validations.cluster import table as cv
+from installer.testing.service.verdict_kit import cluster_host
+
+CHECKS = {line.id: line.check for line in cv.TABLE}
+
+
+def nets(*cidrs: str) -> list[dict[str, Any]]:
+    """Networks as the API has them."""
+    return [{"cidr": cidr} for cidr in cidrs]
+
+
+def pods(cidr: str, prefix: int | None) -> dict[str, Any]:
+    """Changes to a cluster: its cluster network, and how much of it a host gets."""
+    return {"cluster": {"cluster_networks": [{"cidr": cidr, **({"host_prefix": prefix} if prefix else {})}]}}
+
+
+def hosts(*changes: dict[str, Any]) -> dict[str, Any]:
+    """Changes to a cluster: these are its hosts."""
+    return {"hosts": tuple(cluster_host(number, **change) for number, change in enumerate(changes))}

@@ -1,0 +1,16 @@
+"""What the service tells of what happens."""
+
+from __future__ import annotations
+
+from installer.rendezvous.store.model import Event
+from installer.testing.service.world_kit import World
+
+
+def told(world: World, name: str) -> list[Event]:
+    """Events of this name."""
+    return [event for event in world.store.events() if event.name == name]
+
+
+def messages(world: World, name: str) -> list[str]:
+    """Their texts."""
+    return [event.message for event in told(world, name)]

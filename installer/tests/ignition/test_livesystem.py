@@ -1,0 +1,110 @@
+"""What the live system itself needs: files that are always there, and the user data of Oracle's cloud."""
+
+import base64
+import os
+import subprocess
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib import resources
+from pathlib import Path
+from threading import Thread
+from typing import ClassVar
+
+import pytest
+
+from installer.ignition.livesystem import ntp_files, proxy_file, system_files
+
+SCRIPT = Path(str(resources.files("installer.ignition") / "data/bin/oci-eval-user-data.sh"))
+
+
+def test_proxies_are_doubly_escaped_and_the_file_is_always_there():
+    given = proxy_file({"HTTPS_PROXY": "http://u:50%@proxy.example", "NO_PROXY": '.example,"x"', "HTTP_PROXY": ""})
+    assert given.content.decode() == (
+        '[Manager]\nDefaultEnvironment=HTTPS_PROXY="http://u:50%%@proxy.example"\n'
+        'DefaultEnvironment=NO_PROXY=".example,\\"x\\""\n'
+    )
+    assert proxy_file({}).content == b""
+    assert proxy_file({}).path == given.path
+
+
+def test_the_console_names_the_cluster_where_there_is_one():
+    issues = [
+        file.content.decode()
+        for name in ("a.example", "")
+        for file in system_files(name, {})
+        if file.path == "/etc/issue"
+    ]
+    assert issues == ["\\S\nnode0 agent installer image for a.example\n", "\\S\nnode0 agent installer image\n"]
+
+
+def test_clocks():
+    texts = {file.path: file.content.decode() for file in ntp_files(["10.0.0.1", "ntp.example"])}
+    assert all(text.startswith("server 10.0.0.1 iburst\nserver ntp.example iburst\n") for text in texts.values())
+    assert set(texts) == {"/etc/chrony.conf", "/etc/chrony/chrony.conf"}
+    assert ntp_files([]) == []
+
+
+class _Metadata(BaseHTTPRequestHandler):
+    """Oracle's metadata service with one instance; `status` and `user_data` are the test's."""
+
+    status, user_data = 200, b""
+    asked: ClassVar[list[tuple[str, str | None]]]
+
+    def do_GET(self):
+        self.asked.append((self.path, self.headers["Authorization"]))
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.user_data)))
+        self.end_headers()
+        self.wfile.write(self.user_data)
+
+    def log_message(self, *_):
+        """Nothing on the test's output."""
+
+
+@pytest.fixture
+def metadata():
+    class Metadata(_Metadata):
+        asked: ClassVar[list[tuple[str, str | None]]] = []
+
+    server = HTTPServer(("127.0.0.1", 0), Metadata)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield Metadata, f"http://127.0.0.1:{server.server_port}/opc"
+    server.shutdown()
+    thread.join(5)
+    server.server_close()
+
+
+def _run(tmp_path, url, tag):
+    folder = tmp_path / "sys/class/dmi/id"
+    folder.mkdir(parents=True)
+    (folder / "chassis_asset_tag").write_text(f"{tag}\n")
+    env = {**os.environ, "PATH_PREFIX": str(tmp_path), "METADATA": url, "OUT": str(tmp_path / "out")}
+    return subprocess.run(["bash", SCRIPT], env=env, capture_output=True, text=True, timeout=60)
+
+
+def test_the_user_data_of_an_instance_is_run(tmp_path, metadata):
+    service, url = metadata
+    service.user_data = base64.b64encode(b'#!/bin/bash\necho "ran $0" >"$OUT"\n')
+    done = _run(tmp_path, url, "OracleCloud.com")
+    assert (done.returncode, (tmp_path / "out").read_text()[:4]) == (0, "ran ")
+    assert service.asked == [("/opc/user_data", "Bearer Oracle")]
+
+
+def test_nobody_is_asked_elsewhere(tmp_path, metadata):
+    service, url = metadata
+    assert _run(tmp_path, url, "No Asset Tag").returncode == 0
+    assert service.asked == []
+
+
+@pytest.mark.parametrize(("status", "data", "code"), [(404, b"x", 0), (403, b"x", 1), (200, b"!not base64!", 1)])
+def test_what_is_no_script_is_not_run(tmp_path, metadata, status, data, code):
+    service, url = metadata
+    service.status, service.user_data = status, data
+    assert _run(tmp_path, url, "OracleCloud.com").returncode == code
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_script_that_fails_is_tried_again(tmp_path, metadata):
+    service, url = metadata
+    service.user_data = base64.b64encode(b"exit 7")
+    assert _run(tmp_path, url, "OracleCloud.com").returncode == 7

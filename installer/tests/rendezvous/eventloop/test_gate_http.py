@@ -1,0 +1,118 @@
+"""What is no good HTTP ends at the door, and is nobody's fault but the sender's."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from installer.testing.service.api_kit import filled
+from installer.testing.service.place_kit import USER, Place, at, request
+from installer.testing.service.rendezvous_kit import running
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("GET /clusters HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", 400),
+        ("POST /clusters HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST /clusters HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 400),
+        ("POST /clusters HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n0\r\n\r\n", 400),
+        ("POST /clusters HTTP/1.1\r\nHost: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST /clusters HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n", 400),
+        ("POST /clusters HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\nhello", 400),
+        ("POST /clusters HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\nhello", 400),
+        ("GET /clusters HTTP/1.1\r\nHost: x\r\nX: a\nb\r\n\r\n", 400),
+        ("GET /clusters HTTP/1.1\r\nHost: x\r\nX: a\r\n folded\r\n\r\n", 400),
+        ("GET /clusters HTTP/1.1\r\nHost: x\r\nX: " + "y" * 20000 + "\r\n\r\n", 400),
+        ("GET /clusters?" + "y" * 20000 + " HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("GET /clusters HTTP/1.1\r\n" + "".join(f"X{n}: y\r\n" for n in range(1000)) + "\r\n", 400),
+        ("GET /clusters HTTP/3.0\r\nHost: x\r\n\r\n", 400),
+        ("GET /clus\0ters HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+        ("GET /clusters HTTP/1.1\r\nHost: x\r\n\r\n", 401),
+        ("GET https://other/clusters HTTP/1.1\r\nHost: x\r\n\r\n", 401),
+        ("GET //clusters HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("GET /./clusters HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("GET /x/../clusters HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("GET /clusters%2f HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("GET /clusters;x HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        ("OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+    ],
+)
+def test_games_with_http_end_at_the_door(tmp_path: Path, text: str, status: int) -> None:
+    async def use(place: Place) -> None:
+        peer = await place.connect()
+        target = text.replace("/clusters", filled("/clusters"), 1)
+        # Whatever is hidden in the body must not be taken for a request of its own.
+        hidden = request("DELETE", f"/clusters/{place.fleet.cluster_id}", USER) if status == 400 else ""
+        await peer.say((target + hidden).encode("latin-1"))
+        assert (await peer.answer())[0] == status
+        if status == 400:
+            await peer.gone()
+        assert place.fleet.world.store.clusters()
+        await place.works()
+
+    at(tmp_path, use)
+
+
+def test_a_body_is_not_unpacked(tmp_path: Path) -> None:
+    """A small one may be large inside."""
+    import gzip
+
+    async def use(place: Place) -> None:
+        body = gzip.compress(b" " * 1024**2 + b"{}")
+        peer = await place.connect()
+        headers = {**USER, "Content-Type": "application/json", "Content-Encoding": "gzip"}
+        await peer.say(request("POST", "/clusters", {**headers, "Content-Length": str(len(body))}))
+        await peer.say(body)
+        status, text = await peer.answer()
+        assert (status, json.loads(text)["code"]) == (400, 400)
+        assert b"not JSON" in text
+
+    at(tmp_path, use)
+
+
+def test_no_charset_is_the_services_fault(tmp_path: Path) -> None:
+    async def use(place: Place) -> None:
+        peer = await place.connect()
+        kind = {"Content-Type": "application/json; charset=bogus"}
+        await peer.say(request("POST", "/clusters", {**USER, **kind}, b"{}"))
+        assert (await peer.answer())[0] == 400
+
+    at(tmp_path, use)
+
+
+def test_what_is_no_http_does_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def use(place: Place) -> None:
+        for text in (
+            b"\0" * 10 + b"\r\n\r\n",
+            b"GET / HTTP/1.1\r\nX : y\r\n\r\n",
+            b"GET /images/a%0ab/c HTTP/1.1\r\n\r\n",
+        ):
+            peer = await place.connect()
+            await peer.say(text)
+            await peer.answer()
+
+    with caplog.at_level("INFO"):
+        at(tmp_path, use)
+    assert not [record for record in caplog.records if record.name in ("aiohttp.server", "assisted-service")]
+
+
+def test_an_address_that_is_taken_is_told(tmp_path: Path) -> None:
+    with running(tmp_path) as service:
+        import subprocess
+        import sys
+
+        second = subprocess.run(
+            [sys.executable, "-m", "installer.rendezvous"],
+            env={**service.env, "WORK_DIR": str(tmp_path / "second")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert second.stderr.splitlines()[-1].startswith("assisted-service: LISTEN_HOST, LISTEN_PORT: cannot be")
+        assert "Traceback" not in second.stderr

@@ -1,0 +1,81 @@
+"""Whatever happens to several hosts, in whichever order: the tables are kept to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from installer.rendezvous.resources import clusters
+from installer.testing.service.fleet_kit import API_VIP, Fleet, Machine, Network
+from installer.testing.service.world_kit import World
+
+ACTIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["poll", "register", "stage", "next", "time", "break", "mend", "install", "cancel", "reset"]),
+        st.integers(0, 4),
+        st.integers(0, 12),
+    ),
+    max_size=40,
+)
+
+
+@hypothesis_settings(
+    deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+@given(ACTIONS, st.sampled_from([3, 5]), st.booleans())
+def test_no_order_of_things_leaves_the_tables(
+    tmp_path_factory: Any, actions: list[Any], count: int, started: bool
+) -> None:
+    from installer.assisted.errors import ServiceError
+
+    world = World(tmp_path_factory.mktemp("w"))
+    network = Network()
+    fleet = Fleet(world, [Machine(number, network) for number in range(count)])
+    try:
+        fleet.discover()
+        if started:
+            fleet.prepare()
+        for what, which, number in actions:
+            machine = fleet.machines[which % count]
+            try:
+                if what == "poll":
+                    fleet.poll(machine)
+                elif what == "register":
+                    fleet.register(machine)
+                elif what == "stage":
+                    stages = fleet.stages(machine)
+                    fleet.progress(machine, stages[number % len(stages)])
+                elif what == "next":
+                    done = fleet.host(machine).progress.current_stage
+                    stages = fleet.stages(machine)
+                    at = stages.index(done.value) + 1 if done and done.value in stages else 0
+                    fleet.progress(machine, stages[min(at, len(stages) - 1)])
+                elif what == "time":
+                    world.wait(number * 200)
+                    fleet.tick()
+                elif what == "break":
+                    network.taken.add(API_VIP)
+                elif what == "mend":
+                    network.taken.clear()
+                elif what == "install":
+                    clusters.install(world.engine, fleet.cluster_id)
+                    world.prepared(fleet.cluster_id, {})
+                elif what == "cancel":
+                    clusters.cancel(world.engine, fleet.cluster_id)
+                elif what == "reset":
+                    clusters.reset(world.engine, fleet.cluster_id)
+            except ServiceError:
+                pass
+            # What was settled stays settled: judging all anew, without any short cut, changes nothing.
+            fleet.tick()
+            before = fleet.judgements()
+            world.engine.scratch.rests.clear()
+            world.engine.ledger.forget()
+            fleet.tick()
+            assert fleet.judgements() == before
+            assert sum(fleet.host(m).bootstrap for m in fleet.machines) <= 1
+    finally:
+        world.store.close()

@@ -1,0 +1,38 @@
+#!/bin/bash
+# Brings the kernel arguments of the node's MachineConfig into the boot loader's configuration, and reboots into them, before
+# the node joins (reference/cluster.md §3.2).
+set -euo pipefail
+set -o noglob
+encapsulated=/etc/ignition-machine-config-encapsulated.json
+read -r -a now </proc/cmdline
+missing=()
+for word in $(jq -r '.spec.kernelArguments[]?' "$encapsulated"); do
+    [[ " ${now[*]} " == *" $word "* ]] || missing+=("$word")
+done
+if ((${#missing[@]})); then
+    for word in "${now[@]}"; do
+        case $word in boot=*) source=${word#boot=} ;; esac
+    done
+    place=/run/machine-config-daemon/boot
+    mkdir -p "$place"
+    mount "${source:-LABEL=boot}" "$place"
+    trap 'umount "$place"' EXIT
+    config=$place/grub/installed.cfg
+    found=""
+    while IFS= read -r line; do
+        if [[ $line == 'set node0_kargs="'*'"' ]]; then
+            line="${line%\"} ${missing[*]}\""
+            found=yes
+        fi
+        printf '%s\n' "$line"
+    done <"$config" >"$config.new"
+    [[ $found ]] || { echo "$config names no kernel arguments" >&2; exit 1; }
+    mv "$config.new" "$config"
+    sync -f "$place"
+fi
+mv "$encapsulated" "$encapsulated.bak"
+sync -f /etc
+if ((${#missing[@]})); then
+    echo "Rebooting for the kernel arguments ${missing[*]}"
+    systemctl --no-block reboot
+fi

@@ -1,0 +1,185 @@
+"""Container machines without a lab: namespaces with a bridge, the daemon, and a firmware that boots a plain tree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Literal
+
+from drivers.console import FileConsole
+from drivers.container import Machine, Machines
+from drivers.errors import ConnectionFailedError
+from lab.machines.container.spec import DiskSpec, MachineSpec, Nic
+
+ROOT = Path(__file__).parents[3]
+TREES = Path.home() / ".cache/node0/release/os-rootfs"
+# Waits for what happens soon are deadlines, not measurements: this machine may have much else to do.
+PATIENCE = 300.0
+_SETUP = """
+mount --make-rprivate / && mount -t proc proc /proc && mount -t sysfs sysfs /sys &&
+ip link set lo up && ip link add lab0 type bridge && ip addr add 192.168.111.1/24 dev lab0 || exit
+ip link set lab0 up
+# Not exec: as a lab's first process does, the shell waits for orphans too.
+"$@"
+exit $?
+"""
+
+# What every attack begins with.
+HEAD = """
+import ctypes, errno, os, socket, struct, sys, fcntl, subprocess
+libc = ctypes.CDLL(None, use_errno=True)
+def call(number, *arguments):
+    words = [ctypes.c_long(a) if isinstance(a, int) else ctypes.c_char_p(a) for a in arguments]
+    if libc.syscall(ctypes.c_long(number), *words) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+def write(path, text):
+    fd = os.open(path, os.O_WRONLY)
+    os.write(fd, text.encode())
+"""
+
+
+def tree() -> Path | None:
+    """The root tree of the machine OS, when some release was built here."""
+    found = sorted(TREES.glob("*/root"), key=lambda path: path.stat().st_mtime)
+    return found[-1] if found else None
+
+
+class World:
+    """A daemon in network, PID and mount namespaces of its own."""
+
+    def __init__(self, root: Path, firmware: str = "lab.testing.containers.plain:boot") -> None:
+        self.root = root
+        self.lab = f"test-{uuid.uuid4().hex[:8]}"
+        self.machines = Machines(root / "machined.sock")
+        (root / "machines").mkdir()
+        self._firmware = firmware
+        read, self._write = os.pipe()
+        self._reaper = subprocess.Popen(
+            [sys.executable, "-m", "lab.machines.container.reaper", self.lab],
+            stdin=read,
+            cwd=ROOT,
+            start_new_session=True,
+        )
+        os.close(read)
+
+    def start(self) -> World:
+        """Up to the daemon's first answer."""
+        daemon = (sys.executable, "-m", "lab.machines.container.machined", str(self.root / "machines"))
+        arguments = (str(self.machines.path), self.lab, self._firmware)
+        with (self.root / "machined.log").open("wb") as log:
+            self.process = subprocess.Popen(
+                ["unshare", "-mpn", "--fork", "--kill-child", "sh", "-c", _SETUP, "sh", *daemon, *arguments],
+                cwd=ROOT,
+                env=os.environ | {"NODE0_TEST_TREE": str(tree()), "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + PATIENCE
+        while not self._listens():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise AssertionError(f"no daemon: {(self.root / 'machined.log').read_text()}")
+            time.sleep(0.02)
+        return self
+
+    @property
+    def first(self) -> int:
+        """The host's pid of the first process of its PID namespace."""
+        return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
+
+    def _listens(self) -> bool:
+        try:
+            self.machines.all()
+        except ConnectionFailedError:
+            return False
+        return True
+
+    def define(
+        self,
+        index: int = 0,
+        *,
+        memory_mib: int = 1024,
+        disk: Path | None = None,
+        first_user: int = 1 << 28,
+        firmware: Literal["uefi", "bios"] = "uefi",
+    ) -> Machine:
+        """A machine with one card and one disk."""
+        name = f"m{index}"
+        folder = self.root / "machines" / name
+        folder.mkdir()
+        image = disk or folder / "vda.raw"
+        if disk is None:
+            with image.open("wb") as file:
+                file.truncate(1 << 30)
+        MachineSpec(
+            name=name,
+            uuid=str(uuid.uuid4()),
+            memory_mib=memory_mib,
+            vcpus=1,
+            firmware=firmware,
+            nics=(Nic(name="enp1s0", mac=f"52:54:00:6e:77:{index:02x}", network="lab0"),),
+            disks=(DiskSpec(target="vda", path=str(image), size=image.stat().st_size, serial=f"{name}-vda"),),
+            console_log=str(folder / "console.log"),
+            console_socket=str(folder / "console.sock"),
+            uid_base=first_user + (index << 16),
+        ).save(folder)
+        return self.machines.machine(name)
+
+    def console(self, machine: Machine) -> FileConsole:
+        """Its serial line."""
+        folder = self.root / "machines" / machine.name
+        return FileConsole(folder / "console.log", folder / "console.sock", machine=machine.name)
+
+    def kill(self) -> None:
+        """kill -9 of the process that all others hang on, and the end of what waits for that."""
+        self.process.kill()
+        self.process.wait(PATIENCE)
+        if self._write >= 0:
+            os.close(self._write)
+            self._write = -1
+        self._reaper.wait(PATIENCE)
+
+    def init(self, machine: Machine) -> int:
+        """The host's pid of a running machine's init."""
+        return init_of(self.lab, machine.name)
+
+    def run(self, machine: Machine, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+        """A shell script as root in a running machine."""
+        return run_in(self.lab, machine.name, script, timeout)
+
+
+def init_of(lab: str, name: str) -> int:
+    """The host's pid of the init of a lab's running machine."""
+    group = next(Path("/sys/fs/cgroup").glob(f"*/node0/{lab}/{name}/machine"))
+    for folder, _, files in os.walk(group):
+        if "cgroup.procs" in files:
+            for pid in (Path(folder) / "cgroup.procs").read_text().split():
+                status = Path(f"/proc/{pid}/status").read_text()
+                ids = next(x for x in status.splitlines() if x.startswith("NSpid:")).split()[1:]
+                if ids[-1] == "1" and len(ids) == 3:
+                    return int(pid)
+    raise AssertionError(f"{name} has no init")
+
+
+def run_in(lab: str, name: str, script: str, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:
+    """A shell script as root in a lab's running machine: in its namespaces, its control groups and its filter.
+
+    nsenter alone would bring no seccomp filter and the host's control groups, so its init runs it.
+    """
+    inside = ["nsenter", "-t", str(init_of(lab, name)), "-a", "-S", "0", "-G", "0", "--"]
+    run = ["systemd-run", "--quiet", "--pipe", "--wait", "--collect", "sh", "-c", script]
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+    return subprocess.run(
+        [*inside, *run], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
+    )
+
+
+def attempt(world: World, machine: Machine, code: str) -> tuple[bool, list[str]]:
+    """Run it as root of a machine. True when it got through; its last words."""
+    script = f"cat > /run/attack.py <<'ATTACK'\n{HEAD}\n{code}\nATTACK\nexec python3 /run/attack.py"
+    done = world.run(machine, script)
+    return done.returncode == 0, done.stderr.strip().splitlines()[-1:] or [str(done.returncode)]

@@ -1,0 +1,129 @@
+"""Kernel arguments of MachineConfigs: added up, checked, and brought into the boot loader on the node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.release.cluster import templates
+from lab.release.cluster.errors import ConfigError
+from lab.release.cluster.ignition import document as ignition
+from lab.release.cluster.ignition import machineconfig
+from lab.testing.ignition import read_data_url
+
+INSTALLED = 'set node0_root="PARTUUID=1"\nset node0_boot="PARTUUID=2"\nset node0_kargs="quiet console=ttyS0"\n'
+
+
+def config(name: str, arguments: Any, role: str = "master") -> dict[str, Any]:
+    made = machineconfig.machine_config(name, role, ignition.config())
+    made["spec"]["kernelArguments"] = arguments
+    return made
+
+
+def test_those_of_a_pool_add_up_in_the_order_of_names() -> None:
+    given = [config("99-b", ["c=3 d=4"]), config("98-a", ["a=1", "b=2"]), config("99-w", ["w=9"], "worker")]
+    rendered = machineconfig.rendered("master", given)
+    assert rendered["spec"]["kernelArguments"] == ["a=1", "b=2", "c=3", "d=4"]
+    assert rendered["metadata"]["name"] != machineconfig.rendered("master", given[:1])["metadata"]["name"]
+    assert "kernelArguments" not in machineconfig.rendered("arbiter", given)["spec"]
+    [served] = [
+        read_data_url(f["contents"]["source"], None)
+        for f in machineconfig.served("master", rendered, "kubeconfig", "ca")["storage"]["files"]
+        if f["path"] == machineconfig.ENCAPSULATED
+    ]
+    told = json.loads(served)
+    assert told["metadata"]["name"] == rendered["metadata"]["name"]
+    assert told["spec"] == {"config": ignition.config(), "kernelArguments": ["a=1", "b=2", "c=3", "d=4"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ("a=1", r"MachineConfig 99-x: spec\.kernelArguments: must be a list of strings"),
+        (["a=1", 2], r"spec\.kernelArguments: must be a list of strings"),
+        (["a=1", 'b="2 3"'], r"spec\.kernelArguments\[1\]: .*quotes"),
+        (["a=$b"], r"spec\.kernelArguments\[0\]: .*'\$'"),
+        (["a\nb"], r"spec\.kernelArguments\[0\]"),
+    ],
+)
+def test_what_no_boot_loader_could_pass_on_is_told(given: Any, rule: str) -> None:
+    with pytest.raises(ConfigError, match=rule):
+        machineconfig.rendered("master", [config("99-x", given)])
+
+
+# In namespaces of its own: a disk's boot partition, the kernel's command line, and a systemctl that only says so.
+PLACE = """
+set -e
+mount --bind "$1/cmdline" /proc/cmdline
+mount --bind "$1/etc" /etc
+PATH="$1/bin:$PATH" bash "$1/script.sh"
+"""
+
+
+def run(root: Path, cmdline: str, arguments: list[str]) -> tuple[subprocess.CompletedProcess[str], str]:
+    """The script's run, and the boot loader's configuration afterwards."""
+    (root / "cmdline").write_text(cmdline + "\n")
+    (root / "etc").mkdir(exist_ok=True)
+    encapsulated = json.dumps(config("rendered-master-1", arguments))
+    (root / "etc" / Path(machineconfig.ENCAPSULATED).name).write_text(encapsulated)
+    (root / "script.sh").write_text(templates.text(machineconfig.FIRSTBOOT_SCRIPT))
+    (root / "bin").mkdir(exist_ok=True)
+    (root / "bin/systemctl").write_text('#!/bin/sh\necho "systemctl $*"\n')
+    (root / "bin/systemctl").chmod(0o755)
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", PLACE, "place", str(root)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    shown = subprocess.run(
+        ["debugfs", "-R", "cat grub/installed.cfg", str(root / "boot.img")],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return done, shown.stdout
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Path:
+    files = tmp_path / "files/grub"
+    files.mkdir(parents=True)
+    (files / "installed.cfg").write_text(INSTALLED)
+    image = tmp_path / "boot.img"
+    subprocess.run(
+        ["mke2fs", "-q", "-t", "ext4", "-d", str(tmp_path / "files"), str(image), "8M"], check=True, timeout=60
+    )
+    return tmp_path
+
+
+def test_a_node_reboots_into_what_it_lacks_and_only_once(disk: Path) -> None:
+    line = f"root=x boot={disk}/boot.img quiet hugepages=2"
+    done, text = run(disk, line, ["hugepages=2", "iommu=pt", "isolcpus=1-*"])
+    assert done.returncode == 0, done.stderr
+    assert text == INSTALLED.replace("console=ttyS0", "console=ttyS0 iommu=pt isolcpus=1-*")
+    assert "systemctl --no-block reboot" in done.stdout
+    left = sorted(path.name for path in (disk / "etc").iterdir())
+    assert left == [Path(machineconfig.ENCAPSULATED).name + ".bak"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["quiet"]])
+def test_a_node_that_has_them_all_goes_on(disk: Path, arguments: list[str]) -> None:
+    done, text = run(disk, f"boot={disk}/boot.img quiet", arguments)
+    assert done.returncode == 0, done.stderr
+    assert text == INSTALLED
+    assert "systemctl" not in done.stdout
+
+
+def test_a_disk_that_was_written_by_somebody_else_is_left_as_it_is(disk: Path) -> None:
+    rewritten = disk / "files/grub/installed.cfg"
+    rewritten.write_text("menuentry x\n")
+    subprocess.run(
+        ["mke2fs", "-q", "-F", "-t", "ext4", "-d", str(disk / "files"), str(disk / "boot.img"), "8M"],
+        check=True, timeout=60,
+    )  # fmt: skip
+    done, text = run(disk, f"boot={disk}/boot.img", ["a=1"])
+    assert done.returncode != 0
+    assert "names no kernel arguments" in done.stderr
+    assert text == "menuentry x\n"
+    assert (disk / "etc" / Path(machineconfig.ENCAPSULATED).name).exists()

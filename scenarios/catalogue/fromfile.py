@@ -1,0 +1,43 @@
+"""`--topology FILE`: what it describes, and which of the scenarios are installed in it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import topology as shapes
+from lab.errors import TopologyError
+from lab.host.unmade import unmade
+from scenarios.catalogue.ids import size_of
+from scenarios.catalogue.scheduling import unit_of
+
+
+def file_topology(config: pytest.Config) -> shapes.Topology | None:
+    """That of --topology, or None without. Raises UsageError with all that is wrong with it or cannot be made here."""
+    file = config.getoption("--topology")
+    if not file:
+        return None
+    try:
+        shape = shapes.load(file).on(config.getoption("--machines"))
+        if lines := unmade(shape):
+            raise TopologyError(file, lines)
+    except TopologyError as error:
+        raise pytest.UsageError(str(error)) from error
+    return shape
+
+
+def of_topology(items: list[pytest.Item], topology: shapes.Topology) -> list[pytest.Item]:
+    """The tests for a topology from a file: of each, the scenario of its size that is most like it."""
+    size = size_of(topology)
+    families = {subnet.version for subnet in topology.machine_subnets}
+    stack = "dual" if len(families) > 1 else f"ipv{min(families)}"
+    likeness = {f"-{stack}-": 4, f"-{topology.addressing}-": 2, f"-{topology.nodes[0].firmware}": 1}
+    found: dict[str, tuple[int, pytest.Item]] = {}
+    for item in items:
+        words = unit_of(item.nodeid).split("-")
+        if words[0] != size or len(words) != 4:
+            continue
+        points = sum(worth for text, worth in likeness.items() if text in unit_of(item.nodeid))
+        name = item.nodeid.partition("[")[0]
+        if name not in found or points > found[name][0]:
+            found[name] = (points, item)
+    return [item for _, item in found.values()]

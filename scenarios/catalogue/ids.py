@@ -1,0 +1,112 @@
+"""Scenario ids, ``shape-stack-addressing-firmware[-boot][-variant...]``, and the lab topologies that they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import msgspec
+
+from lab import topology as shapes
+from lab.topology import Addressing, BootWay, Firmware, Stack, Topology
+from scenarios.catalogue.variants import USED_DISKS, VARIANTS, each
+
+# A dash separates words.
+BOOTS: dict[str, BootWay] = {way.replace("-", "_"): way for way in get_args(BootWay)}
+
+
+def _sno(addressing: Addressing, firmware: Firmware, stack: Stack) -> Topology:
+    """One node with three disks, two of which must not be touched."""
+    return each(
+        shapes.sno(addressing, firmware, stack), lambda _, node: msgspec.structs.replace(node, disks=USED_DISKS)
+    )
+
+
+SHAPES: dict[str, Callable[[Addressing, Firmware, Stack], Topology]] = {
+    "sno": _sno,
+    "compact": shapes.compact,
+    "ha": shapes.ha,
+}
+#: The words of an id that every one has, in order, and what each may be.
+GRAMMAR: dict[str, tuple[str, ...]] = {
+    "shape": tuple(SHAPES),
+    "stack": get_args(Stack),
+    "addressing": get_args(Addressing),
+    "firmware": get_args(Firmware),
+}
+
+
+@dataclass(frozen=True)
+class Words:
+    """What an id says."""
+
+    shape: str
+    stack: Stack
+    addressing: Addressing
+    firmware: Firmware
+    boot: BootWay = "iso"
+    variants: tuple[str, ...] = ()
+
+
+def id_of(topology: str, boot: BootWay = "iso", variants: tuple[str, ...] = ()) -> str:
+    """The id of a scenario whose topology is called ``shape-stack-addressing-firmware``."""
+    return "-".join([topology, *([] if boot == "iso" else [boot.replace("-", "_")]), *variants])
+
+
+def words_of(scenario_id: str) -> Words:
+    """The parts of an id. Raises ValueError, which names the unknown word."""
+    words = scenario_id.split("-")
+    if len(words) < len(GRAMMAR):
+        raise ValueError(f"scenario id {scenario_id!r}: want {'-'.join(GRAMMAR)}[-boot][-variant...]")
+    boot = BOOTS.get("".join(words[len(GRAMMAR) : len(GRAMMAR) + 1]))
+    variants = words[len(GRAMMAR) + (boot is not None) :]
+    grammar = [*GRAMMAR.values(), *([tuple(BOOTS)] if boot else []), *([tuple(VARIANTS)] * len(variants))]
+    for word, allowed in zip(words, grammar, strict=True):
+        if word not in allowed:
+            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(allowed)}")
+    for variant in variants:
+        if words[2] not in (may := VARIANTS[variant].addressing):
+            raise ValueError(f"scenario id {scenario_id!r}: {variant} is for {' or '.join(may)} only")
+    named: dict[str, Any] = dict(zip(GRAMMAR, words, strict=False))
+    return Words(**named, boot=boot or "iso", variants=tuple(variants))
+
+
+def _same(topology: Topology) -> Topology:
+    return topology
+
+
+def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same) -> Topology:
+    """The topology that an id names. Raises ValueError, which names the unknown word.
+
+    `sized` makes machines larger before a variant, which may want a machine that is too small, changes them.
+    """
+    words = words_of(scenario_id)
+    topology = sized(SHAPES[words.shape](words.addressing, words.firmware, words.stack))
+    topology = msgspec.structs.replace(topology, boot=words.boot)
+    for variant in words.variants:
+        topology = VARIANTS[variant].machines(topology)
+    return topology
+
+
+def size_of(topology: Topology) -> str:
+    """The name of the topologies that are of a topology's size."""
+    if len(topology.nodes) == 1:
+        return "sno"
+    return "ha" if topology.workers else "compact"
+
+
+def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
+    """Change the decoded agent-config.yaml as the id's variants require."""
+    topology = topology_of(scenario_id)
+    for variant in words_of(scenario_id).variants:
+        VARIANTS[variant].agent_config(config, topology)
+
+
+def further_files(scenario_id: str) -> dict[str, str]:
+    """What the id's variants put beside the two config files: paths in the installer's directory, and texts."""
+    topology = topology_of(scenario_id)
+    files: dict[str, str] = {}
+    for variant in words_of(scenario_id).variants:
+        files |= VARIANTS[variant].files(topology)
+    return files

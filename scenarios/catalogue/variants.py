@@ -1,0 +1,166 @@
+"""What a variant of a scenario changes: its machines and networks, or the files that the installer is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import yaml
+
+from lab.topology import Addressing, Bond, Disk, Network, Nic, NodeSpec, Topology
+from scenarios.catalogue.faulty import ROWS
+
+SMALL_DISK_GIB = 4
+JUMBO = 9000
+STORAGE = Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
+VLAN = 111
+KERNEL_ARGUMENTS = ("node0.first=1", "node0.second=2")
+# The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
+# installation too, the disk to install on, known by its serial number only, and an empty one.
+USED_DISKS = (
+    Disk(size_gib=10, serial="KEEP-THIS", holds="data"),
+    Disk(size_gib=20, serial="INSTALL-HERE", holds="old-system", root=True),
+    Disk(size_gib=30, serial="LEAVE-EMPTY"),
+)
+
+
+def _same(topology: Topology) -> Topology:
+    return topology
+
+
+def _unchanged(_agent_config: dict[str, Any], _topology: Topology) -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a variant changes a scenario: other machines, another agent-config.yaml, or further files, by their paths in
+    the installer's directory; and with which addressing there can be such a scenario."""
+
+    machines: Callable[[Topology], Topology] = _same
+    addressing: tuple[Addressing, ...] = ("static", "dhcp")
+    agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
+    files: Callable[[Topology], dict[str, str]] = lambda _: {}
+
+
+def each(topology: Topology, change: Callable[[int, NodeSpec], NodeSpec]) -> Topology:
+    """The topology with every machine changed, each by its index."""
+    nodes = tuple(change(index, node) for index, node in enumerate(topology.nodes))
+    return msgspec.structs.replace(topology, nodes=nodes)
+
+
+def _networks(topology: Topology, change: Callable[[Network], Network], *more: Network) -> Topology:
+    """The topology with its networks changed, and further ones behind them."""
+    networks = tuple(change(network) for network in topology.all_networks)
+    return msgspec.structs.replace(topology, networks=(*networks, *more), address=None, aliases=())
+
+
+def _small_disk(topology: Topology) -> Topology:
+    """Every node's disk is smaller than the lab release requires."""
+    return each(topology, lambda _, node: msgspec.structs.replace(node, disk_gib=SMALL_DISK_GIB, disks=()))
+
+
+def _node0_alone(topology: Topology) -> Topology:
+    """The other machines are never powered on: they need no memory."""
+    return each(topology, lambda i, node: msgspec.structs.replace(node, memory_mib=256) if i else node)
+
+
+def _left_out(config: dict[str, Any], _topology: Topology) -> None:
+    """Neither the rendezvous IP nor any role is set: installer and service choose them."""
+    del config["rendezvousIP"]
+    for host in config["hosts"]:
+        del host["role"]
+
+
+def _same_hostname(config: dict[str, Any], topology: Topology) -> None:
+    """node0 is configured with the name that the second host gets from DHCP."""
+    config["hosts"][0]["hostname"] = topology.nodes[1].name
+    del config["hosts"][1]["hostname"]
+
+
+def _three_disks(topology: Topology) -> Topology:
+    """The disk to install on is the second of three, known by its serial number; the others are not to be touched."""
+    return each(topology, lambda _, node: msgspec.structs.replace(node, disk_gib=20, disks=USED_DISKS))
+
+
+def _jumbo(topology: Topology) -> Topology:
+    """Networks have an MTU of 9000, which static hosts are configured with and others are told."""
+    return _networks(topology, lambda network: msgspec.structs.replace(network, mtu=JUMBO))
+
+
+def _second_nic(topology: Topology) -> Topology:
+    """The first card is in a network without a way out; the machine is known by its second, with the default route."""
+    home = topology.home.name
+
+    def cards(index: int, node: NodeSpec) -> NodeSpec:
+        storage = Nic(mac=f"52:54:00:6e:31:{index:02x}", network=STORAGE.name, addresses=(f"10.9.0.{80 + index}",))
+        known = Nic(mac=node.mac, network=home, addresses=topology.known_addresses(node))
+        return msgspec.structs.replace(node, nics=(storage, known))
+
+    return each(_networks(topology, lambda network: network, STORAGE), cards)
+
+
+def _bond_vlan(topology: Topology) -> Topology:
+    """Two cards are a bond, and the machine's network is a VLAN on it."""
+    home = topology.home.name
+
+    def cards(index: int, node: NodeSpec) -> NodeSpec:
+        nics = (Nic(mac=node.mac), Nic(mac=f"52:54:00:6e:31:{index:02x}"))
+        bond = Bond(
+            mode="active-backup",
+            nics=("enp1s0", "enp2s0"),
+            trunk=(home,),
+            addresses=topology.known_addresses(node),
+        )
+        return msgspec.structs.replace(node, nics=nics, bonds=(bond,))
+
+    return each(_networks(topology, lambda network: msgspec.structs.replace(network, vlan=VLAN)), cards)
+
+
+def _proxy(topology: Topology) -> Topology:
+    """Hosts reach the registry through the lab's HTTP proxy alone."""
+    return msgspec.structs.replace(topology, proxy=True)
+
+
+def _kernel_arguments(topology: Topology) -> dict[str, str]:
+    """A MachineConfig for each role that there is, in openshift/."""
+    documents = {
+        role: {
+            "apiVersion": "machineconfiguration.openshift.io/v1",
+            "kind": "MachineConfig",
+            "metadata": {
+                "name": f"99-{role}-kernel-arguments",
+                "labels": {"machineconfiguration.openshift.io/role": role},
+            },
+            "spec": {"config": {"ignition": {"version": "3.2.0"}}, "kernelArguments": list(KERNEL_ARGUMENTS)},
+        }
+        for role in dict.fromkeys(node.role for node in topology.nodes)
+    }
+    return {f"openshift/99-{role}-kernel-arguments.yaml": yaml.safe_dump(text) for role, text in documents.items()}
+
+
+#: Those of clusters that get installed: what a row of the matrix may have (matrix.yaml).
+FEATURES = {
+    # Without static addresses in agent-config.yaml there is none to choose the rendezvous IP from.
+    "left_out": Variant(agent_config=_left_out, addressing=("static",)),
+    "three_disks": Variant(machines=_three_disks),
+    "jumbo": Variant(machines=_jumbo),
+    "second_nic": Variant(machines=_second_nic),
+    "bond_vlan": Variant(machines=_bond_vlan),
+    "proxy": Variant(machines=_proxy),
+    "kernel_arguments": Variant(files=_kernel_arguments),
+}
+VARIANTS = FEATURES | {
+    "small_disk": Variant(machines=_small_disk),
+    "same_hostname": Variant(agent_config=_same_hostname),
+    "node0_alone": Variant(machines=_node0_alone),
+    # These differ only in what the test does to the lab; the name keeps their evidence apart.
+    "agent_only": Variant(),
+    "power_cut": Variant(),
+    "service_killed": Variant(),
+    "discovery": Variant(),
+    "discovery_minimal": Variant(),
+    **{row.name: Variant() for row in ROWS},
+}
