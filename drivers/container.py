@@ -164,9 +164,9 @@ class Machine:
         first = self.look().first
         return next((device for device, name in _NAMES.items() if name == first), None)
 
-    def set_first(self, device: BootDevice) -> None:
-        """Try this first from the next power-on on, the others after it."""
-        self.ask("first", _NAMES[device])
+    def set_first(self, device: BootDevice, *, once: bool = False) -> None:
+        """Try this first from the next start on, or at that alone, the others after it."""
+        self.ask("first", _NAMES[device], once=once)
 
     def png(self) -> bytes:
         """There is none. Raises ScreenshotError."""

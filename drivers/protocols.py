@@ -65,6 +65,18 @@ class Boot(Protocol):
 
 
 @runtime_checkable
+class BootOnce(Protocol):
+    """A boot order for one boot."""
+
+    def boot_once(self, device: BootDevice) -> bool:
+        """Have the next boot, and no later one, try this device first; False when that is not done. Raises
+        BootError."""
+
+    def booted(self) -> bool:
+        """Once the machine is on: undo what was to be done once and has been kept; whether it was."""
+
+
+@runtime_checkable
 class Console(Protocol):
     """The serial line."""
 

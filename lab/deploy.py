@@ -178,7 +178,7 @@ class Deployment:
                     node.media.insert(image)
         with self.lab.phase("power on"):
             for node in nodes:
-                node.power.on()
+                node.start()
         if image is None:
             boots.follow(self, nodes)
 

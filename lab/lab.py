@@ -18,11 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
 from drivers import redfish, ssh
+from lab.bmcs.profile import profile
 from lab.cleanup import Step, afterwards, finish
 from lab.configs import Access
 from lab.connection import Connection
@@ -43,7 +44,7 @@ from lab.subject import Subject
 from lab.supervisor import control, watch
 from lab.supervisor.plan import Ended
 from lab.supervisor.spawn import Supervisor
-from lab.topology import Topology
+from lab.topology import NodeSpec, Topology
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -173,13 +174,22 @@ class Lab(AbstractContextManager["Lab"]):
     def _connect(self, credentials: services.Credentials) -> None:
         self._connection.open(self.layout, self.supervisor[0], self.init)
         self.credentials = credentials
-        self.bmc = redfish.Service(
-            f"{self.layout.bmc_url}/redfish/v1/",
-            credentials.bmc_user,
-            credentials.bmc_password,
+        self.bmc = self._bmc(self.layout.bmc_url, "1.2")
+
+    def _bmc(self, url: str, tls: Literal["1.1", "1.2"]) -> redfish.Service:
+        return redfish.Service(
+            f"{url}/redfish/v1/",
+            self.credentials.bmc_user,
+            self.credentials.bmc_password,
             ca=self.layout.ca,
             run=self._connection.call,
+            tls=tls,
         )
+
+    def bmc_of(self, spec: NodeSpec) -> redfish.Service:
+        """The service that has a machine: the lab's for all of them, or the machine's own where it is a vendor's."""
+        kind = self.topology.bmc_of(spec)
+        return self.bmc if kind == "lab" else self._bmc(self.layout.bmc_url_of(spec), profile(kind).tls)
 
     def _make_nodes(self, machines: Mapping[str, str]) -> None:
         for spec in self.topology.nodes:
@@ -187,7 +197,7 @@ class Lab(AbstractContextManager["Lab"]):
                 spec,
                 machines[spec.name],
                 hypervisor=self.hypervisor,
-                bmc=self.bmc,
+                bmc=self.bmc_of(spec),
                 layout=self.layout,
                 init=self.init,
                 serve=self.serve,
@@ -202,7 +212,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._record = msgspec.structs.replace(self._record, kept=True)
         self._record.save()
         self._keep = True
-        log.warning("lab %s is kept: node0-lab ls | ssh | console | down %s", self.id, self.id)
+        log.warning("lab %s is kept: node0-lab ls | ssh | console | down --lab %s", self.id, self.id)
 
     def detach(self) -> None:
         """Untie this process from the lab, which goes on: no thread of it stays in the lab's namespaces."""
@@ -346,9 +356,9 @@ class Lab(AbstractContextManager["Lab"]):
         label = re.sub(r"[^\w.-]+", "-", name)
         return folder / f"{next(self._commands):03d}-{label}.log"
 
-    def serve(self, path: Path) -> str:
-        """Serve this file on the lab's HTTP server from now on; returns its URL."""
-        return self.layout.publish(path)
+    def serve(self, path: Path, scheme: str = "http") -> str:
+        """Serve this file on the lab's HTTP server from now on; returns its URL of that scheme (http, https, nfs)."""
+        return self.layout.publish(path, scheme)
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Time a phase of the run; its duration goes to ARTIFACTS/phases.json."""

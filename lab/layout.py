@@ -16,6 +16,12 @@ REGISTRY_PORT = 5000
 BMC_PORT = 8000
 HTTP_PORT = 8080
 PROXY_PORT = 3128
+HTTPS_PORT = 8443
+# One for each machine whose BMC is a vendor's, in the order of the topology.
+_BMC_PORTS = 8100
+_IPMI_PORTS = 6230
+# What the NFS export of boot media is called.
+_EXPORT = "/boot-media"
 # Where machines fetch what they boot, below what the HTTP server serves, and what they ask for there by name.
 _BOOT = "boot"
 IPXE_SCRIPT = "agent.x86_64.ipxe"
@@ -99,6 +105,29 @@ class Layout:
         return self.root / "tftp"
 
     @property
+    def https_url(self) -> str:
+        """The same server by HTTPS, which some BMCs insist on."""
+        return f"https://{bracketed(self.topology.gateway)}:{HTTPS_PORT}"
+
+    @property
+    def nfs_url(self) -> str:
+        """The same files as an NFS share, which some BMCs insist on: nobody serves it, the lab's BMCs know what it
+        is."""
+        return f"nfs://{bracketed(self.topology.gateway)}{_EXPORT}"
+
+    def bmc_port(self, node: NodeSpec) -> int:
+        """Where the machine's BMC answers."""
+        return BMC_PORT if self.topology.bmc_of(node) == "lab" else _BMC_PORTS + self.topology.nodes.index(node)
+
+    def ipmi_port(self, node: NodeSpec) -> int:
+        """Where its BMC answers IPMI, by UDP."""
+        return _IPMI_PORTS + self.topology.nodes.index(node)
+
+    def bmc_url_of(self, node: NodeSpec) -> str:
+        """The Redfish service that has the machine."""
+        return f"https://{bracketed(self.bmc_address)}:{self.bmc_port(node)}"
+
+    @property
     def log(self) -> Path:
         """Logs of the services."""
         return self.root / "log"
@@ -173,8 +202,9 @@ class Layout:
         """A node's UEFI variables."""
         return self.root / "nvram" / f"{node.name}.fd"
 
-    def publish(self, path: Path) -> str:
-        """Link the file below what the HTTP server serves; returns its URL. Raises FileNotFoundError."""
+    def publish(self, path: Path, scheme: str = "http") -> str:
+        """Link the file below what the HTTP server serves; returns its URL of that scheme (http, https, nfs). Raises
+        FileNotFoundError."""
         source = path.absolute()
         if not source.is_file():
             raise FileNotFoundError(f"{source}: no such file to serve")
@@ -184,7 +214,8 @@ class Layout:
         link = folder / source.name
         link.unlink(missing_ok=True)
         link.symlink_to(source)
-        return f"{self.http_url}/{folder.name}/{source.name}"
+        base = {"http": self.http_url, "https": self.https_url, "nfs": self.nfs_url}[scheme]
+        return f"{base}/{folder.name}/{source.name}"
 
     def offer(self, path: Path) -> str:
         """Put the file where machines fetch what they boot; returns its URL. Raises FileNotFoundError."""

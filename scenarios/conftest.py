@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import pytest
 
@@ -55,8 +55,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--weekly", action="store_true", help="also run the nightly and the weekly scenarios")
     group.addoption("--lab", metavar="ID", help="examine the cluster of a kept lab instead of installing one")
     group.addoption("--machines", choices=("vm", "container"), help="kind of machines: docs/machines.md (default: vm)")
+    group.addoption("--bmc", choices=get_args(shapes.Bmc), help="whose BMCs machines have: docs/bmcs.md")
     group.addoption(
         "--topology", metavar="FILE", help="install this topology (docs/topology.md): the scenarios of its size"
+    )
+    group.addoption(
+        "--chaos",
+        metavar="SEEDS",
+        help="install with faults that these seeds draw, and nothing else: 17, 1-50, 17:0,2 (docs/faults.md)",
+    )
+    group.addoption(
+        "--chaos-on", metavar="SCENARIO", default="sno-ipv4-static-uefi", help="in this scenario (default: one node)"
     )
     group.addoption(
         "--lab-keep",
@@ -132,6 +141,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif not config.getoption("--weekly"):
         later = ["weekly"] if config.getoption("--nightly") else ["nightly", "weekly"]
         left = [item for item in items if any(item.get_closest_marker(name) for name in later)]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
+    if config.getoption("--chaos"):
+        left = [item for item in items if item.path.name != "test_chaos.py"]
         items[:] = [item for item in items if item not in left]
         config.hook.pytest_deselected(items=left)
     reorder(items, DURATIONS.read())
@@ -243,7 +256,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
     keep = request.config.getoption("--lab-keep")
     given = file_topology(request.config)
     shape = chosen.sized(given) if given else topology_of(scenario_id, chosen.sized)
-    shape = shape.on(request.config.getoption("--machines"))
+    shape = shape.on(request.config.getoption("--machines")).behind(request.config.getoption("--bmc"))
     with Lab(shape, artifacts=artifacts, release=chosen.subject) as lab:
         deployment = Deployment(lab, chosen.installer, chosen.subject, log_level="debug")
         stash, start, done = request.session.stash, time.monotonic(), False

@@ -26,10 +26,12 @@ BENCHMARKS = [
     "install",
     "swarm",
     "conformity",
+    "redfish",
     "idle",
     "machines",
     "mutants",
     "oracle",
+    "oracle-service",
     "house",
     "engine",
 ]
@@ -63,17 +65,23 @@ def main() -> None:
         "floor: steps of an install, alone; install: a whole install between two floors, with its ratio to their mean; "
         "swarm: hosts that one service on one core holds (about ten minutes); "
         "conformity: the service against its specification; "
+        "redfish: the vendors' BMCs against DMTF's validators; "
         "idle: CPU and memory of a kept lab's machines, by process; "
         "machines: the same installations in containers and VMs, side by side; "
         "mutants: changes to the code that the tests notice; "
         "oracle: verdicts, errors and manifests of many inputs against those of the real openshift-install, where "
         "one was built; "
+        "oracle-service: statuses, validations and status codes of many hosts and requests against those of the real "
+        "assisted-service, where one was built; "
         "house: lines, modules a folder, cycles, citations, start, create image; "
         "engine: what node0-ci run costs besides the runs (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
+    parser.add_argument("--worlds", type=COUNT, default=200, help="oracle-service: scenarios (default: 200)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
+    parser.add_argument("--schemas", type=Path, help="redfish: the directory csdl of DMTF/Redfish-Publications")
+    parser.add_argument("--ironic", type=Path, help="redfish: OpenStackIronicProfile, from openstack/ironic")
     parser.add_argument("--examples", type=COUNT, default=20, help="conformity: requests per operation (default: 20)")
     parser.add_argument("--scenario", default=SCENARIO, help=f"floor, install: of which scenario (default: {SCENARIO})")
     parser.add_argument("--lab", metavar="ID", help="idle: a lab kept by --lab-keep=always")
@@ -131,6 +139,13 @@ def main() -> None:
 
         scripts.run(args.scripts)
         return
+    if "oracle-service" in args.what:
+        if args.what != ["oracle-service"]:
+            parser.error("oracle-service is measured alone")
+        from ci.bench.oracle.service import bench as service_bench
+
+        service_bench.run(args.worlds, args.seed)
+        return
     if "house" in args.what:
         if args.what != ["house"]:
             parser.error("house is measured alone")
@@ -138,6 +153,14 @@ def main() -> None:
 
         house.run(args.before)
         return
+    if "redfish" in args.what:
+        if args.schemas is None or not args.schemas.is_dir() or args.ironic is None or not args.ironic.is_file():
+            parser.error("redfish needs --schemas DIR and --ironic FILE")
+        from ci.bench import redfish
+
+        redfish.run(args.schemas, args.ironic)
+        if args.what == ["redfish"]:
+            return
     if "idle" in args.what and args.lab is None:
         parser.error("idle needs --lab ID")
     if "conformity" in args.what and (args.spec is None or not args.spec.is_file()):

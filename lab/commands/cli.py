@@ -14,10 +14,11 @@ from pathlib import Path
 from drivers.errors import DriverError
 from drivers.protocols import PowerState
 from lab import topology
+from lab.bmcs.profile import profile
 from lab.cleanup import finish
 from lab.commands import deploy as deploy_command
 from lab.commands import fault as fault_command
-from lab.commands.deploy import KINDS
+from lab.commands.deploy import BMCS, KINDS
 from lab.commands.terminal import converse, describe, describe_networks
 from lab.errors import LabError, PreflightError, TopologyError, UnknownLabError
 from lab.host import budget, records
@@ -70,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     up = command("up", _up, "bring up a lab and leave it running")
     up.add_argument("topology", help="a preset or a YAML file")
     up.add_argument("--machines", choices=KINDS, help="of which kind they are (default: as the topology says, or vm)")
+    up.add_argument("--bmc", choices=BMCS, help="whose BMCs they have (docs/bmcs.md; default: as the topology says)")
     up.add_argument("--iso", type=Path, help="boot every machine from this image")
     up.add_argument(
         "--release",
@@ -180,7 +182,7 @@ def _running(lab: Lab, name: str) -> Node:
 
 
 def _up(arguments: argparse.Namespace) -> int:
-    shape = topology.load(arguments.topology).on(arguments.machines)
+    shape = topology.load(arguments.topology).on(arguments.machines).behind(arguments.bmc)
     if lines := unmade(shape):
         raise TopologyError(arguments.topology, lines)
     if arguments.iso is not None and not arguments.iso.is_file():
@@ -203,6 +205,9 @@ def _up(arguments: argparse.Namespace) -> int:
     describe(records.read(lab.id))
     describe_networks(lab.layout)
     print(f"  BMC       {lab.layout.bmc_url} (user and password: {lab.layout.secrets})")
+    for spec in lab.topology.nodes:
+        if (kind := lab.topology.bmc_of(spec)) != "lab":
+            print(f"  BMC       {lab.layout.bmc_url_of(spec)} of {spec.name}, as {profile(kind).title}")
     print(f"  registry  {lab.layout.registry}")
     print(f"  files     {lab.layout.root}")
     print(f"a command in its network: node0-lab exec --lab {lab.id} -- COMMAND")

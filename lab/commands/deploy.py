@@ -18,9 +18,10 @@ from lab.host.unmade import unmade
 from lab.lab import Lab
 from lab.numbers import MEMORY, VCPU, WAIT
 from lab.subject.options import add_options, choose
-from lab.topology import MachineKind
+from lab.topology import Bmc, MachineKind
 
 KINDS = get_args(MachineKind)
+BMCS = get_args(Bmc)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(add)
     add("--firmware", choices=("uefi", "bios"), default="uefi", help="of all machines (default: uefi)")
     add("--machines", choices=KINDS, default="vm", help="emulated or virtual machines, or containers (default: vm)")
+    add("--bmc", choices=BMCS, help="whose BMCs they have (docs/bmcs.md; default: the lab's own)")
     add("--memory", type=MEMORY, metavar="MIB", help="of each machine (default: the presets')")
     add("--vcpu", type=VCPU, metavar="N", help="of each machine (default: the presets')")
     add(
@@ -73,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     shape = derive(install, agent, firmware=arguments.firmware, memory_mib=arguments.memory, vcpu=arguments.vcpu).on(
         arguments.machines
     )
-    shape = changed(shape, arguments.set)
+    shape = changed(shape.behind(arguments.bmc), arguments.set)
     if arguments.plan:
         print(shape.dump(), end="")
         return 0

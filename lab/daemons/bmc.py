@@ -8,6 +8,8 @@
   then it comes before the disk even after an installation. Here it comes last: an empty disk falls through to it, an
   installed disk wins. A boot target that a client sets is still honoured.
 - Every request is logged with its duration, without passwords.
+
+Machines whose BMC is a vendor's have one each besides it, with a port of its own (lab.bmcs).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlparse
@@ -26,10 +29,15 @@ from xml.etree import ElementTree
 
 import flask
 from sushy_tools import error
+from sushy_tools.emulator import auth_basic
 from sushy_tools.emulator import main as emulator
 from sushy_tools.emulator.resources import vmedia
 from sushy_tools.emulator.resources.systems import libvirtdriver
 
+from lab.bmcs.front import Front
+from lab.bmcs.profile import profile
+from lab.bmcs.serving import context, serve
+from lab.bmcs.web import Request, Response
 from lab.daemons import containers
 from lab.daemons.images import Images
 from lab.errors import ImageFetchError
@@ -47,9 +55,13 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
             return fetched
         try:
             with self._lock:
-                shared = Images(self._config["NODE0_HTTP_URL"], Path(self._config["NODE0_HTTP_ROOT"])).fetch(
-                    image_url, verify=verify_media_cert
+                images = Images(
+                    self._config["NODE0_HTTP_URL"],
+                    Path(self._config["NODE0_HTTP_ROOT"]),
+                    self._shares(),
+                    self._config.get("NODE0_HTTPS_URL", ""),
                 )
+                shared = images.fetch(image_url, verify=verify_media_cert)
         except ImageFetchError as failure:
             raise error.FishyError(str(failure), code=failure.status) from failure
         # Each insert gets its own link in its own directory: that is what eject removes.
@@ -57,6 +69,11 @@ class SharedMedia(vmedia.StaticDriver):  # type: ignore[misc]  # sushy-tools has
         link = Path(tempfile.mkdtemp(prefix="media-")) / name
         os.link(shared, link)
         return name, str(link)
+
+    def _shares(self) -> dict[str, Path]:
+        """The lab's shares: URL=directory, without spaces."""
+        pairs = (one.split("=", 1) for one in self._config.get("NODE0_SHARES", ()))
+        return {url: Path(folder) for url, folder in pairs}
 
     def eject_image(self, identity: str, device: str) -> None:
         """Take the image out, and remove this insert's link to it."""
@@ -108,32 +125,65 @@ class LabMachines(libvirtdriver.LibvirtDriver):  # type: ignore[misc]
                 pool.refresh()
 
 
-def log_requests(app: flask.Flask, path: Path) -> None:
-    """Append a JSON line to `path` for every request that `app` answers."""
-    lock = threading.Lock()
+class RequestLog:
+    """A file with a JSON line for every request, without passwords."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+
+    def note(self, request: Request, response: Response, seconds: float, bmc: str = "") -> None:
+        """Append a line. `bmc` names the machine whose vendor's BMC answered: the emulator's part has its own lines."""
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            **({"bmc": bmc} if bmc else {}),
+            "method": request.method,
+            "path": request.path,
+            "status": response.status_code,
+            "seconds": round(seconds, 3),
+        }
+        body = request.get_json(silent=True)
+        if body is not None:
+            entry["body"] = redact(body)
+        if response.status_code >= 400:
+            entry["answer"] = redact(response.get_data(as_text=True)[:2000])
+        with self._lock, self._path.open("a") as log:
+            log.write(json.dumps(entry) + "\n")
+
+
+def log_requests(app: flask.Flask, log: RequestLog) -> None:
+    """Note every request that `app` answers."""
 
     def begin() -> None:
         flask.g.begin = time.monotonic()
 
     def end(response: flask.Response) -> flask.Response:
-        entry = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "method": flask.request.method,
-            "path": flask.request.path,
-            "status": response.status_code,
-            "seconds": round(time.monotonic() - flask.g.begin, 3),
-        }
-        body = flask.request.get_json(silent=True)
-        if body is not None:
-            entry["body"] = redact(body)
-        if response.status_code >= 400:
-            entry["answer"] = redact(response.get_data(as_text=True)[:2000])
-        with lock, path.open("a") as log:
-            log.write(json.dumps(entry) + "\n")
+        log.note(flask.request, response, time.monotonic() - flask.g.begin)
         return response
 
     app.before_request(begin)
     app.after_request(end)
+
+
+def serve_vendors(app: flask.Flask, log: RequestLog) -> None:
+    """Serve the BMCs of all machines whose BMC is a vendor's: NODE0_FRONTS has their names, profiles and ports."""
+    settings = app.config
+    # Each has its own way in; behind them the emulator asks nobody.
+    behind = app.wsgi_app.app if isinstance(app.wsgi_app, emulator.RedfishAuthMiddleware) else app.wsgi_app
+
+    def account(user: str, password: str) -> bool:
+        try:
+            auth_basic.authenticate(settings["SUSHY_EMULATOR_AUTH_FILE"], user, password.encode())
+        except error.Unauthorized:
+            return False
+        return True
+
+    for name, kind, port in settings.get("NODE0_FRONTS", ()):
+        shape = profile(kind)
+        restarts = containers.SETTING in settings
+        front = Front(shape, name, behind, account, restarts=restarts, log=partial(log.note, bmc=name))
+        pair = (Path(settings["SUSHY_EMULATOR_SSL_CERT"]), Path(settings["SUSHY_EMULATOR_SSL_KEY"]))
+        serve(front, settings["SUSHY_EMULATOR_LISTEN_IP"], port, context(*pair, shape.tls))
 
 
 def main(config: str) -> int:
@@ -143,7 +193,9 @@ def main(config: str) -> int:
     containers.ContainerDriver.instead_of_libvirt(config)
     app = emulator.app
     app.configure(config_file=config)
-    log_requests(app, Path(app.config["NODE0_BMC_REQUESTS"]))
+    log = RequestLog(Path(app.config["NODE0_BMC_REQUESTS"]))
+    log_requests(app, log)
+    serve_vendors(app, log)
     sys.argv = ["sushy-emulator", "--config", config]
     code: int = emulator.main()
     return code

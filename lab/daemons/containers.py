@@ -1,7 +1,7 @@
 """Container machines behind sushy-tools' emulator: a systems driver that asks the daemon which owns them.
 
 As with virtual machines (lab.daemons.bmc) an inserted CD comes after the disks; a client that sets a boot target gets
-it. The emulator does not tell its drivers whether `Once` was asked for: a target stays until another is set.
+it. The emulator does not tell its drivers whether `Once` was asked for: this one reads it off the request.
 """
 
 from __future__ import annotations
@@ -40,6 +40,13 @@ def _as_fishy() -> Iterator[None]:
         raise error.FishyError(str(failure), code=503) from failure
     except DriverError as failure:
         raise error.FishyError(str(failure), code=500) from failure
+
+
+def _asked_boot() -> dict[str, Any]:
+    """The Boot object of the request that is being answered."""
+    body = flask.request.get_json(silent=True) if flask.has_request_context() else None
+    boot = body.get("Boot") if isinstance(body, dict) else None
+    return boot if isinstance(boot, dict) else {}
 
 
 class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-tools has no types
@@ -118,8 +125,9 @@ class ContainerDriver(AbstractSystemsDriver):  # type: ignore[misc]  # sushy-too
         """Try this first."""
         if boot_source not in _BOOT:
             raise error.BadRequest(f"container machines boot from {', '.join(_BOOT)}, not from {boot_source}")
+        once = _asked_boot().get("BootSourceOverrideEnabled") == "Once"
         with _as_fishy():
-            self._machine(identity).ask("first", _BOOT[boot_source])
+            self._machine(identity).ask("first", _BOOT[boot_source], once=once)
 
     def get_boot_mode(self, identity: str) -> str:
         """UEFI or Legacy."""

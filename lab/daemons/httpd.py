@@ -1,4 +1,4 @@
-"""A small HTTP server for boot media: `python -m lab.daemons.httpd DIRECTORY ADDRESS PORT`.
+"""A small HTTP server for boot media: `python -m lab.daemons.httpd DIRECTORY ADDRESS PORT [TLS-PORT CERTIFICATE KEY]`.
 
 Supports ranges, since firmware and virtual-media emulators fetch parts of an image. Runs until it is killed.
 """
@@ -8,10 +8,15 @@ from __future__ import annotations
 import os
 import re
 import socket
+import ssl
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 from typing import Any
 
 _RANGE = re.compile(r"^bytes=(\d+)-(\d*)$")
@@ -61,11 +66,39 @@ class _Six(ThreadingHTTPServer):
     address_family = socket.AF_INET6
 
 
+def _server(directory: Path, address: str, port: int, pair: tuple[Path, Path] | None) -> ThreadingHTTPServer:
+    server = (_Six if ":" in address else ThreadingHTTPServer)((address, port), partial(Handler, directory=directory))
+    if pair is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*pair)
+        # The handshake is each connection's own, in its thread: a client that says nothing holds up nobody.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    return server
+
+
+@contextmanager
+def serving(directory: Path, address: str, port: int, pair: tuple[Path, Path] | None = None) -> Iterator[int]:
+    """Serve a directory in a thread for the length of the block, by HTTPS with a certificate and its key; its port."""
+    server = _server(directory, address, port, pair)
+    thread = Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 def main(argv: list[str]) -> None:
     """Serve for ever."""
-    directory, address, port = argv
-    server = _Six if ":" in address else ThreadingHTTPServer
-    server((address, int(port)), partial(Handler, directory=directory)).serve_forever()
+    directory, address, port, *secure = argv
+    with ExitStack() as stack:
+        if secure:
+            tls_port, certificate, key = secure
+            pair = (Path(certificate), Path(key))
+            stack.enter_context(serving(Path(directory), address, int(tls_port), pair))
+        _server(Path(directory), address, int(port), None).serve_forever()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,11 +31,14 @@ class Readable(Protocol):
 
 
 class Images:
-    """The images in the directory for temporary files; those of the lab's server at `url` lie below `root`."""
+    """The images in the directory for temporary files; those of the lab's server at `url`, and at `secure` by HTTPS,
+    lie below `root`. `shares`
+    are URLs of shares that nobody asks for, and the directories that they are."""
 
-    def __init__(self, url: str, root: Path) -> None:
-        self._url = url
+    def __init__(self, url: str, root: Path, shares: Mapping[str, Path] | None = None, secure: str = "") -> None:
+        self._own = tuple(f"{one}/" for one in (url, secure) if one)
         self._root = root
+        self._shares = shares or {}
 
     def fetch(self, url: str, *, verify: Any) -> Path:
         """The image at `url`, downloaded unless the response's headers name a version that is there already.
@@ -43,9 +47,12 @@ class Images:
         """
         images = Path(tempfile.gettempdir()) / "images"
         images.mkdir(exist_ok=True)
+        for share, folder in self._shares.items():
+            if url.startswith(f"{share}/"):
+                return self._shared(url, folder / unquote(url.removeprefix(f"{share}/")), images)
         ask = partial(requests.request, url=url, verify=verify, timeout=_ANSWER_SECONDS, headers=_AS_IT_IS)
         try:
-            if url.startswith(f"{self._url}/"):
+            if url.startswith(self._own):
                 with ask("HEAD") as head:
                     head.raise_for_status()
                 linked = self.linked(url, images / "local")
@@ -63,6 +70,21 @@ class Images:
         except (requests.RequestException, OSError) as failure:
             raise ImageFetchError(f"{url} cannot be fetched: {failure}", 502) from failure
         return shared
+
+    def _shared(self, url: str, source: Path, images: Path) -> Path:
+        """A link to a file of a share, or a copy where links do not reach."""
+        (folder := images / "shared").mkdir(exist_ok=True)
+        target = folder / hashlib.sha256(url.encode()).hexdigest()
+        try:
+            if not (target.exists() and target.samefile(source.resolve())):
+                target.unlink(missing_ok=True)
+                try:
+                    os.link(source.resolve(), target)
+                except OSError:
+                    shutil.copyfile(source, target)
+        except OSError as failure:
+            raise ImageFetchError(f"{url} cannot be read: {failure.strerror}", 400) from failure
+        return target
 
     def linked(self, url: str, folder: Path) -> Path | None:
         """A link in `folder` to the file that the lab's HTTP server serves at `url`; None when it is on another file

@@ -14,12 +14,13 @@ import bcrypt
 import msgspec
 import yaml
 
-from lab.daemons import dns
+from lab.bmcs.profile import profile
+from lab.daemons import dns, ipmi
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
 from lab.host.preflight import IPXE
-from lab.layout import BMC_PORT, HTTP_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
+from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
 
@@ -81,9 +82,8 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _registry(layout, credentials, storage),
         *([_proxy(layout)] if topology.proxy else []),
         _bmc(layout, credentials),
-        _python(
-            layout, "http", "lab.daemons.httpd", [str(layout.www), topology.gateway, str(HTTP_PORT)], port=HTTP_PORT
-        ),
+        _http(layout),
+        *_ipmi(layout, credentials),
         _python(layout, "console-clock", "lab.daemons.consoleclock", [str(layout.console)], port=None),
     )
     plan = Plan(
@@ -239,6 +239,13 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
         "SUSHY_EMULATOR_STATE_DIR": str(root / "bmc/state"),
         "SUSHY_EMULATOR_STORAGE_POOL": POOL,
         "NODE0_HTTP_URL": layout.http_url,
+        "NODE0_HTTPS_URL": layout.https_url,
+        "NODE0_SHARES": (f"{layout.nfs_url}={layout.www}",),
+        "NODE0_FRONTS": tuple(
+            (node.name, layout.topology.bmc_of(node), layout.bmc_port(node))
+            for node in layout.topology.nodes
+            if layout.topology.bmc_of(node) != "lab"
+        ),
         "NODE0_HTTP_ROOT": str(layout.www),
         "NODE0_BMC_REQUESTS": str(layout.log / "bmc-requests.jsonl"),
     }
@@ -247,6 +254,38 @@ def _bmc(layout: Layout, credentials: Credentials) -> Service:
     config.write_text("".join(f"{key} = {value!r}\n" for key, value in settings.items()))
     service = _python(layout, "bmc", "lab.daemons.bmc", [str(config)], port=None, env={"TMPDIR": str(root / "bmc/tmp")})
     return msgspec.structs.replace(service, ready=Ready("tcp", layout.bmc_address, BMC_PORT))
+
+
+def _ipmi(layout: Layout, credentials: Credentials) -> tuple[Service, ...]:
+    """IPMI for all machines, where the topology wants it."""
+    topology = layout.topology
+    if not topology.ipmi:
+        return ()
+    contained = topology.machine == "container"
+    config = ipmi.Config(
+        address=layout.bmc_address,
+        user=credentials.bmc_user,
+        password=credentials.bmc_password,
+        owner=str(layout.machined) if contained else "qemu:///system",
+        contained=contained,
+        machines=tuple(
+            ipmi.Place(
+                node.name, layout.ipmi_port(node), str(layout.console_log(node)), str(layout.console_socket(node))
+            )
+            for node in topology.nodes
+        ),
+    )
+    file = layout.root / "ipmi.json"
+    write_private(file, msgspec.json.encode(config))
+    return (_python(layout, "ipmi", "lab.daemons.ipmi", [str(file)], port=None),)
+
+
+def _http(layout: Layout) -> Service:
+    """The server of boot media; by HTTPS too where a BMC reads nothing else."""
+    words = [str(layout.www), layout.topology.gateway, str(HTTP_PORT)]
+    if any("http" not in profile(layout.topology.bmc_of(node)).media.schemes for node in layout.topology.nodes):
+        words += [str(HTTPS_PORT), str(layout.root / "server.crt"), str(layout.root / "server.key")]
+    return _python(layout, "http", "lab.daemons.httpd", words, port=HTTP_PORT)
 
 
 def _python(

@@ -17,6 +17,7 @@ from drivers.errors import ConnectionFailedError
 from drivers.libvirt import Hypervisor, Machine
 from drivers.protocols import PowerState
 from drivers.redfish import Service
+from lab.bmcs.profile import profile
 from lab.errors import NodeUnreachableError, UnknownNodeError
 from lab.host import kvm
 from lab.host.namespaces import enter_argv
@@ -88,13 +89,17 @@ def connect(
     bmc: Service,
     layout: Layout,
     init: int,
-    serve: Callable[[Path], str],
+    serve: Callable[[Path, str], str],
     check: Callable[[], None],
 ) -> Node:
     """A defined machine, ready to be driven. `init` is the pid of the first process of the lab's namespaces; `check`
     raises when the lab itself has failed."""
     machine = hypervisor.machine(spec.name)
-    system = bmc.system(uuid, spec.name)
+    kind = layout.topology.bmc_of(spec)
+    # A vendor's BMC has one machine, by a name of its own.
+    system = bmc.system(uuid if kind == "lab" else "", spec.name)
+    schemes = profile(kind).media.schemes
+    scheme = next((one for one in ("http", "https", "nfs") if one in schemes), "http")
 
     def why_silent() -> str | None:
         check()
@@ -104,8 +109,9 @@ def connect(
         spec=spec,
         uuid=uuid,
         power=system,
-        media=Media(system, serve),
+        media=Media(system, lambda path: serve(path, scheme)),
         boot=system,
+        once=None if kind == "lab" else system,
         console=FileConsole(
             layout.console_log(spec), layout.console_socket(spec), machine=spec.name, still_possible=why_silent
         ),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from drivers.console import FileConsole
-from drivers.protocols import Boot, Link, Power, Screenshot, VirtualMedia
+from drivers.protocols import Boot, BootDevice, BootOnce, Link, Power, Screenshot, VirtualMedia
 from lab.topology import NodeSpec
+
+log = logging.getLogger(__name__)
 
 
 class Media:
@@ -36,7 +39,8 @@ class Media:
 @dataclass(frozen=True)
 class Node:
     """One machine. `power`, `media` and `boot` are its BMC's, by Redfish; `console`, `screen` and `link` the
-    hypervisor's: the cable of the card that the machine is known by, and in `links` all of them by the cards' names."""
+    hypervisor's: the cable of the card that the machine is known by, and in `links` all of them by the cards' names.
+    `once` is there where the BMC has to be asked to boot from its CD."""
 
     spec: NodeSpec
     uuid: str
@@ -47,6 +51,7 @@ class Node:
     screen: Screenshot
     link: Link
     links: Mapping[str, Link]
+    once: BootOnce | None
     connect: Callable[[float], Any]
 
     @property
@@ -69,4 +74,13 @@ class Node:
         """Power off, insert the image, power on: a medium takes effect at a cold boot only."""
         self.power.off()
         self.media.insert(image)
+        self.start()
+
+    def start(self) -> None:
+        """Power on to boot from the CD drive what is in it. The lab's own BMC has the CD after empty disks; a vendor's
+        is asked for it once, and what it keeps of that for good is set back, or the machine would install for ever."""
+        if self.once is not None and not self.once.boot_once(BootDevice.CD):
+            log.warning("%s: its BMC ignores one-time boots; an empty disk falls through to the CD", self.name)
         self.power.on()
+        if self.once is not None and self.once.booted():
+            log.warning("%s: its BMC kept a one-time boot for good; it has been set back", self.name)

@@ -48,7 +48,7 @@ from lab.topology.model import (
 )
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
-from lab.topology.nodes import Firmware, NodeSpec, Role
+from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
 from lab.topology.presets import MASTER_MIB, PRESETS, SNO_MIB, WORKER_MIB, Stack, compact, ha, sno
 from lab.topology.problems import FieldsError
 
@@ -62,6 +62,7 @@ __all__ = [
     "SNO_MIB",
     "WORKER_MIB",
     "Addressing",
+    "Bmc",
     "Bond",
     "BondMode",
     "BootWay",

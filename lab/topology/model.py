@@ -13,7 +13,7 @@ import msgspec
 from lab.topology import words
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
-from lab.topology.nodes import NodeSpec
+from lab.topology.nodes import Bmc, NodeSpec
 from lab.topology.problems import Checked, Problem, unique
 from lab.topology.words import Subnet
 
@@ -62,6 +62,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     in the networks of cards without tags, whatever the machines themselves are configured with later.
 
     With `proxy`, hosts reach the registry through the lab's HTTP proxy alone.
+    `bmc` is whose BMCs the machines have (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
 
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
@@ -83,6 +84,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     address: str | None = None
     aliases: tuple[str, ...] = ()
     proxy: bool = False
+    bmc: Bmc = "lab"
+    ipmi: bool = False
 
     def fill(self) -> None:
         """What follows from `networks` and the lists of virtual IPs."""
@@ -383,6 +386,14 @@ class Topology(Checked, frozen=True, kw_only=True):
     def on(self, machine: MachineKind | None) -> Topology:
         """The same with machines of this kind; None leaves them as they are."""
         return msgspec.structs.replace(self, machine=machine) if machine else self
+
+    def behind(self, bmc: Bmc | None) -> Topology:
+        """The same with BMCs of this kind; None leaves them as they are."""
+        return msgspec.structs.replace(self, bmc=bmc) if bmc else self
+
+    def bmc_of(self, node: NodeSpec) -> Bmc:
+        """Whose BMC a machine has."""
+        return node.bmc or self.bmc
 
     def dump(self) -> str:
         """This topology as YAML that `load_text` reads back to an equal one."""

@@ -15,6 +15,10 @@ from lab.topology.problems import Checked, Problem, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
 Firmware = Literal["uefi", "bios"]
+# The profiles of lab/bmcs/profiles.yaml.
+Bmc = Literal[
+    "lab", "idrac", "idrac10", "ilo", "xcc", "supermicro", "fujitsu", "openbmc", "nobody", "liar", "bare",
+]  # fmt: skip
 
 DAY_SECONDS = 86400
 _MOST_OFFSET = 100 * 366 * DAY_SECONDS
@@ -22,7 +26,7 @@ _MOST_OFFSET = 100 * 366 * DAY_SECONDS
 
 class NodeSpec(Checked, frozen=True, kw_only=True):
     """One machine: `memory_mib` in MiB, `firmware` with or without `secure_boot`, `tpm` a TPM 2, `clock_offset` how
-    many seconds its clock is ahead when it is switched on.
+    many seconds its clock is ahead when it is switched on, `bmc` whose BMC it has, if not the topology's.
 
     `nics` and `bonds` say how it is attached; a machine with one card needs no more than that card's `mac`, and `ip`,
     its address in the first network. With `nics`, `ip` is the address that the lab and the cluster know it by (the
@@ -44,6 +48,7 @@ class NodeSpec(Checked, frozen=True, kw_only=True):
     secure_boot: bool = False
     tpm: bool = False
     clock_offset: int = 0
+    bmc: Bmc | None = None
 
     def fill(self) -> None:
         """What follows from `nics` and `disks`."""

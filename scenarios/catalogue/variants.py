@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import yaml
 
-from lab.topology import Addressing, Bond, Disk, Network, Nic, NodeSpec, Topology
+from lab.topology import Addressing, Bmc, Bond, Disk, Network, Nic, NodeSpec, Topology
 from scenarios.catalogue.faulty import ROWS
 
 SMALL_DISK_GIB = 4
 JUMBO = 9000
 STORAGE = Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
 VLAN = 111
+# The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.
+BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
+BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 KERNEL_ARGUMENTS = ("node0.first=1", "node0.second=2")
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
 # installation too, the disk to install on, known by its serial number only, and an empty one.
@@ -119,6 +123,10 @@ def _bond_vlan(topology: Topology) -> Topology:
     return each(_networks(topology, lambda network: msgspec.structs.replace(network, vlan=VLAN)), cards)
 
 
+def _behind(bmc: Bmc) -> Callable[[Topology], Topology]:
+    return lambda topology: topology.behind(bmc)
+
+
 def _proxy(topology: Topology) -> Topology:
     """Hosts reach the registry through the lab's HTTP proxy alone."""
     return msgspec.structs.replace(topology, proxy=True)
@@ -162,5 +170,14 @@ VARIANTS = FEATURES | {
     "service_killed": Variant(),
     "discovery": Variant(),
     "discovery_minimal": Variant(),
+    **{bmc: Variant(machines=_behind(bmc)) for bmc in (*BMCS, *BROKEN_BMCS)},
     **{row.name: Variant() for row in ROWS},
 }
+
+#: Faults that a seed has drawn (scenarios/catalogue/chaos.py): `chaos_17`, or `chaos_17_0_2` for two of them.
+CHAOS = re.compile(r"chaos_(?P<seed>\d{1,9})(?P<only>(?:_\d)*)")
+
+
+def variant_of(word: str) -> Variant | None:
+    """What a word of an id changes; None for a word that is no variant."""
+    return Variant() if CHAOS.fullmatch(word) else VARIANTS.get(word)

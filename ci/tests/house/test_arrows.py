@@ -168,43 +168,43 @@ ALLOWED: dict[str, set[str]] = {
     "drivers.tests": {"drivers"},
     "lab": {"lab.topology"},  # what all of lab/ speaks of: errors, layout, configs, derive, waiting
     "lab.topology": set(),
+    "lab.bmcs": set(),  # behind them is the emulator, which lab.daemons puts there
     "lab.host": {"lab", "lab.topology"},
     "lab.supervisor": {"lab", "lab.host"},
     "lab.daemons": {
-        "drivers", "lab", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
+        "drivers", "lab", "lab.bmcs", "lab.daemons.switch", "lab.host", "lab.machines", "lab.machines.container",
         "lab.supervisor", "lab.topology",
     },
     "lab.daemons.switch": {
         "lab", "lab.host", "lab.machines", "lab.machines.container.hardware", "lab.topology",
     },
     "lab.machines": {
-        "drivers", "lab", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
+        "drivers", "lab", "lab.bmcs", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
         "lab.machines.container.spec", "lab.topology",
     },
     "lab.machines.container": {
         "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
-        "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.machines.container.firmware.formats", "lab.machines.container.hardware", "lab.machines.container.kernel",
+        "lab.machines.container.spec",
     },
     "lab.machines.container.kernel": {"lab.host"},
     "lab.machines.container.hardware": {
         "lab.machines.container.firmware.formats", "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.fence": {
-        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel",
+        "lab.machines.container.spec",
     },
     # From power-on to the root: formats < loaders; the early boot runs in another process, with the machine's rights.
     "lab.machines.container.firmware": {
+        "lab.machines.container.fence",
         "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
         "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
-        "lab.machines.container.firmware.netboot", "lab.machines.container.firmware.programs",
-        "lab.machines.container.firmware.screen",
+        "lab.machines.container.firmware.netboot", "lab.machines.container.firmware.screen",
         "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.firmware.formats": set(),
-    "lab.machines.container.firmware.netboot": {
-        "lab.machines.container.firmware.programs", "lab.machines.container.kernel", "lab.machines.container.spec",
-    },
-    "lab.machines.container.firmware.programs": set(),
+    "lab.machines.container.firmware.netboot": {"lab.machines.container.kernel", "lab.machines.container.spec"},
     "lab.machines.container.firmware.loaders": {
         "lab.machines.container.firmware.errors",
     },
@@ -220,8 +220,8 @@ ALLOWED: dict[str, set[str]] = {
     "lab.faults": {"lab", "lab.machines", "lab.release.cluster", "lab.running", "lab.subject"},
     "lab.connection": {"lab", "lab.host", "lab.machines", "lab.supervisor"},
     "lab.lab": {
-        "drivers", "lab", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host", "lab.machines",
-        "lab.subject", "lab.supervisor", "lab.topology",
+        "drivers", "lab", "lab.bmcs", "lab.connection", "lab.daemons", "lab.evidence", "lab.faults", "lab.host",
+        "lab.machines", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.derive": {"lab", "lab.release.cluster", "lab.topology"},
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
@@ -231,7 +231,7 @@ ALLOWED: dict[str, set[str]] = {
         "lab", "lab.boots", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology",
     },
     "lab.commands": {
-        "drivers", "lab", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
+        "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
         "lab.release", "lab.subject", "lab.supervisor", "lab.topology",
     },
     "lab.release": {"lab.release.image", "lab.release.os", "lab.release.stage"},
@@ -271,7 +271,19 @@ ALLOWED: dict[str, set[str]] = {
     "lab.testing": {"lab.*", "drivers"},
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
-    "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    # On top of both halves.
+    "ci": {
+        "ci.bench.measure", "ci.bench.oracle.*", "ci.informer.cli", "scenarios", "lab.*", "drivers",
+        "installer.testing",
+    },
+    # Holds the rendezvous service against a real one, so it speaks its language and starts it as the live host does.
+    "ci.bench.oracle.answers": set(),
+    "ci.bench.oracle.programs": {"ci.bench.oracle.answers"},
+    "ci.bench.measure": set(),
+    "ci.bench.oracle.service": {
+        "ci.bench.measure", "ci.bench.oracle.programs", "installer.assisted", "installer.rendezvous",
+        "installer.testing", "lab",
+    },
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
     },
@@ -291,7 +303,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
-    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.tests": {"ci", "ci.bench.*", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
 #: which every log passes.

@@ -155,7 +155,7 @@ class Owned:
             signal.pidfd_send_signal(process, signal.SIGKILL)
             deadline = time.monotonic() + _END_SECONDS
             while not select.select([process], [], [], 0.1)[0] and time.monotonic() < deadline:
-                group.thaw()
+                group.unhold()
         except ProcessLookupError:
             return
         finally:
@@ -186,6 +186,10 @@ class Owned:
         else:
             order = (found, *(known for known in _DEVICES if known != found))
             self.change(boot=order, boot_once=None)
+            if self.on:
+                # Firmware reads it at every start, whoever asked for that.
+                powered = self.directory / "on"
+                msgspec.structs.replace(MachineSpec.load(powered), boot=order).save(powered)
 
     def link(self, mac: str, up: bool) -> None:
         """Plug a cable in, or pull it out, now and for later."""

@@ -3,8 +3,7 @@
     unshare --mount --net --pid --fork --mount-proc python -m lab.tests.firmware.only DIRECTORY SCRIPT FOLDER
 
 Standard output is how it ended. The script (root directory as $1) says what it sees on the console, behind a line that
-is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080,
-and does what a dnsmasq.conf in it says.
+is SEEN. With a FOLDER that is not "-", 192.168.7.1 at the other end of the machine's card serves it on port 8080.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import msgspec
 from lab.machines.container import firmware
 from lab.machines.container.fence import inside
 from lab.machines.container.kernel import cgroups
-from lab.machines.container.spec import Boot, MachineSpec, NotBootable
+from lab.machines.container.spec import Boot, Fence, MachineSpec, NotBootable
 from lab.machines.container.warden import Warden
 
 ADDRESS = "192.168.7.1"
@@ -54,8 +53,8 @@ def serve(folder: str) -> None:
 def main(directory: str, script: str, folder: str) -> int:
     subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True, timeout=30)
 
-    def looking(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, network: int) -> Boot:
-        boot = firmware.boot(spec, devices=devices, root=root, console=console, network=network)
+    def looking(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
+        boot = firmware.boot(spec, devices=devices, root=root, console=console, fence=fence)
         sys.stdout.write(f"init: {' '.join(boot.init)}\n")
         look = ["/bin/sh", "-c", f"echo {SEEN}; {script}\nexit 0", "sh", "/"]
         return msgspec.structs.replace(boot, init=look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import threading
 import urllib.error
@@ -11,15 +12,16 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
 
-from lab.machines.container.firmware.netboot.dhcp import Client, Lease, lease
-from lab.machines.container.firmware.programs import run
+from lab.machines.container.firmware.netboot.dhcp import Client, Lease, NoLease, lease
 from lab.machines.container.kernel import syscalls
-from lab.machines.container.spec import Nic
+from lab.machines.container.spec import MachineSpec, Nic
 
 T = TypeVar("T")
 _SETNS = 308
 _FETCH_SECONDS = 60.0
 _PIECE = 1 << 20
+# IANA's processor architecture types (RFC 4578; dhcpv6-parameters): PC with BIOS, x86-64 with UEFI, the same by HTTP.
+_BIOS, _UEFI, _UEFI_HTTP = 0, 7, 16
 
 
 class NotFetched(Exception):
@@ -46,51 +48,77 @@ def within(namespace: int, action: Callable[[], T]) -> T:
     return result[0]
 
 
-def has_link(nic: Nic) -> bool:
-    """Whether a card's cable is plugged in; the card is up afterwards."""
-    run("ip", "link", "set", nic.name, "up")
-    # A pair of veth has its carrier, or has it not, at once.
-    [found] = json.loads(run("ip", "-json", "link", "show", nic.name))
-    return "NO-CARRIER" not in found["flags"]
+class Cards:
+    """A machine's cards, by the network namespace that they are in; one of them at most has an address."""
+
+    def __init__(self, spec: MachineSpec, namespace: int) -> None:
+        self._spec, self._namespace = spec, namespace
+        self._up: Nic | None = None
+
+    def lease(self, name: str, *, http: bool) -> Lease:
+        """An address for the card of that name. Raises NoLease."""
+        self.down()
+        nic = next((nic for nic in self._spec.nics if nic.name == name), None)
+        if nic is None or self._namespace < 0:
+            raise NoLease(f"there is no card {name}")
+        uefi = self._spec.firmware == "uefi"
+        client = Client("HTTPClient", _UEFI_HTTP) if http else Client("PXEClient", _UEFI if uefi else _BIOS, ipxe=True)
+        self._up = nic
+        return within(self._namespace, lambda: _configured(nic, self._spec.uuid, client))
+
+    def fetch(self, url: str, most: int) -> int:
+        """A file in memory with what lies at a URL. Raises NotFetched."""
+        if self._up is None:
+            raise NotFetched(f"{url}: no card has an address")
+        return within(self._namespace, lambda: _fetch(url, min(most, self._spec.memory_mib << 19)))
+
+    def down(self) -> None:
+        """Leave the card as a kernel finds it."""
+        nic, self._up = self._up, None
+        if nic is not None:
+            within(self._namespace, lambda: _down(nic))
 
 
-@contextlib.contextmanager
-def configured(nic: Nic, machine: str, client: Client) -> Iterator[Lease]:
-    """The card with the address that a server gave it. Raises NoLease."""
+def _ip(*words: str) -> str:
     try:
-        found = lease(nic.name, nic.mac, machine, client)
-        run("ip", "address", "replace", str(found.address), "dev", nic.name)
-        if found.router is not None:
-            run("ip", "route", "replace", "default", "via", str(found.router), "dev", nic.name)
-        yield found
-    finally:
-        subprocess.run(["ip", "address", "flush", "dev", nic.name], capture_output=True, timeout=30, check=False)
+        return subprocess.run(["ip", *words], check=True, capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoLease(f"ip {' '.join(words)}: {error}") from error
 
 
-def down(nic: Nic) -> None:
-    """Leave the card as a kernel finds it."""
-    run("ip", "link", "set", nic.name, "down")
+def _configured(nic: Nic, machine: str, client: Client) -> Lease:
+    _ip("link", "set", nic.name, "up")
+    # A pair of veth has its carrier, or has it not, at once.
+    [found] = json.loads(_ip("-json", "link", "show", nic.name))
+    if "NO-CARRIER" in found["flags"]:
+        raise NoLease("no cable is plugged in")
+    given = lease(nic.name, nic.mac, machine, client)
+    _ip("address", "replace", given.address, "dev", nic.name)
+    if given.router:
+        _ip("route", "replace", "default", "via", given.router, "dev", nic.name)
+    return given
 
 
-def fetch(url: str, most: int) -> bytes:
-    """What lies at a URL, `most` bytes at most. Raises NotFetched."""
-    with _opened(url, most) as answer:
-        content = answer.read(most + 1)
-    if len(content) > most:
-        raise NotFetched(f"{url}: larger than the memory that is left")
-    return content
+def _down(nic: Nic) -> None:
+    for words in (("address", "flush", "dev", nic.name), ("link", "set", nic.name, "down")):
+        subprocess.run(["ip", *words], capture_output=True, timeout=30, check=False)
 
 
-def fetch_to(url: str, out: BinaryIO, most: int) -> int:
-    """Write what lies at a URL, `most` bytes at most; how much it was. Raises NotFetched."""
-    count = 0
-    with _opened(url, most) as answer:
-        while piece := answer.read(_PIECE):
-            count += len(piece)
-            if count > most:
-                raise NotFetched(f"{url}: larger than the memory that is left")
-            out.write(piece)
-    return count
+def _fetch(url: str, most: int) -> int:
+    file = os.memfd_create("fetched")
+    try:
+        with _opened(url, most) as answer, os.fdopen(file, "wb", closefd=False) as out:
+            count = 0
+            while piece := answer.read(_PIECE):
+                count += len(piece)
+                if count > most:
+                    raise NotFetched(f"{url}: larger than the memory that is left")
+                out.write(piece)
+        os.lseek(file, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
 
 
 @contextlib.contextmanager

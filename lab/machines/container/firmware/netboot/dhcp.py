@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Interface
 
+import msgspec
+
 _SERVER_PORT, _CLIENT_PORT = 67, 68
 # op, htype, hlen, hops, xid, secs, flags, ciaddr, yiaddr, siaddr, giaddr, chaddr, sname, file, the magic cookie
 _HEADER = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
@@ -35,12 +37,12 @@ class Client:
     ipxe: bool = False
 
 
-@dataclass(frozen=True)
-class Lease:
-    """What a server gave: an address with its network, the way out, whose class it speaks to, and what to boot."""
+class Lease(msgspec.Struct, frozen=True):
+    """What a server gave: an address with its network ("10.0.0.2/24"), the way out, whose class it speaks to, and what
+    to boot."""
 
-    address: IPv4Interface
-    router: IPv4Address | None = None
+    address: str
+    router: str = ""
     vendor: str = ""
     file: str = ""
     server: str = ""
@@ -152,8 +154,8 @@ def _lease(answer: _Message) -> Lease:
     if answer.yours == bytes(4) or len(mask) != 4:
         raise NoLease("No valid offer received: it has no address, or no netmask")
     address = IPv4Interface((answer.yours, str(IPv4Address(mask))))
-    router = IPv4Address(options[_ROUTER][:4]) if len(options.get(_ROUTER, b"")) >= 4 else None
+    router = str(IPv4Address(options[_ROUTER][:4])) if len(options.get(_ROUTER, b"")) >= 4 else ""
     file = (options.get(_FILE, b"") or answer.file).rstrip(b"\0").decode("latin-1")
     vendor = options.get(_VENDOR, b"").decode("latin-1")
     server = str(IPv4Address(options[_SERVER])) if len(options.get(_SERVER, b"")) == 4 else ""
-    return Lease(address, router, vendor, file, server)
+    return Lease(str(address), router, vendor, file, server)

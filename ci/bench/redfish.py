@@ -1,0 +1,116 @@
+"""The BMCs against DMTF's validators: schemas, protocol, and the profile that OpenStack's Ironic asks for.
+
+DMTF's schemas (the directory csdl of DMTF/Redfish-Publications) and Ironic's profile (redfish-interop-profiles in
+openstack/ironic) are not ours to ship: their paths are given, and nothing is fetched but the validators themselves, by
+pip into an environment of their own in the cache. The BMCs run here, over machines that run nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from ci.bench.measure import table
+from lab.bmcs.profile import profiles
+from lab.host.paths import cache_dir
+from lab.testing.bmcs import PASSWORD, USER, Running, running
+
+VERSIONS = {
+    "redfish_service_validator": "3.1.8",
+    "redfish_protocol_validator": "1.3.2",
+    "redfish_interop_validator": "3.0.4",
+}
+_SECONDS = 600
+_FAILED = re.compile(r"ERROR - FAIL - (.*)")
+# What is the vendor's own, and so is to fail: profile -> words of the message (docs/bmcs.md).
+OWN: dict[str, tuple[str, ...]] = {
+    # A drive that takes images from a console only, or by PATCH, or OEM alone: it has no actions.
+    "openbmc": ("'EjectMedia' is mandatory", "'InsertMedia' is mandatory"),
+    "xcc": ("'EjectMedia' is mandatory", "'InsertMedia' is mandatory"),
+    "fujitsu": ("VirtualMedia",),
+    "bare": ("VirtualMedia",),
+    # No Dell, no HPE: it takes sessions only, and TLS 1.1, which the validators do not speak.
+    "nobody": (),
+}
+_SKIPPED = ("nobody", "lab")
+
+
+def _program(name: str) -> Path:
+    """A validator's program; all of them are installed once by pip."""
+    place = cache_dir() / ("dmtf-" + "-".join(VERSIONS.values()))
+    if not (place / "done").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
+        pip = [str(place / "bin/python"), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([*pip, *(f"{package}=={version}" for package, version in VERSIONS.items())], check=True)
+        (place / "done").touch()
+    return place / "bin" / name
+
+
+def _run(bmc: Running, program: str, *words: str) -> str:
+    argv = [str(_program(program)), "-u", USER, "-p", PASSWORD, "-r", bmc.url, *words]
+    trusted = {**os.environ, "REQUESTS_CA_BUNDLE": str(bmc.ca)}
+    done = subprocess.run(argv, env=trusted, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    return done.stdout + done.stderr
+
+
+def _logged(folder: Path, output: str) -> tuple[Counter[str], list[str]]:
+    """Verdicts and failures of the service or the interop validator."""
+    found = re.findall(r"^\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|\s+(\d+)\s+\|$", output, re.MULTILINE)
+    if not found:
+        raise SystemExit(f"the validator said nothing:\n{output[-2000:]}")
+    counts = Counter(dict(zip(("PASS", "WARN", "FAIL", "NOT_TESTED"), map(int, found[-1]), strict=True)))
+    [log] = folder.glob("*/*Debug*.log")
+    return counts, _FAILED.findall(log.read_text())
+
+
+def _protocol(bmc: Running, folder: Path) -> tuple[Counter[str], list[str]]:
+    output = _run(
+        bmc, "rf_protocol_validator", "--report-dir", str(folder), "--report-type", "tsv", "--ca-bundle", str(bmc.ca),
+        "--avoid-http-redirect",
+    )  # fmt: skip
+    reports = list(folder.glob("*.tsv"))
+    if not reports:
+        raise SystemExit(f"the validator wrote nothing:\n{output[-2000:]}")
+    with reports[0].open() as report:
+        rows = list(csv.DictReader(report, delimiter="\t", quoting=csv.QUOTE_NONE))
+    counts = Counter(row["Result"] for row in rows)
+    return counts, [f"{row['Assertion']}: {row['Message']}" for row in rows if row["Result"] == "FAIL"]
+
+
+def examine(name: str, schemas: Path, profile: Path, folder: Path) -> dict[str, tuple[Counter[str], list[str]]]:
+    """Verdicts and failures of a profile's BMC by validator."""
+    found = {}
+    (folder / "bmc").mkdir(parents=True)
+    with running(name, folder / "bmc") as bmc:
+        logs = folder / "service"
+        output = _run(
+            bmc, "rf_service_validator", "--logdir", str(logs), "--schema_directory", str(schemas), "--skipschema",
+            "--nooemcheck", "--authtype", "Session",
+        )  # fmt: skip
+        found["service"] = _logged(logs, output)
+        found["protocol"] = _protocol(bmc, folder / "protocol")
+        logs = folder / "interop"
+        output = _run(bmc, "rf_interop_validator", "--logdir", str(logs), "--authtype", "Session", str(profile))
+        found["interop"] = _logged(logs, output)
+    return found
+
+
+def run(schemas: Path, profile: Path, names: tuple[str, ...] = ()) -> None:
+    """Print the verdicts on all profiles, or on these; SystemExit when anything fails that is not the vendor's own."""
+    rows, wrong = [], []
+    for name in names or [one for one in profiles() if one not in _SKIPPED]:
+        with tempfile.TemporaryDirectory() as place:
+            for validator, (counts, failures) in examine(name, schemas, profile, Path(place)).items():
+                own = [text for text in failures if any(words in text for words in OWN.get(name, ()))]
+                wrong += [f"{name}, {validator}: {text}" for text in failures if text not in own]
+                text = ", ".join(f"{counts[verdict]} {verdict.lower()}" for verdict in ("PASS", "WARN", "FAIL"))
+                rows.append((f"{name}, {validator}", f"{text}; {len(own)} of them the vendor's own"))
+    table("DMTF's validators", rows)
+    if wrong:
+        raise SystemExit("\n".join(wrong))

@@ -1,0 +1,141 @@
+"""Virtual CD drives: where they hang, which of them take a URL, and whether an image really got in.
+
+Its functions run within Service.call and raise sushy's errors, which that turns into ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import sushy
+
+from drivers.redfish import causes
+from drivers.redfish.fujitsu import RemoteImage
+from drivers.redfish.service import Endpoint
+
+_POLL_SECONDS = 0.5
+# An eject that is still under way makes inserts fail with 5xx, and is told late (docs/bmcs.md, iDRAC).
+_BUSY_SECONDS = 30.0
+_KINDS = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
+
+
+class Drive(Protocol):
+    """One drive."""
+
+    name: str
+
+    def holds(self) -> str | None:
+        """The URL of the image in it, read anew."""
+
+    def insert(self, url: str) -> None:
+        """Put it in."""
+
+    def eject(self) -> None:
+        """Take it out."""
+
+
+class Standard:
+    """A drive that is a VirtualMedia resource."""
+
+    def __init__(self, service: Endpoint, resource: Any) -> None:
+        self._service = service
+        self._resource = resource
+        self.name = str(resource.identity)
+
+    def holds(self) -> str | None:
+        """As Drive."""
+        self._resource.refresh(force=True)
+        return str(self._resource.image) if self._resource.inserted else None
+
+    def insert(self, url: str) -> None:
+        """As Drive; waits for a task."""
+        self._service.settled(lambda: self._resource.insert_media(url))
+
+    def eject(self) -> None:
+        """As Drive; waits for a task."""
+        self._service.settled(self._resource.eject_media)
+
+
+def drives(service: Endpoint, system: Any) -> list[Drive]:
+    """The virtual CD drives of a machine, under the System or its Manager, else the vendor's own."""
+    for owner in _owners(system):
+        try:
+            collection = owner.virtual_media
+            found = [collection.get_member(identity) for identity in collection.members_identities]
+        except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):
+            continue
+        fit = [one for one in found if any(kind in (one.media_types or []) for kind in _KINDS)]
+        if fit:
+            # iDRAC 10 lists "2" before "1", and boots only from "1" (docs/bmcs.md).
+            return [Standard(service, one) for one in sorted(fit, key=lambda one: str(one.identity))]
+    own = RemoteImage.of(system)
+    if own is None:
+        raise sushy.exceptions.SushyError("it has no virtual CD drive: no virtual media for CDs at System or Manager")
+    return [own]
+
+
+def _owners(system: Any) -> Iterator[Any]:
+    yield system
+    try:
+        yield from system.managers
+    except sushy.exceptions.SushyError:
+        return
+
+
+def held(found: list[Drive]) -> str | None:
+    """The URL of the first image that one of them holds."""
+    return next((url for drive in found if (url := drive.holds())), None)
+
+
+def insert(found: list[Drive], url: str) -> None:
+    """Empty them, and put an image into the first that takes it. Raises SushyError, with all refusals."""
+    refusals = []
+    eject(found)
+    for drive in found:
+        try:
+            _insert(drive, url)
+        except sushy.exceptions.AccessError:
+            raise
+        except (sushy.exceptions.MissingActionError, sushy.exceptions.HTTPError) as error:
+            if causes.passing(error):
+                raise
+            why = "it takes no URL" if isinstance(error, sushy.exceptions.MissingActionError) else causes.cause(error)
+            refusals.append(f"{drive.name}: {why}")
+            continue
+        seen = _until(drive, url)
+        if seen == url:
+            return
+        refusals.append(f"{drive.name}: the BMC took it, but the drive holds {seen or 'nothing'}")
+    raise sushy.exceptions.SushyError("; ".join(refusals))
+
+
+def _insert(drive: Drive, url: str) -> None:
+    """Put it in, again while an eject may be under way."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            return drive.insert(url)
+        except sushy.exceptions.ServerSideError as error:
+            if error.status_code != 500 or "fetch" in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_SECONDS)
+
+
+def _until(drive: Drive, url: str | None) -> str | None:
+    """What it holds once that is `url`, or in the end."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while (seen := drive.holds()) != url and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+    return seen
+
+
+def eject(found: list[Drive]) -> None:
+    """Empty them all, and see that they are. Raises SushyError."""
+    for drive in found:
+        if drive.holds() is None:
+            continue
+        drive.eject()
+        if (seen := _until(drive, None)) is not None:
+            raise sushy.exceptions.SushyError(f"{drive.name}: the BMC ejected, but the drive holds {seen}")

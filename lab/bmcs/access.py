@@ -1,0 +1,100 @@
+"""Who may ask: basic authentication and sessions (DSP0266, "Authentication")."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from lab.bmcs.protocol import is_open
+from lab.bmcs.state import ROOT, State, payload
+from lab.bmcs.web import Request, Response, document, done, refusal
+
+_SERVICE = f"{ROOT}/SessionService"
+_SESSIONS = f"{_SERVICE}/Sessions"
+
+
+@dataclass
+class Access:
+    """The sessions of one BMC."""
+
+    state: State
+    _sessions: dict[str, tuple[str, str, float]] = field(default_factory=dict)  # id: token, user, last use
+
+    def check(self, request: Request, path: str) -> None:
+        """Raises Refusal (401) unless the request may pass."""
+        if is_open(path) or (request.method == "POST" and path in (_SESSIONS, f"{_SESSIONS}/Members")):
+            return
+        if not self._known(request):
+            header = {"WWW-Authenticate": 'Basic realm="BMC"'} if "basic" in self.state.profile.logins else {}
+            raise refusal(
+                401, "Base.1.8.NoValidSession", "There is no valid session established with the implementation.",
+                headers=header,
+            )  # fmt: skip
+
+    def _known(self, request: Request) -> bool:
+        ways, now = self.state.profile.logins, self.state.clock()
+        given = request.authorization
+        if "basic" in ways and given is not None and given.type == "basic":
+            return self.state.account(given.username or "", given.password or "")
+        token = request.headers.get("X-Auth-Token", "")
+        for identity, (own, user, used) in list(self._sessions.items()):
+            if now - used > self.state.profile.session_seconds:
+                del self._sessions[identity]
+            elif "session" in ways and token and secrets.compare_digest(token, own):
+                self._sessions[identity] = (own, user, now)
+                return True
+        return False
+
+    def handle(self, request: Request, path: str) -> Response | None:
+        """The service of sessions."""
+        if "session" not in self.state.profile.logins or not f"{path}/".startswith(f"{_SERVICE}/"):
+            return None
+        if path == _SERVICE:
+            return document(self._service())
+        if path in (_SESSIONS, f"{_SESSIONS}/Members") and request.method == "POST":
+            return self._begin(request)
+        identity = path.removeprefix(f"{_SESSIONS}/")
+        if path == _SESSIONS:
+            members = [{"@odata.id": f"{_SESSIONS}/{one}"} for one in self._sessions]
+            return document(
+                {
+                    "@odata.type": "#SessionCollection.SessionCollection", "@odata.id": _SESSIONS, "Name": "Sessions",
+                    "Members": members, "Members@odata.count": len(members),
+                }
+            )  # fmt: skip
+        if identity not in self._sessions:
+            raise refusal(404, "Base.1.8.ResourceNotFound", f"The session {identity} was not found.")
+        if request.method == "DELETE":
+            del self._sessions[identity]
+            return done()
+        return document(self._session(identity))
+
+    def _begin(self, request: Request) -> Response:
+        body = payload(request)
+        user = str(body.get("UserName", ""))
+        if not self.state.account(user, str(body.get("Password", ""))):
+            raise refusal(401, "Base.1.8.ResourceAtUriUnauthorized", "The user name or the password is wrong.")
+        identity, token = secrets.token_hex(4), secrets.token_urlsafe(24)
+        self._sessions[identity] = (token, user, self.state.clock())
+        return document(
+            self._session(identity), 201, Location=f"{_SESSIONS}/{identity}", X_Auth_Token=token,
+        )  # fmt: skip
+
+    def _session(self, identity: str) -> dict[str, object]:
+        return {
+            "@odata.type": "#Session.v1_0_2.Session", "@odata.id": f"{_SESSIONS}/{identity}", "Id": identity,
+            "Name": "Session", "UserName": self._sessions[identity][1],
+        }  # fmt: skip
+
+    def _service(self) -> dict[str, object]:
+        return {
+            "@odata.type": "#SessionService.v1_1_3.SessionService", "@odata.id": _SERVICE, "Id": "SessionService",
+            "Name": "Session Service", "ServiceEnabled": True, "Sessions": {"@odata.id": _SESSIONS},
+            "SessionTimeout": max(30, int(self.state.profile.session_seconds)),
+        }  # fmt: skip
+
+    def advertise(self, root: dict[str, object]) -> None:
+        """Put the service into the service root."""
+        if "session" in self.state.profile.logins:
+            root["SessionService"] = {"@odata.id": _SERVICE}
+            root["Links"] = {"Sessions": {"@odata.id": _SESSIONS}}

@@ -1,0 +1,98 @@
+"""Fujitsu's virtual media: an OEM resource of the system that holds a share's name, and an action that connects it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlparse
+
+from lab.bmcs.media import Media
+from lab.bmcs.state import State, payload
+from lab.bmcs.web import Request, Response, document, done, refusal
+
+_ACTION = "#FTSComputerSystem.VirtualMedia"
+
+
+@dataclass
+class Fujitsu:
+    """An iRMC's remote images; nothing on the other profiles."""
+
+    state: State
+    media: Media
+    _server: str = ""
+    _share: str = ""
+    _image: str = ""
+    _kind: str = "NFS"
+
+    @property
+    def path(self) -> str:
+        """The resource; empty on other BMCs."""
+        return f"{self.state.system}/Oem/ts_fujitsu/VirtualMedia" if self.state.profile.media.at == "fujitsu" else ""
+
+    @property
+    def action(self) -> str:
+        """The action."""
+        return f"{self.state.system}/Actions/Oem/FTSComputerSystem.VirtualMedia"
+
+    def show(self, body: dict[str, Any]) -> None:
+        """Put them into the system's document."""
+        if self.path:
+            connected = bool(self.media.holds(self.state.profile.media.drives[0]))
+            oem = body.setdefault("Actions", {}).setdefault("Oem", {})
+            oem[_ACTION] = {
+                "target": self.action,
+                "FTSVirtualMediaAction@Redfish.AllowableValues": ["DisconnectCD" if connected else "ConnectCD"],
+            }
+            body["Oem"] = {"ts_fujitsu": {"VirtualMedia": {"@odata.id": self.path}}}
+
+    def handle(self, request: Request, path: str) -> Response | None:
+        """The resource and its action."""
+        if not self.path or path not in (self.path, self.action):
+            return None
+        drive = self.state.profile.media.drives[0]
+        if path == self.action:
+            wanted = payload(request).get("FTSVirtualMediaAction")
+            if wanted == "ConnectCD":
+                self.media.connect(drive, self._url())
+            elif wanted == "DisconnectCD":
+                self.media.eject(drive)
+            else:
+                raise refusal(400, "Base.1.8.ActionParameterNotSupported", f"{wanted} is not supported.")
+            return done()
+        if request.method == "PATCH":
+            image = payload(request).get("CDImage") or {}
+            self._server = str(image.get("Server", self._server))
+            self._share = str(image.get("ShareName", self._share))
+            self._image = str(image.get("ImageName", self._image))
+            self._kind = str(image.get("ShareType", self._kind))
+            if self._kind not in ("NFS", "SMB"):
+                raise refusal(400, "Base.1.8.PropertyValueNotInList", f"ShareType {self._kind} is not supported.")
+        return document(self._shown())
+
+    def _url(self) -> str:
+        return f"{self._kind.lower()}://{self._server}/{self._share.strip('/')}/{self._image}"
+
+    def _remember(self) -> None:
+        """What is connected from before this BMC was started."""
+        url = self.media.holds(self.state.profile.media.drives[0])
+        if url and not self._server:
+            parts = urlparse(url)
+            self._share, _, self._image = parts.path.rpartition("/")
+            self._server, self._kind = parts.netloc, parts.scheme.upper()
+
+    def _shown(self) -> dict[str, Any]:
+        self._remember()
+        return {
+            "@odata.type": "#FTSVirtualMedia.v1_0_0.FTSVirtualMedia",
+            "@odata.id": self.path,
+            "Id": "VirtualMedia",
+            "Name": "Virtual Media",
+            "RemoteMountEnabled": True,
+            "CDImage": {
+                "MaximumNumberOfDevices": 1,
+                "Server": self._server,
+                "ShareName": self._share,
+                "ImageName": self._image,
+                "ShareType": self._kind,
+            },
+        }

@@ -1,0 +1,242 @@
+"""Virtual media as the vendors have them, over the emulator's one drive `Cd`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlparse
+
+import requests
+
+from lab.bmcs.profile import Drive
+from lab.bmcs.state import State, payload
+from lab.bmcs.tasks import Tasks
+from lab.bmcs.web import Request, Response, document, done, refusal
+
+_DRIVE = "/VirtualMedia/Cd"
+_INSERT, _EJECT = "/Actions/VirtualMedia.InsertMedia", "/Actions/VirtualMedia.EjectMedia"
+_SIZE_SECONDS = 20.0
+
+
+@dataclass
+class Media:
+    """The drives of one BMC."""
+
+    state: State
+    tasks: Tasks = field(init=False)
+    _held: dict[str, str] = field(default_factory=dict)  # drive: URL
+    _names: dict[str, str] = field(default_factory=dict)  # drive: the URL that it once had
+    _ejected: dict[str, tuple[float, str]] = field(default_factory=dict)  # drive: when, and what it was
+    _known: bool = False
+    _boot_next: dict[str, int] = field(default_factory=dict)  # drive: power-ons since BootOnNextServerReset was set
+
+    def __post_init__(self) -> None:
+        self.tasks = Tasks(self.state, self.state.profile.media.task_seconds)
+        self.state.resets.append(self._reset)
+
+    @property
+    def base(self) -> str:
+        """Their collection's path; empty when they hang nowhere, or elsewhere."""
+        at = self.state.profile.media.at
+        owner = {"system": self.state.system, "manager": self.state.manager}.get(at)
+        return f"{owner}/VirtualMedia" if owner else ""
+
+    def link(self, body: dict[str, Any], owner: str) -> None:
+        """Put them into the document of their owner, and take them out of the other's."""
+        body.pop("VirtualMedia", None)
+        if self.base and self.base.startswith(f"{owner}/"):
+            body["VirtualMedia"] = {"@odata.id": self.base}
+
+    def handle(self, request: Request, path: str) -> Response | None:
+        """Their resources and actions."""
+        self._remember()
+        self.tasks.settle()
+        if (answer := self.tasks.handle(request, path)) is not None:
+            return answer
+        if self.base and path == self.base:
+            return document(self._collection())
+        if not self.base or not path.startswith(f"{self.base}/"):
+            self._elsewhere(path)
+            return None
+        name, _, rest = path[len(self.base) + 1 :].partition("/")
+        drive = next((one for one in self.state.profile.media.drives if one.id == name), None)
+        if drive is None:
+            raise refusal(404, "Base.1.8.ResourceNotFound", f"There is no virtual media {name}.")
+        action = f"/{rest}" if rest else ""
+        if not action and request.method == "GET":
+            return document(self._shown(drive), Allow="GET, HEAD, PATCH" if drive.how == "patch" else "GET, HEAD")
+        if not action and request.method == "PATCH":
+            return self._patch(drive, payload(request))
+        if drive.how == "action" and request.method == "POST" and action == _INSERT:
+            return self._insert(drive, payload(request))
+        if drive.how == "action" and request.method == "POST" and action == _EJECT:
+            return self._eject(drive, request)
+        raise refusal(405, "Base.1.8.OperationNotAllowed", f"{request.method} is not allowed on {path}.")
+
+    def _remember(self) -> None:
+        """What the emulator's drive holds from before this BMC was started."""
+        if self._known:
+            return
+        self._known = True
+        inner = self.state.ask("GET", _DRIVE).body or {}
+        drives = [drive for drive in self.state.profile.media.drives if drive.boots and "CD" in drive.types]
+        drives = [drive for drive in drives if drive.how != "local"]
+        if inner.get("Inserted") and inner.get("Image") and drives:
+            drive = min(drives, key=lambda one: one.id)
+            self._held[drive.id] = self._names[drive.id] = str(inner["Image"])
+
+    def _elsewhere(self, path: str) -> None:
+        """Where the emulator has them, this BMC has none."""
+        if "/VirtualMedia" in path and path.startswith((self.state.system, self.state.manager)):
+            raise refusal(404, "Base.1.8.ResourceMissingAtURI", f"The resource at the URI {path} was not found.")
+
+    # -- documents -------------------------------------------------------------------------------------------------
+
+    def _collection(self) -> dict[str, Any]:
+        members = [{"@odata.id": f"{self.base}/{drive.id}"} for drive in self.state.profile.media.drives]
+        return {
+            "@odata.type": "#VirtualMediaCollection.VirtualMediaCollection", "@odata.id": self.base,
+            "Name": "Virtual Media", "Members": members, "Members@odata.count": len(members),
+        }  # fmt: skip
+
+    def holds(self, drive: Drive) -> str:
+        """The URL that a drive says that it holds; empty when it says that it is empty."""
+        when, was = self._ejected.get(drive.id, (0.0, ""))
+        if was and self.state.clock() - when < self.state.profile.media.stale_seconds:
+            return was
+        return self._held.get(drive.id, "")
+
+    def _shown(self, drive: Drive) -> dict[str, Any]:
+        url = self.holds(drive)
+        name = url or (self._names.get(drive.id, "") if self.state.profile.media.keeps_name else "")
+        path = f"{self.base}/{drive.id}"
+        body: dict[str, Any] = {
+            "@odata.type": "#VirtualMedia.v1_3_2.VirtualMedia", "@odata.id": path, "Id": drive.id,
+            "Name": f"Virtual Media {drive.id}", "MediaTypes": list(drive.types), "Image": url or None,
+            "ImageName": urlparse(name).path.rpartition("/")[2] or None, "Inserted": bool(url),
+            "ConnectedVia": "URI" if url else "NotConnected", "WriteProtected": True,
+        }  # fmt: skip
+        if drive.how == "action":
+            body["Actions"] = {
+                "#VirtualMedia.InsertMedia": {"target": path + _INSERT},
+                "#VirtualMedia.EjectMedia": {"target": path + _EJECT},
+            }
+        if self.state.profile.media.ejects_itself:
+            body["Oem"] = {"Hpe": {"BootOnNextServerReset": drive.id in self._boot_next}}
+        return body
+
+    # -- what is done ----------------------------------------------------------------------------------------------
+
+    def _patch(self, drive: Drive, body: dict[str, Any]) -> Response:
+        oem = body.get("Oem", {}).get("Hpe", {}) if self.state.profile.media.ejects_itself else {}
+        if oem:
+            self._boot_next.pop(drive.id, None)
+            if oem.get("BootOnNextServerReset"):
+                self._boot_next[drive.id] = 0
+            return done()
+        if drive.how != "patch":
+            raise refusal(405, "Base.1.8.OperationNotAllowed", f"{drive.id} takes no image by PATCH.")
+        if body.get("Image") and body.get("Inserted", True):
+            self._take(drive, body)
+        else:
+            self.eject(drive)
+        return document(self._shown(drive))
+
+    def _insert(self, drive: Drive, body: dict[str, Any]) -> Response:
+        media = self.state.profile.media
+        for name in media.refused:
+            if name in body:
+                raise refusal(
+                    400, "Base.1.8.PropertyUnknown",
+                    f"The property {name} is not in the list of valid properties for the resource.", name,
+                )  # fmt: skip
+        for name in media.needs:
+            if name not in body:
+                raise refusal(
+                    400, "Base.1.8.ActionParameterMissing",
+                    f"The action InsertMedia requires the parameter {name} to be present in the request body.", name,
+                )  # fmt: skip
+        self._may(drive, str(body.get("Image") or ""))
+        if media.task_seconds:
+            return self.tasks.begin(lambda: self._taken(drive, body))
+        return self._taken(drive, body)
+
+    def may(self, url: str) -> None:
+        """Whether an image's URL is one that this BMC takes. Raises Refusal."""
+        media, scheme = self.state.profile.media, urlparse(url).scheme
+        if scheme not in media.schemes:
+            raise refusal(
+                400, "Base.1.8.SourceDoesNotSupportProtocol",
+                f"The other end of the connection at {url} does not support the specified protocol {scheme or 'none'}: "
+                f"this BMC reads {', '.join(media.schemes)}.", "Image",
+            )  # fmt: skip
+        if media.url_length and len(url) > media.url_length:
+            raise refusal(
+                400, "Base.1.8.StringValueTooLong",
+                f"The string {url[:40]}... exceeds the length limit {media.url_length}.", "Image",
+            )  # fmt: skip
+
+    def _may(self, drive: Drive, url: str) -> None:
+        self.may(url)
+        when, _ = self._ejected.get(drive.id, (float("-inf"), ""))
+        if self.state.clock() - when < self.state.profile.media.busy_seconds:
+            raise refusal(500, "Base.1.8.InternalError", "The request failed due to an internal service error.")
+        if self._held.get(drive.id):
+            raise refusal(500, "Base.1.8.ResourceInUse", "The virtual media device is already in use.")
+        if drive.limit_mib and _mib(url) > drive.limit_mib:
+            raise refusal(
+                400, "Base.1.8.PropertyValueNotInList",
+                f"The image is larger than the {drive.limit_mib} MiB that {drive.id} holds.", "Image",
+            )  # fmt: skip
+
+    def _taken(self, drive: Drive, body: dict[str, Any]) -> Response:
+        self._take(drive, body)
+        return done()
+
+    def _take(self, drive: Drive, body: dict[str, Any]) -> None:
+        url = str(body["Image"])
+        self._may(drive, url)
+        if self.state.profile.media.lies:
+            return
+        if drive.boots:
+            self.state.ask("POST", _DRIVE + _INSERT, {"Image": url})
+        else:
+            _mib(url)
+        self._held[drive.id] = self._names[drive.id] = url
+
+    def _eject(self, drive: Drive, request: Request) -> Response:
+        if self.state.profile.media.eject_body and not request.is_json:
+            raise refusal(415, "Base.1.8.UnsupportedMediaType", "The request's content type is not supported.")
+        self.eject(drive)
+        return done()
+
+    def eject(self, drive: Drive) -> None:
+        """Take what it holds out."""
+        url = self._held.pop(drive.id, "")
+        self._boot_next.pop(drive.id, None)
+        if url:
+            self._ejected[drive.id] = (self.state.clock(), url)
+            if drive.boots:
+                self.state.ask("POST", _DRIVE + _EJECT, {})
+
+    def connect(self, drive: Drive, url: str) -> None:
+        """Put an image into a drive, past the form of the request. Raises Refusal."""
+        self._take(drive, {"Image": url})
+
+    def _reset(self) -> None:
+        """The machine starts: what was to be booted once leaves at its second start."""
+        for drive in self.state.profile.media.drives:
+            if drive.id in self._boot_next:
+                self._boot_next[drive.id] += 1
+                if self._boot_next[drive.id] > 1:
+                    self.eject(drive)
+
+
+def _mib(url: str) -> float:
+    """An image's size in MiB; 0 when its server does not tell."""
+    try:
+        with requests.head(url, timeout=_SIZE_SECONDS, verify=False) as answer:
+            answer.raise_for_status()
+            return int(answer.headers.get("Content-Length", 0)) / (1 << 20)
+    except (requests.RequestException, ValueError) as error:
+        raise refusal(400, "Base.1.8.ResourceAtUriUnauthorized", f"{url} cannot be read: {error}") from error

@@ -1,0 +1,173 @@
+"""Power and the boot override as the vendors have them."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from lab.bmcs.state import State, payload
+from lab.bmcs.web import Request, Response, document, done, refusal
+
+_RESET = "/Actions/ComputerSystem.Reset"
+_ON = ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle")
+
+
+@dataclass
+class Power:
+    """One machine's power through its BMC."""
+
+    state: State
+    _changed: float = float("-inf")
+    _off: float = float("-inf")
+    _ending: threading.Timer | None = None
+
+    def unready(self) -> None:
+        """Raises Refusal (503) while the BMC is busy with the last reset."""
+        power = self.state.profile.power
+        left = self._changed + power.unready_seconds - self.state.clock()
+        if left > 0:
+            raise refusal(503, power.unready_code, power.unready_message, headers={"Retry-After": f"{left:.0f}"})
+
+    def handle(self, request: Request, path: str) -> Response | None:
+        """The Reset action."""
+        if path != self.state.system + _RESET or request.method != "POST":
+            return None
+        power, now = self.state.profile.power, self.state.clock()
+        kind = str(payload(request).get("ResetType", "On"))
+        if now - self._changed < power.restless_seconds:
+            raise refusal(
+                400, "iLO.2.14.InvalidOperationForSystemState",
+                "The operation was not successful due to the current power state.",
+            )  # fmt: skip
+        if kind == "On" and now - self._off < power.conflict_seconds:
+            raise refusal(
+                409, "Base.1.8.ActionParameterValueConflict",
+                "The parameter ResetType with the requested value of On does not meet the constraints.", "ResetType",
+            )  # fmt: skip
+        if kind == "ForceOff" and power.off_seconds:
+            self._end_later(power.off_seconds)
+            return done()
+        if kind in _ON:
+            for told in self.state.resets:
+                told()
+        self.state.ask("POST", _RESET, {"ResetType": kind})
+        self._note(kind)
+        return done()
+
+    def _note(self, kind: str) -> None:
+        self._changed = self.state.clock()
+        if kind == "ForceOff":
+            self._off = self._changed
+
+    def _end_later(self, seconds: float) -> None:
+        if self._ending is not None and self._ending.is_alive():
+            return
+
+        def end() -> None:
+            self.state.ask("POST", _RESET, {"ResetType": "ForceOff"})
+            self._note("ForceOff")
+
+        self._ending = threading.Timer(seconds, end)
+        self._ending.daemon = True
+        self._ending.start()
+
+
+@dataclass
+class Boot:
+    """One machine's boot override through its BMC. What the emulator reports is what a client has set there; here the
+    override is the BMC's own, and handed over at each power-on."""
+
+    state: State
+    target: str = "None"
+    enabled: str = "Disabled"
+    _started: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.state.resets.append(self._reset)
+
+    def show(self, body: dict[str, Any]) -> None:
+        """Put the override into the system's document."""
+        boot = body.setdefault("Boot", {})
+        for name in ("UefiTargetBootSourceOverride", "HttpBootUri"):
+            boot.pop(name, None)
+        boot |= self._override()
+        if self.state.profile.boot.settings:
+            for name in [one for one in boot if one.endswith("@Redfish.AllowableValues")]:
+                del boot[name]
+            body["@Redfish.Settings"] = {
+                "@odata.type": "#Settings.v1_3_5.Settings",
+                "SettingsObject": {"@odata.id": f"{self.state.system}/Settings"},
+            }
+
+    def _override(self) -> dict[str, Any]:
+        return {
+            "BootSourceOverrideEnabled": self.enabled,
+            "BootSourceOverrideEnabled@Redfish.AllowableValues": ["Once", "Continuous", "Disabled"],
+            "BootSourceOverrideTarget": self.target,
+            "BootSourceOverrideTarget@Redfish.AllowableValues": ["None", *self.state.profile.boot.targets],
+        }
+
+    def handle(self, request: Request, path: str) -> Response | None:
+        """The Settings resource, and PATCH of the override."""
+        settings = f"{self.state.system}/Settings"
+        if self.state.profile.boot.settings and path == settings and request.method == "GET":
+            return document(
+                {
+                    "@odata.type": "#ComputerSystem.v1_13_0.ComputerSystem", "@odata.id": settings, "Id": "Settings",
+                    "Name": "Settings", "Boot": self._override(),
+                }
+            )  # fmt: skip
+        if request.method != "PATCH" or path not in (self.state.system, settings):
+            return None
+        body = payload(request).get("Boot")
+        if not isinstance(body, dict):
+            return None
+        if self.state.profile.boot.settings and path != settings:
+            raise refusal(400, "Base.1.8.PropertyNotWritable", "Boot is set in the Settings resource.", "Boot")
+        self._set(body)
+        return done()
+
+    def _set(self, body: dict[str, Any]) -> None:
+        boot = self.state.profile.boot
+        if self.state.clock() - self._started < boot.post_seconds:
+            raise refusal(
+                400, "iLO.2.14.UnableToModifyDuringSystemPOST",
+                "The operation cannot be performed while the system is in POST.",
+            )  # fmt: skip
+        target = body.get("BootSourceOverrideTarget", self.target)
+        if target not in ("None", *boot.targets):
+            raise refusal(
+                400, "Base.1.8.PropertyValueNotInList", f"The value {target} is not in the list of acceptable values.",
+                "BootSourceOverrideTarget",
+            )  # fmt: skip
+        if boot.needs_enabled and "BootSourceOverrideTarget" in body and "BootSourceOverrideEnabled" not in body:
+            raise refusal(
+                400, "Base.1.8.PropertyMissing", "The property BootSourceOverrideEnabled is required.",
+                "BootSourceOverrideEnabled",
+            )  # fmt: skip
+        enabled = str(body.get("BootSourceOverrideEnabled", self.enabled))
+        if enabled == "Once" and boot.once == "ignored":
+            return
+        self.target, self.enabled = target, "Disabled" if target == "None" else enabled
+        if enabled == "Once" and boot.once == "kept":
+            self.enabled = "Continuous"
+        if self.enabled != "Once":
+            self._hand_over()
+
+    def _hand_over(self, *, once: bool = False) -> None:
+        if not self.state.restarts and self.target not in ("None", "Hdd", "Pxe"):
+            # A running VM keeps its order until it is off: it would start from the CD again after its installation.
+            # An empty disk falls through to the CD by itself.
+            return
+        name = self.state.profile.boot.targets.get(self.target, "Hdd") if self.enabled != "Disabled" else "Hdd"
+        if name:
+            wanted = {"BootSourceOverrideTarget": name, "BootSourceOverrideEnabled": "Once" if once else "Continuous"}
+            self.state.ask("PATCH", "", {"Boot": wanted})
+
+    def _reset(self) -> None:
+        """The machine starts."""
+        self._started = self.state.clock()
+        if self.enabled == "Once":
+            self._hand_over(once=True)
+            self.target, self.enabled = "None", "Disabled"

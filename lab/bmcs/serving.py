@@ -1,0 +1,36 @@
+"""HTTPS for BMCs, with the versions of TLS that they speak."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
+_VERSIONS = {"1.1": ssl.TLSVersion.TLSv1_1, "1.2": ssl.TLSVersion.TLSv1_2}
+
+
+class _Silent(WSGIRequestHandler):
+    """Requests are logged by who answers them."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        """Nothing."""
+
+
+def context(certificate: Path, key: Path, tls: str) -> ssl.SSLContext:
+    """A server's side of TLS: this version only. 1.1 is what machines of 2015 speak, and OpenSSL wants to be asked."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if tls == "1.1":
+        made.set_ciphers("DEFAULT:@SECLEVEL=0")
+    made.minimum_version = made.maximum_version = _VERSIONS[tls]
+    made.load_cert_chain(certificate, key)
+    return made
+
+
+def serve(application: Any, address: str, port: int, tls: ssl.SSLContext | None) -> BaseWSGIServer:
+    """Answer there in threads of this process, from now on until its `shutdown`."""
+    server = make_server(address, port, application, threaded=True, request_handler=_Silent, ssl_context=tls)
+    Thread(target=server.serve_forever, args=(0.1,), name=f"bmc-{server.server_port}", daemon=True).start()
+    return server

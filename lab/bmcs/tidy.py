@@ -1,0 +1,51 @@
+"""What in sushy-tools' documents is against DMTF's schemas, mended (docs/bmcs.md, "DMTF's validators").
+
+Its links to resources that it has not, or that this kind of machine has not, lead nowhere; they are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.bmcs.state import ROOT
+from lab.bmcs.web import Inner
+
+# Property -> what it is called in the schema; empty: it is in none.
+_NAMES = {"@Redfish.Copyright": "", "HealthRollUp": "HealthRollup"}
+# Types -> properties that they have not.
+_UNKNOWN = {"#Chassis.v1_5_0.Chassis": ("UUID", "Thermal")}
+
+
+class Tidy:
+    """The documents of one emulator."""
+
+    def __init__(self, inner: Inner) -> None:
+        self._inner = inner
+        self._there: dict[str, bool] = {}
+
+    def document(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A document of the emulator's, in its own paths, without what is wrong."""
+        gone = _UNKNOWN.get(str(body.get("@odata.type")), ())
+        kept = {key: value for key, value in body.items() if key not in gone}
+        return {key: self._value(value) for key, value in _named(kept) if self._leads_somewhere(value)}
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._value(one) for one in value if self._leads_somewhere(one)]
+        if isinstance(value, dict):
+            info = value.get("@Redfish.ActionInfo")
+            gone = info is not None and not self._leads_somewhere({"@odata.id": info})
+            return {key: self._value(one) for key, one in _named(value) if not (gone and one == info)}
+        return value
+
+    def _leads_somewhere(self, value: Any) -> bool:
+        link = value.get("@odata.id") if isinstance(value, dict) and len(value) == 1 else None
+        if not isinstance(link, str) or not link.startswith(f"{ROOT}/"):
+            return True
+        if link not in self._there:
+            self._there[link] = self._inner.ask("GET", link.partition("#")[0]).status < 400
+        return self._there[link]
+
+
+def _named(body: dict[str, Any]) -> list[tuple[str, Any]]:
+    return [(_NAMES.get(key, key), value) for key, value in body.items() if _NAMES.get(key, key)]

@@ -1,0 +1,84 @@
+"""Answers in Redfish's form, and the emulator asked as a client would (DSP0266, "Error responses")."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from werkzeug.test import Client
+from werkzeug.wrappers import Request, Response
+
+__all__ = ["Inner", "Refusal", "Reply", "Request", "Response", "document", "done", "refusal"]
+
+_JSON = "application/json"
+
+
+class Refusal(Exception):
+    """The request ends with this answer."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status)
+        self.response = response
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the emulator answered; `body` is decoded JSON, or None when there was none."""
+
+    status: int
+    body: Any
+    text: str
+    location: str = ""
+
+
+class Inner:
+    """The emulator, without its authentication."""
+
+    def __init__(self, application: Any) -> None:
+        self.application = application
+        self._client = Client(application, Response)
+
+    def ask(self, method: str, path: str, body: object = None) -> Reply:
+        """One request."""
+        answer = (
+            self._client.open(path, method=method, json=body)
+            if body is not None
+            else (self._client.open(path, method=method))
+        )
+        text = answer.get_data(as_text=True)
+        try:
+            return Reply(
+                answer.status_code, json.loads(text) if text else None, text, answer.headers.get("Location", "")
+            )
+        except ValueError:
+            return Reply(answer.status_code, None, text, answer.headers.get("Location", ""))
+
+
+def document(body: Mapping[str, Any], status: int = 200, **headers: str) -> Response:
+    """A resource; names of headers with _ for -."""
+    made = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(json.dumps(body), status, {"OData-Version": "4.0", **made}, content_type=_JSON)
+
+
+def done(**headers: str) -> Response:
+    """204."""
+    return Response("", 204, {"OData-Version": "4.0", **{k.replace("_", "-"): v for k, v in headers.items()}})
+
+
+def refusal(status: int, code: str, message: str, *related: str, headers: Mapping[str, str] | None = None) -> Refusal:
+    """An error with its message's id (`Base.1.8.PropertyMissing`), its text and the properties that it is about."""
+    info = {
+        "@odata.type": "#Message.v1_1_1.Message",
+        "MessageId": code,
+        "Message": message,
+        "MessageArgs": list(related),
+        "RelatedProperties": [f"#/{name}" for name in related],
+        "Severity": "Critical",
+        "Resolution": "None.",
+    }
+    body = {"error": {"code": code, "message": message, "@Message.ExtendedInfo": [info]}}
+    response = document(body, status)
+    response.headers.update(dict(headers or {}))
+    return Refusal(response)

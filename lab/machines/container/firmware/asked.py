@@ -1,0 +1,86 @@
+"""What the reader of an image says to the firmware that asked it, a message each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+
+class Say(msgspec.Struct, frozen=True, tag="say"):
+    """Words for the console."""
+
+    text: str
+
+
+class Mount(msgspec.Struct, frozen=True, tag="mount"):
+    """A partition to be mounted for its boot loader's files. The answer is ``MOUNTED`` with a descriptor of its root,
+    or why not."""
+
+    partition: str
+    kind: Literal["ext4", "xfs"]
+
+
+class Lease(msgspec.Struct, frozen=True, tag="lease"):
+    """An address by a card of the machine's, asked for as PXE's client (iPXE) or as UEFI's for HTTP. The answer is a
+    dhcp.Lease as JSON; or why not, as text."""
+
+    card: str
+    http: bool = False
+
+
+class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+    """What lies at a URL, `most` bytes at most, by the card that has an address. The answer is ``FETCHED`` with a
+    descriptor of a file in memory, or why not."""
+
+    url: str
+    most: int
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A medium that what is started may mount: the name of the drive or stick that has it, its label, and whether there
+    is an index of it for erofs."""
+
+    name: str
+    label: str
+    index: bool
+
+
+class Chosen(msgspec.Struct, frozen=True, tag="chosen"):
+    """What is started: the kernel's arguments. The initrds come with it as descriptors, and behind them the indexes of
+    its media, of those that have one."""
+
+    arguments: tuple[str, ...]
+    media: tuple[Held, ...] = ()
+
+    @property
+    def indexes(self) -> int:
+        """How many of the descriptors are indexes."""
+        return sum(one.index for one in self.media)
+
+
+class Nothing(msgspec.Struct, frozen=True, tag="nothing"):
+    """Nothing is started: no device boots, a line for each; or a boot loader ``stopped``."""
+
+    reason: str
+    stopped: bool
+
+
+Message = Say | Mount | Lease | Fetch | Chosen | Nothing
+MOUNTED, FETCHED = b"mounted", b"fetched"
+
+
+class Console:
+    """A console of which somebody else keeps the end, as far as `Screen` writes to one."""
+
+    def __init__(self, send: Callable[[bytes], object]) -> None:
+        self._send = send
+
+    def write(self, data: bytes) -> int:
+        """Some lines."""
+        self._send(msgspec.json.encode(Say(data.decode(errors="replace"))))
+        return len(data)
+
+    def flush(self) -> None:
+        """Nothing is kept back."""

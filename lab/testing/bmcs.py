@@ -1,0 +1,178 @@
+"""BMCs without machines: sushy-tools' emulator and the vendors' fronts, over machines that run nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
+from threading import Thread
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from sushy_tools.emulator import main as emulator
+from sushy_tools.emulator.resources import vmedia
+
+from drivers.container import Machines, Reply, Request, View
+from drivers.errors import NotFoundError
+from drivers.redfish import Service
+from lab.bmcs.front import Front
+from lab.bmcs.profile import Profile, profile
+from lab.bmcs.serving import context, serve
+from lab.daemons.bmc import SharedMedia
+from lab.daemons.containers import ContainerDriver
+from lab.daemons.pki import Authority
+
+USER, PASSWORD = "admin", "right"
+
+
+@dataclass
+class Memory(Machines):
+    """The daemon of container machines, for one that runs nothing; `booted` is what it booted from, in order."""
+
+    name: str = "master-0"
+    uuid: str = field(default_factory=lambda: str(uuid4()))
+    installed: bool = False
+    booted: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._view = View(
+            name=self.name, uuid=self.uuid, on=False, running=False, first="hd", once=False, media="", memory_mib=4096,
+            vcpus=2, firmware="uefi", macs=("52:54:00:00:00:01",), pulled=(),
+        )  # fmt: skip
+        self._usual = "hd"
+
+    def ask(self, request: Request) -> tuple[View, ...]:
+        """As the daemon does."""
+        if request.op != "list" and request.machine not in (self.name, self.uuid):
+            raise NotFoundError("there is no such machine", machine=request.machine)
+        if request.op == "on" and not self._view.on:
+            self._change(on=True)
+            self.boot()
+        elif request.op in ("off", "shutdown"):
+            self._change(on=False)
+        elif request.op == "reset":
+            self.boot()
+        elif request.op == "media":
+            self._change(media=request.value)
+        elif request.op == "first":
+            self._usual = self._usual if request.once else request.value
+            self._change(first=request.value, once=request.once)
+        return (self._view,)
+
+    def boot(self) -> None:
+        """Start from the first device that has something to start, as after a reset of its own."""
+        order = dict.fromkeys([self._view.first, self._usual, "hd", "cdrom"])
+        fit = {"hd": self.installed, "cdrom": bool(self._view.media)}
+        self.booted.append(next((device for device in order if fit.get(device)), "nothing"))
+        self._change(first=self._usual, once=False)
+
+    def _change(self, **fields: object) -> None:
+        self._view = msgspec.structs.replace(self._view, **fields)
+
+
+class _Driver(ContainerDriver):
+    """As in a lab, without a daemon."""
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(Path("/nowhere"))
+        self._machines = machines
+
+
+def hurried(shape: Profile, factor: float) -> Profile:
+    """The profile with all its durations multiplied."""
+
+    def shorter(part: Any) -> Any:
+        names = [one.name for one in msgspec.structs.fields(part) if one.name.endswith("_seconds")]
+        return msgspec.structs.replace(part, **{name: getattr(part, name) * factor for name in names})
+
+    return msgspec.structs.replace(
+        shape, media=shorter(shape.media), power=shorter(shape.power), boot=shorter(shape.boot)
+    )
+
+
+@contextmanager
+def emulated(machines: Machines, folder: Path) -> Iterator[emulator.Application]:
+    """sushy-tools' emulator with these machines, its files in `folder`; without authentication."""
+    kept = {"systems": emulator.Application.systems, "wsgi": emulator.app.wsgi_app, "media": vmedia.StaticDriver}
+    directory = tempfile.tempdir
+    vmedia.StaticDriver = SharedMedia
+    emulator.Application.systems = _Driver(machines)
+    # What it has memoized is of another emulator.
+    vars(emulator.app).pop("_cache", None)
+    settings = {
+        "SUSHY_EMULATOR_STATE_DIR": str(folder), "NODE0_HTTP_URL": "http://lab", "NODE0_HTTP_ROOT": str(folder),
+        "NODE0_SHARES": (f"nfs://files.example/export={folder}",),
+    }  # fmt: skip
+    emulator.app.config.update(settings)
+    tempfile.tempdir = str(folder)
+    try:
+        yield emulator.app
+    finally:
+        tempfile.tempdir = directory
+        emulator.Application.systems = kept["systems"]
+        vmedia.StaticDriver = kept["media"]
+        vars(emulator.app).pop("_cache", None)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A BMC that answers at `url`, with the certificate of `ca`; `machine` is behind it."""
+
+    url: str
+    ca: Path
+    machine: Memory
+    front: Front
+    profile: Profile
+
+    def service(self, password: str = PASSWORD, *, patience: float = 20, tls: str = "") -> Service:
+        """A client."""
+        version = "1.1" if "1.1" in (tls or self.profile.tls) else "1.2"
+        return Service(
+            f"{self.url}/redfish/v1/", USER, password, ca=self.ca, patience=patience, timeout=5,
+            tls="1.1" if version == "1.1" else "1.2",
+        )  # fmt: skip
+
+
+@contextmanager
+def running(name: str, folder: Path, changed: Profile | None = None) -> Iterator[Running]:
+    """A BMC of that profile, or of a changed one, on this machine's loopback. `folder` is an empty one."""
+    (state := folder / "state").mkdir()
+    authority = Authority.make("test")
+    authority.issue(["127.0.0.1"], folder / "server.crt", folder / "server.key")
+    (folder / "ca.crt").write_bytes(authority.pem)
+    shape, machine = changed or profile(name), Memory()
+    with ExitStack() as stack:
+        application = stack.enter_context(emulated(machine, state))
+        front = Front(shape, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD))
+        server = serve(front, "127.0.0.1", 0, context(folder / "server.crt", folder / "server.key", shape.tls))
+        stack.callback(server.server_close)
+        stack.callback(server.shutdown)
+        yield Running(f"https://127.0.0.1:{server.server_port}", folder / "ca.crt", machine, front, shape)
+
+
+@contextmanager
+def owned(machine: Memory, path: Path) -> Iterator[None]:
+    """The machine as the daemon of container machines has it: behind a UNIX socket, for the length of the block."""
+
+    class Answer(StreamRequestHandler):
+        def handle(self) -> None:
+            """One request, one reply."""
+            request = msgspec.json.decode(self.rfile.readline(), type=Request)
+            try:
+                reply = Reply(machines=machine.ask(request))
+            except NotFoundError as error:
+                reply = Reply(error=str(error), kind="unknown")
+            self.wfile.write(msgspec.json.encode(reply) + b"\n")
+
+    with ThreadingUnixStreamServer(str(path), Answer) as server:
+        thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,217 @@
+"""What a driver of machines promises (docs/writing-a-driver.md), kept through every vendor's BMC."""
+
+from http.server import SimpleHTTPRequestHandler
+
+import pytest
+from werkzeug.test import Client
+
+from drivers.errors import ConnectionFailedError, DriverError, MediaError
+from drivers.protocols import Boot, BootDevice, Power, PowerState, VirtualMedia
+from drivers.redfish import system
+from lab.bmcs.front import Front
+from lab.bmcs.profile import profile, profiles
+from lab.daemons import httpd
+from lab.testing.bmcs import Running, hurried, running
+
+# BMCs do not verify whom they fetch images from (sushy-tools, resources/vmedia.py).
+pytestmark = pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+WORKING = [name for name in profiles() if name not in ("lab", "liar", "bare")]
+
+
+@pytest.fixture
+def bmc(request, tmp_path, monkeypatch):
+    """The BMC of a profile, ten times as fast as it is."""
+    for module in ("service", "media"):
+        monkeypatch.setattr(f"drivers.redfish.{module}._POLL_SECONDS", 0.05)
+    with running(request.param, tmp_path, hurried(profile(request.param), 0.1)) as found:
+        yield found
+
+
+@pytest.fixture
+def image(bmc, serve, tmp_path):
+    """The URL of an image, in a form that this BMC reads."""
+    (tmp_path / "some.iso").write_bytes(b"no image at all" * 4096)
+    (tmp_path / "state/some.iso").write_bytes(b"no image at all" * 4096)
+    schemes = bmc.profile.media.schemes
+    if "http" in schemes:
+        yield f"{serve(SimpleHTTPRequestHandler)}/some.iso"
+    elif "nfs" in schemes:
+        yield "nfs://files.example/export/some.iso"
+    else:
+        with httpd.serving(tmp_path, "127.0.0.1", 0, (tmp_path / "server.crt", tmp_path / "server.key")) as port:
+            yield f"https://127.0.0.1:{port}/some.iso"
+
+
+@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+def test_a_machine_is_powered_and_boots_what_is_inserted(bmc: Running, image):
+    machine = bmc.service().system("", "master-0")
+    for protocol in (Power, VirtualMedia, Boot):
+        assert isinstance(machine, protocol)
+    assert machine.state() is PowerState.OFF
+    assert machine.inserted() is None
+    machine.insert(image)
+    assert machine.inserted() == image
+    asked = machine.boot_once(BootDevice.CD)
+    machine.on()
+    machine.on()
+    assert machine.state() is PowerState.ON
+    assert bmc.machine.booted == ["cdrom"]
+    kept = machine.booted()
+    once = bmc.profile.boot.once
+    assert (asked, kept) == (once != "ignored", once == "kept")
+    # It is installed, and starts again by itself: from its disk, whatever the BMC has made of Once.
+    bmc.machine.installed = True
+    bmc.machine.boot()
+    assert bmc.machine.booted == ["cdrom", "hd"]
+    machine.eject()
+    assert machine.inserted() is None
+    machine.eject()
+    machine.off()
+    assert machine.state() is PowerState.OFF
+    machine.off()
+
+
+@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+def test_an_image_takes_the_place_of_another(bmc: Running, image):
+    machine = bmc.service().system("", "master-0")
+    machine.insert(image)
+    machine.insert(image)
+    assert machine.inserted() == image
+    with pytest.raises(MediaError, match=r"insert .*missing"):
+        machine.insert(image.replace("some.iso", "missing.iso"))
+    assert machine.inserted() is None
+
+
+@pytest.mark.parametrize("bmc", ["ilo", "xcc", "fujitsu"], indirect=True)
+def test_a_bmc_that_is_started_again_knows_what_its_drive_holds(bmc: Running, image):
+    client = bmc.service().system("", "master-0")
+    client.insert(image)
+    state = bmc.front.state
+    again = Front(bmc.profile, state.name, state.inner.application, state.account)
+    vars(bmc.front).update(vars(again))
+    assert (client.inserted() or "").endswith("/some.iso")
+
+
+@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+def test_the_boot_target_can_be_set_for_good(bmc: Running):
+    machine = bmc.service().system("", "master-0")
+    for device in (BootDevice.NETWORK, BootDevice.DISK, BootDevice.CD):
+        machine.set_first(device)
+        assert machine.first() is device
+
+
+@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+def test_a_machine_is_switched_off_and_on_at_once(bmc: Running, monkeypatch):
+    machine = bmc.service().system("", "master-0")
+    for _ in range(2):
+        machine.cycle()
+        assert machine.state() is PowerState.ON
+    assert len(bmc.machine.booted) == 2
+
+
+# -- what cannot be done is told in one line ---------------------------------------------------------------------------
+
+
+def one_line(caught) -> str:
+    text = str(caught.value)
+    assert "\n" not in text
+    assert text.startswith("master-0: BMC https://127.0.0.1:")
+    return text
+
+
+@pytest.mark.parametrize("bmc", WORKING, indirect=True)
+def test_a_wrong_password(bmc: Running):
+    with pytest.raises(ConnectionFailedError) as caught:
+        bmc.service("wrong").system("", "master-0").state()
+    assert "refuses the account (401)" in one_line(caught)
+
+
+@pytest.mark.parametrize("bmc", ["bare"], indirect=True)
+def test_no_virtual_media(bmc: Running):
+    with pytest.raises(MediaError) as caught:
+        bmc.service().system("", "master-0").insert("http://files.example/some.iso")
+    assert "no virtual CD drive" in one_line(caught)
+
+
+@pytest.mark.parametrize("bmc", ["liar"], indirect=True)
+def test_a_lie(bmc: Running, image, monkeypatch):
+    monkeypatch.setattr("drivers.redfish.media._BUSY_SECONDS", 1.0)
+    with pytest.raises(MediaError) as caught:
+        bmc.service().system("", "master-0").insert(image)
+    assert "the BMC took it, but the drive holds nothing" in one_line(caught)
+
+
+@pytest.mark.parametrize(
+    ("bmc", "url", "cause"),
+    [
+        ("supermicro", "https://files.example/some.iso", "does not support the specified protocol https"),
+        ("xcc", "https://files.example/some.iso", "does not support the specified protocol https"),
+        ("openbmc", "http://files.example/some.iso", "does not support the specified protocol http"),
+        ("fujitsu", "http://files.example/some.iso", "NFS and SMB shares only"),
+        ("nobody", f"http://files.example/{'x' * 255}.iso", "exceeds the length limit 255"),
+    ],
+    indirect=["bmc"],
+)  # fmt: skip
+def test_an_address_that_the_bmc_does_not_read(bmc: Running, url, cause):
+    with pytest.raises(MediaError) as caught:
+        bmc.service().system("", "master-0").insert(url)
+    assert cause in one_line(caught)
+
+
+@pytest.mark.parametrize("bmc", ["nobody"], indirect=True)
+def test_a_bmc_with_old_tls(bmc: Running):
+    with pytest.raises(ConnectionFailedError) as caught:
+        bmc.service(tls="1.2").system("", "master-0").state()
+    assert "TLS: it speaks none of the versions that are allowed here" in one_line(caught)
+
+
+@pytest.mark.parametrize("bmc", ["idrac"], indirect=True)
+def test_a_certificate_of_somebody_else(bmc: Running, tmp_path):
+    (other := tmp_path / "other").mkdir()
+    with running("idrac", other) as second:
+        client = system.Service(f"{bmc.url}/redfish/v1/", "admin", "right", ca=second.ca, timeout=5)
+        with pytest.raises(ConnectionFailedError) as caught:
+            client.system("", "master-0").state()
+    assert "TLS: its certificate is not accepted" in one_line(caught)
+
+
+@pytest.mark.parametrize("bmc", ["idrac"], indirect=True)
+def test_a_bmc_that_is_not_ready_for_longer_than_it_is_waited_for(bmc: Running):
+    bmc.service().system("", "master-0").on()
+    stopped = bmc.front.state.clock()
+    bmc.front.state.clock = lambda: stopped  # the time of its reset never passes
+    with pytest.raises(DriverError) as caught:
+        bmc.service(patience=3).system("", "master-0").off()
+    assert "still not ready after" in one_line(caught)
+    assert "503: iDRAC is currently unable" in str(caught.value)
+
+
+@pytest.mark.parametrize("bmc", ["ilo"], indirect=True)
+def test_nobody_listens(bmc: Running, monkeypatch):
+    monkeypatch.setattr("sushy.connector.time.sleep", lambda _seconds: None)
+    client = system.Service("https://127.0.0.1:1/redfish/v1/", "admin", "right", timeout=5)
+    with pytest.raises(ConnectionFailedError) as caught:
+        client.system("", "master-0").state()
+    assert "nobody listens there" in one_line(caught)
+
+
+# -- what the profiles do, seen past the driver ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bmc", ["xcc", "fujitsu", "nobody"], indirect=True)
+def test_a_change_without_entity_tag_is_refused(bmc: Running):
+    path = f"/redfish/v1/Systems/{bmc.profile.system}"
+    body = {"Boot": {"BootSourceOverrideTarget": "Hdd", "BootSourceOverrideEnabled": "Continuous"}}
+    assert patch(bmc, path, body).status_code == 428
+    assert patch(bmc, path, body, {"If-Match": '"another"'}).status_code == 412
+    assert patch(bmc, path, body, {"If-Match": "*"}).status_code == 204
+
+
+def patch(bmc: Running, path: str, body: object, headers: dict[str, str] | None = None):
+    client = Client(bmc.front)
+    auth = ("admin", "right") if "basic" in bmc.profile.logins else None
+    more = dict(headers or {})
+    if auth is None:
+        session = client.post("/redfish/v1/SessionService/Sessions", json={"UserName": "admin", "Password": "right"})
+        more["X-Auth-Token"] = session.headers["X-Auth-Token"]
+    return client.patch(path, json=body, auth=auth, headers=more)

@@ -1,0 +1,57 @@
+"""One node is installed through each vendor's BMC (docs/bmcs.md); what a BMC does not do is told at once."""
+
+import json
+from typing import Any
+
+import pytest
+
+from drivers.errors import MediaError
+from drivers.protocols import PowerState
+from lab.bmcs.profile import profile
+from lab.deploy import Deployment
+from lab.lab import Lab
+from scenarios.catalogue.variants import BMCS, BROKEN_BMCS
+from scenarios.cluster import Installation
+
+through = pytest.mark.parametrize(
+    "installation",
+    [pytest.param(f"sno-ipv4-static-uefi-{bmc}", marks=pytest.mark.nightly) for bmc in BMCS],
+    indirect=True,
+)
+
+
+def requests_of(lab: Lab, node: str) -> list[dict[str, Any]]:
+    """What a machine's BMC was asked, in order."""
+    lines = (lab.layout.log / "bmc-requests.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if entry.get("bmc") == node]
+
+
+@through
+def test_a_cluster_is_installed_through_it(installation: Installation) -> None:
+    lab = installation.lab
+    [node] = lab.nodes.values()
+    assert installation.api_ready()
+    assert installation.nodes_ready()
+    assert installation.unavailable_operators() == []
+    assert node.ssh().check_output("findmnt -no SOURCE /").startswith(node.spec.root_device)
+    assert node.media.inserted(), "nobody has taken the image out"
+    shape = profile(installation.topology.bmc_of(node.spec))
+    asked = requests_of(lab, node.name)
+    assert any(f"/Systems/{shape.system}/Actions/ComputerSystem.Reset" in entry["path"] for entry in asked)
+    assert not [entry for entry in asked if entry["path"].endswith(node.uuid)], "it knows one machine, by its own name"
+
+
+@pytest.mark.parametrize(
+    "deployment", [pytest.param(f"sno-ipv4-static-uefi-{bmc}", marks=pytest.mark.nightly) for bmc in BROKEN_BMCS],
+    indirect=True,
+)  # fmt: skip
+def test_a_bmc_that_does_not_insert_is_told_at_once(deployment: Deployment) -> None:
+    deployment.create_image()
+    with pytest.raises(MediaError) as caught:
+        deployment.boot()
+    [node] = deployment.lab.nodes.values()
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.startswith(f"{node.name}: BMC {deployment.lab.layout.bmc_url_of(node.spec)}: insert http")
+    assert "the drive holds nothing" in said or "no virtual CD drive" in said
+    assert node.power.state() is PowerState.OFF
