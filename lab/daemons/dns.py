@@ -57,12 +57,17 @@ def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
     ]
     lines += [f"host-record={name},{address}" for name, address in records(topology)]
     lines += [f"address=/apps.{topology.cluster_domain}/{address}" for address in topology.ingress_addresses]
-    if dynamic or any(topology.leases(one) for one in networks):
+    if dynamic or any(_leased(topology, one) for one in networks):
         lines += [f"dhcp-leasefile={leases}", "dhcp-authoritative", "log-dhcp", f"domain={topology.cluster_domain}"]
         lines += [line for one in networks for line in _leases(layout.bridge(one), one, topology)]
         lines += _reservations(topology)
         lines += _boots(layout)
     return "\n".join(lines) + "\n"
+
+
+def _leased(topology: Topology, network: Network) -> bool:
+    """Whether the lab leases IPv4 addresses in a network."""
+    return network.dhcp or topology.boots_in(network)
 
 
 def _boots(layout: Layout) -> Iterator[str]:
@@ -91,7 +96,7 @@ def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
     tag = f"tag:{bridge}"
     for subnet in network.subnets:
         six = subnet.version == 6
-        if network.dhcpv6 if six else topology.leases(network):
+        if network.dhcpv6 if six else _leased(topology, network):
             # Nodes get their reserved addresses only; unknown machines and spare NICs get one from the upper half.
             least = subnet[subnet.num_addresses // 2]
             length = str(subnet.netmask) if isinstance(subnet, IPv4Network) else str(subnet.prefixlen)
@@ -133,7 +138,7 @@ def _reservations(topology: Topology) -> Iterator[str]:
             leased = [
                 f"[{text}]" if ":" in text else text
                 for text, network in link.addresses
-                if (network.dhcpv6 if ":" in text else topology.leases(network))
+                if (network.dhcpv6 if ":" in text else _leased(topology, network))
             ]
             if leased:
                 # A bond may have any of its cards' addresses.

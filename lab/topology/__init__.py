@@ -33,14 +33,12 @@ Unknown fields, wrong types and contradictions are errors that name the file and
 
 from __future__ import annotations
 
+from lab.topology.boots import FROM_NETWORK, FROM_STICK, BootWay
 from lab.topology.disks import DISK_GIB, Bus, Disk, Holds
 from lab.topology.load import load, load_text, read
 from lab.topology.model import (
-    FROM_NETWORK,
-    FROM_STICK,
     MACHINE_NETWORK,
     Addressing,
-    BootWay,
     Link,
     MachineKind,
     Platform,

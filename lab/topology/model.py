@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from lab.topology import words
+from lab.topology.boots import FROM_NETWORK, BootWay
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
@@ -20,12 +21,6 @@ from lab.topology.words import Subnet
 Addressing = Literal["static", "dhcp"]
 Platform = Literal["none", "baremetal", "external"]
 MachineKind = Literal["vm", "container"]
-#: How machines come to their live system (docs/topology.md, "Ways to boot").
-BootWay = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
-#: The ways on which the firmware itself asks the network for what it boots.
-FROM_NETWORK = ("pxe", "http-boot")
-#: Those on which the live system is on a USB stick.
-FROM_STICK = ("usb", "config-image")
 
 MACHINE_NETWORK = "192.168.111.0/24"
 # The name of the network of a topology that lists none.
@@ -186,10 +181,6 @@ class Topology(Checked, frozen=True, kw_only=True):
         if self.boot not in FROM_NETWORK or not network.ipv4:
             return False
         return any(link.network == network for node in self.nodes for link in self.links(node))
-
-    def leases(self, network: Network) -> bool:
-        """Whether the lab leases IPv4 addresses in it."""
-        return network.dhcp or self.boots_in(network)
 
     def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
         networks = self._networks_of(one)
