@@ -27,6 +27,8 @@ def test_preset_shapes():
         return len(found.masters), len(found.workers), found.platform
 
     assert [shape(n) for n in ("sno", "compact", "ha")] == [(1, 0, "none"), (3, 0, "baremetal"), (3, 2, "baremetal")]
+    assert [shape(n) for n in ("arbiter", "four", "five")] == [(n, 0, "baremetal") for n in (2, 4, 5)]
+    assert [n.role for n in topology.load("arbiter-dual-dhcp").nodes] == ["master", "master", "arbiter"]
     assert topology.sno().nodes[0].ip == "192.168.111.80"
     assert topology.sno("dhcp").nodes[0].ip == "192.168.111.20"
     assert topology.sno().gateway == "192.168.111.1"

@@ -47,10 +47,24 @@ from lab.topology.model import (
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
 from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
-from lab.topology.presets import MASTER_MIB, PRESETS, SNO_MIB, WORKER_MIB, Stack, compact, ha, sno
+from lab.topology.presets import (
+    ARBITER_MIB,
+    MASTER_MIB,
+    PRESETS,
+    SNO_MIB,
+    WORKER_MIB,
+    Stack,
+    arbiter,
+    compact,
+    five,
+    four,
+    ha,
+    sno,
+)
 from lab.topology.problems import FieldsError
 
 __all__ = [
+    "ARBITER_MIB",
     "DISK_GIB",
     "FROM_NETWORK",
     "FROM_STICK",
@@ -79,7 +93,10 @@ __all__ = [
     "Role",
     "Stack",
     "Topology",
+    "arbiter",
     "compact",
+    "five",
+    "four",
     "ha",
     "load",
     "load_text",

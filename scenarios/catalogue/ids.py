@@ -27,6 +27,9 @@ SHAPES: dict[str, Callable[[Addressing, Firmware, Stack], Topology]] = {
     "sno": _sno,
     "compact": shapes.compact,
     "ha": shapes.ha,
+    "arbiter": shapes.arbiter,
+    "four": shapes.four,
+    "five": shapes.five,
 }
 #: The words of an id that every one has, in order, and what each may be.
 GRAMMAR: dict[str, tuple[str, ...]] = {
