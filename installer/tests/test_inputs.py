@@ -14,6 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+# What the command imports when it is needed: here once, so that no run that is forked has to.
+import installer.create.image
+import installer.create.targets
+import installer.iso_tool.command
+import installer.network.command
+import installer.waitfor.command  # noqa: F401
 from installer import inputs
 from installer.cli import main
 from installer.config.values import check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -171,3 +172,11 @@ VARIANTS = FEATURES | {
     **{bmc: Variant(machines=_behind(bmc)) for bmc in (*BMCS, *BROKEN_BMCS)},
     **{row.name: Variant() for row in ROWS},
 }
+
+#: Faults that a seed has drawn (scenarios/catalogue/chaos.py): `chaos_17`, or `chaos_17_0_2` for two of them.
+CHAOS = re.compile(r"chaos_(?P<seed>\d{1,9})(?P<only>(?:_\d)*)")
+
+
+def variant_of(word: str) -> Variant | None:
+    """What a word of an id changes; None for a word that is no variant."""
+    return Variant() if CHAOS.fullmatch(word) else VARIANTS.get(word)

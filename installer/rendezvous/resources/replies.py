@@ -262,6 +262,8 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
         kind = StepType(reply.step_type)
     except ValueError:
         raise BadRequest(f"{shortened(reply.step_type, 80)!r} is not a step type") from None
+    if not reply.exit_code and (reply.output or "").strip() == "null":
+        return  # a Go program's empty list: nothing is told, and nothing was wrong
     if not reply.exit_code and (reply.output or kind not in SILENT_WHILE_RUNNING) and kind in SHAPES:
         # A late answer's too: what is no answer is an error of its sender.
         outputs.read(reply.output or "", kind, SHAPES[kind])

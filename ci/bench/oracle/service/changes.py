@@ -8,7 +8,7 @@ from typing import Any
 
 from ci.bench.oracle.service.hosts import GB, GIB, Host, disk, nic
 from ci.bench.oracle.service.worlds import World
-from installer.assisted.enums import StepType
+from installer.testing.service.words_kit import StepType
 
 Change = Callable[[World, random.Random], bool]
 CHANGES: dict[str, Change] = {}

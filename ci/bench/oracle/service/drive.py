@@ -12,8 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from ci.bench.oracle.service.programs import AGENT_IMAGE, Api
 from ci.bench.oracle.service.worlds import PULL_SECRET, World
-from installer.assisted.auth import Scheme
-from installer.assisted.enums import StepType
+from installer.testing.service.words_kit import Scheme, StepType
 from lab.waiting import wait_until
 
 SETTLED_S, DEADLINE_S = 8.0, 300.0

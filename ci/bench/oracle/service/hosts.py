@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_interface, ip_network
 from typing import Any
 
-from installer.assisted.enums import StepType
+from installer.testing.service.words_kit import StepType
 
 GIB, GB = 1024**3, 1000**3
 NAMES = ("api", "api-int", "console-openshift-console.apps")

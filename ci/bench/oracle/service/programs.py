@@ -7,22 +7,23 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ci.bench.oracle.programs import HOME_VARIABLE
-from installer.assisted.auth import HEADERS, Scheme
 from installer.testing.service.rendezvous_kit import Keys, free_port, make_keys
+from installer.testing.service.words_kit import COMMAND, HEADERS, Scheme
 from lab.waiting import wait_until
 
 BASE = "/api/assisted-install/v2"
 ROOT = Path(__file__).parents[4]
+BRAKED = 429
 VERSION = "4.20.1"
 RELEASE = f"registry.bench.node0.example/ocp/release@sha256:{'1' * 64}"
 AGENT_IMAGE = f"registry.bench.node0.example/ocp/agent@sha256:{'2' * 64}"
@@ -70,6 +71,7 @@ class Api:
     port: int
     keys: Keys
     _local: threading.local = field(default_factory=threading.local)
+    _opened: list[http.client.HTTPConnection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._headers = {scheme: {HEADERS[scheme]: self.keys.token(scheme.value)} for scheme in Scheme}
@@ -91,9 +93,15 @@ class Api:
         for attempt in (0, 1):
             connection = self._connection(anew=attempt == 1)
             try:
-                connection.request(method, path if path.startswith("/api") else BASE + path, body=data, headers=sent)
-                answer = connection.getresponse()
-                return Answer(answer.status, _decoded(answer.read()))
+                while True:
+                    target = path if path.startswith("/api") else BASE + path
+                    connection.request(method, target, body=data, headers=sent)
+                    answer = connection.getresponse()
+                    told = answer.read()
+                    if answer.status != BRAKED:
+                        return Answer(answer.status, _decoded(told))
+                    # Strangers are braked here, and told for how long.
+                    time.sleep(float(answer.headers["Retry-After"]))
             except (http.client.HTTPException, OSError):
                 # A kept connection that the service has closed meanwhile; a second time it is an answer of its own.
                 if attempt:
@@ -104,8 +112,16 @@ class Api:
     def _connection(self, *, anew: bool) -> http.client.HTTPConnection:
         found = getattr(self._local, "connection", None)
         if found is None or anew:
+            if found is not None:
+                found.close()
             found = self._local.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+            self._opened.append(found)
         return found
+
+    def close(self) -> None:
+        """End all connections."""
+        for connection in self._opened:
+            connection.close()
 
     def is_ready(self) -> bool:
         """Does it answer?"""
@@ -205,6 +221,7 @@ def theirs(home: Path, keys: Keys, directory: Path, **changes: str) -> Iterator[
             "TNF_CLUSTERS_SUPPORT": "true",
             "ENABLE_SINGLE_NODE_DNSMASQ": "true",
             "NTP_DEFAULT_SERVER": "",
+            "PUBLIC_CONTAINER_REGISTRIES": RELEASE.split("/")[0],
             "LOG_LEVEL": "info",
             "HOST_MONITOR_INTERVAL": "2s",
             "CLUSTER_MONITOR_INTERVAL": "2s",
@@ -214,7 +231,7 @@ def theirs(home: Path, keys: Keys, directory: Path, **changes: str) -> Iterator[
         }
         argv = [str(home / "bin/assisted-service"), "-port", str(port)]
         process = stack.enter_context(_process(argv, env, directory, "theirs"))
-        api = Api("theirs", port, keys)
+        api = stack.enter_context(closing(Api("theirs", port, keys)))
         wait_until(lambda: _answering(api, process, directory), 120, "the real service's first answer")
         yield api
 
@@ -261,10 +278,11 @@ def ours(keys: Keys, directory: Path, **changes: str) -> Iterator[Api]:
         "HOST_DISCONNECTION_TIMEOUT": "3h",
         **changes,
     }
-    with _process([sys.executable, "-m", "installer.rendezvous"], env, directory, "ours") as process:
+    with _process([*COMMAND], env, directory, "ours") as process:
         api = Api("ours", port, keys)
-        wait_until(lambda: _answering(api, process, directory), 60, "node0's service's first answer")
-        yield api
+        with closing(api):
+            wait_until(lambda: _answering(api, process, directory), 60, "node0's service's first answer")
+            yield api
 
 
 @contextmanager

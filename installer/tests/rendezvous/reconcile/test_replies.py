@@ -42,6 +42,14 @@ def disk(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("kind", [T.INVENTORY, T.FREE_ADDRESSES, T.NTP, T.DISK_SPEED, T.IMAGES, T.VERIFY_VIPS])
+def test_a_go_programs_empty_list_is_an_answer_and_says_nothing(world: World, kind: StepType) -> None:
+    _, infra_env_id = world.known()
+    before = world.host(infra_env_id)
+    sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "exit_code": 0, "output": "null\n"})
+    assert world.host(infra_env_id) == before
+
+
 @pytest.mark.parametrize("kind", ["", None])
 def test_an_answer_to_no_step_changes_nothing(world: World, kind: Any) -> None:
     _, infra_env_id = world.known()
