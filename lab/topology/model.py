@@ -52,8 +52,8 @@ class Topology(Checked, frozen=True, kw_only=True):
     its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
     machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
-    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone.
-    `bmc` is whose BMCs the machines have (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone. `bmc` is whose BMCs the machines have
+    (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
 
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """

@@ -77,7 +77,8 @@ CLASSES |= {
 }
 CLASSES["iso-own"] = (
     r"ISO: file of node0 only: /usr/local/bin/(agent-redact|assisted-service\.sh|pre-network-manager-config\.sh)$",
-    r"ISO: file of openshift-install only: /usr/local/bin/issue_status\.sh$",
+    r"ISO: file of openshift-install only: (/usr/local/bin/issue_status\.sh|/etc/containers/registries\.conf)$",
+    r"ISO: enabled: apply-host-config\.service$",
     r"ISO: file of node0 only: /opt/agent/tls/(ca|service)\.(crt|key)$",
     r"ISO: file of node0 only: (/etc/chrony/chrony\.conf|/etc/containers/auth\.json|\S+/agent-images\.env)$",
 )

@@ -18,6 +18,7 @@ import msgspec
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts
+from ci.informer.history.model import Attempt as RunAttempt
 from ci.informer.history.model import Run
 from lab.host.budget import Amount, need_of
 from lab.redact import redact
@@ -142,7 +143,10 @@ class Attempt:
             )
         run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp)
         if code == _LATE and run.outcome.good:
-            return replace(run, ended=Outcome.FAILED, attempts=())
+            phase = f"the last phase was {run.steps[-1].name!r}" if run.steps else "no phase had begun"
+            why = f"not done after {unit.limit:.0f} s: {phase}"
+            late = RunAttempt("the whole run", Outcome.FAILED, unit.limit, why)
+            return replace(run, attempts=[*run.attempts, late], evidence={**run.evidence, "message": why})
         if code and run.outcome.good:
             # Killed in mid-run, or it broke itself: what had passed until then is not all that was to be tested.
             return replace(run, void=f"pytest ended with {code} although no test failed", evidence={"message": tail})

@@ -266,19 +266,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.testing": {"lab.*", "drivers"},
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
-    # On top of both halves.
-    "ci": {
-        "ci.bench.measure", "ci.bench.oracle.*", "ci.informer.cli", "scenarios", "lab.*", "drivers",
-        "installer.testing",
-    },
-    # Holds the rendezvous service against a real one, so it speaks its language and starts it as the live host does.
-    "ci.bench.oracle.answers": set(),
-    "ci.bench.oracle.programs": {"ci.bench.oracle.answers"},
-    "ci.bench.measure": set(),
-    "ci.bench.oracle.service": {
-        "ci.bench.measure", "ci.bench.oracle.programs", "installer.assisted", "installer.rendezvous",
-        "installer.testing", "lab",
-    },
+    "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
     },
@@ -298,7 +286,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
-    "ci.tests": {"ci", "ci.bench.*", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
 #: which every log passes.
