@@ -28,6 +28,10 @@ def size(folder: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 
+def _red(row: Row) -> bool:
+    return row.outcome in (Outcome.FAILED, Outcome.VOID)
+
+
 def due(rows: list[tuple[Row, int]], today: date, limits: Limits) -> list[Row]:
     """Runs whose evidence goes: what is too old, then the oldest green and the oldest red ones, until the rest fits.
 
@@ -36,7 +40,7 @@ def due(rows: list[tuple[Row, int]], today: date, limits: Limits) -> list[Row]:
     gone: list[tuple[Row, int, bool]] = []
     kept: list[tuple[Row, int, bool]] = []
     for row, taken in sorted(rows, key=lambda one: one[0].began):
-        red = row.outcome in (Outcome.FAILED, Outcome.VOID)
+        red = _red(row)
         days = limits.red_days if red else limits.green_days
         (gone if row.day < today - timedelta(days=days) else kept).append((row, taken, red))
     total = sum(taken for _, taken, _ in kept)
@@ -48,17 +52,40 @@ def due(rows: list[tuple[Row, int]], today: date, limits: Limits) -> list[Row]:
     return [row for row, _, _ in gone]
 
 
+def _below(history: History, root: Path) -> dict[Path, list[Row]]:
+    """Folders below `root` with the runs whose evidence they are: more than one where it was loaded as well.
+
+    A relative one is of whatever directory somebody was in; one with the history in it is no evidence.
+    """
+    found: dict[Path, list[Row]] = {}
+    for row in history.runs():
+        place = Path(row.folder).resolve()
+        if not Path(row.folder).is_absolute() or root not in place.parents or not place.is_dir():
+            continue
+        if place not in history.path.resolve().parents:
+            found.setdefault(place, []).append(row)
+    return found
+
+
 def prune(history: History, root: Path, today: date, limits: Limits) -> tuple[int, int]:
-    """Remove evidence below `root` that is due; how many runs', and bytes. What lies elsewhere is left alone."""
-    root = root.resolve()
-    here = [row for row in history.runs() if row.folder and Path(row.folder).resolve().is_relative_to(root)]
-    rows = [(row, size(Path(row.folder))) for row in here if Path(row.folder).is_dir()]
-    sizes = {row.id: taken for row, taken in rows}
-    gone = due(rows, today, limits)
-    for row in gone:
-        folder = Path(row.folder).resolve()
-        if folder != root:
-            shutil.rmtree(folder)
+    """Remove evidence below `root` that is due; how many runs', and bytes. What lies elsewhere is left alone, and so
+    is a folder in which evidence lies that is kept, be it another run's or in a folder within."""
+    found = _below(history, root.resolve())
+    rows: list[tuple[Row, int]] = []
+    for folder, sharing in found.items():
+        # Its bytes count once: with the one that keeps it longest.
+        last = max(sharing, key=lambda row: (_red(row), row.began))
+        rows += [(row, size(folder) if row is last else 0) for row in sharing]
+    gone = {row.id for row in due(rows, today, limits)}
+    kept = [folder for folder, sharing in found.items() if any(row.id not in gone for row in sharing)]
+    count, freed = 0, 0
+    # The inner ones first, so that bytes are counted once here too.
+    for folder in sorted(found, key=lambda folder: -len(folder.parts)):
+        if any(folder == one or folder in one.parents for one in kept):
+            continue
+        taken = size(folder)
+        shutil.rmtree(folder)
         with history.writing() as db:
-            db.execute("UPDATE run SET folder = '' WHERE id = ?", (row.id,))
-    return len(gone), sum(sizes[row.id] for row in gone)
+            db.executemany("UPDATE run SET folder = '' WHERE id = ?", [(row.id,) for row in found[folder]])
+        count, freed = count + len(found[folder]), freed + taken
+    return count, freed
