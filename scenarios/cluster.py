@@ -136,6 +136,11 @@ class Installation:
             if pod["metadata"]["name"].startswith(prefix) and pod["status"]["phase"] == "Running"
         }
 
+    def pods_of(self, node: str) -> list[Any]:
+        """A node's running pods, of every namespace."""
+        words = ("get", "pods", "--all-namespaces", "--field-selector", f"spec.nodeName={node},status.phase=Running")
+        return list(self.kubectl_json(*words)["items"])
+
     def unavailable_operators(self) -> list[str]:
         """The ClusterOperators that are not Available."""
         return [

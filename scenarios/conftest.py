@@ -385,7 +385,10 @@ def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
     def make(labs: ExitStack) -> Discovered:
         service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, chosen))))
         image_type = "minimal-iso" if scenario_id.endswith("_minimal") else "full-iso"
-        return install_discovered(service, image_type, "discovered-0")
+        machines = list(service.deployment.lab.nodes)
+        # Several hosts find each other by the names that the lab's DNS has.
+        names = {name: name for name in machines} if len(machines) > 1 else {machines[0]: "discovered-0"}
+        return install_discovered(service, image_type, names)
 
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, make)

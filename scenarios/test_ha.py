@@ -33,12 +33,13 @@ def etcdctl(installation: Installation, *words: str):
 
 
 def etcd_is_whole(installation: Installation) -> bool:
-    """etcd has one started, voting member per master; all answer and follow one leader."""
+    """etcd has one started, voting member per master and arbiter; all answer and follow one leader."""
     members = etcdctl(installation, "member", "list")["members"]
     voting = [m for m in members if m.get("name") and not m.get("isLearner")]
     statuses = [entry["Status"] for entry in etcdctl(installation, "endpoint", "status", "--cluster")]
+    wanted = len(installation.topology.masters) + len(installation.topology.arbiters)
     return (
-        len(voting) == len(members) == len(statuses) == len(installation.topology.masters)
+        len(voting) == len(members) == len(statuses) == wanted
         and len({s.get("leader", 0) for s in statuses}) == 1
         and statuses[0].get("leader", 0) != 0
     )

@@ -9,6 +9,7 @@ import pytest
 from lab.cleanup import afterwards
 from lab.layout import REGISTRY_PORT
 from lab.machines import disks
+from lab.topology import FROM_NETWORK
 from lab.waiting import wait_until
 from scenarios.catalogue.matrix import params
 from scenarios.catalogue.variants import KERNEL_ARGUMENTS
@@ -21,9 +22,9 @@ single = pytest.mark.parametrize(
 )
 
 SERVICES = ("kubelet", "containerd", "NetworkManager", "chrony", "ssh")
+ETCD = ("openshift-etcd", "etcd")
 # Namespace and name, with one pod on every master and none elsewhere.
 MASTER_PODS = (
-    ("openshift-etcd", "etcd"),
     ("openshift-kube-apiserver", "kube-apiserver"),
     ("openshift-kube-controller-manager", "kube-controller-manager"),
     ("openshift-machine-config-operator", "machine-config-server"),
@@ -43,11 +44,13 @@ def test_node0_is_the_first_master_whether_it_was_named_or_chosen(installation: 
 
 @every
 def test_every_node_runs_from_its_disk_with_the_iso_still_inserted(installation: Installation):
+    """Or with the stick plugged in, or the network still telling what to boot."""
+    in_drive = installation.topology.boot not in ("usb", *FROM_NETWORK)
     for name, node in installation.lab.nodes.items():
         host = node.ssh()
         assert host.check_output("findmnt -no SOURCE /").startswith(node.spec.root_device), name
         assert "coreos.liveiso" not in host.file("/proc/cmdline").content_string, name
-        assert node.media.inserted(), name
+        assert bool(node.media.inserted()) is in_drive, name
 
 
 @single
@@ -178,12 +181,17 @@ def test_pods_run_where_they_belong_and_their_logs_can_be_read(installation: Ins
     masters = {spec.name for spec in topology.masters}
     where = {f"{ns}/{name}": set(installation.pods(ns, name)) for ns, name in MASTER_PODS}
     assert where == dict.fromkeys(where, masters)
+    arbiters = {spec.name for spec in topology.arbiters}
+    assert set(installation.pods(*ETCD)) == masters | arbiters
+    for name in arbiters:
+        running = {(pod["metadata"]["namespace"], pod["spec"]["nodeName"]) for pod in installation.pods_of(name)}
+        assert running == {(ETCD[0], name)}, "an arbiter votes in etcd and does nothing else"
     assert set(installation.pods(*VERSION_OPERATOR)) <= masters
     routers = set(installation.pods(*ROUTER))
     may_route = {spec.name for spec in topology.workers or topology.masters}
     assert routers <= may_route
     assert len(routers) >= min(2, len(may_route)), "one router is no high availability"
-    for namespace, name in (*MASTER_PODS, VERSION_OPERATOR, ROUTER):
+    for namespace, name in (ETCD, *MASTER_PODS, VERSION_OPERATOR, ROUTER):
         pods = installation.pods(namespace, name)
         assert pods, f"no pod {namespace}/{name}* runs"
         pod = next(iter(pods.values()))["metadata"]["name"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,7 +119,7 @@ def test_parameters_carry_how_often_they_run() -> None:
 def collected(*options: str) -> set[str]:
     """The ids of the installations that pytest would make."""
     argv = [
-        ".venv/bin/python",
+        sys.executable,
         "-m",
         "pytest",
         "scenarios/test_install.py",

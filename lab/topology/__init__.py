@@ -2,6 +2,7 @@
 
     name: sno
     addressing: static          # or dhcp: reservations for every node
+    boot: iso                   # or minimal-iso, pxe, http-boot, config-image, discovery-iso, usb
     machine: vm                 # or container: no emulation (docs/machines.md)
     platform: none              # or baremetal: API and ingress on virtual IPs; or external
     nodes:
@@ -32,17 +33,41 @@ Unknown fields, wrong types and contradictions are errors that name the file and
 
 from __future__ import annotations
 
+from lab.topology.boots import FROM_NETWORK, FROM_STICK, BootWay
 from lab.topology.disks import DISK_GIB, Bus, Disk, Holds
 from lab.topology.load import load, load_text, read
-from lab.topology.model import MACHINE_NETWORK, Addressing, Link, MachineKind, Platform, Topology
+from lab.topology.model import (
+    MACHINE_NETWORK,
+    Addressing,
+    Link,
+    MachineKind,
+    Platform,
+    Topology,
+)
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
 from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
-from lab.topology.presets import MASTER_MIB, PRESETS, SNO_MIB, WORKER_MIB, Stack, compact, ha, sno
+from lab.topology.presets import (
+    ARBITER_MIB,
+    MASTER_MIB,
+    PRESETS,
+    SNO_MIB,
+    WORKER_MIB,
+    Stack,
+    arbiter,
+    compact,
+    five,
+    four,
+    ha,
+    sno,
+)
 from lab.topology.problems import FieldsError
 
 __all__ = [
+    "ARBITER_MIB",
     "DISK_GIB",
+    "FROM_NETWORK",
+    "FROM_STICK",
     "MACHINE_NETWORK",
     "MASTER_MIB",
     "PRESETS",
@@ -52,6 +77,7 @@ __all__ = [
     "Bmc",
     "Bond",
     "BondMode",
+    "BootWay",
     "Bus",
     "Disk",
     "FieldsError",
@@ -67,7 +93,10 @@ __all__ = [
     "Role",
     "Stack",
     "Topology",
+    "arbiter",
     "compact",
+    "five",
+    "four",
     "ha",
     "load",
     "load_text",

@@ -103,7 +103,7 @@ def load_text(text: str | bytes, source: str = "topology") -> Topology:
 
 
 def load(name_or_path: str) -> Topology:
-    """A preset by its name (sno, compact, ha, with -dhcp or -bios appended) or a YAML file by its path."""
+    """A preset by its name (lab.topology.presets) or a YAML file by its path."""
     if name_or_path in PRESETS:
         return PRESETS[name_or_path]()
     path = Path(name_or_path)

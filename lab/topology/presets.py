@@ -1,4 +1,4 @@
-"""Topologies by name: sno, compact, ha, with -ipv6 or -dual, -dhcp and -bios appended, in this order."""
+"""Topologies by name: sno, compact, ha, arbiter, four, five; then -ipv6 or -dual, -dhcp and -bios, in this order."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ OTHER_VCPU = 1
 SNO_MIB = 4096
 MASTER_MIB = 4096
 WORKER_MIB = 3072
+ARBITER_MIB = 2560
 # The external network of dev-scripts (reference/lab.md §1.1).
 MACHINE_NETWORK6 = "fd2e:6f44:5dd8:c956::/120"
 _BASE6 = IPv6Address("fd2e:6f44:5dd8:c956::")
@@ -40,11 +41,13 @@ def _nodes(
     firmware: Firmware,
     stack: Stack,
     *,
+    arbiters: int = 0,
     master_mib: int = MASTER_MIB,
 ) -> tuple[NodeSpec, ...]:
     # As in dev-scripts: static hosts from .80, DHCP reservations from .20 (reference/lab.md §1.1).
     base = 80 if addressing == "static" else 20
     roles: list[tuple[str, Role, int]] = [(f"master-{i}", "master", master_mib) for i in range(masters)]
+    roles += [(f"arbiter-{i}", "arbiter", ARBITER_MIB) for i in range(arbiters)]
     roles += [(f"worker-{i}", "worker", WORKER_MIB) for i in range(workers)]
     nodes = []
     for index, (name, role, memory) in enumerate(roles):
@@ -97,13 +100,37 @@ def ha(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: St
     return _topology("ha", addressing, stack, _nodes(3, 2, addressing, firmware, stack))
 
 
+def arbiter(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+    """Two masters that run workloads too, and an arbiter, which only votes in etcd; platform baremetal."""
+    return _topology("arbiter", addressing, stack, _nodes(2, 0, addressing, firmware, stack, arbiters=1))
+
+
+def four(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+    """Four masters that run workloads too; platform baremetal."""
+    return _topology("four", addressing, stack, _nodes(4, 0, addressing, firmware, stack))
+
+
+def five(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
+    """Five masters that run workloads too; platform baremetal."""
+    return _topology("five", addressing, stack, _nodes(5, 0, addressing, firmware, stack))
+
+
+SHAPES: dict[str, Shape] = {
+    "sno": sno,
+    "compact": compact,
+    "ha": ha,
+    "arbiter": arbiter,
+    "four": four,
+    "five": five,
+}
+
+
 def _presets() -> dict[str, Callable[[], Topology]]:
     def preset(make: Shape, a: Addressing, f: Firmware, s: Stack) -> Callable[[], Topology]:
         return lambda: make(a, f, s)
 
     out: dict[str, Callable[[], Topology]] = {}
-    shapes: dict[str, Shape] = {"sno": sno, "compact": compact, "ha": ha}
-    for name, make in shapes.items():
+    for name, make in SHAPES.items():
         for stack in get_args(Stack):
             for addressing in get_args(Addressing):
                 for firmware in get_args(Firmware):

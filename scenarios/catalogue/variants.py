@@ -166,6 +166,7 @@ VARIANTS = FEATURES | {
     "same_hostname": Variant(agent_config=_same_hostname),
     "node0_alone": Variant(machines=_node0_alone),
     # These differ only in what the test does to the lab; the name keeps their evidence apart.
+    "agent_only": Variant(),
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),

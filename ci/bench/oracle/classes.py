@@ -58,7 +58,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "warned-and-refused": (
         r'warning of node0 only: Mirror registry "…" is not found in pullSecret',
         r"warning of node0 only: not enough worker hosts defined",
-        r"warning of node0 only: vsphere authentication fields are now deprecated",
+        r"warning of node0 only: vsphere (authentication|topology) fields are now deprecated",
         r"warning of node0 only: (computeCluster|datastore|folder) as a non-path is now deprecated",
     ),
 }

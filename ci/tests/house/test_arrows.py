@@ -200,9 +200,11 @@ ALLOWED: dict[str, set[str]] = {
         "lab.machines.container.fence",
         "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
         "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
-        "lab.machines.container.firmware.screen", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.machines.container.firmware.netboot", "lab.machines.container.firmware.screen",
+        "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.firmware.formats": set(),
+    "lab.machines.container.firmware.netboot": {"lab.machines.container.kernel", "lab.machines.container.spec"},
     "lab.machines.container.firmware.loaders": {
         "lab.machines.container.firmware.errors",
     },
@@ -224,7 +226,10 @@ ALLOWED: dict[str, set[str]] = {
     "lab.derive": {"lab", "lab.release.cluster", "lab.topology"},
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab", "lab.subject"},
-    "lab.deploy": {"lab", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology"},
+    "lab.boots": {"lab", "lab.lab", "lab.machines", "lab.subject", "lab.topology"},
+    "lab.deploy": {
+        "lab", "lab.boots", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology",
+    },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
         "lab.release", "lab.subject", "lab.supervisor", "lab.topology",

@@ -35,6 +35,7 @@ class InstallConfig:
     name: str
     base_domain: str
     control_plane_replicas: int
+    arbiter_replicas: int
     compute_replicas: int
     platform: str
     api_vips: tuple[str, ...]
@@ -90,7 +91,17 @@ class InstallConfig:
     @property
     def nodes(self) -> int:
         """How many nodes the cluster is to have."""
-        return self.control_plane_replicas + self.compute_replicas
+        return self.etcd_members + self.compute_replicas
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The pools of machines, each with MachineConfigs of its own: `arbiter` only where there is one."""
+        return ("master", *(["arbiter"] if self.arbiter_replicas else []), "worker")
+
+    @property
+    def etcd_members(self) -> int:
+        """How many nodes run a member of etcd: the control plane's, and arbiters."""
+        return self.control_plane_replicas + self.arbiter_replicas
 
     @property
     def single_node(self) -> bool:
@@ -216,6 +227,7 @@ def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
         name=reader.get("metadata.name", str),
         base_domain=reader.get("baseDomain", str),
         control_plane_replicas=reader.get("controlPlane.replicas", int, 3),
+        arbiter_replicas=reader.get("arbiter.replicas", int, 0),
         compute_replicas=sum(_Reader(f"{source}: compute", pool).get("replicas", int, 0) for pool in compute),
         platform=platform,
         api_vips=vips["api"],

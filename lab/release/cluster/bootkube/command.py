@@ -4,7 +4,8 @@ It runs in one container and synchronises with the script through marker files i
 writes `rendered` when the temporary control plane can be started and `applied` when it can be stopped, waits for
 `stopped`, and writes `written`. Several nodes: it writes `rendered`, `serving` when the controller manager has an API
 to talk to (the nodes' first certificates wait for it), `applied` when the version operator can start too, `joined` when
-two nodes run the control plane, waits for `operators-stopped`, and writes `released` when the API server can stop too.
+two nodes run the control plane, or one beside an arbiter, waits for `operators-stopped`, and writes `released` when the
+API server can stop too.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -
     files = {**control_plane_files(cluster), **etcd_files(signer, host.node_name, host.addresses)}
     if config.single_node:
         return {**files, **ingress_files(cluster)}
-    files["machine-config-server/master.json"] = json.dumps(served_config(cluster, host, machines, "master"))
+    for pool in config.pools:
+        if pool != "worker":
+            files[f"machine-config-server/{pool}.json"] = json.dumps(served_config(cluster, host, machines, pool))
     if config.api_vips:
         files["keepalived/keepalived.conf"] = keepalived.bootstrap(config).replace(keepalived.INTERFACE, host.interface)
     return files
@@ -99,11 +102,12 @@ def user_objects(cluster: Cluster, assets: Path) -> list[Object]:
 
 
 def machine_configs(cluster: Cluster, from_user: list[Object]) -> list[Object]:
-    """MachineConfigs (ours and the user's), rendered ones and pools, for both roles; rendered ones directly behind."""
-    own = [c for role in ("master", "worker") for c in machineconfig.standard(cluster.config, cluster.images, role)]
+    """MachineConfigs (ours and the user's), rendered ones and pools, for each role; rendered ones directly behind."""
+    pools = cluster.config.pools
+    own = [c for role in pools for c in machineconfig.standard(cluster.config, cluster.images, role)]
     configs = [*own, *(obj for obj in from_user if obj["kind"] == "MachineConfig")]
     all_configs = list(own)
-    for pool in ("master", "worker"):
+    for pool in pools:
         done = machineconfig.rendered(pool, configs)
         sources = [c["metadata"]["name"] for c in configs if c["metadata"]["labels"].get(machineconfig.ROLE) == pool]
         all_configs += [done, machineconfig.machine_config_pool(pool, done["metadata"]["name"], sorted(sources))]
@@ -237,10 +241,11 @@ def run_in_place(cluster: Cluster, host: Host, machines: list[Object], objects: 
 
 
 def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects: list[Object]) -> None:
-    """Several nodes: serve the control plane nodes until two of them run the control plane, then hand over."""
+    """Several nodes: serve the control plane nodes until enough of them run it, then hand over."""
     kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
     say(host, "applied")
-    scaling.wait_for_control_plane(kube, JOIN_SECONDS)
+    others = min(2, cluster.config.control_plane_replicas - 1)
+    scaling.wait_for_control_plane(kube, JOIN_SECONDS, servers=others)
     say(host, "joined")
     expect(host, "operators-stopped")
     # Release the stopped programs' leases, so that their successors need not wait for them to expire.

@@ -138,7 +138,8 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         machine_config(f"01-{role}-container-runtime", role, runtime),
         machine_config(f"01-{role}-kubelet", role, kubelet),
     ]
-    if config.api_vips:
+    # An arbiter answers neither for the API nor for the ingress.
+    if config.api_vips and role != "arbiter":
         configs.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
     return configs
 

@@ -57,7 +57,8 @@ def _infrastructure(config: InstallConfig, infra_id: str) -> Object:
             "apiServerInternalIPs": list(config.api_vips),
             "ingressIPs": list(config.ingress_vips),
         }
-    topology = "SingleReplica" if config.control_plane_replicas == 1 else "HighlyAvailable"
+    highly = "HighlyAvailableArbiter" if config.arbiter_replicas else "HighlyAvailable"
+    topology = "SingleReplica" if config.control_plane_replicas == 1 else highly
     workers = "SingleReplica" if config.single_node or config.compute_replicas == 1 else "HighlyAvailable"
     status = {
         "apiServerURL": f"https://api.{config.domain}:6443",

@@ -54,6 +54,16 @@ class View:
         return [n for n in self.nodes if machineconfig.role_of(n) == "master"]
 
     @property
+    def etcd_nodes(self) -> list[Object]:
+        """Nodes with a member of etcd: the control plane's, and arbiters."""
+        return [n for n in self.nodes if machineconfig.role_of(n) in ("master", "arbiter")]
+
+    @property
+    def missing_members(self) -> int:
+        """How many nodes that are to have a member of etcd have not joined."""
+        return max((self.config.etcd_members if self.config else 1) - len(self.etcd_nodes), 0)
+
+    @property
     def console_host(self) -> str:
         """The console's host name."""
         return f"console-openshift-console.{self.apps_domain}"
@@ -125,16 +135,16 @@ def etcd(view: View) -> Finding:
     """Every member answers /health with true."""
     cert = (str(view.files / "etcd-client.crt"), str(view.files / "etcd-client.key"))
     bad = []
-    for node in view.masters:
+    for node in view.etcd_nodes:
         status, body = _get(f"https://{address(node)}:2379/health", view.files / "etcd-ca.crt", cert)
         if status != 200 or '"health":"true"' not in body:
             bad.append(f"{node['metadata']['name']}: {body.strip()[:120]}")
-    if view.missing_masters:
-        bad.append(f"{view.missing_masters} control plane nodes have not joined")
+    if view.missing_members:
+        bad.append(f"{view.missing_members} control plane nodes have not joined")
     if bad or not view.masters:
         text = "; ".join(bad) or "no control plane node yet"
         return Finding(False, f"EtcdMembersAvailable: /health of a member is not true: {text}", "EtcdMembersUnhealthy")
-    return Finding(True, f"EtcdMembersAvailable: {len(view.masters)} members are available (GET :2379/health)")
+    return Finding(True, f"EtcdMembersAvailable: {len(view.etcd_nodes)} members are available (GET :2379/health)")
 
 
 def kube_apiserver(view: View) -> Finding:

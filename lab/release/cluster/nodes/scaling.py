@@ -4,7 +4,8 @@ lab needs (reference/cluster.md §2.3, §2.5).
 A control plane node that has joined is given, one node after the other: an etcd member that does not vote yet, then its
 own files (a Secret and a ConfigMap), then an installer pod, which writes them onto the node and starts them stage by
 stage. As soon as the new member is level with the leader it votes. When the bootstrap is reported as complete and two
-other members vote, the bootstrap host's member is removed. Workers need no member; they get router and console.
+other members vote, the bootstrap host's member is removed. An arbiter gets
+the member alone, workers router and console and no member.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.release.cluster.errors import ApiError, ClusterError, EtcdError, UnknownKind, WaitError
+from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import InstallConfig
 from lab.release.cluster.kube.client import Kube, Object
 from lab.release.cluster.kube.conditions import is_status, put
@@ -64,9 +66,14 @@ def running_nodes(kube: Kube, kind: str) -> int:
 
 
 def wait_for_control_plane(
-    kube: Kube, seconds: float, clock: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+    kube: Kube,
+    seconds: float,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+    *,
+    servers: int = 2,
 ) -> None:
-    """Wait until etcd reports that it runs in the cluster and two nodes have an API server (§2.3, §2.2 step 18b).
+    """Wait until etcd reports that it runs in the cluster and so many nodes have an API server (§2.3, §2.2 step 18b).
 
     Raises WaitError with what was seen last.
     """
@@ -75,19 +82,19 @@ def wait_for_control_plane(
         try:
             etcd = kube.get(OPERATOR, "Etcd", "cluster")
             conditions = ((etcd or {}).get("status") or {}).get("conditions") or []
-            servers = running_nodes(kube, "KubeAPIServer")
-            if is_status(conditions, "EtcdRunningInCluster") and servers >= 2:
+            running = running_nodes(kube, "KubeAPIServer")
+            if is_status(conditions, "EtcdRunningInCluster") and running >= servers:
                 return
             etcd_running = [c for c in conditions if c["type"] == "EtcdRunningInCluster"]
             etcd_says = etcd_running[0]["message"] if etcd_running else "no word yet"
-            seen = f"{servers} of 2 nodes have an API server; etcd: {etcd_says}"
+            seen = f"{running} of {servers} nodes have an API server; etcd: {etcd_says}"
         except (ApiError, UnknownKind) as error:
             seen = str(error)
         if seen != last_text:
             log.info("Waiting for the control plane: %s", seen)
             last_text = seen
         if clock() > deadline:
-            raise WaitError("two nodes with a control plane", seconds, seen)
+            raise WaitError(f"nodes with a control plane, {servers} of them", seconds, seen)
         pause(5.0)
 
 
@@ -122,8 +129,8 @@ class Scaling:
         self._client: Etcd | None = None
 
     def etcd(self, view: View) -> Etcd:
-        """A client of the members that there are: the bootstrap host's and those of all control plane nodes."""
-        others = [f"https://{address(node)}:2379" for node in view.masters if address(node)]
+        """A client of the members that there are: the bootstrap host's and those of all nodes that have one."""
+        others = [f"https://{address(node)}:2379" for node in view.etcd_nodes if address(node)]
         endpoints = ("https://localhost:2379", *others)
         if self._client is None or self._client.endpoints != endpoints:
             cert = (str(self._files / "etcd-client.crt"), str(self._files / "etcd-client.key"))
@@ -145,9 +152,9 @@ class Scaling:
         self._report(members, view.now)
         installed = {p["spec"].get("nodeName") for p in view.pods if _is_installer(p)}
         pending = [n for n in view.nodes if address(n) and n["metadata"]["name"] not in installed]
-        for node in (n for n in pending if n not in view.masters):
+        for node in (n for n in pending if n not in view.etcd_nodes):
             self._install(node, {}, staticpods.worker(), [INGRESS])
-        joining = sorted((n for n in pending if n in view.masters), key=lambda n: str(n["metadata"]["name"]))
+        joining = sorted((n for n in pending if n in view.etcd_nodes), key=lambda n: str(n["metadata"]["name"]))
         # One node at a time to the very end: API servers that start together starve each other, and etcd, of CPU.
         busy = [p for p in view.pods if _is_installer(p) and (p.get("status") or {}).get("phase") != "Succeeded"]
         if joining and not busy:
@@ -174,10 +181,13 @@ class Scaling:
             raise ClusterError(f"Secret {NAMESPACE}/{SIGNER} is not there: no node can be given an etcd certificate")
         data = {key: base64.b64decode(value).decode() for key, value in signer["data"].items()}
         own = assets.etcd_files(KeyPair(data["tls.crt"], data["tls.key"]), name, addresses(node))
-        wanted = self._wanted
-        stages = staticpods.control_plane(
-            wanted.config, wanted.release_image, ip, name, peers=peers_for(name, url, members)
-        )
+        wanted, peers = self._wanted, peers_for(name, url, members)
+        if machineconfig.role_of(node) == "arbiter":
+            # It votes, and no more: it gets no key but its own, and the CA by which it knows the others.
+            own |= {"etcd-certs/ca.crt": data["tls.crt"]}
+            self._install(node, own, staticpods.arbiter(wanted.config, ip, name, peers), [])
+            return
+        stages = staticpods.control_plane(wanted.config, wanted.release_image, ip, name, peers=peers)
         self._install(node, own, stages, [CONTROL_PLANE, *([INGRESS] if wanted.config.schedulable_masters else [])])
 
     def _install(self, node: Object, own: Mapping[str, str], stages: list[Stage], common: list[str]) -> None:

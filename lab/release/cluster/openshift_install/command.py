@@ -152,9 +152,9 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
         raise ConfigError(
             "install-config.yaml", "controlPlane.replicas", "must be 1, and no workers, for a single node"
         )
-    if not single_node and config.control_plane_replicas < 3:
-        # The bootstrap host becomes a control plane node itself, and leaves two behind while it does.
-        rule = "must be 3 or more; use create single-node-ignition-config for a single node"
+    if not single_node and (config.control_plane_replicas < 2 or config.etcd_members < 3):
+        # The bootstrap host becomes a control plane node itself, and leaves two members of etcd behind while it does.
+        rule = "must be 3 or more, or 2 with an arbiter; use create single-node-ignition-config for a single node"
         raise ConfigError("install-config.yaml", "controlPlane.replicas", rule)
     if not (directory / "manifests" / "cluster-config.yaml").exists():
         create_manifests(directory, assets)
@@ -174,7 +174,7 @@ def create_ignition(directory: Path, assets: Assets, *, single_node: bool) -> No
     )
     name = "bootstrap-in-place-for-live-iso.ign" if single_node else "bootstrap.ign"
     outputs = {name: live}
-    for role in ("master", "worker"):
+    for role in config.pools:
         url = f"https://{config.api_host}:22623/config/{role}"
         outputs[f"{role}.ign"] = ignition.pointer(url, assets.pairs["root-ca"].cert)
     for output, content in outputs.items():

@@ -97,6 +97,8 @@ class StaticPod:
         """The same container as one shell command, for the bootstrap host."""
         argv = ["podman", "run", "--quiet", "--detach", "--name", self.name, "--net", "host", "--authfile"]
         argv += ["/root/.docker/config.json", "--log-driver", "journald", "--stop-timeout", str(self.grace_seconds)]
+        # podman hands on the proxies of the host; etcd would ask them for its own gateway.
+        argv.append("--http-proxy=false")
         if self.privileged:
             argv.append("--privileged")
         for path, read_only in self._mounts().items():

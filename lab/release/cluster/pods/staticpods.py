@@ -348,6 +348,11 @@ def control_plane(
     ]
 
 
+def arbiter(config: InstallConfig, node_ip: str, member: str, peers: str) -> list[Stage]:
+    """An arbiter's static pod: a member of etcd, and nothing else of the control plane."""
+    return [Stage("etcd", [etcd(node_ip, member, peers, listen=config.any_address)])]
+
+
 def worker() -> list[Stage]:
     """A worker's static pods, except those of its MachineConfig."""
     return [Stage("operators", ingress())]

@@ -76,9 +76,10 @@ def node_patch(node: Object, schedulable_masters: bool) -> Object:
         meta["annotations"] = stale
     if meta:
         patch["metadata"] = meta
-    taint = {"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}
+    taint = {"key": f"node-role.kubernetes.io/{role}", "effect": "NoSchedule"}
     taints = node["spec"].get("taints") or []
-    if role == "master" and not schedulable_masters and not any(t["key"] == taint["key"] for t in taints):
+    reserved = role == "arbiter" or (role == "master" and not schedulable_masters)
+    if reserved and not any(t["key"] == taint["key"] for t in taints):
         patch["spec"] = {"taints": [*taints, taint]}
     return patch
 

@@ -10,6 +10,7 @@ from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.installconfig import InstallConfig, parse
 from lab.release.cluster.kube import resources
 from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.pods import staticpods
 from lab.testing.ignition import read_data_url
 
 PROXY = {
@@ -73,3 +74,8 @@ def test_the_object_says_what_was_asked_for_and_what_is_in_force() -> None:
     assert made["spec"]["noProxy"] == PROXY["noProxy"]
     assert made["status"] == PROXY | {"noProxy": config_of(PROXY).no_proxy}
     assert resources.proxy(config_of({}))["status"] == {}
+
+
+def test_the_temporary_control_plane_knows_no_proxy() -> None:
+    etcd = staticpods.etcd("192.0.2.9", "n").podman(Images("1", {"etcd": "e@sha256:0"}))
+    assert "--http-proxy=false" in etcd.split("--entrypoint")[0].split()

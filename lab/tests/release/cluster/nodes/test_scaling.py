@@ -1,6 +1,7 @@
 """Control plane nodes join one at a time, with real etcd members on loopback addresses and TLS throughout."""
 
 import base64
+import contextlib
 import datetime as dt
 import os
 import shutil
@@ -220,6 +221,40 @@ def test_a_worker_gets_router_and_console_and_no_key_of_the_control_plane(world)
     assert sources == [scaling.INGRESS]
     manifests = api.get("", "ConfigMap", "static-pods-w0", installerpod.NAMESPACE)["data"]
     assert sorted(manifests) == ["0-operators_console.yaml", "0-operators_router-default.yaml"]
+
+
+def test_an_arbiter_gets_a_member_of_etcd_and_no_key_of_the_control_plane(world, signer):
+    operator, api, members, ips = world
+    until(lambda: _members(operator))
+    nodes = [node("a0", ips[1], "arbiter")]
+    until(lambda: step(operator, view(api, nodes)) and api.pods())
+    [pod] = api.pods()
+    sources = [
+        s["secret"]["name"] for v in pod["spec"]["volumes"] if "projected" in v for s in v["projected"]["sources"]
+    ]
+    assert sources == ["node-resources-a0"]
+    keys = api.get("", "Secret", "node-resources-a0", installerpod.NAMESPACE)["data"].values()
+    assert base64.b64encode(signer.key.encode()).decode() not in keys
+    [manifest] = api.get("", "ConfigMap", "static-pods-a0", installerpod.NAMESPACE)["data"].items()
+    assert manifest[0] == "0-etcd_etcd.yaml"
+    peers = next(w for w in manifest[1].split() if w.startswith("--initial-cluster="))
+    members.start(staticpods.etcd(ips[1], "a0", peers.partition("=")[2]), "a0", ips[1])
+    until(
+        lambda: step(operator, view(api, nodes)) is not None and "a0" in [m.name for m in _members(operator) if m.votes]
+    )
+
+
+@pytest.mark.parametrize(("running", "servers", "enough"), [(1, 1, True), (1, 2, False), (2, 2, True)])
+def test_the_bootstrap_waits_for_as_many_api_servers_as_there_will_be(running, servers, enough):
+    api = Api()
+    condition = {"type": "EtcdRunningInCluster", "status": "True", "message": "3 members vote"}
+    statuses = [{"nodeName": f"m{i}", "currentRevision": 1} for i in range(running)]
+    for kind, status in (("Etcd", {"conditions": [condition]}), ("KubeAPIServer", {"nodeStatuses": statuses})):
+        api.create({"kind": kind, "metadata": {"name": "cluster"}, "status": status})
+    times = iter((0.0, 5.0, 5.0))
+    refused = pytest.raises(WaitError, match=f"{running} of {servers} nodes have an API server")
+    with contextlib.nullcontext() if enough else refused:
+        scaling.wait_for_control_plane(api, 1.0, lambda: next(times), lambda seconds: None, servers=servers)
 
 
 def _members(operator):

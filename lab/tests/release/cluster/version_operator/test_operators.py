@@ -51,13 +51,17 @@ def patched(patch, target):
         ("master", True, {"master", "control-plane", "worker"}),
         ("master", False, {"master", "control-plane"}),
         ("worker", False, {"worker"}),
+        ("arbiter", True, {"arbiter"}),
+        ("arbiter", False, {"arbiter"}),
     ],
 )
 def test_nodes_get_their_roles_once(role, schedulable, roles):
     patch = operators.node_patch(node(role), schedulable)
     assert {k.split("/")[1] for k in patch["metadata"]["labels"]} == roles
     assert patch["metadata"]["annotations"][f"{PREFIX}/currentConfig"] == "rendered-master-1"
-    assert ("spec" in patch) == (role == "master" and not schedulable)
+    taints = [taint["key"] for taint in patch.get("spec", {}).get("taints", [])]
+    reserved = role == "arbiter" or (role == "master" and not schedulable)
+    assert taints == ([f"node-role.kubernetes.io/{role}"] if reserved else [])
     assert operators.node_patch(patched(patch, node(role)), schedulable) == {}
 
 

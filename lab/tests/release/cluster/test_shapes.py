@@ -1,0 +1,135 @@
+"""What the lab release renders for control planes of two, four and five nodes, and for an arbiter."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.release.cluster.bootkube import command as bootkube
+from lab.release.cluster.errors import ClusterError
+from lab.release.cluster.ignition import machineconfig
+from lab.release.cluster.installconfig import InstallConfig, parse
+from lab.release.cluster.kube.client import Object
+from lab.release.cluster.kube.payload import Images
+from lab.release.cluster.machine_config_server.command import bootstrap_source
+from lab.release.cluster.openshift_install import command as install
+from lab.release.cluster.pki import tls
+from lab.release.cluster.pods.assets import Cluster, Host
+
+RELEASE = "release.example/n/r@sha256:1"
+TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
+IMAGES = Images("4.18.0", {tag: f"r.example/n@sha256:{tag}" for tag in TAGS})
+
+
+def config(masters: int, arbiters: int = 0, **more: Any) -> dict[str, Any]:
+    """An install-config on bare metal."""
+    return {
+        "apiVersion": "v1",
+        "metadata": {"name": "c"},
+        "baseDomain": "d.example",
+        "controlPlane": {"name": "master", "replicas": masters},
+        "compute": [{"name": "worker", "replicas": 0}],
+        **({"arbiter": {"name": "arbiter", "replicas": arbiters}} if arbiters else {}),
+        "networking": {"machineNetwork": [{"cidr": "192.0.2.0/24"}]},
+        "platform": {"baremetal": {"apiVIPs": ["192.0.2.5"], "ingressVIPs": ["192.0.2.4"]}},
+        "pullSecret": '{"auths":{}}',
+        **more,
+    }
+
+
+def read(masters: int, arbiters: int = 0) -> InstallConfig:
+    return parse(yaml.safe_dump(config(masters, arbiters)))
+
+
+def create(directory: Path, document: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setenv(install.RELEASE_ENV, RELEASE)
+    (directory / "install-config.yaml").write_text(yaml.safe_dump(document))
+    return install.main(["create", "ignition-configs", "--dir", str(directory)])
+
+
+@pytest.mark.parametrize(
+    ("masters", "arbiters", "pools"),
+    [(2, 1, ["arbiter", "master", "worker"]), (4, 0, ["master", "worker"]), (5, 0, ["master", "worker"])],
+)
+def test_a_pointer_for_each_pool(
+    masters: int, arbiters: int, pools: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As the field writes it where arbiters are a preview.
+    assert create(tmp_path, config(masters, arbiters, featureSet="TechPreviewNoUpgrade"), monkeypatch) == 0
+    made = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("*.ign")}
+    assert sorted(made) == sorted([*pools, "bootstrap"])
+    for pool in pools:
+        [source] = made[pool]["ignition"]["config"]["merge"]
+        assert source["source"] == f"https://192.0.2.5:22623/config/{pool}"
+
+
+def test_two_masters_need_an_arbiter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert create(tmp_path, config(2), monkeypatch) == 1
+    assert "controlPlane.replicas: must be 3 or more, or 2 with an arbiter" in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.ign"))
+
+
+def test_the_cluster_says_of_what_kind_its_control_plane_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert create(tmp_path, config(2, 1), monkeypatch) == 0
+    [text] = [p.read_text() for p in (tmp_path / "manifests").iterdir() if "kind: Infrastructure" in p.read_text()]
+    [found] = [obj for obj in yaml.safe_load_all(text) if obj["kind"] == "Infrastructure"]
+    assert found["status"]["controlPlaneTopology"] == "HighlyAvailableArbiter"
+
+
+@pytest.mark.parametrize(
+    ("masters", "arbiters", "nodes", "members"), [(2, 1, 3, 3), (3, 0, 3, 3), (4, 0, 4, 4), (5, 0, 5, 5)]
+)
+def test_how_many_nodes_and_members_of_etcd_there_are_to_be(
+    masters: int, arbiters: int, nodes: int, members: int
+) -> None:
+    found = read(masters, arbiters)
+    assert (found.nodes, found.etcd_members, found.single_node) == (nodes, members, False)
+
+
+@pytest.fixture(scope="module")
+def arbitrated() -> tuple[Cluster, list[Object]]:
+    """A cluster of two masters and an arbiter, and its MachineConfigs and pools."""
+    found = read(2, 1)
+    cluster = Cluster(found, tls.complete(found, {}), RELEASE, IMAGES)
+    return cluster, bootkube.machine_configs(cluster, [])
+
+
+def test_an_arbiter_has_a_pool_of_its_own_and_holds_no_virtual_address(
+    arbitrated: tuple[Cluster, list[Object]],
+) -> None:
+    _, machines = arbitrated
+    assert [m["metadata"]["name"] for m in machines if m["kind"] == "MachineConfigPool"] == [
+        "master",
+        "arbiter",
+        "worker",
+    ]
+    mine = [m["metadata"]["name"] for m in machines if m["metadata"].get("labels") == {machineconfig.ROLE: "arbiter"}]
+    assert [name for name in mine if not name.startswith("rendered-")] == [
+        "00-arbiter",
+        "01-arbiter-container-runtime",
+        "01-arbiter-kubelet",
+    ]
+
+
+def test_the_bootstraps_server_serves_masters_and_arbiters_alone(
+    arbitrated: tuple[Cluster, list[Object]], tmp_path: Path
+) -> None:
+    cluster, machines = arbitrated
+    host = Host(tmp_path, tmp_path, tmp_path, ("192.0.2.10",), "m0", "debian", "eth0")
+    for name, text in bootkube.static_pod_files(cluster, host, machines).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    source = bootstrap_source(tmp_path / "machine-config-server")
+    for pool in ("master", "arbiter"):
+        config = source(pool)
+        assert config is not None
+        paths = [entry["path"] for entry in config["storage"]["files"]]
+        assert ("/etc/kubernetes/manifests/keepalived.yaml" in paths) is (pool == "master")
+    with pytest.raises(ClusterError, match="refusing"):
+        source("worker")
