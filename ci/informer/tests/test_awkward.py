@@ -127,20 +127,6 @@ def test_a_void_run_that_comes_again_leaves_the_others_alone(tmp_path, program, 
     assert sorted(noted(tmp_path)) == ["began broken", "began broken", "began slow"]
 
 
-def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, scheduler):
-    said: list[str] = []
-    with Engine(said.append, address=scheduler, patience=LIMIT) as engine:
-        engine.submit([unit(program)])
-        with in_a_thread(lambda: engine.ended(lambda _: tmp_path / "there")) as results:
-            until(tmp_path, "began slow")
-            engine._client.close()
-            wait_until(lambda: "slow@vm: 0 has it still" in said, LIMIT, "it is gone on with", lambda: said, poll=0.05)
-            (tmp_path / "go").touch()
-    [(_, result)] = results
-    assert result.run.outcome is Outcome.PASSED
-    assert noted(tmp_path) == ["began slow"]
-
-
 def test_a_collector_that_is_killed_before_it_writes_gets_the_same_run_again(tmp_path, program, scheduler):
     (tmp_path / "go").touch()
     spool = tmp_path / "spool"
