@@ -166,6 +166,7 @@ def build(
         "platform": cluster.platform,
         "nodes": nodes,
         "proxy": cluster.proxy,
+        "load_balancer": cluster.load_balancer,
     }
     for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):
         fields |= {f"{key}s": vips} if len(vips) > 1 else {key: vips[0]} if vips else {}
