@@ -69,8 +69,10 @@ def propose(ids: dict[str, set[Pair]], covered: Iterable[Pair]) -> list[tuple[st
     """
     missing = set().union(*ids.values()) - set(covered)
     found = []
+    # Once: there are more than a thousand, and as many rounds as rows are proposed.
+    sizes = {name: len(topology_of(name).nodes) for name in ids}
     while missing:
-        best = min(ids, key=lambda name: (-len(ids[name] & missing), len(topology_of(name).nodes), name))
+        best = min(ids, key=lambda name: (-len(ids[name] & missing), sizes[name], name))
         found.append((best, ids[best] & missing))
         missing -= ids[best]
     return found

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 
 from lab import hostnetwork
-from lab.layout import proxy_url
+from lab.layout import boot_url, proxy_url
 from lab.release.cluster.private import write_private
-from lab.topology import NodeSpec, Topology
+from lab.topology import FROM_NETWORK, NodeSpec, Topology
 
 # By the version of IP: OpenShift's defaults, and what its documentation has for IPv6.
 CLUSTER_NETWORK: dict[int, dict[str, Any]] = {
@@ -91,6 +91,16 @@ def root_device_hints(node: NodeSpec) -> dict[str, Any]:
     return {"serialNumber": node.serial(node.root_index)} if node.disks else {"deviceName": node.root_device}
 
 
+def boot_fields(topology: Topology) -> dict[str, Any]:
+    """What agent-config.yaml says of how its hosts boot; what a firmware fetches by HTTP is a minimal image."""
+    fields: dict[str, Any] = {}
+    if topology.boot in ("minimal-iso", "http-boot"):
+        fields["minimalISO"] = True
+    if topology.boot in ("minimal-iso", *FROM_NETWORK):
+        fields["bootArtifactsBaseURL"] = boot_url(topology)
+    return fields
+
+
 def agent_config(topology: Topology) -> dict[str, Any]:
     """agent-config.yaml of the topology: one entry per host, matched by MAC address."""
     hosts = []
@@ -108,6 +118,7 @@ def agent_config(topology: Topology) -> dict[str, Any]:
         "apiVersion": "v1beta1",
         "kind": "AgentConfig",
         "metadata": {"name": topology.cluster_name},
+        **boot_fields(topology),
         "rendezvousIP": topology.rendezvous_ip,
         "additionalNTPSources": [topology.gateway],
         "hosts": hosts,

@@ -20,7 +20,8 @@ from typing import Any
 
 import yaml
 
-from lab.configs import Access
+from lab import boots
+from lab.configs import Access, boot_fields
 from lab.derive import AGENT, INSTALL
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
@@ -89,10 +90,11 @@ def through_proxy(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
     return {**config, "proxy": {**given, **ours}}
 
 
-def adapt_agent_config(config: dict[str, Any], clock: str) -> dict[str, Any]:
-    """The config with the lab's NTP server added."""
-    sources = config.get("additionalNTPSources") or []
-    return {**config, "additionalNTPSources": [*sources, *([clock] if clock not in sources else [])]}
+def adapt_agent_config(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
+    """The config with the lab's NTP server added, and where hosts find what they boot."""
+    sources, clock = config.get("additionalNTPSources") or [], topology.gateway
+    told = {"additionalNTPSources": [*sources, *([clock] if clock not in sources else [])]}
+    return {**config, **told, **boot_fields(topology)}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -136,12 +138,13 @@ class Deployment:
             install, agent = read(source)
             install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
             _write(self.directory / INSTALL, install)
-            _write(self.directory / AGENT, adapt_agent_config(agent, self.topology.gateway))
+            _write(self.directory / AGENT, adapt_agent_config(agent, self.topology))
 
-    def agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:
+    def agent(self, *words: str, timeout: float, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run `<installer> agent WORDS --dir DIR` in the lab; any exit code is a result, its output is evidence."""
+        where = str(directory or self.directory)
         return self.lab.run(
-            [*self.installer, "agent", *words, "--dir", str(self.directory), "--log-level", self.log_level],
+            [*self.installer, "agent", *words, "--dir", where, "--log-level", self.log_level],
             env={"OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE": self.release.pullspec, **self._tools()},
             name="-".join(takewhile(lambda word: not word.startswith("-"), words)),
             timeout=timeout,
@@ -155,24 +158,29 @@ class Deployment:
         tools.write(folder, default_installer())
         return tools.environment(folder, self.lab.layout.root / "installer-cache")
 
+    def create(self, target: str, directory: Path | None = None) -> None:
+        """Run `agent create TARGET`. Raises InstallFailedError."""
+        _succeeded(f"create {target}", self.agent("create", target, timeout=CREATE_SECONDS, directory=directory))
+
     def create_image(self) -> Path:
-        """Run `agent create image`; returns the image. Raises InstallFailedError."""
+        """Make what the machines boot, by the topology's way; returns the image. Raises InstallFailedError."""
         with self.lab.phase("create image"):
-            _succeeded("create image", self.agent("create", "image", timeout=CREATE_SECONDS))
-        [image] = self.directory.glob("agent.*.iso")
-        return image
+            return boots.make(self)
 
     def boot(self, *names: str, image: Path | None = None) -> None:
-        """Boot these machines (default: all) from an image (default: the one created), through their BMCs."""
-        if image is None:
-            [image] = self.directory.glob("agent.*.iso")
+        """Boot these machines (default: all) by the topology's way, or from an image in their drives."""
         nodes = [self.lab.nodes[name] for name in names or self.lab.nodes]
         with self.lab.phase("insert media"):
             for node in nodes:
-                node.media.insert(image)
+                if image is None:
+                    boots.provide(self, node)
+                else:
+                    node.media.insert(image)
         with self.lab.phase("power on"):
             for node in nodes:
                 node.start()
+        if image is None:
+            boots.follow(self, nodes)
 
     def wait_for(self, target: str, timeout: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Run `agent wait-for TARGET OPTIONS`; any exit code is a result."""

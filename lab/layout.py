@@ -22,11 +22,24 @@ _BMC_PORTS = 8100
 _IPMI_PORTS = 6230
 # What the NFS export of boot media is called.
 _EXPORT = "/boot-media"
+# Where machines fetch what they boot, below what the HTTP server serves, and what they ask for there by name.
+_BOOT = "boot"
+IPXE_SCRIPT = "agent.x86_64.ipxe"
+HTTP_IMAGE = "agent.x86_64.iso"
 
 
 def bracketed(address: str) -> str:
     """An address as it stands in a URL (RFC 3986 §3.2.2)."""
     return f"[{address}]" if ":" in address else address
+
+
+def _http_url(topology: Topology) -> str:
+    return f"http://{bracketed(topology.gateway)}:{HTTP_PORT}"
+
+
+def boot_url(topology: Topology) -> str:
+    """Layout.boot_url of a lab of that topology."""
+    return f"{_http_url(topology)}/{_BOOT}"
 
 
 def proxy_url(topology: Topology) -> str:
@@ -79,7 +92,17 @@ class Layout:
     @property
     def http_url(self) -> str:
         """The HTTP server for boot media, without a slash at its end."""
-        return f"http://{bracketed(self.topology.gateway)}:{HTTP_PORT}"
+        return _http_url(self.topology)
+
+    @property
+    def boot_url(self) -> str:
+        """What machines boot by HTTP lies below: an agent-config's bootArtifactsBaseURL, without a slash at its end."""
+        return boot_url(self.topology)
+
+    @property
+    def tftp(self) -> Path:
+        """What firmware fetches by TFTP."""
+        return self.root / "tftp"
 
     @property
     def https_url(self) -> str:
@@ -167,6 +190,10 @@ class Layout:
         which = node.root_index if index is None else index
         return self.root / "disks" / f"{node.name}-{node.device(which)}.raw"
 
+    def stick(self, node: NodeSpec) -> Path:
+        """The raw image of a node's USB stick."""
+        return self.root / "disks" / f"{node.name}-stick.raw"
+
     def fingerprint(self, image: Path) -> Path:
         """The fingerprint of a disk's image before its machine first ran (lab.machines.disks.fingerprint)."""
         return self.root / "fingerprints" / image.name
@@ -190,6 +217,18 @@ class Layout:
         base = {"http": self.http_url, "https": self.https_url, "nfs": self.nfs_url}[scheme]
         return f"{base}/{folder.name}/{source.name}"
 
+    def offer(self, path: Path) -> str:
+        """Put the file where machines fetch what they boot; returns its URL. Raises FileNotFoundError."""
+        source = path.absolute()
+        if not source.is_file():
+            raise FileNotFoundError(f"{source}: no such file to boot")
+        folder = self.www / _BOOT
+        folder.mkdir(exist_ok=True)
+        link = folder / source.name
+        link.unlink(missing_ok=True)
+        link.symlink_to(source)
+        return f"{self.boot_url}/{source.name}"
+
     def make(self) -> None:
         """Make all directories."""
         for name in (
@@ -197,6 +236,7 @@ class Layout:
             "console",
             "machines",
             "pool",
+            "tftp",
             "www",
             "disks",
             "fingerprints",

@@ -60,7 +60,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--topology", metavar="FILE", help="install this topology (docs/topology.md): the scenarios of its size"
     )
     group.addoption(
-        "--chaos", metavar="SEEDS", help="install with faults that these seeds draw: 17, 1-50, 17:0,2 (docs/faults.md)"
+        "--chaos",
+        metavar="SEEDS",
+        help="install with faults that these seeds draw, and nothing else: 17, 1-50, 17:0,2 (docs/faults.md)",
     )
     group.addoption(
         "--chaos-on", metavar="SCENARIO", default="sno-ipv4-static-uefi", help="in this scenario (default: one node)"
@@ -139,6 +141,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif not config.getoption("--weekly"):
         later = ["weekly"] if config.getoption("--nightly") else ["nightly", "weekly"]
         left = [item for item in items if any(item.get_closest_marker(name) for name in later)]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
+    if config.getoption("--chaos"):
+        left = [item for item in items if item.path.name != "test_chaos.py"]
         items[:] = [item for item in items if item not in left]
         config.hook.pytest_deselected(items=left)
     reorder(items, DURATIONS.read())
@@ -379,7 +385,10 @@ def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
     def make(labs: ExitStack) -> Discovered:
         service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, chosen))))
         image_type = "minimal-iso" if scenario_id.endswith("_minimal") else "full-iso"
-        return install_discovered(service, image_type, "discovered-0")
+        machines = list(service.deployment.lab.nodes)
+        # Several hosts find each other by the names that the lab's DNS has.
+        names = {name: name for name in machines} if len(machines) > 1 else {machines[0]: "discovered-0"}
+        return install_discovered(service, image_type, names)
 
     if SHARED not in stash:
         stash[SHARED] = _Shared(scenario_id, make)

@@ -7,7 +7,7 @@ import shutil
 import ssl
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,14 +126,19 @@ def service_alone(deployment: Deployment) -> Iterator[Service]:
 
 @dataclass
 class Discovered(Installation):
-    """A cluster whose host was discovered first and configured afterwards."""
+    """A cluster whose hosts were discovered first and configured afterwards; `hosts` are their names by their ids, the
+    first machine's first."""
 
     service: Service
     cluster_id: str
     infra_env_id: str
-    host_id: str
-    host_name: str
+    hosts: dict[str, str]
     seen: list[str] = field(default_factory=list)
+
+    @property
+    def host_name(self) -> str:
+        """The name of the first host."""
+        return next(iter(self.hosts.values()))
 
     def cluster(self) -> Any:
         """The cluster as the service sees it."""
@@ -145,23 +150,27 @@ class Discovered(Installation):
         return [str(event["message"]) for event in events]
 
     def host(self) -> Any:
-        """The host as the service sees it."""
-        return self.service.call("v2_get_host", self.infra_env_id, self.host_id)
+        """The first host as the service sees it."""
+        return self.service.call("v2_get_host", self.infra_env_id, next(iter(self.hosts)))
 
 
 def cluster_params(deployment: Deployment) -> dict[str, Any]:
-    """cluster-create-params of a cluster of one node, its machine network left open."""
+    """cluster-create-params, the machine network left open."""
     topology = deployment.topology
-    return {
+    alone = len(topology.nodes) == 1
+    body: dict[str, Any] = {
         "name": topology.cluster_name,
         "base_dns_domain": topology.base_domain,
         "openshift_version": deployment.release.version,
         "pull_secret": deployment.lab.access.pull_secret,
         "ssh_public_key": deployment.lab.access.ssh_key,
-        "high_availability_mode": "None",
-        "platform": {"type": "none"},
-        "user_managed_networking": True,
+        "high_availability_mode": "None" if alone else "Full",
+        "platform": {"type": topology.platform},
+        "user_managed_networking": topology.platform == "none",
     }
+    if topology.platform == "baremetal":
+        body |= {f"{name}_vips": [{"ip": text} for text in topology.vips(name)] for name in ("api", "ingress")}
+    return body
 
 
 def infra_env_params(deployment: Deployment, cluster_id: str, image_type: str) -> dict[str, Any]:
@@ -187,31 +196,45 @@ def infra_env_params(deployment: Deployment, cluster_id: str, image_type: str) -
     return body
 
 
-def install_discovered(service: Service, image_type: str, host_name: str) -> Discovered:
-    """Install, from the discovery image to a cluster that the service reports as installed."""
+def install_discovered(service: Service, image_type: str, names: Mapping[str, str]) -> Discovered:
+    """Install, from the discovery image to a cluster that the service reports as installed; hosts are called by the
+    names that their machines have in `names`."""
     deployment = service.deployment
-    lab, [node] = deployment.lab, deployment.lab.nodes.values()
+    lab = deployment.lab
     cluster = service.call("v2_register_cluster", cluster_params(deployment))
     infra_env = service.call("register_infra_env", infra_env_params(deployment, cluster.id, image_type))
     with lab.phase("discovery image"):
         iso = service.download(infra_env.download_url, lab.layout.root / "discovery.iso")
     with lab.phase("discover"):
-        node.media.insert(iso)
-        node.start()
+        deployment.boot(image=iso)
 
-        def inventory() -> Any:
-            [host] = service.call("v2_list_hosts", infra_env.id)
-            return json.loads(host["inventory"])
+        def inventories() -> dict[str, dict[str, Any]]:
+            """Those that there are, by the ids of their hosts."""
+            hosts = service.call("v2_list_hosts", infra_env.id)
+            return {host["id"]: json.loads(host["inventory"]) for host in hosts if host.get("inventory")}
 
-        wait_until(lambda: inventory()["disks"], DISCOVER_SECONDS, "the host to register and send its inventory")
-    [host] = service.call("v2_list_hosts", infra_env.id)
-    [disk] = [item for item in inventory()["disks"] if item["path"] == node.spec.root_device]
-    disks = [{"id": disk["id"], "role": "install"}]
-    chosen = {"host_name": host_name, "host_role": "master", "disks_selected_config": disks}
-    service.call("v2_update_host", infra_env.id, host["id"], chosen)
-    networks = {"machine_networks": [{"cidr": deployment.topology.machine_network}]}
-    service.call("v2_update_cluster", cluster.id, networks)
-    subject = Discovered(deployment, service, cluster.id, infra_env.id, host["id"], host_name)
+        count = len(lab.nodes)
+        wait_until(
+            lambda: sum(bool(found["disks"]) for found in inventories().values()) == count,
+            DISCOVER_SECONDS,
+            f"{count} hosts to register and send their inventories",
+        )
+    by_mac = {nic["mac_address"]: (key, found) for key, found in inventories().items() for nic in found["interfaces"]}
+    hosts = {}
+    for node in lab.nodes.values():
+        host_id, inventory = by_mac[node.spec.mac]
+        [disk] = [item for item in inventory["disks"] if item["path"] == node.spec.root_device]
+        chosen = {
+            "host_name": names[node.name],
+            "host_role": node.spec.role,
+            "disks_selected_config": [{"id": disk["id"], "role": "install"}],
+        }
+        service.call("v2_update_host", infra_env.id, host_id, chosen)
+        hosts[host_id] = names[node.name]
+    if deployment.topology.platform == "none":
+        networks = {"machine_networks": [{"cidr": deployment.topology.machine_network}]}
+        service.call("v2_update_cluster", cluster.id, networks)
+    subject = Discovered(deployment, service, cluster.id, infra_env.id, hosts)
     with lab.phase("checks"):
         wait_until(
             lambda: subject.cluster().status == "ready",

@@ -44,7 +44,7 @@ def _told(row: Row, outcome: Outcome) -> None:
 
 def _in_time(row: Row, outcome: Outcome, job: str) -> None:
     """Hold the time against the latest undisturbed one on this machine, if there is one."""
-    if not row.faults:
+    if not row.faults and row.bmc == "lab":
         UNDISTURBED.update({job: outcome.seconds})
         return
     usual = UNDISTURBED.read().get(job)

@@ -33,11 +33,13 @@ OWN: dict[str, tuple[str, ...]] = {
     # A drive that takes images from a console only, or by PATCH, or OEM alone: it has no actions.
     "openbmc": ("'EjectMedia' is mandatory", "'InsertMedia' is mandatory"),
     "xcc": ("'EjectMedia' is mandatory", "'InsertMedia' is mandatory"),
-    "fujitsu": ("VirtualMedia",),
+    # An iRMC's entity tags are bare numbers.
+    "fujitsu": ("VirtualMedia", "PROTO_ETAG_RFC7232"),
     "bare": ("VirtualMedia",),
-    # No Dell, no HPE: it takes sessions only, and TLS 1.1, which the validators do not speak.
-    "nobody": (),
 }
+# Ironic's profile wants VirtualMedia, which these have not; the validator counts that and logs no line of it.
+NO_MEDIA = {"fujitsu": 1, "bare": 1}
+# The validators do not speak TLS 1.1; the lab's own is sushy-tools' as it is.
 _SKIPPED = ("nobody", "lab")
 
 
@@ -110,6 +112,9 @@ def run(schemas: Path, profile: Path, names: tuple[str, ...] = ()) -> None:
                 own = [text for text in failures if any(words in text for words in OWN.get(name, ()))]
                 wrong += [f"{name}, {validator}: {text}" for text in failures if text not in own]
                 text = ", ".join(f"{counts[verdict]} {verdict.lower()}" for verdict in ("PASS", "WARN", "FAIL"))
+                silent = counts["FAIL"] - len(failures)
+                if silent and not (validator == "interop" and silent == NO_MEDIA.get(name, 0)):
+                    wrong.append(f"{name}, {validator}: {silent} failures that its log does not explain")
                 rows.append((f"{name}, {validator}", f"{text}; {len(own)} of them the vendor's own"))
     table("DMTF's validators", rows)
     if wrong:

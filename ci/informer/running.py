@@ -94,6 +94,7 @@ class _Session:
         if not work.units(self._history, self._name):
             rounds = [self._unit(job, f"{number}.0") for number in range(plan.rounds) for job in plan.jobs]
             work.add(self._history, self._name, [(unit.key, msgspec.json.encode(unit)) for unit in rounds])
+        self._engine.recorded(*work.units(self._history, self._name, done=True))
         left = work.units(self._history, self._name, done=False)
         self._submit([msgspec.json.decode(text, type=Unit) for text in left.values()])
         while True:
@@ -106,6 +107,7 @@ class _Session:
     def _recorded(self, unit: Unit, result: Result) -> Row:
         """Write a run down; what is void comes again."""
         if result.run is None:
+            self._engine.recorded(unit.key)  # and not the same error again, should its reason be mended
             raise InformerError(f"{result.host}: {result.error}" if self._engine.remote else result.error)
         run, again = result.run, None
         number, _, tries = unit.key.rpartition("/")[2].rpartition(".")
@@ -116,6 +118,7 @@ class _Session:
             if void and int(tries) < VOID_RETRIES:
                 again = self._unit(unit.job, f"{number}.{int(tries) + 1}")
                 work.add(self._history, self._name, [(again.key, msgspec.json.encode(again))])
+        self._engine.recorded(unit.key)
         triage.label(self._history, triage.read())
         clusters.assign(self._history)
         row = self._history.run(one)

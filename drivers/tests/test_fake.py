@@ -23,6 +23,7 @@ ISO = "http://lab/x.iso"
         (System, protocols.Power),
         (System, protocols.Boot),
         (System, protocols.VirtualMedia),
+        (System, protocols.BootOnce),
         (container.Machine, protocols.Power),
         (container.Machine, protocols.VirtualMedia),
         (container.Machine, protocols.Boot),

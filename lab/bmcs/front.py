@@ -103,7 +103,7 @@ class Front:
         if request.method == "GET" and response.status_code == 200 and isinstance(body := response.get_json(), dict):
             body.pop("@odata.etag", None)
             if "@odata.id" in body and (tag := self.state.etag(body)):
-                tagged = document({**body, "@odata.etag": int(tag) if tag.isdigit() else tag})
+                tagged = document({**body, "@odata.etag": tag})
                 # Headers that say what may be done stay.
                 tagged.headers.update({name: value for name, value in response.headers if name == "Allow"})
                 tagged.headers["ETag"] = tag

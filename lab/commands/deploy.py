@@ -79,7 +79,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan:
         print(shape.dump(), end="")
         return 0
-    if lines := unmade(shape):
+    lines = unmade(shape)
+    if shape.boot == "discovery-iso" and arguments.iso is None:
+        lines.append("boot: discovery-iso, whose image is made by a service and not by the installer; give it as --iso")
+    if lines:
         raise TopologyError(str(arguments.directory), lines)
     for handler in logging.getLogger().handlers:
         handler.setFormatter(_Elapsed("%(message)s"))
@@ -102,7 +105,9 @@ def run(arguments: argparse.Namespace) -> int:
             ("say where the evidence is", lambda: print(f"evidence   {lab.artifacts}")),
         ):
             work.prepare(arguments.directory, adapt=arguments.iso is None)
-            work.boot(image=arguments.iso or work.create_image())
+            if arguments.iso is None:
+                work.create_image()
+            work.boot(image=arguments.iso)
             if work.kubeconfig.exists():
                 work.wait()
             lab.check()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from lab.layout import Layout
+from lab.layout import HTTP_IMAGE, IPXE_SCRIPT, Layout
 from lab.topology import Network, Topology
 from lab.topology.words import Subnet
 
@@ -27,6 +27,11 @@ def records(topology: Topology) -> list[tuple[str, str]]:
     services = [name for name in SERVICES if name != "registry" or not topology.proxy]
     out += [(f"{name}.{topology.base_domain}", topology.gateway) for name in services]
     return out
+
+
+# dhcp-match of clients by RFC 4578's and RFC 5970's architectures: x86-64 with UEFI, and the same by HTTP.
+_UEFI = ("7", "9")
+IPXE_BIOS, IPXE_UEFI = "undionly.kpxe", "ipxe.efi"
 
 
 def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
@@ -52,19 +57,46 @@ def dnsmasq_config(layout: Layout, *, leases: Path, log: Path) -> str:
     ]
     lines += [f"host-record={name},{address}" for name, address in records(topology)]
     lines += [f"address=/apps.{topology.cluster_domain}/{address}" for address in topology.ingress_addresses]
-    if dynamic or any(one.dhcp for one in networks):
+    if dynamic or any(_leased(topology, one) for one in networks):
         lines += [f"dhcp-leasefile={leases}", "dhcp-authoritative", "log-dhcp", f"domain={topology.cluster_domain}"]
-        lines += [line for one in networks for line in _leases(layout.bridge(one), one)]
+        lines += [line for one in networks for line in _leases(layout.bridge(one), one, topology)]
         lines += _reservations(topology)
+        lines += _boots(layout)
     return "\n".join(lines) + "\n"
 
 
-def _leases(bridge: str, network: Network) -> Iterator[str]:
+def _leased(topology: Topology, network: Network) -> bool:
+    """Whether the lab leases IPv4 addresses in a network."""
+    return network.dhcp or topology.boots_in(network)
+
+
+def _boots(layout: Layout) -> Iterator[str]:
+    """What firmware is told to boot.
+
+    A firmware's PXE gets iPXE by TFTP; iPXE, which says so (option 175, ipxe.org/howto/dhcpd), gets the script. UEFI's
+    HTTP boot takes an answer only from who calls itself HTTPClient too (UEFI specification 2.10, chapter 24.7.3).
+    """
+    if layout.topology.boot == "pxe":
+        yield "dhcp-match=set:ipxe,175"
+        for number in _UEFI:
+            yield f"dhcp-match=set:uefi,option:client-arch,{number}"
+        yield f"dhcp-boot=tag:ipxe,{layout.boot_url}/{IPXE_SCRIPT}"
+        yield f"dhcp-boot=tag:!ipxe,tag:uefi,{IPXE_UEFI}"
+        yield f"dhcp-boot=tag:!ipxe,tag:!uefi,{IPXE_BIOS}"
+        yield "enable-tftp"
+        yield f"tftp-root={layout.tftp}"
+    elif layout.topology.boot == "http-boot":
+        yield "dhcp-vendorclass=set:http,HTTPClient"
+        yield "dhcp-option-force=tag:http,option:vendor-class,HTTPClient"
+        yield f"dhcp-boot=tag:http,{layout.boot_url}/{HTTP_IMAGE}"
+
+
+def _leases(bridge: str, network: Network, topology: Topology) -> Iterator[str]:
     """What hosts of a network are told; `bridge` is its tag too."""
     tag = f"tag:{bridge}"
     for subnet in network.subnets:
         six = subnet.version == 6
-        if network.dhcpv6 if six else network.dhcp:
+        if network.dhcpv6 if six else _leased(topology, network):
             # Nodes get their reserved addresses only; unknown machines and spare NICs get one from the upper half.
             least = subnet[subnet.num_addresses // 2]
             length = str(subnet.netmask) if isinstance(subnet, IPv4Network) else str(subnet.prefixlen)
@@ -106,7 +138,7 @@ def _reservations(topology: Topology) -> Iterator[str]:
             leased = [
                 f"[{text}]" if ":" in text else text
                 for text, network in link.addresses
-                if (network.dhcpv6 if ":" in text else network.dhcp)
+                if (network.dhcpv6 if ":" in text else _leased(topology, network))
             ]
             if leased:
                 # A bond may have any of its cards' addresses.

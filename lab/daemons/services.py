@@ -19,6 +19,7 @@ from lab.daemons import balancer, dns, ipmi
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
+from lab.host.preflight import IPXE
 from lab.layout import BMC_PORT, HTTP_PORT, HTTPS_PORT, POOL, PROXY_PORT, REGISTRY_PORT, Layout, bracketed
 from lab.release.cluster.private import write_private
 from lab.supervisor.plan import Bridge, Plan, Ready, Service
@@ -158,6 +159,9 @@ def _switch(layout: Layout) -> tuple[Service, ...]:
 
 
 def _dnsmasq(layout: Layout) -> Service:
+    if layout.topology.boot == "pxe" and layout.topology.machine == "vm":
+        for loader in IPXE:
+            shutil.copyfile(loader, layout.tftp / loader.name)
     config = layout.root / "dnsmasq.conf"
     config.write_text(dns.dnsmasq_config(layout, leases=layout.root / "dnsmasq.leases", log=layout.log / "dnsmasq.log"))
     argv = ("dnsmasq", "--keep-in-foreground", f"--conf-file={config}")

@@ -168,6 +168,7 @@ def build(
         "proxy": cluster.proxy,
         "load_balancer": cluster.load_balancer,
     }
+    fields |= {"boot": "minimal-iso"} if cluster.minimal else {}
     for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):
         fields |= {f"{key}s": vips} if len(vips) > 1 else {key: vips[0]} if vips else {}
     if single:

@@ -47,6 +47,7 @@ class Cluster:
     ingress_vips: tuple[str, ...]
     rendezvous: str
     ntp: tuple[str, ...]
+    minimal: bool
     hosts: tuple[tuple[Host, Role], ...]
     proxy: bool = False
     load_balancer: bool = False
@@ -79,6 +80,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         ingress_vips=ingress,
         rendezvous=other.get("rendezvousIP").text(),
         ntp=tuple(text for text in other.get("additionalNTPSources").texts() if _is_address(text)),
+        minimal=other.get("minimalISO").value is True,
         hosts=hosts,
         # Who has one for either scheme has it for the registry too, as far as the lab is concerned.
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),

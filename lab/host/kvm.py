@@ -29,6 +29,8 @@ DEADLINE_SECONDS = 2.0
 FIRMWARE_SECONDS = 20.0
 QEMU = "qemu-system-x86_64"
 OVMF_CODE = Path("/usr/share/OVMF/OVMF_CODE_4M.fd")
+# The same with system management mode, which secure boot needs.
+OVMF_SECURE_CODE = Path("/usr/share/OVMF/OVMF_CODE_4M.secboot.fd")
 # The first output of its boot manager, after all firmware phases, 16-bit to 64-bit.
 FIRMWARE_SAYS = b"BdsDxe"
 # QEMU then pauses the guest and does not exit.

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from lab.errors import PreflightError
-from lab.host.kvm import OVMF_CODE
+from lab.host.kvm import OVMF_CODE, OVMF_SECURE_CODE
 from lab.host.unmade import unmade
 from lab.topology import Topology
 
@@ -35,6 +35,8 @@ CONTAINER_KERNEL = (6, 6)
 _V1, _V2 = {"cpu", "memory", "pids", "devices"}, {"cpu", "memory", "pids", "cpuset"}
 # Programs that fill a disk with data (lab.machines.disks).
 DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
+# iPXE for a BIOS and for UEFI, which a firmware's PXE fetches by TFTP.
+IPXE = (Path("/usr/lib/ipxe/undionly.kpxe"), Path("/usr/lib/ipxe/ipxe.efi"))
 TPM_PROGRAMS = {"swtpm": "swtpm", "swtpm_setup": "swtpm-tools"}
 BALANCER_PROGRAMS = {"haproxy": "haproxy"}
 PROXY_PROGRAMS = {"tinyproxy": "tinyproxy-bin"}
@@ -119,6 +121,10 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         reasons += container_problems()
     if not contained and any(node.firmware == "uefi" for node in topology.nodes) and not OVMF_CODE.exists():
         reasons.append(f"{OVMF_CODE} is missing, UEFI machines need it: apt-get install ovmf")
+    if any(node.secure_boot for node in topology.nodes) and not contained and not OVMF_SECURE_CODE.exists():
+        reasons.append(f"{OVMF_SECURE_CODE} is missing, machines with secure boot need it: apt-get install ovmf")
+    if not contained and topology.boot == "pxe" and not all(loader.exists() for loader in IPXE):
+        reasons.append(f"{IPXE[0].parent} has no iPXE, booting by PXE needs it: apt-get install ipxe")
     if not contained and not Path("/dev/net/tun").exists():
         reasons.append("/dev/net/tun is missing: modprobe tun")
     length = len(os.fsencode(labs / lab_id)) + len(_LONGEST_SOCKET)

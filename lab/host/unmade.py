@@ -28,8 +28,6 @@ def unmade(topology: Topology, has: Callable[[str], bool] = host_has) -> list[st
     find = _of_containers if topology.machine == "container" else _of_vms
     found = []
     for index, node in enumerate(topology.nodes):
-        if node.secure_boot:
-            found.append(f"nodes[{index}].secure_boot: labs cannot make it yet; leave it out")
         found += [f"nodes[{index}].{line}" for line in find(node)]
     if topology.machine == "container":
         found += _of_the_kernel(topology, has)
@@ -37,6 +35,8 @@ def unmade(topology: Topology, has: Callable[[str], bool] = host_has) -> list[st
 
 
 def _of_containers(node: NodeSpec) -> Iterator[str]:
+    if node.secure_boot:
+        yield "secure_boot: the firmware of container machines looks at no signature; use machine: vm"
     if node.tpm:
         yield "tpm: container machines have none; use machine: vm"
     if node.clock_offset:

@@ -12,7 +12,8 @@ from lab.layout import Layout
 from lab.machines import disks
 from lab.machines.attach import cables_of
 from lab.machines.container.spec import DiskSpec, MachineSpec, Nic
-from lab.topology import NicModel, NodeSpec
+from lab.topology import FROM_STICK, Disk, NicModel, NodeSpec
+from lab.topology.disks import kernel_names
 
 # Users of the host from here on are machines' own, 65536 to each; above what /etc/subuid hands out by default.
 _FIRST_USER = 1 << 29
@@ -39,6 +40,7 @@ def first_user(lab: str, index: int) -> int:
 def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
     """What a node is."""
     identity = str(uuid.uuid4())
+    stick = _stick(node, layout)
     return MachineSpec(
         name=node.name,
         uuid=identity,
@@ -68,13 +70,24 @@ def machine_spec(node: NodeSpec, layout: Layout, index: int) -> MachineSpec:
                 bus=disk.bus,
             )
             for number, disk in enumerate(node.all_disks)
-        ),
+        )
+        + stick,
+        stick="".join(disk.target for disk in stick),
         # As with virtual machines: from no other disk, whatever is on it.
         boot_disks=(node.device(node.root_index),),
         console_log=str(layout.console_log(node)),
         console_socket=str(layout.console_socket(node)),
         uid_base=first_user(layout.root.name, index),
     )
+
+
+def _stick(node: NodeSpec, layout: Layout) -> tuple[DiskSpec, ...]:
+    """The USB stick, behind the machine's own disks."""
+    if layout.topology.boot not in FROM_STICK:
+        return ()
+    target = kernel_names((*node.all_disks, Disk(bus="usb")))[-1]
+    size = disks.STICK_GIB << 30
+    return (DiskSpec(target=target, path=str(layout.stick(node)), size=size, serial=disks.STICK_SERIAL, bus="usb"),)
 
 
 def define(layout: Layout) -> dict[str, str]:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from lab.errors import LabError
 from lab.layout import Layout
 from lab.machines.lvm import write_volume_group
-from lab.topology import Disk
+from lab.topology import FROM_STICK, Disk, NodeSpec
 
 MIB = 1 << 20
 BLOCK = 64 << 10
@@ -31,6 +31,8 @@ _LAST_MIB = 16
 # Partitions of a disk full of data: start and size in MiB. The rest is a third one, with no recognisable content.
 _FILES = (1, 199)
 _VOLUMES = (200, 200)
+STICK_GIB = 8
+STICK_SERIAL = "STICK"
 DATA_GROUP = "somebodys-data"
 SYSTEM_GROUP = "old-system"
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -92,9 +94,9 @@ def _run(argv: list[str], text: str = "") -> None:
             argv, input=text, capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PATH": _PATH}
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise LabError(f"{argv[0]} for a disk that holds data: {error}") from error
+        raise LabError(f"{argv[0]} for a disk's content: {error}") from error
     if done.returncode:
-        raise LabError(f"{argv[0]} for a disk that holds data: {' '.join(done.stderr.split())}")
+        raise LabError(f"{argv[0]} for a disk's content: {' '.join(done.stderr.split())}")
 
 
 def fingerprint(path: Path) -> str:
@@ -133,6 +135,19 @@ def make_all(layout: Layout) -> None:
             image = layout.disk(node, index)
             make(image, disk, node.serial(index))
             layout.fingerprint(image).write_text(fingerprint(image))
+        if layout.topology.boot in FROM_STICK:
+            with layout.stick(node).open("x+b") as stick:
+                stick.truncate(STICK_GIB << 30)
+
+
+def write_stick(layout: Layout, node: NodeSpec, image: Path) -> None:
+    """Write an image onto a node's USB stick, as `dd` does; the rest of the stick is empty."""
+    stick = layout.stick(node)
+    # Blocks are shared where the file system can; a machine that is on keeps the file that it has open.
+    _run(["cp", "--reflink=auto", "--sparse=always", "--remove-destination", str(image), str(stick)])
+    size = max(STICK_GIB << 30, stick.stat().st_size)
+    with stick.open("r+b") as file:
+        file.truncate(size)
 
 
 def _extents(image: BinaryIO, size: int) -> Iterator[tuple[int, int]]:

@@ -6,12 +6,15 @@ import uuid
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, indent, register_namespace, tostring
 
-from lab.host.kvm import OVMF_CODE
+from lab.host.kvm import OVMF_CODE, OVMF_SECURE_CODE
 from lab.layout import POOL, Layout
 from lab.machines.attach import Cable, cables_of
-from lab.topology import Bus, Disk, NodeSpec
+from lab.machines.disks import STICK_SERIAL
+from lab.topology import FROM_NETWORK, FROM_STICK, Bus, Disk, NodeSpec
 
 OVMF_VARS = Path("/usr/share/OVMF/OVMF_VARS_4M.fd")
+# Variables with Microsoft's keys enrolled, by which Debian's shim is signed, and secure boot on.
+OVMF_ENROLLED_VARS = Path("/usr/share/OVMF/OVMF_VARS_4M.ms.fd")
 # Unless told otherwise, QEMU reserves 1 GiB per guest for translated code.
 TCG_CACHE_MIB = 512
 # CPU features that guests prefer and that QEMU emulates slowly. Measured in a guest: filling memory byte by byte (erms)
@@ -25,6 +28,8 @@ _NVME_SLOT = 0x10
 # Rotations per minute of a disk that turns, and SCSI's and ATA's word for one that does not.
 _TURNS, _SOLID = "7200", "1"
 _MBIT = "10000"
+# The place in the boot order of what comes after the disk to install on.
+_AFTER_THE_DISK = 2
 
 
 def _text(root: Element) -> str:
@@ -65,6 +70,9 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     _smbios(root, node, identity)
     _os(root, node, layout)
     features = SubElement(root, "features")
+    if node.secure_boot:
+        # Only code in system management mode may write the variables with the keys.
+        SubElement(features, "smm", state="on")
     SubElement(features, "acpi")
     SubElement(features, "apic")
     if kvm:
@@ -85,7 +93,7 @@ def domain_xml(node: NodeSpec, layout: Layout, *, kvm: bool) -> str:
     devices = SubElement(root, "devices")
     _disks(devices, node, layout)
     cables = cables_of(node, layout)
-    _nics(devices, cables)
+    _nics(devices, cables, boots=layout.topology.boot in FROM_NETWORK)
     _others(devices, node, layout)
     _beyond_libvirt(root, node, layout, cables)
     return _text(root)
@@ -101,7 +109,10 @@ def _smbios(root: Element, node: NodeSpec, identity: str) -> None:
 def _os(root: Element, node: NodeSpec, layout: Layout) -> None:
     system = SubElement(root, "os")
     SubElement(system, "type", arch="x86_64", machine="q35").text = "hvm"
-    if node.firmware == "uefi":
+    if node.secure_boot:
+        SubElement(system, "loader", readonly="yes", secure="yes", type="pflash").text = str(OVMF_SECURE_CODE)
+        SubElement(system, "nvram", template=str(OVMF_ENROLLED_VARS)).text = str(layout.nvram(node))
+    elif node.firmware == "uefi":
         SubElement(system, "loader", readonly="yes", type="pflash").text = str(OVMF_CODE)
         SubElement(system, "nvram", template=str(OVMF_VARS)).text = str(layout.nvram(node))
     else:
@@ -146,10 +157,23 @@ def _disks(devices: Element, node: NodeSpec, layout: Layout) -> None:
             SubElement(disk, "alias", name=_alias(index))
     SubElement(devices, "controller", type="sata", index="0")
     buses: set[Bus] = {disk.bus for disk in disks}
+    if layout.topology.boot in FROM_STICK:
+        _stick(devices, node, layout)
+        buses.add("usb")
     if "scsi" in buses:
         SubElement(devices, "controller", type="scsi", index="0", model="virtio-scsi")
     if "usb" in buses:
         SubElement(devices, "controller", type="usb", index="0", model="qemu-xhci")
+
+
+def _stick(devices: Element, node: NodeSpec, layout: Layout) -> None:
+    """A USB stick, which comes after the disk to install on."""
+    stick = SubElement(devices, "disk", type="file", device="disk")
+    SubElement(stick, "driver", name="qemu", type="raw", cache="unsafe")
+    SubElement(stick, "source", file=str(layout.stick(node)))
+    SubElement(stick, "target", dev=_targets((*node.all_disks, Disk(bus="usb")))[-1], bus="usb", removable="on")
+    SubElement(stick, "serial").text = STICK_SERIAL
+    SubElement(stick, "boot", order=str(_AFTER_THE_DISK))
 
 
 def _alias(index: int, kind: str = "disk") -> str:
@@ -193,7 +217,8 @@ def _beyond_libvirt(root: Element, node: NodeSpec, layout: Layout, cables: tuple
                     SubElement(frontend, f"{{{_QEMU}}}property", name=name, type=kind, value=value)
 
 
-def _nics(devices: Element, cables: tuple[Cable, ...]) -> None:
+def _nics(devices: Element, cables: tuple[Cable, ...], *, boots: bool) -> None:
+    """The cards; with `boots` the firmware tries them in their order, after the disk to install on."""
     SubElement(devices, "controller", type="pci", index="0", model="pcie-root")
     # The firmware numbers buses in the order of their ports.
     for bus in range(1, max(cable.nic.pci for cable in cables) + 1):
@@ -208,6 +233,8 @@ def _nics(devices: Element, cables: tuple[Cable, ...]) -> None:
         SubElement(nic, "alias", name=_alias(number, "nic"))
         if cable.mtu != 1500:
             SubElement(nic, "mtu", size=str(cable.mtu))
+        if boots:
+            SubElement(nic, "boot", order=str(_AFTER_THE_DISK + number))
         if cable.onboard:
             SubElement(nic, "acpi", index=str(cable.onboard))
         SubElement(

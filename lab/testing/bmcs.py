@@ -120,13 +120,14 @@ def emulated(machines: Machines, folder: Path) -> Iterator[emulator.Application]
 
 @dataclass(frozen=True)
 class Running:
-    """A BMC that answers at `url`, with the certificate of `ca`; `machine` is behind it."""
+    """A BMC that answers at `url`, with the certificate of `ca`; `machine` is behind it, `statuses` its answers."""
 
     url: str
     ca: Path
     machine: Memory
     front: Front
     profile: Profile
+    statuses: list[int]
 
     def service(self, password: str = PASSWORD, *, patience: float = 20, tls: str = "") -> Service:
         """A client."""
@@ -147,11 +148,15 @@ def running(name: str, folder: Path, changed: Profile | None = None) -> Iterator
     shape, machine = changed or profile(name), Memory()
     with ExitStack() as stack:
         application = stack.enter_context(emulated(machine, state))
-        front = Front(shape, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD))
+        statuses: list[int] = []
+        front = Front(
+            shape, machine.name, application, lambda user, word: (user, word) == (USER, PASSWORD),
+            log=lambda _, response, __: statuses.append(response.status_code),
+        )  # fmt: skip
         server = serve(front, "127.0.0.1", 0, context(folder / "server.crt", folder / "server.key", shape.tls))
         stack.callback(server.server_close)
         stack.callback(server.shutdown)
-        yield Running(f"https://127.0.0.1:{server.server_port}", folder / "ca.crt", machine, front, shape)
+        yield Running(f"https://127.0.0.1:{server.server_port}", folder / "ca.crt", machine, front, shape, statuses)
 
 
 @contextmanager

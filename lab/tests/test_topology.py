@@ -189,6 +189,7 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once():
         ('"fd2e:6f44:5dd8::5"', "192.168.111.6", "api_vips: a service has one virtual IP of IPv4, one of IPv6, or bo"),
         ("machine: vm", "machine_network: 10.8.0.0/24", "machine_network: 10.8.0.0/24 is none of the machines' networ"),
         ("machine: vm", "address: 10.8.0.9", "address: with networks, address is a field of the network"),
+        ("machine: vm", "boot: floppy", "boot: 'floppy'"),
         ("dhcp: on", "dhcpv6: on", "networks[0].dhcpv6: there are no IPv6 addresses in this network"),
     ],
 )  # fmt: skip
@@ -197,6 +198,21 @@ def test_a_contradiction_names_its_field(old, new, line):
     with pytest.raises(TopologyError) as caught:
         topology.load_text(WIDE.replace(old, new, 1), source="w.yaml")
     assert [one for one in str(caught.value).splitlines() if one.startswith(f"w.yaml: {line}")], caught.value
+
+
+def test_what_firmware_cannot_boot_by_is_told():
+    bios = topology.sno(firmware="bios")
+    with pytest.raises(ValueError, match=r"nodes\[0\].firmware: bios has no http-boot; use uefi, or boot: pxe"):
+        msgspec.structs.replace(bios, boot="http-boot").__post_init__()
+    trunk = """
+name: trunk
+boot: pxe
+networks: [{name: a, ipv4: 10.1.0.0/24, vlan: 7}]
+nodes: [{name: n, role: master, nics: [{mac: "52:54:00:00:00:01", trunk: [a], addresses: [10.1.0.9]}]}]
+"""
+    with pytest.raises(TopologyError, match=r"nodes\[0\]: boot: pxe needs a card without tags in a network with IPv4"):
+        topology.load_text(trunk)
+    assert topology.load_text(trunk.replace("pxe", "usb")).boot == "usb"
 
 
 def test_numbers_that_are_names_are_told_to_be_quoted():

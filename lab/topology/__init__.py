@@ -2,6 +2,7 @@
 
     name: sno
     addressing: static          # or dhcp: reservations for every node
+    boot: iso                   # or minimal-iso, pxe, http-boot, config-image, discovery-iso, usb
     machine: vm                 # or container: no emulation (docs/machines.md)
     platform: none              # or baremetal: API and ingress on virtual IPs; or external
     nodes:
@@ -32,9 +33,17 @@ Unknown fields, wrong types and contradictions are errors that name the file and
 
 from __future__ import annotations
 
+from lab.topology.boots import FROM_NETWORK, FROM_STICK, BootWay
 from lab.topology.disks import DISK_GIB, Bus, Disk, Holds
 from lab.topology.load import load, load_text, read
-from lab.topology.model import MACHINE_NETWORK, Addressing, Link, MachineKind, Platform, Topology
+from lab.topology.model import (
+    MACHINE_NETWORK,
+    Addressing,
+    Link,
+    MachineKind,
+    Platform,
+    Topology,
+)
 from lab.topology.networks import Network
 from lab.topology.nics import Bond, BondMode, Nic, NicModel
 from lab.topology.nodes import Bmc, Firmware, NodeSpec, Role
@@ -57,6 +66,8 @@ from lab.topology.problems import FieldsError
 __all__ = [
     "ARBITER_MIB",
     "DISK_GIB",
+    "FROM_NETWORK",
+    "FROM_STICK",
     "MACHINE_NETWORK",
     "MASTER_MIB",
     "PRESETS",
@@ -66,6 +77,7 @@ __all__ = [
     "Bmc",
     "Bond",
     "BondMode",
+    "BootWay",
     "Bus",
     "Disk",
     "FieldsError",

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from lab.topology import words
+from lab.topology.boots import FROM_NETWORK, BootWay
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
@@ -54,8 +55,12 @@ class Topology(Checked, frozen=True, kw_only=True):
 
     With `load_balancer`, the lab is the load balancer that OpenShift asks users for: api, api-int and *.apps lead to
     it, at the virtual IPs, which are the lab's then, or, without any, at the lab's own address.
-    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone.
-    `bmc` is whose BMCs the machines have (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
+
+    `boot` is how machines come to their live system. Where their firmware asks the network, the lab answers with DHCP
+    in the networks of cards without tags, whatever the machines themselves are configured with later.
+
+    With `proxy`, hosts reach the registry through the lab's HTTP proxy alone. `bmc` is whose BMCs the machines have
+    (docs/bmcs.md); with `ipmi` each speaks IPMI as well.
 
     On platform baremetal a service has one virtual IP, or several (dual stack): `api_vips` and `ingress_vips`.
     """
@@ -65,6 +70,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     networks: tuple[Network, ...] = ()
     addressing: Addressing = "static"
     machine: MachineKind = "vm"
+    boot: BootWay = "iso"
     platform: Platform = "none"
     cluster_name: str = "ostest"
     base_domain: str = "test.node0.example"
@@ -103,6 +109,8 @@ class Topology(Checked, frozen=True, kw_only=True):
         yield from self._listed_networks() if self.networks else self._single_network()
         yield from self._attachments()
         yield from self._vips()
+        if self.boot in FROM_NETWORK:
+            yield from self._network_boots()
         yield from unique([(f"nodes[{i}].name", node.name) for i, node in enumerate(self.nodes)], "name")
         macs = []
         for i, node in enumerate(self.nodes):
@@ -164,6 +172,19 @@ class Topology(Checked, frozen=True, kw_only=True):
                         yield f"{place}.{field}", f"{name} has no vlan, so no trunk can carry it"
                 if good:
                     yield from self._placed(place, node, one)
+
+    def _network_boots(self) -> Iterator[Problem]:
+        for i, node in enumerate(self.nodes):
+            if self.boot == "http-boot" and node.firmware != "uefi":
+                yield f"nodes[{i}].firmware", f"{node.firmware} has no http-boot; use uefi, or boot: pxe"
+            if not any(link.network is not None and self.boots_in(link.network) for link in self.links(node)):
+                yield f"nodes[{i}]", f"boot: {self.boot} needs a card without tags in a network with IPv4"
+
+    def boots_in(self, network: Network) -> bool:
+        """Whether firmware is told in this network what to boot."""
+        if self.boot not in FROM_NETWORK or not network.ipv4:
+            return False
+        return any(link.network == network for node in self.nodes for link in self.links(node))
 
     def _placed(self, place: str, node: NodeSpec, one: Attached) -> Iterator[Problem]:
         networks = self._networks_of(one)

@@ -14,10 +14,12 @@ from pathlib import Path
 
 import msgspec
 
+from drivers.errors import DriverError
 from lab.deploy import Deployment
 from lab.faults import Fault
 from lab.faults.moments import Moment
 from lab.release.cluster import yamltext
+from lab.topology import Bmc
 from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
 
 TABLE = Path(__file__).with_name("faults.yaml")
@@ -50,7 +52,8 @@ class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One row. `faults` begin together at `begin`, and end at `end` or with the installation. `why` is for readers.
 
-    `gate` rows run with every change. `vm` says why a container will not do.
+    `gate` rows run with every change. `vm` says why a container will not do. `bmc` is whose BMCs machines have: what
+    one refuses ends the installation before it begins, with 1 as `node0-lab deploy` does.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: Moment | None = None
     gate: bool = False
     vm: str = ""
+    bmc: Bmc = "lab"
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -162,8 +166,12 @@ def disturb(deployment: Deployment, row: Row) -> Outcome:
     deployment.create_image()
     limit = row.told.minutes * 60 if row.told else BOOTSTRAP_SECONDS
     options = [f"--timeout={limit}"] if row.told else []
-    with disturbed(deployment, row, time.monotonic(), limit) as future:
-        outcome = installed(deployment, limit, *options)
+    began = time.monotonic()
+    with disturbed(deployment, row, began, limit) as future:
+        try:
+            outcome = installed(deployment, limit, *options)
+        except DriverError as error:
+            return Outcome(1, f"level=fatal msg={error}", time.monotonic() - began)
     # What went wrong with the fault itself is not the installation's.
     at = future.result(60)
     assert at is not None, f"{row.name} did not begin: all was over after {outcome.seconds:.0f} s"

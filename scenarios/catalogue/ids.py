@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
 from lab import topology as shapes
-from lab.topology import Addressing, Firmware, Stack, Topology
+from lab.topology import Addressing, BootWay, Firmware, Stack, Topology
 from scenarios.catalogue.variants import USED_DISKS, VARIANTS, Variant, each, variant_of
 
-Boot = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
 # A dash separates words.
-BOOTS: dict[str, Boot] = {way.replace("-", "_"): way for way in get_args(Boot)}
+BOOTS: dict[str, BootWay] = {way.replace("-", "_"): way for way in get_args(BootWay)}
 
 
 def _sno(addressing: Addressing, firmware: Firmware, stack: Stack) -> Topology:
@@ -49,11 +48,11 @@ class Words:
     stack: Stack
     addressing: Addressing
     firmware: Firmware
-    boot: Boot = "iso"
+    boot: BootWay = "iso"
     variants: tuple[str, ...] = ()
 
 
-def id_of(topology: str, boot: Boot = "iso", variants: tuple[str, ...] = ()) -> str:
+def id_of(topology: str, boot: BootWay = "iso", variants: tuple[str, ...] = ()) -> str:
     """The id of a scenario whose topology is called ``shape-stack-addressing-firmware``."""
     return "-".join([topology, *([] if boot == "iso" else [boot.replace("-", "_")]), *variants])
 
@@ -89,6 +88,7 @@ def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same)
     """
     words = words_of(scenario_id)
     topology = sized(SHAPES[words.shape](words.addressing, words.firmware, words.stack))
+    topology = msgspec.structs.replace(topology, boot=words.boot)
     for variant in _variants(words):
         topology = variant.machines(topology)
     return topology

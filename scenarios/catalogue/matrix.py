@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from lab.release.cluster import yamltext
-from scenarios.catalogue.ids import GRAMMAR, Boot, id_of, topology_of, words_of
+from lab.topology import BootWay
+from scenarios.catalogue.ids import GRAMMAR, id_of, topology_of, words_of
 from scenarios.catalogue.variants import FEATURES
 
 TABLE = Path(__file__).with_name("matrix.yaml")
@@ -24,7 +25,7 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 #: What may vary, by name, and its values: the words of an id, and `variant`.
 DIMENSIONS: dict[str, tuple[str, ...]] = {
     **GRAMMAR,
-    "boot": get_args(Boot),
+    "boot": get_args(BootWay),
     "variant": (PLAIN, *FEATURES),
 }
 
@@ -36,7 +37,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topology: str
     runs: Runs
     variants: tuple[str, ...] = ()
-    boot: Boot = "iso"
+    boot: BootWay = "iso"
     minutes: int = 60
     vm: str = ""
     thorough: bool = False

@@ -17,9 +17,6 @@ SMALL_DISK_GIB = 4
 JUMBO = 9000
 STORAGE = Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
 VLAN = 111
-# The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.
-BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
-BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 KERNEL_ARGUMENTS = ("node0.first=1", "node0.second=2")
 # The disks of a machine that has been used before: one full of data, which comes first and would be fit for an
 # installation too, the disk to install on, known by its serial number only, and an empty one.
@@ -124,6 +121,7 @@ def _bond_vlan(topology: Topology) -> Topology:
 
 
 def _behind(bmc: Bmc) -> Callable[[Topology], Topology]:
+    """Machines have BMCs of this kind."""
     return lambda topology: topology.behind(bmc)
 
 
@@ -173,17 +171,21 @@ FEATURES = {
     "own_balancer": Variant(machines=_own_balancer),
     "kernel_arguments": Variant(files=_kernel_arguments),
 }
+# The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.
+BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
+BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 VARIANTS = FEATURES | {
     "small_disk": Variant(machines=_small_disk),
     "same_hostname": Variant(agent_config=_same_hostname),
     "node0_alone": Variant(machines=_node0_alone),
     # These differ only in what the test does to the lab; the name keeps their evidence apart.
+    "agent_only": Variant(),
     "power_cut": Variant(),
     "service_killed": Variant(),
     "discovery": Variant(),
     "discovery_minimal": Variant(),
     **{bmc: Variant(machines=_behind(bmc)) for bmc in (*BMCS, *BROKEN_BMCS)},
-    **{row.name: Variant() for row in ROWS},
+    **{row.name: Variant(machines=_behind(row.bmc)) for row in ROWS},
 }
 
 #: Faults that a seed has drawn (scenarios/catalogue/chaos.py): `chaos_17`, or `chaos_17_0_2` for two of them.

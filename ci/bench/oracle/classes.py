@@ -10,6 +10,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "dns-labels": (
         r"(only node0 refuses|error of node0 only): baseDomain: Invalid value: each label",
         r"(only node0 refuses|error of node0 only): platform\.\S+: Invalid value: must be the domain name or IP",
+        r"(only node0 refuses|error of node0 only): additionalNTPSources: Invalid value: NTP server is not a valid",
     ),
     "mac-case": (r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",),
     "cpu-partitioning": (r"(only node0 refuses|error of node0 only): cpuPartitioningMode: Unsupported value",),
@@ -57,7 +58,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "warned-and-refused": (
         r'warning of node0 only: Mirror registry "…" is not found in pullSecret',
         r"warning of node0 only: not enough worker hosts defined",
-        r"warning of node0 only: vsphere authentication fields are now deprecated",
+        r"warning of node0 only: vsphere (authentication|topology) fields are now deprecated",
         r"warning of node0 only: (computeCluster|datastore|folder) as a non-path is now deprecated",
     ),
 }
@@ -76,7 +77,8 @@ CLASSES |= {
 }
 CLASSES["iso-own"] = (
     r"ISO: file of node0 only: /usr/local/bin/(agent-redact|assisted-service\.sh|pre-network-manager-config\.sh)$",
-    r"ISO: file of openshift-install only: /usr/local/bin/issue_status\.sh$",
+    r"ISO: file of openshift-install only: (/usr/local/bin/issue_status\.sh|/etc/containers/registries\.conf)$",
+    r"ISO: enabled: apply-host-config\.service$",
     r"ISO: file of node0 only: /opt/agent/tls/(ca|service)\.(crt|key)$",
     r"ISO: file of node0 only: (/etc/chrony/chrony\.conf|/etc/containers/auth\.json|\S+/agent-images\.env)$",
 )

@@ -54,9 +54,12 @@ def tally(files: Tally, units: Tally, theirs: Mapping[str, Any], ours: Mapping[s
         into.only_ours.update(other.keys() - one.keys())
         for shared in one.keys() & other.keys():
             into.both[shared] += 1
-            mode = "mode" if into is files else "enabled"
-            into.mode[shared] += one[shared].get(mode) == other[shared].get(mode)
+            into.mode[shared] += _mode(one[shared]) == _mode(other[shared])
             into.content[shared] += _held(one[shared]) == _held(other[shared])
+
+
+def _mode(entry: Mapping[str, Any]) -> Any:
+    return entry.get("mode") if "path" in entry else bool(entry.get("enabled"))
 
 
 def differences(files: Tally, units: Tally) -> list[str]:

@@ -27,6 +27,13 @@ def _scheduler(arguments: argparse.Namespace) -> int:
     return ACCEPTED
 
 
+def _host_name(value: str) -> str:
+    """A host's name: its spool is a folder of that name, so that it is one below the state directory."""
+    if "/" in value or value.startswith("."):
+        raise argparse.ArgumentTypeError(f"must be a name without '/' that does not begin with '.', not {value!r}")
+    return name(value)
+
+
 def _worker(arguments: argparse.Namespace) -> int:
     address, security = tls.checked(arguments.address, arguments.tls)
     most = Amount(arguments.memory or MEMORY_MIB, arguments.vcpu or 1 << 16, 1 << 30)
@@ -60,7 +67,9 @@ def add(command: Adder) -> None:
     keys.add_argument("directory", type=Path, metavar="DIR")
     scheduler = command("scheduler", _scheduler, "bring workers and collectors together; until Ctrl-C")
     worker = command("worker", _worker, "run units on this machine for the scheduler there; until Ctrl-C")
-    worker.add_argument("--name", type=name, default=socket.gethostname(), help="of this host (default: its host name)")
+    worker.add_argument(
+        "--name", type=_host_name, default=socket.gethostname(), help="of this host (default: its host name)"
+    )
     worker.add_argument("--memory", type=whole_type(1, MEMORY_MIB), metavar="MIB", help="at most so much for labs")
     worker.add_argument("--vcpu", type=whole_type(1, 1 << 16), metavar="N", help="at most so many for labs")
     worker.add_argument("--spool", type=Path, metavar="DIR", help="where results wait to be fetched")

@@ -28,7 +28,7 @@ from distributed.security import Security
 from ci.informer.engine import host
 from ci.informer.engine.announce import VCPU, amount, announced, why_not
 from ci.informer.engine.serving import LOOPBACK, SETTINGS, Say
-from ci.informer.engine.unit import Result, Unit
+from ci.informer.engine.unit import Result, Unit, void
 from ci.informer.errors import InformerError
 from ci.informer.history.model import Run
 from lab.host.budget import Amount
@@ -92,6 +92,9 @@ class Engine:
         self._cluster: LocalCluster | None = None
         self._client: Client | None = None
         self._futures: dict[str, Future[bytes]] = {}
+        # Where results lie that are not in the history yet, and units whose runs are.
+        self._results: dict[str, str] = {}
+        self._recorded: set[str] = set()
 
     def __enter__(self) -> Engine:
         # Dask reads its settings whenever it starts something.
@@ -185,6 +188,8 @@ class Engine:
             present = self._present() or {}
             # Its calls went with it; hosts are asked what they hold once they are there again.
             self._places.clear()
+            for one in self._flights.values():
+                one.missing = one.missing or time.monotonic()
         new = [address for address in present if address not in self._places]
         for address in [one for one in self._places if one not in present]:
             self._say(f"host {self._places.pop(address).name} is gone")
@@ -211,10 +216,13 @@ class Engine:
             flight = self._flights.get(key)
             unit = flight.unit if flight else next((unit for unit in self._waiting if unit.key == key), None)
             if unit is None:
-                continue  # another collector's
+                if key in self._recorded:  # its collector was killed before it could say so
+                    self._call(address, host.drop, key)
+                continue  # else another collector's
             if flight is not None and flight.missing is None:
-                self._say(f"{unit.job}: runs at {flight.name} by now; {self._places[address].name} ends it")
-                self._call(address, host.drop, key)
+                if flight.address != address:
+                    self._say(f"{unit.job}: runs at {flight.name} by now; {self._places[address].name} ends it")
+                    self._call(address, host.drop, key)
                 continue
             if unit in self._waiting:
                 self._waiting.remove(unit)
@@ -228,8 +236,15 @@ class Engine:
         self._waiting += units
         for address in self._places:
             # What a killed collector had handed out is gone on with.
-            if units and self._address:
+            if self._address:
                 self._adopt(address)
+
+    def recorded(self, *keys: str) -> None:
+        """The runs of these units are in the history: hosts need not keep what came of them any more."""
+        for key in keys:
+            self._recorded.add(key)
+            if (address := self._results.pop(key, "")) in self._places:
+                self._call(address, host.drop, key)
 
     @property
     def remote(self) -> bool:
@@ -298,6 +313,7 @@ class Engine:
     def ended(self, evidence: Callable[[Unit], Path]) -> tuple[Unit, Result]:
         """Wait for the next unit that ends; its result, and its evidence where `evidence` says.
 
+        Its host keeps both until `recorded`: who is killed in between gets the same again.
         Raises InformerError where no host can run what waits.
         """
         since = time.monotonic()
@@ -327,7 +343,7 @@ class Engine:
             self._futures.pop(key, None)
             if result.run is not None and not flight.unit.folder:
                 result = msgspec.structs.replace(result, run=self._fetched(flight, result.run, evidence(flight.unit)))
-            self._call(flight.address, host.drop, key)
+            self._results[key] = flight.address
             del self._flights[key]
             return flight.unit, result
 
@@ -337,7 +353,7 @@ class Engine:
             if self._losses.get(unit.key, 0) > MOST_LOST:
                 self._waiting.remove(unit)
                 why = f"the {self._losses[unit.key]} hosts that it ran on were lost, one after another"
-                return unit, Result(run=_void(unit, why))
+                return unit, Result(run=void(unit, why))
         return None
 
     def _fetched(self, flight: _Flight, run: Run, folder: Path) -> Run:
@@ -354,7 +370,7 @@ class Engine:
             except (tarfile.TarError, EOFError, OSError):
                 whole = False
         if not whole:
-            (folder / "evidence-lost.txt").write_text(f"host {flight.name} went before all of it was fetched\n")
+            (folder / "evidence-lost.txt").write_text(f"host {flight.name} did not give all of it\n")
         return replace(run, folder=str(folder))
 
 
@@ -373,9 +389,3 @@ def unpack(archive: IO[bytes], folder: Path) -> None:
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             with content, (folder / place).open("wb") as file:
                 shutil.copyfileobj(content, file)
-
-
-def _void(unit: Unit, why: str) -> Run:
-    return Run(
-        unit.job, unit.payload, f"run {unit.key}", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), 0.0, void=why
-    )

@@ -5,6 +5,7 @@ What is here runs in the host's process, called by the engine through Dask.
 
 from __future__ import annotations
 
+import re
 import shutil
 import tarfile
 import threading
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from ci.informer.engine.unit import Attempt, Result, Unit
+from ci.informer.engine.unit import Attempt, Result, Unit, void
 from ci.informer.errors import InformerError
 from lab.errors import LabError
 
@@ -25,6 +26,8 @@ MOST_UNITS = 64
 MOST_EVIDENCE, CHUNK = 256 << 20, 1 << 20
 #: Seconds that results wait to be fetched.
 _KEPT = 7 * 86400.0
+#: Names of units' folders: plan, job, number.
+_UNIT = re.compile(r"[0-9a-f]{8}~[^~]+~[^~]+")
 _RESULT, _ARCHIVE, _EVIDENCE = "result.json", "evidence.tar.gz", "evidence"
 
 
@@ -38,13 +41,17 @@ class Host:
         # Its threads last as long as the process, so that a unit's process ends with this one and not with a thread.
         self._threads = ThreadPoolExecutor(MOST_UNITS, "unit")
         spool.mkdir(parents=True, exist_ok=True)
-        for old in spool.iterdir():
+        for old in self._folders():
             # What the last worker here was in the midst of ended with it.
             if not (old / _RESULT).exists() or time.time() - (old / _RESULT).stat().st_mtime > _KEPT:
                 shutil.rmtree(old, ignore_errors=True)
 
     def _folder(self, key: str) -> Path:
         return self._spool / key.replace("/", "~")
+
+    def _folders(self) -> list[Path]:
+        """The folders of units: whatever else lies in the spool is somebody else's."""
+        return [one for one in self._spool.iterdir() if _UNIT.fullmatch(one.name) and one.is_dir()]
 
     def perform(self, text: bytes) -> bytes:
         """Run a unit and return its result, both as JSON; one that runs already is waited for, not run again."""
@@ -62,26 +69,40 @@ class Host:
         key = attempt.unit.key
         folder = self._folder(key)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             try:
+                folder.mkdir(parents=True, exist_ok=True)
                 result = Result(run=attempt.run(), host=self.name)
-            except (InformerError, LabError, OSError) as error:
+            except InformerError as error:
                 result = Result(error=str(error), host=self.name)
-            if not attempt.unit.folder and attempt.folder.is_dir():
-                pack(attempt.folder, folder / _ARCHIVE)
+            except (LabError, OSError) as error:
+                if attempt.unit.folder:
+                    result = Result(error=str(error), host=self.name)
+                else:  # one host of many, whose disk may be full: the others go on
+                    result = Result(run=void(attempt.unit, f"host {self.name}: {error}"), host=self.name)
             text = msgspec.json.encode(result)
-            fresh = folder / f".{_RESULT}"
-            fresh.write_bytes(text)
-            fresh.replace(folder / _RESULT)
+            # Where the disk is full the result is returned all the same; its evidence is said to be lost.
+            with suppress(OSError):
+                if not attempt.unit.folder and attempt.folder.is_dir():
+                    pack(attempt.folder, folder / _ARCHIVE)
+            with suppress(OSError):
+                fresh = folder / f".{_RESULT}"
+                fresh.write_bytes(text)
+                fresh.replace(folder / _RESULT)
             return text
         finally:
             with self._lock:
                 del self._running[key]
 
+    @property
+    def running(self) -> list[str]:
+        """The units that run here."""
+        with self._lock:
+            return sorted(self._running)
+
     def held(self) -> list[str]:
         """The units that run here, or whose results are still here."""
         with self._lock:
-            return sorted({*self._running, *(f.name.replace("~", "/") for f in self._spool.iterdir())})
+            return sorted({*self._running, *(f.name.replace("~", "/") for f in self._folders())})
 
     def chunk(self, key: str, offset: int) -> bytes:
         """A part of the archive of a unit's evidence from a byte on; nothing behind its end."""
@@ -103,6 +124,15 @@ class Host:
                 result.result()
         shutil.rmtree(self._folder(key), ignore_errors=True)
 
+    def close(self) -> None:
+        """End what runs, in good order and all at once: it comes again elsewhere, so that nothing is kept of it."""
+        with self._lock:
+            ending = [threading.Thread(target=self.drop, args=(key,), daemon=True) for key in self._running]
+        for one in ending:
+            one.start()
+        for one in ending:
+            one.join()
+
 
 def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
     """Write a folder into an archive, small files first; those behind `most` bytes are named in `left-out.txt`."""
@@ -116,7 +146,8 @@ def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
                 left_out.append(f"{path.relative_to(folder)}: {size} bytes\n")
                 continue
             total += size
-            tar.add(path, path.relative_to(folder), recursive=False)
+            with suppress(FileNotFoundError):  # what is ending still may have removed it
+                tar.add(path, path.relative_to(folder), recursive=False)
         if left_out:
             (folder / "left-out.txt").write_text("".join(left_out))
             tar.add(folder / "left-out.txt", "left-out.txt")

@@ -10,8 +10,10 @@ from pathlib import Path
 import dask
 from distributed import Scheduler, Worker
 from distributed.security import Security
+from filelock import FileLock, Timeout
 
 from ci.informer.engine import host
+from ci.informer.errors import InformerError
 
 #: Seconds between looks whether the scheduler is there again.
 _AGAIN = 2.0
@@ -61,7 +63,6 @@ def scheduler(address: str, security: Security | None, say: Say) -> None:
 async def _worker(
     address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
 ) -> None:
-    host.become(host.Host(name, spool))
     stop = asyncio.create_task(_until_told())
     missed = False
     while not stop.done():
@@ -99,6 +100,16 @@ async def _worker(
 def worker(
     address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
 ) -> None:
-    """Be a host until SIGTERM or SIGINT; a scheduler that is gone is waited for, and what runs goes on."""
-    with dask.config.set(SETTINGS):
-        asyncio.run(_worker(address, security, name, announced, spool, say))
+    """Be a host until SIGTERM or SIGINT, which end what runs; a scheduler that is gone is waited for, and what runs
+    goes on. Raises InformerError where another worker has the spool."""
+    spool.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(spool.with_name(f"{spool.name}.lock"), timeout=0), dask.config.set(SETTINGS):
+            here = host.Host(name, spool)
+            host.become(here)
+            asyncio.run(_worker(address, security, name, announced, spool, say))
+            if running := here.running:
+                say(f"ending what runs: {', '.join(running)}")
+            here.close()
+    except Timeout as error:
+        raise InformerError(f"spool: {spool}: another worker of this machine uses it: --name, --spool") from error

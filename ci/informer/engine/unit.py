@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import msgspec
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
 from ci.informer.history import artifacts
+from ci.informer.history.model import Attempt as RunAttempt
 from ci.informer.history.model import Run
 from lab.host.budget import Amount, need_of
 from lab.redact import redact
@@ -80,6 +82,11 @@ def needs_of(scenario: str, machines: str) -> Amount:
     return need_of(topology.on("container" if machines == "container" else "vm"))
 
 
+def void(unit: Unit, why: str) -> Run:
+    """The run of a unit that could not be run: it says nothing about the product."""
+    return Run(unit.job, unit.payload, f"run {unit.key}", f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", 0.0, void=why)
+
+
 class Attempt:
     """One run of a unit on this machine. `stop` may be called from another thread."""
 
@@ -97,7 +104,8 @@ class Attempt:
     def _finished(self, argv: Sequence[str], log: Path) -> int:
         """Run a command to its end or to the unit's limit; its exit code."""
         # What runs labs ends in good order (SIGINT) when the host's worker is killed: its unit is run elsewhere then.
-        argv = ["setpriv", "--pdeathsig", "INT", "--", *argv]
+        # Shells start what runs in the background (`node0-ci run ... &`) deaf to SIGINT: it has to listen again.
+        argv = ["setpriv", "--pdeathsig", "INT", "--", "env", "--default-signal=INT", *argv]
         with log.open("wb") as out:
             # A group of its own: what it started ends with it.
             self._process = process = subprocess.Popen(
@@ -117,7 +125,10 @@ class Attempt:
     def run(self) -> Run:
         """Run it. What leaves no artefacts is void: it says nothing about the product. Raises InformerError."""
         unit, folder = self.unit, self.folder
-        folder.mkdir(parents=True, exist_ok=True)
+        if folder.exists():
+            # Of an attempt that was killed: what it left would pass for what this one did.
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True)
         began, start = datetime.now(UTC), time.monotonic()
         code = self._finished(unit.argv(folder), folder / "pytest.log")
         tail = redact((folder / "pytest.log").read_bytes()[-_TAIL:].decode(errors="replace"))
@@ -140,9 +151,12 @@ class Attempt:
                 folder=str(folder),
                 void=f"not done after {unit.limit:.0f} s" if code == _LATE else why,
             )
-        run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp)
+        run = replace(run, job=unit.job, key=f"run {unit.key}", began=stamp, folder=str(folder))
         if code == _LATE and run.outcome.good:
-            return replace(run, ended=Outcome.FAILED, attempts=())
+            phase = f"the last phase was {run.steps[-1].name!r}" if run.steps else "no phase had begun"
+            why = f"not done after {unit.limit:.0f} s: {phase}"
+            late = RunAttempt("the whole run", Outcome.FAILED, unit.limit, why)
+            return replace(run, attempts=[*run.attempts, late], evidence={**run.evidence, "message": why})
         if code and run.outcome.good:
             # Killed in mid-run, or it broke itself: what had passed until then is not all that was to be tested.
             return replace(run, void=f"pytest ended with {code} although no test failed", evidence={"message": tail})

@@ -46,7 +46,7 @@ def filled(history: History, **jobs: Sequence[str]) -> None:
 
 #: In pytest's place: leaves artefacts as scenarios do. The script has the outcomes, one run's after the other.
 PROGRAM = """
-import json, pathlib, sys
+import json, pathlib, sys, time
 root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
 scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
 script = pathlib.Path(sys.argv[1])
@@ -56,11 +56,16 @@ if word == "nothing":
     sys.exit("cannot import name x")
 if word == "none":
     sys.exit(5)
+late = word == "late"
+if late:
+    word = "passed"
 folder = root / scenario
 folder.mkdir()
 outcome = "passed" if word == "killed" else word
 phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
 (folder / "phases.json").write_text(json.dumps([phase]))
 (folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]))
+if late:
+    time.sleep(60)
 sys.exit(-9 if word == "killed" else word != "passed")
 """

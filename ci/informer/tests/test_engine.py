@@ -211,6 +211,19 @@ def test_a_killed_worker_s_unit_runs_elsewhere(fleet):
     assert "host c is gone" in collecting.said
 
 
+def test_a_worker_that_is_told_to_end_ends_its_run(fleet):
+    """It neither waits for it (a lab may take hours) nor leaves it to run twice."""
+    collecting = Collecting(fleet, 3)
+    fleet.until("began", 3)
+    process = fleet.processes.pop("c")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(LIMIT) == 0
+    assert len(fleet.log("interrupted")) == 1
+    fleet.go()
+    collecting.done()
+    whole(fleet, 3)
+
+
 def test_what_runs_outlives_the_scheduler(fleet):
     collecting = Collecting(fleet, 3)
     fleet.until("began", 3)

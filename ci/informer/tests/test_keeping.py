@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ci.informer import traces
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
+from ci.informer.history import traces
 from ci.informer.history.model import Run, Step
+from ci.informer.history.retention import Limits, prune
 from ci.informer.history.store import History
-from ci.informer.retention import Limits, prune
 from ci.informer.tests.kit import FIRST
 
 
@@ -70,6 +70,46 @@ def test_nothing_outside_is_removed(history, tmp_path):
     kept(history, root, FIRST + timedelta(days=1000))
     assert (elsewhere / "passed-0/console.txt").exists()
     assert root.is_dir()
+
+
+def run_in(history, key, day, folder, outcome=Outcome.PASSED):
+    began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
+    history.add([Run("sno@vm", "p", key, began, 60.0, folder=str(folder), ended=outcome)])
+
+
+def test_evidence_of_two_runs_goes_when_both_are_due(history, tmp_path):
+    """What `run` remembered may have been loaded as well."""
+    root = tmp_path / "artifacts"
+    evidence(history, root, [0])
+    run_in(history, "loaded", 0, root / "passed-0", Outcome.FAILED)
+    assert kept(history, root, FIRST + timedelta(days=10)) == ["passed 0", "loaded"]
+    assert (root / "passed-0/console.txt").exists()
+    assert prune(history, root, FIRST + timedelta(days=100), Limits())[0] == 2
+    assert list(root.iterdir()) == []
+
+
+def test_evidence_within_a_folder_that_is_due_is_kept(history, tmp_path):
+    root = tmp_path / "artifacts"
+    evidence(history, root, [9])
+    run_in(history, "around", 0, root / "passed-9" / "..")
+    run_in(history, "outer", 0, root / "outer")
+    (root / "outer/inner").mkdir(parents=True)
+    run_in(history, "inner", 9, root / "outer/inner")
+    assert "inner" in kept(history, root, FIRST + timedelta(days=10))
+    assert (root / "outer/inner").is_dir()
+    assert (root / "passed-9/console.txt").exists()
+    assert prune(history, root, FIRST + timedelta(days=100), Limits())[0] == 3
+    assert list(root.iterdir()) == []
+
+
+def test_a_folder_that_is_relative_or_has_the_history_in_it_stays(history, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path)
+    run_in(history, "relative", 0, "work")
+    run_in(history, "history", 0, tmp_path)
+    assert prune(history, tmp_path.parent, FIRST + timedelta(days=1000), Limits()) == (0, 0)
+    assert (tmp_path / "work").is_dir()
+    assert history.path.exists()
 
 
 STEPS = [

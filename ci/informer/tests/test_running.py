@@ -161,3 +161,12 @@ def test_a_plan_is_listed_until_it_is_done(history, script, tmp_path, capsys):
     assert main(["--history", str(history.path), "resume"]) == 0
     assert main(["--history", str(history.path), "resume"]) == 2
     assert "all have been run to their end" in capsys.readouterr().err
+
+
+def test_a_run_that_is_late_says_so(history, script):
+    """Its tests had passed, but it was not done."""
+    script.run(script.plan("late", limit=2, more=0))
+    [row] = history.runs()
+    assert row.outcome.value == "failed"
+    assert row.reason == "not done after 2 s: the last phase was 'install'"
+    assert (row.label, row.advice.partition(";")[0]) == ("product", "Something did not happen in time")

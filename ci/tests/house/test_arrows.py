@@ -200,9 +200,11 @@ ALLOWED: dict[str, set[str]] = {
         "lab.machines.container.fence",
         "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
         "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
-        "lab.machines.container.firmware.screen", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.machines.container.firmware.netboot", "lab.machines.container.firmware.screen",
+        "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.firmware.formats": set(),
+    "lab.machines.container.firmware.netboot": {"lab.machines.container.kernel", "lab.machines.container.spec"},
     "lab.machines.container.firmware.loaders": {
         "lab.machines.container.firmware.errors",
     },
@@ -224,7 +226,10 @@ ALLOWED: dict[str, set[str]] = {
     "lab.derive": {"lab", "lab.release.cluster", "lab.topology"},
     "lab.subject": {"lab", "lab.release", "lab.release.stage", "lab.topology"},
     "lab.seam": {"lab", "lab.subject"},
-    "lab.deploy": {"lab", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology"},
+    "lab.boots": {"lab", "lab.lab", "lab.machines", "lab.subject", "lab.topology"},
+    "lab.deploy": {
+        "lab", "lab.boots", "lab.derive", "lab.lab", "lab.release", "lab.seam", "lab.subject", "lab.topology",
+    },
     "lab.commands": {
         "drivers", "lab", "lab.bmcs", "lab.deploy", "lab.derive", "lab.faults", "lab.host", "lab.lab", "lab.machines",
         "lab.release", "lab.subject", "lab.supervisor", "lab.topology",
@@ -266,12 +271,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab.testing": {"lab.*", "drivers"},
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
-    # On top of both halves.
-    "ci": {
-        "ci.bench.oracle.service", "ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing",
-    },
-    # Holds the rendezvous service against a real one, so it speaks its language and starts it as the live host does.
-    "ci.bench.oracle.service": {"ci", "installer.assisted", "installer.rendezvous", "installer.testing", "lab"},
+    "ci": {"ci.informer.cli", "scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
     },
@@ -291,7 +291,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
-    "ci.tests": {"ci", "ci.bench.oracle.service", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
 #: which every log passes.

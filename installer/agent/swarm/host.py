@@ -93,7 +93,7 @@ class SimulatedHost:
             StepType.IMAGES: lambda ctx, args: json.dumps(
                 {
                     "images": [
-                        {"name": name, "result": "success", "size_bytes": GB, "time": 10.0}
+                        {"name": name, "result": "success", "size_bytes": GB, "time": 10.0, "download_rate": 100.0}
                         for name in _json(args)["images"]
                     ]
                 }

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import pytest
 
+from installer.ignition.live import HostFiles, LiveInputs, host_config_files
 from installer.ignition.livesystem import ntp_files, proxy_file, system_files
 
 SCRIPT = Path(str(resources.files("installer.ignition") / "data/bin/oci-eval-user-data.sh"))
@@ -108,3 +109,16 @@ def test_a_script_that_fails_is_tried_again(tmp_path, metadata):
     service, url = metadata
     service.user_data = base64.b64encode(b"exit 7")
     assert _run(tmp_path, url, "OracleCloud.com").returncode == 7
+
+
+def test_networks_are_counted_by_the_hosts_that_have_one():
+    nic = {"eth0.nmconnection": "x"}
+    hosts = [HostFiles("a", macs=("52:54:00:00:00:01",)), HostFiles("b", network=nic), HostFiles("c", network=nic)]
+    inputs = LiveInputs(
+        rendezvous_ip="192.168.111.80", release_image="", release_version="", images={}, public_key_pem="",
+        agent_token="", user_token="", watcher_token="", tls_files={}, pull_secret="{}", hosts=hosts,
+    )  # fmt: skip
+    paths = [file.path for file in host_config_files(inputs)]
+    networks = [path for path in paths if path.startswith("/etc/assisted/network/")]
+    assert networks == [f"/etc/assisted/network/host{number}/eth0.nmconnection" for number in (0, 1)]
+    assert "/etc/assisted/hostnames/52:54:00:00:00:01" in paths

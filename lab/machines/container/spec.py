@@ -28,7 +28,7 @@ from typing import BinaryIO, Literal, Protocol
 
 import msgspec
 
-BootFrom = Literal["hd", "cdrom", "network"]
+BootFrom = Literal["hd", "usb", "cdrom", "network"]
 FILE = "machine.json"
 
 
@@ -62,10 +62,10 @@ class DiskSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One machine. `cdrom` is the image in its drive; `boot` the order in which devices are tried, `boot_once` what is
-    tried first at the next boot only, `boot_disks` the targets of the disks that are booted from, in order (none: all,
-    as they come); `uid_base` the host's user that is root inside (65536 belong to it), or the next one that no other
-    machine has at power-on."""
+    """One machine. `cdrom` is the image in its drive, `stick` the target of the disk that is a USB stick; `boot` the
+    order in which devices are tried, `boot_once` what is tried first at the next boot only, `boot_disks` the targets of
+    the disks that are booted from as "hd", in order (none: all, as they come); `uid_base` the host's user that is root
+    inside (65536 belong to it), or the next one that no other machine has at power-on."""
 
     name: str
     uuid: str
@@ -76,7 +76,8 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     nics: tuple[Nic, ...] = ()
     disks: tuple[DiskSpec, ...] = ()
     cdrom: str | None = None
-    boot: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
+    stick: str = ""
+    boot: tuple[BootFrom, ...] = ("hd", "usb", "cdrom", "network")
     boot_once: BootFrom | None = None
     boot_disks: tuple[str, ...] = ()
     console_log: str
@@ -85,9 +86,9 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def order(self) -> tuple[BootFrom, ...]:
-        """The devices to try at the next power-on, in order, each once."""
+        """The devices to try at the next power-on, in order, each once; a stick that is not plugged in is no device."""
         first = (self.boot_once,) if self.boot_once else ()
-        return tuple(dict.fromkeys([*first, *self.boot]))
+        return tuple(one for one in dict.fromkeys([*first, *self.boot]) if one != "usb" or self.stick)
 
     @property
     def bootable(self) -> tuple[str, ...]:
@@ -107,9 +108,10 @@ class MachineSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class Drive(msgspec.Struct, frozen=True, kw_only=True):
-    """A medium in the drive: its label, the number of its block device and of the device that has its index for erofs
-    (or None), and descriptors of both, which keep them."""
+    """A medium: the machine's name of the drive or stick that has it, its label, the number of its block device and of
+    the device that has its index for erofs (or None), and descriptors of both, which keep them."""
 
+    name: str
     label: str
     number: tuple[int, int]
     index: tuple[int, int] | None = None
@@ -119,11 +121,11 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
 class Early(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine runs before its init, as its first process and behind its fence: `stage` is module:class of it
     (see Stage), `images` are descriptors of its initrds as the boot loader read them, whoever sends them closes them;
-    `drive` is what the CD drive holds."""
+    `drives` are the media that it may mount."""
 
     stage: str
     images: tuple[int, ...]
-    drive: Drive | None = None
+    drives: tuple[Drive, ...] = ()
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,11 +163,13 @@ class NotBootable(Exception):
 @dataclass(frozen=True)
 class Fence:
     """What those are behind who read an image: a descriptor of the machine's user namespace, an empty directory that
-    becomes their root, and what puts a process into the machine's control groups (None: nothing does)."""
+    becomes their root, what puts a process into the machine's control groups (None: nothing does); and a descriptor of
+    the network namespace with the machine's cards, by which others ask for them (-1: there is none)."""
 
     users: int
     empty: Path
     enclose: Callable[[int], None] | None = None
+    network: int = -1
 
 
 class Firmware(Protocol):

@@ -14,6 +14,7 @@ are left to who waits for it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import importlib
 import os
@@ -44,7 +45,6 @@ FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
 _GROUPS_SECONDS = 0.5
 _STEP_SECONDS = 60.0
-DRIVE = "sr0"
 # Of proc_pid_oom_score_adj(5)'s -1000 to 1000, where the host's own have 0 unless somebody chose otherwise.
 OOM_SCORE = 300
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -56,7 +56,7 @@ class Warden:
     def __init__(self, directory: Path, group: str, firmware: Firmware, status: int = -1) -> None:
         """`status` is a descriptor that a line is written to when init runs."""
         self._status = status
-        self._drive: Drive | None = None
+        self._drives: tuple[Drive, ...] = ()
         spec = MachineSpec.load(directory)
         # Kept to the end, by this process and the one that holds the namespaces.
         first, self._claim = users.claim(spec.uid_base)
@@ -84,12 +84,12 @@ class Warden:
 
     def own_devices(self) -> Mapping[tuple[int, int], str]:
         """Names in it by numbers."""
-        medium = {self._drive.number: DRIVE} if self._drive else {}
-        return medium | {number: name for disk in self._disks for number, name in disk.names().items()}
+        media = {drive.number: drive.name for drive in self._drives}
+        return media | {number: name for disk in self._disks for number, name in disk.names().items()}
 
-    def drive(self) -> Drive | None:
-        """What is in its drive; it stays its own until power-off."""
-        return self._drive
+    def drives(self) -> tuple[Drive, ...]:
+        """The media in it; they stay its own until power-off."""
+        return self._drives
 
     def init(self) -> int:
         """The machine's first process: the only child of the process that holds its namespaces."""
@@ -115,9 +115,17 @@ class Warden:
         return {(int(major), int(minor)) for major, _, minor in pairs}
 
     def _show_devices(self) -> None:
-        devices = [device for disk in self._disks for device in disk.devices()]
-        if self._drive is not None:
-            devices.append(Device(DRIVE, self._drive.number, 0, links=(f"by-label/{self._drive.label}",)))
+        labels = {drive.name: (f"by-label/{drive.label}",) for drive in self._drives}
+        devices = [
+            dataclasses.replace(device, links=device.links + labels.pop(device.name, ()))
+            for disk in self._disks
+            for device in disk.devices()
+        ]
+        devices += [
+            Device(drive.name, drive.number, 0, links=labels[drive.name])
+            for drive in self._drives
+            if drive.name in labels
+        ]
         faces.show_devices(self.spec, devices, self._work / "dev", self._work / "files")
 
     # -- its life --------------------------------------------------------------------------------------------------
@@ -144,14 +152,18 @@ class Warden:
         cables.plug(spec.nics, self._outer, pulled)
         devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root = self._work / "root"
-        fence = Fence(self._users, self._fence.empty, self._group.take)
-        boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, fence=fence)
+        network = os.open(f"/proc/{self._outer}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fence = Fence(self._users, self._fence.empty, self._group.take, network)
+            boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, fence=fence)
+        finally:
+            os.close(network)
         for disk in self._disks:
             disk.rescan()
         if boot.early is None:
             handover.hand_over(root, self._work / "place", self._users, spec.uid_base, self._work / "layers")
         else:
-            self._drive = boot.early.drive
+            self._drives = boot.early.drives
         faces.make_files(spec, self._work / "files", boot.arguments)
         faces.show_cards(spec, self._work / "files")
         faces.make_dev(spec, self._work / "dev", self._console.terminal)

@@ -109,6 +109,18 @@ def test_a_machine_is_switched_off_and_on_at_once(bmc: Running, monkeypatch):
     assert len(bmc.machine.booted) == 2
 
 
+@pytest.mark.parametrize(("name", "status"), [("idrac", 503), ("idrac10", 409), ("ilo", 400)])
+def test_a_bmc_that_says_not_yet_is_asked_again(name, status, tmp_path, monkeypatch):
+    monkeypatch.setattr("drivers.redfish.service._POLL_SECONDS", 0.2)
+    # Long enough that the next request cannot be late.
+    with running(name, tmp_path, hurried(profile(name), 2)) as bmc:
+        machine = bmc.service(patience=60).system("", "master-0")
+        machine.on()
+        machine.cycle()
+        assert machine.state() is PowerState.ON
+        assert status in bmc.statuses
+
+
 # -- what cannot be done is told in one line ---------------------------------------------------------------------------
 
 

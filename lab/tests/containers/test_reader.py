@@ -164,7 +164,7 @@ def power_on(fence, folder, *, disk=None, medium=None, firmware="bios"):
             made = boot(spec, devices=devices, root=folder / "root", console=console, fence=fence)
         except NotBootable as error:
             return log.read_text(), error.reason
-    held = [*made.early.images, *(made.early.drive.held if made.early.drive else ())]
+    held = [*made.early.images, *(number for drive in made.early.drives for number in drive.held)]
     contents = [os.pread(image, 64, 0) for image in made.early.images]
     for descriptor in held:
         os.close(descriptor)
@@ -213,7 +213,7 @@ def test_a_medium_is_read_to_its_initrds(fence, tmp_path):
     made, contents = end
     assert contents == [b"initrd.img"]
     assert made.arguments == ["BOOT_IMAGE=/vmlinuz", "initrd=/initrd.img", "a=b"]
-    assert made.early.drive.label == "label"
+    assert [(drive.name, drive.label) for drive in made.early.drives] == [("sr0", "label")]
     assert "Booting from DVD/CD..." in said
 
 

@@ -225,33 +225,3 @@ sys.exit(7)
     # SMC, XDP, MCTP.
     known = {1, 2, 10, 16, 17, 15, 24, 29, 30, 33, 38, 41, 43, 44, 45}
     assert set(map(int, re.findall(r"\d+", said[0]))) <= known
-
-
-def test_networks_without_end_end_with_its_memory(world):
-    victim = world.define(50, memory_mib=512)
-    victim.on()
-    world.console(victim).wait_for(r"login: ", PATIENCE)
-    before = _slab()
-    code = """
-import resource
-held = []
-resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(7)[1],) * 2)
-try:
-    while len(held) < 3000:
-        call(272, 0x40000000)
-        held.append(os.open('/proc/self/ns/net', 0))
-except OSError:
-    pass
-print(len(held), file=sys.stderr)
-sys.exit(7)
-"""
-    _, said = attempt(world, victim, code)
-    used = _slab() - before
-    victim.off()
-    print(said, used >> 20)
-    assert used < 700 << 20
-
-
-def _slab():
-    text = Path("/proc/meminfo").read_text()
-    return sum(int(kib) << 10 for kib in re.findall(r"^(?:Slab|Percpu):\s+(\d+)", text, re.MULTILINE))

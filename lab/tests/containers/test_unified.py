@@ -15,7 +15,7 @@ import pytest
 from lab.host.namespaces import unshare
 from lab.host.preflight import container_problems
 from lab.machines.container.kernel import cgroups, syscalls
-from lab.tests.containers import kit
+from lab.testing.containers import kit
 
 pytestmark = pytest.mark.lab
 
@@ -148,7 +148,7 @@ def test_a_machine_runs_on_cgroup2(unified, tmp_path):
         str(tmp_path),
         f"{name}/m",
         "1",
-        "lab.tests.containers.unified:boot",
+        "lab.testing.containers.unified:boot",
     ]
     with (tmp_path / "log").open("wb") as log:
         environment = os.environ | {"NODE0_TEST_TREE": str(kit.tree())}

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 
+import msgspec
 import pytest
 
 from lab import topology
@@ -71,9 +72,38 @@ def test_each_network_is_told_its_own(tmp_path):
 
 
 @pytest.mark.skipif(not DNSMASQ, reason="dnsmasq is not installed")
-@pytest.mark.parametrize("shape", [topology.sno(), topology.ha("dhcp"), topology.load_text(TWO)], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        topology.sno(),
+        topology.ha("dhcp"),
+        topology.load_text(TWO),
+        msgspec.structs.replace(topology.compact(), name="pxe", boot="pxe"),
+        msgspec.structs.replace(topology.compact(), name="http-boot", boot="http-boot"),
+    ],
+    ids=lambda s: s.name,
+)
 def test_dnsmasq_takes_it(shape, tmp_path):
     file = tmp_path / "dnsmasq.conf"
     file.write_text("\n".join(config(shape, tmp_path)) + "\n")
     done = subprocess.run([str(DNSMASQ), "--test", f"--conf-file={file}"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def booting(way):
+    return msgspec.structs.replace(topology.compact(), name=way, boot=way)
+
+
+def test_a_firmware_is_told_what_to_boot_even_where_machines_are_static(tmp_path):
+    lines = config(booting("pxe"), tmp_path)
+    assert "dhcp-boot=tag:ipxe,http://192.168.111.1:8080/boot/agent.x86_64.ipxe" in lines
+    assert "dhcp-boot=tag:!ipxe,tag:uefi,ipxe.efi" in lines
+    assert "dhcp-boot=tag:!ipxe,tag:!uefi,undionly.kpxe" in lines
+    assert f"tftp-root={tmp_path / 'tftp'}" in lines
+    # The address that the machine will have, so that nobody has two.
+    assert "dhcp-host=52:54:00:6e:30:01,192.168.111.81,master-1" in lines
+    lines = config(booting("http-boot"), tmp_path)
+    assert "dhcp-boot=tag:http,http://192.168.111.1:8080/boot/agent.x86_64.iso" in lines
+    assert not [line for line in lines if "tftp" in line]
+    for way in ("iso", "minimal-iso", "usb", "config-image"):
+        assert not [line for line in config(booting(way), tmp_path) if line.startswith("dhcp")]

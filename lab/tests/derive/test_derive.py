@@ -235,8 +235,18 @@ def test_the_labs_needs_stand_beside_the_users_own():
     assert adapt_install_config({}, ACCESS)["imageDigestSources"] == [
         {"source": "release.x/y", "mirrors": ["lab:5000/y"]}
     ]
-    assert adapt_agent_config({"additionalNTPSources": ["a"]}, "b")["additionalNTPSources"] == ["a", "b"]
-    assert adapt_agent_config({"additionalNTPSources": ["b"]}, "b")["additionalNTPSources"] == ["b"]
+    lab = topology.sno()
+    b = lab.gateway
+    assert adapt_agent_config({"additionalNTPSources": ["a"]}, lab)["additionalNTPSources"] == ["a", b]
+    assert adapt_agent_config({"additionalNTPSources": [b]}, lab) == {"additionalNTPSources": [b]}
+    install, agent = files(lab)
+    minimal = derive(install, {**agent, "minimalISO": True, "bootArtifactsBaseURL": "http://theirs"})
+    assert (derive(install, agent).boot, minimal.boot) == ("iso", "minimal-iso")
+    assert adapt_agent_config({"bootArtifactsBaseURL": "http://theirs"}, minimal) == {
+        "additionalNTPSources": [b],
+        "minimalISO": True,
+        "bootArtifactsBaseURL": "http://192.168.111.1:8080/boot",
+    }
     with pytest.raises(TopologyError, match="pullSecret: not a dockerconfigjson"):
         adapt_install_config({"pullSecret": "["}, ACCESS)
 

@@ -30,6 +30,7 @@ from lab.machines.container.warden import Warden
 ADDRESS = "192.168.7.1"
 NETWORK = "lab"
 SEEN = "@seen@"
+DNSMASQ = "dnsmasq.conf"
 
 
 def serve(folder: str) -> None:
@@ -43,6 +44,10 @@ def serve(folder: str) -> None:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
     server = http.server.ThreadingHTTPServer((ADDRESS, 8080), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    config = Path(folder) / DNSMASQ
+    if config.exists():
+        # It ends with this PID namespace.
+        subprocess.run(["dnsmasq", f"--conf-file={config}"], check=True, timeout=30)
 
 
 def main(directory: str, script: str, folder: str) -> int:

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from lab.machines.container.firmware.disk import slices
@@ -174,6 +175,80 @@ def test_the_order_of_devices(tmp_path: Path, iso: Path, disk: Path) -> None:
     )
 
 
+def _stick(folder: Path, iso: Path) -> Path:
+    stick = folder / "stick.img"
+    subprocess.run(["cp", "--reflink=auto", "--sparse=always", str(iso), str(stick)], check=True, timeout=120)
+    with stick.open("r+b") as file:
+        file.truncate(8 << 30)
+    return stick
+
+
+@pytest.mark.parametrize("firmware", ["uefi", "bios"])
+def test_a_usb_stick_boots_and_what_is_in_the_drive_can_be_read(
+    tmp_path: Path, iso: Path, empty: Path, firmware: str
+) -> None:
+    """The config image of an appliance is in the drive."""
+    config = tmp_path / "config.iso"
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.gz").write_text("of the cluster")
+    command = ["xorriso", "-as", "mkisofs", "-quiet", "-R", "-V", "agent_configimage", "-o", str(config)]
+    subprocess.run([*command, str(tmp_path / "config")], check=True, timeout=60)
+    devices = kit.disks(vda=empty, sda=_stick(tmp_path, iso))
+    devices = (devices[0], msgspec.structs.replace(devices[1], bus="usb", serial="STICK"))
+    machine = kit.spec(tmp_path, disks=devices, boot_disks=("vda",), stick="sda", cdrom=str(config), firmware=firmware)
+    look = (
+        "findmnt -no FSTYPE,SOURCE /run/media/iso; cat /etc/proof; ls -l /dev/disk/by-label;"
+        "mkdir /run/c; mount -t iso9660 /dev/sr0 /run/c && cat /run/c/config.gz; findmnt -no SOURCE /run/c"
+    )
+    console, seen = kit.booted(tmp_path / "m", machine, look)
+    assert "coreos.liveiso=" in console
+    assert "of the cluster" in seen
+    assert kit.PROOF in seen
+    assert "/dev/sda\n" in seen
+    assert "/dev/sr0\n" in seen
+    assert "agent_configimage -> ../../sr0" in seen
+
+
+def test_a_stick_that_is_no_disk_is_passed_over(tmp_path: Path, iso: Path) -> None:
+    """Written for CDs alone, without a partition table; or empty."""
+    stick = _stick(tmp_path, iso)
+    with stick.open("r+b") as file:
+        file.write(bytes(512))
+    disks = (msgspec.structs.replace(kit.disks(sda=stick)[0], bus="usb"),)
+    machine = kit.spec(tmp_path, disks=disks, stick="sda", boot=("usb",))
+    console, _ = kit.booted(tmp_path / "m", machine)
+    assert "NotBootable: usb: not a bootable disk" in console
+
+
+# ---- what surprises: media left behind, entries of what is gone
+
+
+def test_a_cd_that_comes_first_installs_again_over_a_disk_that_is_not_empty(
+    tmp_path: Path, iso: Path, disk: Path
+) -> None:
+    """What a user meets who put the CD first and left it in: the live system, not the one that was installed."""
+    machine = kit.spec(tmp_path, cdrom=str(iso), disks=kit.disks(vda=disk), boot=("cdrom", "hd"))
+    console, seen = kit.booted(tmp_path / "m", machine, LOOK)
+    assert "init: /sbin/init BOOT_IMAGE=/images/pxeboot/vmlinuz coreos.liveiso=" in console
+    assert kit.PROOF in seen
+    # Ejected, the disk is what is left; an ISO that is inserted behind the disk changes nothing.
+    ejected = msgspec.structs.replace(machine, cdrom=None)
+    console, _ = kit.booted(tmp_path / "n", ejected)
+    assert "Could not read from CDROM (code 0003)" in console
+    assert "init: /sbin/init BOOT_IMAGE=/vmlinuz root=PARTUUID=" in console
+
+
+def test_entries_of_devices_that_are_gone_are_passed_over(tmp_path: Path, iso: Path, disk: Path, empty: Path) -> None:
+    """A boot order that was made for other hardware: an empty stick, nothing in the drive, a disk that was wiped."""
+    devices = kit.disks(vda=empty, vdb=disk, sda=empty)
+    order = ("usb", "cdrom", "network", "hd")
+    machine = kit.spec(tmp_path, disks=devices, boot=order, boot_disks=("vda", "vdb"), stick="sda", boot_once="cdrom")
+    console, _ = kit.booted(tmp_path / "m", machine)
+    places = [console.index(text) for text in ("QEMU DVD-ROM", "QEMU USB HARDDRIVE", "PXEv4", "Misc Device")]
+    assert places == sorted(places)
+    assert "init: /sbin/init BOOT_IMAGE=/vmlinuz root=PARTUUID=" in console
+
+
 def test_the_root_is_the_device_that_the_machine_knows(tmp_path: Path, disk: Path) -> None:
     """A file system that two devices mount is soon broken."""
     look = "stat -c %d / && stat -c %Hr:%Lr /dev/vda4 && cat /sys/class/block/vda4/dev && ls /boot"
@@ -205,7 +280,7 @@ def test_nothing_boots(tmp_path: Path, empty: Path, firmware: str, last: str) ->
     end = console.partition("NotBootable: ")[2].splitlines()
     assert end[0] == "hd: not a bootable disk"
     assert end[1] == "cdrom: Could not read from CDROM (code 0003)"
-    assert end[2].startswith("network: ")
+    assert end[2] == "network: there is no network card"
 
 
 def test_a_disk_whose_writing_was_cut_short_is_passed_over(tmp_path: Path, disk: Path) -> None:

@@ -65,7 +65,45 @@ def _module_files(tree: Path) -> list[str]:
 
 
 def build(tree: Path, work: Path, script: str) -> Path:
-    """The CD's image, from the root tree of the machine OS. The script's output goes to the serial line."""
+    """The CD's image, for BIOS, from the root tree of the machine OS. The script's output goes to the serial line."""
+    disc = _disc(tree, work, script)
+    for part in ISOLINUX:
+        shutil.copyfile(part, disc / part.name)
+    (disc / "isolinux.cfg").write_text(
+        "default x\nprompt 0\nlabel x\nkernel /vmlinuz\nappend initrd=/initrd console=ttyS0 quiet\n"
+    )
+    words = ["-b", "isolinux.bin", "-c", "boot.cat", "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"]
+    return _image(disc, work, *words)
+
+
+# Debian's: shim, which Microsoft signed; GRUB for CDs, which Debian signed; both with what Debian itself trusts in it.
+SHIM, GRUB = Path("/usr/lib/shim/shimx64.efi.signed"), Path("/usr/lib/grub/x86_64-efi-signed/gcdx64.efi.signed")
+
+
+def build_uefi(tree: Path, work: Path, script: str, *, shim: Path = SHIM, signed_kernel: bool = True) -> Path:
+    """The same for UEFI, by Debian's signed GRUB and kernel; or with a kernel that nobody signed."""
+    disc = _disc(tree, work, script)
+    if not signed_kernel:
+        done = subprocess.run(["sbattach", "--remove", disc / "vmlinuz"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    (disc / ".disk").mkdir()
+    (disc / ".disk/info").write_text("a script of the lab's tests\n")
+    (disc / "boot/grub").mkdir(parents=True)
+    (disc / "boot/grub/grub.cfg").write_text(
+        "echo GRUB RUNS\nlinux /vmlinuz console=ttyS0 quiet\ninitrd /initrd\nboot\n"
+    )
+    image = disc / "efiboot.img"
+    for command in (
+        ["mkfs.vfat", "-C", image, "8192"],
+        ["mmd", "-i", image, "::/EFI", "::/EFI/BOOT"],
+        ["mcopy", "-i", image, shim, "::/EFI/BOOT/BOOTX64.EFI"],
+        ["mcopy", "-i", image, GRUB, "::/EFI/BOOT/grubx64.efi"],
+    ):
+        subprocess.run(command, capture_output=True, check=True)
+    return _image(disc, work, "-e", "efiboot.img", "-no-emul-boot")
+
+
+def _disc(tree: Path, work: Path, script: str) -> Path:
     root, disc = work / "initramfs", work / "disc"
     files = [*PROGRAMS, *(library for program in PROGRAMS for library in _libraries(tree, program))]
     modules = _module_files(tree)
@@ -87,12 +125,10 @@ def build(tree: Path, work: Path, script: str) -> Path:
     (disc / "initrd").write_bytes(packed)
     [kernel] = (tree / "boot").glob("vmlinuz-*")
     shutil.copyfile(kernel, disc / "vmlinuz")
-    for part in ISOLINUX:
-        shutil.copyfile(part, disc / part.name)
-    (disc / "isolinux.cfg").write_text(
-        "default x\nprompt 0\nlabel x\nkernel /vmlinuz\nappend initrd=/initrd console=ttyS0 quiet\n"
-    )
-    words = ["-b", "isolinux.bin", "-c", "boot.cat", "-no-emul-boot", "-boot-load-size", "4", "-boot-info-table"]
+    return disc
+
+
+def _image(disc: Path, work: Path, *words: str) -> Path:
     image = work / "script.iso"
     subprocess.run(["xorriso", "-as", "mkisofs", "-quiet", "-J", "-R", *words, "-o", image, disc], check=True)
     return image

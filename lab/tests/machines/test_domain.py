@@ -2,6 +2,7 @@
 
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
 
 from lab import topology
@@ -34,6 +35,45 @@ def test_bios_and_kvm_are_honoured(tmp_path):
     tree = machine(topology.sno(firmware="bios"), tmp_path, kvm=True)
     assert tree.find("os/loader") is None
     assert tree.get("type") == "kvm"
+
+
+def orders(shape, tmp_path):
+    """The boot order: what comes when."""
+    found = {}
+    for parent in machine(shape, tmp_path, kvm=False).find("devices"):
+        for boot in parent.findall("boot"):
+            found[int(boot.get("order"))] = parent.findtext("serial") or parent.find("target").get("dev")
+    return [found[order] for order in sorted(found)]
+
+
+@pytest.mark.parametrize(
+    ("way", "behind"),
+    [("iso", []), ("usb", ["STICK"]), ("config-image", ["STICK"]), ("pxe", ["nv5254006e3000"]),
+     ("http-boot", ["nv5254006e3000"])],
+)  # fmt: skip
+def test_what_is_booted_comes_after_the_disk_to_install_on(tmp_path, way, behind):
+    shape = msgspec.structs.replace(topology.sno(), boot=way)
+    assert orders(shape, tmp_path) == ["master-0-vda", *behind]
+
+
+def test_secure_boot_is_the_firmware_with_microsofts_keys(tmp_path):
+    node = msgspec.structs.replace(topology.sno().nodes[0], secure_boot=True)
+    tree = machine(msgspec.structs.replace(topology.sno(), nodes=(node,)), tmp_path, kvm=False)
+    loader, variables = tree.find("os/loader"), tree.find("os/nvram")
+    assert (loader.get("secure"), loader.text) == ("yes", "/usr/share/OVMF/OVMF_CODE_4M.secboot.fd")
+    assert variables.get("template") == "/usr/share/OVMF/OVMF_VARS_4M.ms.fd"
+    assert tree.find("features/smm").get("state") == "on"
+    plain = machine(topology.sno(), tmp_path, kvm=False)
+    assert plain.find("features/smm") is None
+    assert plain.find("os/loader").get("secure") is None
+
+
+def test_a_stick_is_one_more_usb_disk(tmp_path):
+    tree = machine(msgspec.structs.replace(topology.sno(), boot="usb"), tmp_path, kvm=False)
+    stick = tree.findall("devices/disk")[-1]
+    assert stick.find("source").get("file") == str(tmp_path / "disks/master-0-stick.raw")
+    assert stick.find("target").get("removable") == "on"
+    assert tree.find("devices/controller[@type='usb']") is not None
 
 
 QEMU = "{http://libvirt.org/schemas/domain/qemu/1.0}"

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from installer.config.fielderror import FieldError, invalid, unsupported
+from installer.config.fielderror import FieldError, invalid, required, unsupported
 from installer.config.rules.catalogue import rule
 from installer.config.types.cloud import LoadBalancer
 from installer.config.types.install import InstallConfig
 from installer.config.types.platform import AGENT_PLATFORMS, OTHER_PLATFORMS
 
 BALANCERS = ("OpenShiftManagedDefault", "UserManaged")
+# What clouds that the agent installer does not support ask for at least, with upstream's words.
+_ASKED_FOR = {
+    "azure": {
+        "region": "region should be set to one of the supported Azure regions",
+        "baseDomainResourceGroupName": "it names the resource group in which the Azure DNS zone is deployed",
+    },
+    "ibmcloud": {"region": "region must be specified"},
+    "powervs": {"zone": "zone must be specified"},
+}
 
 
 def balancer_and_dns(path: str, balancer: LoadBalancer | None, dns: str) -> Iterator[FieldError]:
@@ -42,6 +51,11 @@ def agent_platform(config: InstallConfig) -> Iterator[FieldError]:
     name = config.platform.name
     if name and name not in AGENT_PLATFORMS:
         yield unsupported("platform", name, AGENT_PLATFORMS)
+    given = getattr(config.platform, name) if name in _ASKED_FOR else None
+    for field, why in _ASKED_FOR.get(name, {}).items():
+        internal = field == "baseDomainResourceGroupName" and config.publish == "Internal"
+        if isinstance(given, dict) and not given.get(field) and not internal:
+            yield required(f"platform.{name}.{field}", why)
 
 
 @rule("22", "platform")

@@ -29,7 +29,7 @@ import os
 import re
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -73,8 +73,8 @@ class Hardware(Protocol):
     def own_devices(self) -> Mapping[tuple[int, int], str]:
         """Names in it, by the numbers of the machine's disks and partitions."""
 
-    def drive(self) -> Drive | None:
-        """What is in its drive, as far as it is to be mounted."""
+    def drives(self) -> Sequence[Drive]:
+        """The media in it, as far as they are to be mounted."""
 
     def init(self) -> int:
         """The machine's first process."""
@@ -237,13 +237,12 @@ class Broker:
         device = self._hardware.own_devices().get(number)
         if not stat.S_ISBLK(found.st_mode) or device is None or not self._may(identity, pid, _CAP_SYS_ADMIN):
             return False
-        drive = self._hardware.drive()
-        medium = drive is not None and number == drive.number
-        if medium != (kind == "iso9660"):
+        drive = next((one for one in self._hardware.drives() if one.number == number), None)
+        if (drive is not None) != (kind == "iso9660"):
             return False
         target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
         try:
-            if drive is not None and medium:
+            if drive is not None:
                 self._mount_medium(pid, identity, device, drive, flags, target)
             else:
                 pairs = options.passed_on(kind, self._string(pid, data_at) if data_at else "")

@@ -9,95 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_EXT = frozenset(
-    [
-        "acl",
-        "noacl",
-        "barrier",
-        "nobarrier",
-        "commit",
-        "data",
-        "delalloc",
-        "nodelalloc",
-        "discard",
-        "nodiscard",
-        "noload",
-        "norecovery",
-        "user_xattr",
-        "nouser_xattr",
-        "inode_readahead_blks",
-        "stripe",
-        "init_itable",
-        "noinit_itable",
-        "auto_da_alloc",
-        "noauto_da_alloc",
-    ]
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_EXT = _names(
+    "acl noacl barrier nobarrier commit data delalloc nodelalloc discard nodiscard noload norecovery user_xattr "
+    "nouser_xattr inode_readahead_blks stripe init_itable noinit_itable auto_da_alloc noauto_da_alloc"
 )
 ALLOWED: Mapping[str, frozenset[str]] = {
     "ext4": _EXT,
     "ext3": _EXT,
     "ext2": _EXT,
-    "xfs": frozenset(
-        [
-            "attr2",
-            "inode32",
-            "inode64",
-            "discard",
-            "nodiscard",
-            "noquota",
-            "norecovery",
-            "nouuid",
-            "largeio",
-            "nolargeio",
-            "logbufs",
-            "logbsize",
-            "allocsize",
-            "ikeep",
-            "noikeep",
-            "swalloc",
-        ]
+    "xfs": _names(
+        "attr2 inode32 inode64 discard nodiscard noquota norecovery nouuid largeio nolargeio logbufs logbsize "
+        "allocsize ikeep noikeep swalloc uquota usrquota gquota grpquota pquota prjquota"
     ),
-    "vfat": frozenset(
-        [
-            "uid",
-            "gid",
-            "umask",
-            "fmask",
-            "dmask",
-            "codepage",
-            "iocharset",
-            "shortname",
-            "utf8",
-            "check",
-            "quiet",
-            "discard",
-            "flush",
-            "tz",
-            "showexec",
-            "nfs",
-        ]
+    "vfat": _names(
+        "uid gid umask fmask dmask codepage iocharset shortname utf8 check quiet discard flush tz showexec nfs"
     ),
-    "btrfs": frozenset(
-        [
-            "compress",
-            "compress-force",
-            "datacow",
-            "nodatacow",
-            "datasum",
-            "nodatasum",
-            "discard",
-            "nodiscard",
-            "ssd",
-            "nossd",
-            "subvol",
-            "subvolid",
-            "commit",
-            "autodefrag",
-            "noautodefrag",
-            "space_cache",
-            "degraded",
-            "flushoncommit",
-        ]
+    "btrfs": _names(
+        "compress compress-force datacow nodatacow datasum nodatasum discard nodiscard ssd nossd subvol subvolid "
+        "commit autodefrag noautodefrag space_cache degraded flushoncommit"
     ),
 }
 # That a broken file system is no panic, whatever it says of itself (tune2fs -e).

@@ -22,14 +22,42 @@ class Mount(msgspec.Struct, frozen=True, tag="mount"):
     kind: Literal["ext4", "xfs"]
 
 
+class Lease(msgspec.Struct, frozen=True, tag="lease"):
+    """An address by a card of the machine's, asked for as PXE's client (iPXE) or as UEFI's for HTTP. The answer is a
+    dhcp.Lease as JSON; or why not, as text."""
+
+    card: str
+    http: bool = False
+
+
+class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+    """What lies at a URL, `most` bytes at most, by the card that has an address. The answer is ``FETCHED`` with a
+    descriptor of a file in memory, or why not."""
+
+    url: str
+    most: int
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A medium that what is started may mount: the name of the drive or stick that has it, its label, and whether there
+    is an index of it for erofs."""
+
+    name: str
+    label: str
+    index: bool
+
+
 class Chosen(msgspec.Struct, frozen=True, tag="chosen"):
-    """What is started: the kernel's arguments. The initrds come with it as descriptors; from a medium, of which the
-    label is told, behind them the index for erofs when ``index`` says so."""
+    """What is started: the kernel's arguments. The initrds come with it as descriptors, and behind them the indexes of
+    its media, of those that have one."""
 
     arguments: tuple[str, ...]
-    medium: bool = False
-    label: str = ""
-    index: bool = False
+    media: tuple[Held, ...] = ()
+
+    @property
+    def indexes(self) -> int:
+        """How many of the descriptors are indexes."""
+        return sum(one.index for one in self.media)
 
 
 class Nothing(msgspec.Struct, frozen=True, tag="nothing"):
@@ -39,8 +67,8 @@ class Nothing(msgspec.Struct, frozen=True, tag="nothing"):
     stopped: bool
 
 
-Message = Say | Mount | Chosen | Nothing
-MOUNTED = b"mounted"
+Message = Say | Mount | Lease | Fetch | Chosen | Nothing
+MOUNTED, FETCHED = b"mounted", b"fetched"
 
 
 class Console:

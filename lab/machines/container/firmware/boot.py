@@ -16,9 +16,22 @@ from typing import BinaryIO
 import msgspec
 
 from lab.machines.container.fence import reader
-from lab.machines.container.firmware.asked import MOUNTED, Chosen, Message, Mount, Nothing, Say
-from lab.machines.container.firmware.choose import Devices, choose
+from lab.machines.container.firmware.asked import (
+    FETCHED,
+    MOUNTED,
+    Chosen,
+    Fetch,
+    Held,
+    Lease,
+    Message,
+    Mount,
+    Nothing,
+    Say,
+)
+from lab.machines.container.firmware.choose import DRIVE, Devices, choose
 from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.netboot.card import Cards, NotFetched
+from lab.machines.container.firmware.netboot.dhcp import NoLease
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec, NotBootable
@@ -45,8 +58,9 @@ _READ_ONLY |= syscalls.MOUNT_ATTR_NODEV | syscalls.MOUNT_ATTR_NOEXEC
 class _Asked:
     """Does for a reader what it asks for, and keeps what it says at last."""
 
-    def __init__(self, devices: Mapping[str, Path], console: BinaryIO, fence: Fence) -> None:
+    def __init__(self, spec: MachineSpec, devices: Mapping[str, Path], console: BinaryIO, fence: Fence) -> None:
         self._devices, self._screen, self._users = devices, Screen(console), fence.users
+        self._cards = Cards(spec, fence.network)
         self._text, self._mounts = _MOST_TEXT, _MOST_MOUNTS
         self.said: Chosen | Nothing | None = None
         self.descriptors: list[int] = []
@@ -72,12 +86,37 @@ class _Asked:
                 else:
                     socket.send_fds(line, [MOUNTED], [tree])
                     os.close(tree)
-            case Chosen(index=True) if not descriptors:
+            case Lease():
+                self._lease(said, line)
+            case Fetch():
+                self._fetch(said, line)
+            case Chosen() if said.indexes > len(descriptors):
                 raise reader.CannotRead("its reader says nonsense: no index")
             case Chosen() | Nothing():
                 self.said = said
                 return True
         return False
+
+    def _lease(self, wanted: Lease, line: socket.socket) -> None:
+        try:
+            found = self._cards.lease(wanted.card, http=wanted.http)
+        except (NoLease, OSError) as error:
+            line.send(str(error).encode())
+        else:
+            line.send(msgspec.json.encode(found))
+
+    def _fetch(self, wanted: Fetch, line: socket.socket) -> None:
+        try:
+            file = self._cards.fetch(wanted.url, wanted.most)
+        except (NotFetched, OSError) as error:
+            line.send(str(error).encode())
+        else:
+            socket.send_fds(line, [FETCHED], [file])
+            os.close(file)
+
+    def end(self) -> None:
+        """Leave the machine's cards as its kernel is to find them."""
+        self._cards.down()
 
     def close(self) -> None:
         """Let go of what came with the last word."""
@@ -111,12 +150,13 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
     with contextlib.ExitStack() as held:
         medium = _opened_medium(spec, held)
         blocks = dict(_opened(devices, held))
-        asked = _Asked(devices, console, fence)
+        asked = _Asked(spec, devices, console, fence)
         held.callback(asked.close)
+        held.callback(asked.end)
         try:
             reader.ask(
                 fence,
-                partial(choose, spec, Devices(blocks, medium)),
+                partial(choose, spec, Devices(blocks, medium, fence.network >= 0)),
                 descriptors=[*blocks.values(), *([medium] if isinstance(medium, int) else [])],
                 answer=asked.answer,
                 memory_mib=min(spec.memory_mib, _MOST_MIB),
@@ -131,15 +171,17 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
         if not isinstance(said, Chosen):
             reason = said.reason if said else ""
             raise BootStopped(reason) if said and said.stopped else NotBootable(reason)
-        *images, index = [*asked.descriptors, -1] if not said.index else asked.descriptors
-        drive = _drive(said, medium, index) if said.medium and isinstance(medium, int) else None
-        asked.descriptors = [index] if said.index else []
+        images = asked.descriptors[: len(asked.descriptors) - said.indexes]
+        asked.descriptors = asked.descriptors[len(images) :]
+        whole = {spec.stick: devices.get(spec.stick), DRIVE: Path(f"/proc/self/fd/{medium}")}
+        indexes = iter(asked.descriptors)
+        drives = [_drive(one, whole.get(one.name), next(indexes) if one.index else -1) for one in said.media]
     init = next((word[5:] for word in said.arguments if word.startswith("init=")), INIT)
     return Boot(
         arguments=list(said.arguments),
         init=[init, *said.arguments],
         environment=dict(ENVIRONMENT),
-        early=Early(stage=STAGE, images=tuple(images), drive=drive),
+        early=Early(stage=STAGE, images=tuple(images), drives=tuple(drives)),
     )
 
 
@@ -162,13 +204,21 @@ def _opened(devices: Mapping[str, Path], held: contextlib.ExitStack) -> Iterator
         yield name, descriptor
 
 
-def _drive(said: Chosen, medium: int, index: int) -> Drive:
-    """The medium as a block device, and an index of it for erofs where erofs has a form for it."""
-    device = loops.attach(Path(f"/proc/self/fd/{medium}"), read_only=True)
-    numbers, held = [(os.major(device.rdev), os.minor(device.rdev))], [device.descriptor]
+def _drive(said: Held, device: Path | None, index: int) -> Drive:
+    """A medium as a block device, which a stick is already, and an index of it for erofs where there is one."""
+    if device is None:
+        raise BootStopped(f"error: its reader says nonsense: there is no {said.name}.")
+    held = []
+    if said.name == DRIVE:
+        whole = loops.attach(device, read_only=True)
+        rdev = whole.rdev
+        held.append(whole.descriptor)
+    else:
+        rdev = device.stat().st_rdev
+    numbers = [(os.major(rdev), os.minor(rdev))]
     if said.index:
         indexed = loops.attach(Path(f"/proc/self/fd/{index}"), read_only=True)
         numbers.append((os.major(indexed.rdev), os.minor(indexed.rdev)))
         held.append(indexed.descriptor)
     own, *more = numbers
-    return Drive(label=said.label, number=own, index=next(iter(more), None), held=tuple(held))
+    return Drive(name=said.name, label=said.label, number=own, index=next(iter(more), None), held=tuple(held))

@@ -6,6 +6,7 @@ All that it has are descriptors of disks, partitions and the medium: it runs beh
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Mapping
@@ -14,30 +15,33 @@ from typing import BinaryIO, cast
 
 import msgspec
 
-from lab.machines.container.firmware import disk, live
-from lab.machines.container.firmware.asked import Chosen, Console, Nothing
+from lab.machines.container.firmware import disk, live, net
+from lab.machines.container.firmware.asked import Chosen, Console, Held, Nothing
 from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.formats.partitions import read_table
 from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec
 
+DRIVE = "sr0"
 #: As many initrds as a message carries descriptors, and its index.
 _MOST_IMAGES = 200
 _MOST_ARGUMENTS = 1 << 18
 _NAMES = {
-    "bios": {"hd": "Hard Disk", "cdrom": "DVD/CD", "network": "ROM"},
-    "uefi": {"hd": "Misc Device", "cdrom": "QEMU DVD-ROM", "network": "PXEv4"},
+    "bios": {"hd": "Hard Disk", "usb": "USB stick", "cdrom": "DVD/CD", "network": "ROM"},
+    "uefi": {"hd": "Misc Device", "usb": "QEMU USB HARDDRIVE", "cdrom": "QEMU DVD-ROM", "network": "PXEv4"},
 }
 
 
 @dataclass(frozen=True)
 class Devices:
     """Descriptors of what there is to boot from: disks and partitions by their names, and the medium or why it cannot
-    be read ("": there is none)."""
+    be read ("": there is none); and whether there is a network."""
 
     blocks: Mapping[str, int]
     medium: int | str
+    network: bool = False
 
 
 def choose(spec: MachineSpec, devices: Devices, line: socket.socket) -> None:
@@ -79,21 +83,46 @@ def _from(
     screen.line(f"Booting from {name}..." if spec.firmware == "bios" else f'BdsDxe: loading "UEFI {name}"')
     # As the kernel limits what it unpacks of them.
     room = Room(spec.memory_mib << 19)
-    if device == "cdrom":
-        with _medium(devices.medium) as medium:
+    media: list[Held] = []
+    indexes: list[int] = []
+    if device == "hd":
+        entry, images = _disk(spec, devices.blocks, screen, room, line)
+    elif device == "network":
+        if not devices.network:
+            raise NoEntry("there is no network card")
+        entry, images = net.entry(spec, net.Network(line), screen, room)
+    else:
+        with _stick(spec, devices.blocks) if device == "usb" else _medium(devices.medium) as medium:
             entry = live.entry(medium, spec.firmware, screen, room)
             images = live.initrds(medium, entry, room)
-            index = live.index(medium)
-            said = Chosen(entry.arguments, medium=True, label=medium.volume_id, index=index is not None)
-            images += [index] if index is not None else []
-    elif device == "hd":
-        entry, images = _disk(spec, devices.blocks, screen, room, line)
-        said = Chosen(entry.arguments)
-    else:
-        raise NoEntry("booting from the network is not supported")
+            media.append(_held(medium, spec.stick if device == "usb" else DRIVE, indexes))
+    # What came over the network or from a stick may want what is in the drive.
+    if device in ("usb", "network"):
+        with contextlib.suppress(NoEntry), _medium(devices.medium) as medium:
+            media.append(_held(medium, DRIVE, indexes))
+    said = Chosen(entry.arguments, tuple(media))
+    images += indexes
     if len(images) > _MOST_IMAGES or sum(map(len, entry.arguments)) > _MOST_ARGUMENTS:
         raise BootStopped("error: out of memory: too many initrds, or too long a command line.")
     return said, images
+
+
+def _held(medium: Medium, name: str, indexes: list[int]) -> Held:
+    index = live.index(medium)
+    indexes += [] if index is None else [index]
+    return Held(name, medium.volume_id, index is not None)
+
+
+def _stick(spec: MachineSpec, blocks: Mapping[str, int]) -> Medium:
+    """What a firmware starts of a stick: an ISO that is a disk with a partition table too. Raises NoEntry."""
+    with os.fdopen(blocks[spec.stick], "rb", closefd=False) as device:
+        found = read_table(device)
+    if found is None or not found.boot_code:
+        raise NoEntry("not a bootable disk")
+    try:
+        return Medium(os.fdopen(blocks[spec.stick], "rb"))
+    except (NotIso, OSError) as error:
+        raise NoEntry(f"not a live image: {error}") from error
 
 
 def _medium(medium: int | str) -> Medium:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lab.release.os.customise import DATA
 from lab.release.os.errors import LayoutError
+from lab.release.os.media import efi
 from lab.release.os.media.liveboot import EMULATION_KARGS
 from lab.release.stage import progress
 from lab.release.stage.store import Store
@@ -61,7 +62,13 @@ def build_disk(store: Store, root: Path, kernel: Path, initramfs: Path, *, out: 
         boot_image = work / "boot.img"
         boot_filesystem(store, work, kernel, initramfs, image=boot_image, kargs=f"{DISK_KARGS} {more_kargs}".strip())
         esp_image = work / "esp.img"
-        _esp(store, work, esp_image)
+        efi.make_esp(
+            store,
+            efi.GRUB_OF_DISKS,
+            esp_image,
+            ESP.size * 1024,
+            {efi.DISK_CONFIG: efi.disk_config(BOOT.number, "/grub/grub.cfg")},
+        )
         core = _grub(store, work, "i386-pc", "biosdisk")
         root_part = Partition(4, ROOT_START, root_size, ROOT_TYPE, "root")
         _partition_table(store, out, (BIOS_BOOT, ESP, BOOT, root_part))
@@ -134,19 +141,6 @@ def _grub(store: Store, work: Path, target: str, *modules: str) -> Path:
     command = [progress.need("grub-mkimage", "grub-common"), "-O", target, "-p", GRUB_PREFIX, "-o", str(image)]
     progress.run([*command, *GRUB_MODULES, *modules], label="grub-mkimage", log=store.log(f"os-grub-{target}"))
     return image
-
-
-def _esp(store: Store, work: Path, image: Path) -> None:
-    make_esp(store, _grub(store, work, "x86_64-efi", "fat"), image, ESP.size * 1024)
-
-
-def make_esp(store: Store, program: Path, image: Path, kib: int) -> None:
-    """A FAT file system of ``kib`` KiB with ``program`` where UEFI looks for a removable medium's boot loader."""
-    log = store.log("os-esp")
-    progress.run([progress.need("mkfs.vfat", "dosfstools"), "-C", str(image), str(kib)], label="mkfs.vfat", log=log)
-    progress.run([progress.need("mmd", "mtools"), "-i", str(image), "::/EFI", "::/EFI/BOOT"], label="mmd", log=log)
-    copy = [progress.need("mcopy", "mtools"), "-i", str(image), str(program), "::/EFI/BOOT/BOOTX64.EFI"]
-    progress.run(copy, label="mcopy", log=log)
 
 
 def _partition_table(store: Store, out: Path, partitions: tuple[Partition, ...]) -> None:

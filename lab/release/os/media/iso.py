@@ -5,29 +5,14 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from lab.release.os.media import liveboot
-from lab.release.os.media.disk import make_esp
+from lab.release.os.media import efi, liveboot
 from lab.release.stage import progress
 from lab.release.stage.store import Store
 
 ISOLINUX = Path("/usr/lib/ISOLINUX/isolinux.bin")
 ISOHYBRID = Path("/usr/lib/ISOLINUX/isohdpfx.bin")
 LDLINUX = Path("/usr/lib/syslinux/modules/bios/ldlinux.c32")
-EFIBOOT_KIB = 4096
-
-_GRUB_MODULES = (
-    "part_gpt",
-    "iso9660",
-    "fat",
-    "search",
-    "normal",
-    "linux",
-    "echo",
-    "boot",
-    "test",
-    "configfile",
-    "minicmd",
-)
+EFIBOOT_KIB = 8192
 
 
 def build_iso(
@@ -55,7 +40,9 @@ def build_iso(
             _place(tree, f"/coreos/{name}.json").write_text(text)
         shutil.copyfile(ISOLINUX, _place(tree, "/isolinux/isolinux.bin"))
         shutil.copyfile(LDLINUX, _place(tree, "/isolinux/ldlinux.c32"))
-        _efi_image(store, volume_id, _place(tree, "/images/efiboot.img"))
+        efi.make_esp(store, efi.GRUB_OF_CDS, _place(tree, "/images/efiboot.img"), EFIBOOT_KIB)
+        _place(tree, efi.CD_MARK).write_text(f"{volume_id}\n")
+        _place(tree, efi.CD_CONFIG).write_text(efi.cd_config(volume_id, liveboot.GRUB_CFG_PATH))
         command = [progress.need("xorriso", "xorriso"), "-as", "mkisofs", "-quiet", "-o", str(out), "-V", volume_id]
         # Level 1: primary names in 8.3, as RHCOS's tools look them up; Rock Ridge has the real ones.
         command += ["-iso-level", "1", "-R"]
@@ -71,22 +58,3 @@ def _place(tree: Path, path: str) -> Path:
     target = tree / path.lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     return target
-
-
-def _efi_image(store: Store, volume_id: str, image: Path) -> None:
-    """El Torito's UEFI image: a GRUB that finds the medium by its label and reads the configuration from there."""
-    work = store.scratch("os-efi")
-    try:
-        early = work / "early.cfg"
-        early.write_text(
-            f"search --no-floppy --set=root --label {volume_id}\n"
-            "set prefix=($root)/EFI/redhat\n"
-            f"configfile ($root){liveboot.GRUB_CFG_PATH}\n"
-        )
-        program = work / "BOOTX64.EFI"
-        command = [progress.need("grub-mkimage", "grub-common"), "-O", "x86_64-efi", "-p", "/EFI/redhat"]
-        command += ["-c", str(early), "-o", str(program), *_GRUB_MODULES]
-        progress.run(command, label="grub-mkimage", log=store.log("os-grub-iso"))
-        make_esp(store, program, image, EFIBOOT_KIB)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)

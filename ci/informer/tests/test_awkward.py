@@ -1,0 +1,235 @@
+"""Awkward moments: who is killed between two steps, disks that are full, spools with something else in them."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import dask
+import msgspec
+import pytest
+from distributed import LocalCluster
+from filelock import FileLock
+
+from ci.informer import running
+from ci.informer.arithmetic.flakes import Outcome
+from ci.informer.cli import main
+from ci.informer.engine import host, serving
+from ci.informer.engine.announce import announced
+from ci.informer.engine.engine import Engine
+from ci.informer.engine.unit import Attempt, Result, Unit
+from ci.informer.errors import InformerError
+from ci.informer.history.store import History
+from lab.waiting import wait_until
+
+LIMIT = 60.0
+KEY = "0123abcd/slow@vm/0.0"
+#: In pytest's place: `slow` waits for `go`, which the second attempt at `broken` gives; the first leaves nothing.
+PROGRAM = """
+import json, os, pathlib, signal, sys, time
+root = pathlib.Path(next(w for w in sys.argv if w.startswith("--artifacts=")).partition("=")[2])
+notes = pathlib.Path(sys.argv[1])
+scenario = sys.argv[sys.argv.index("-k") + 1].rstrip("]")
+def note(word):
+    with (notes / "log").open("a") as log:
+        log.write(f"{word} {scenario}\\n")
+def interrupted(*_):
+    note("interrupted")
+    sys.exit(2)
+deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+signal.signal(signal.SIGINT, interrupted)
+note("deaf" if deaf else "began")
+if scenario == "broken":
+    if not (notes / "tried").exists():
+        (notes / "tried").touch()
+        sys.exit(1)
+    (notes / "go").touch()
+deadline = time.monotonic() + 100
+while scenario == "slow" and not (notes / "go").exists() and time.monotonic() < deadline:
+    time.sleep(0.05)
+folder = root / scenario
+folder.mkdir()
+phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "seconds": 5.0, "outcome": "passed"}
+(folder / "phases.json").write_text(json.dumps([phase]))
+(folder / "tests.json").write_text(json.dumps([{"name": "t", "outcome": "passed", "seconds": 1}]))
+if scenario == "large":
+    (folder / "big.bin").write_bytes(os.urandom(600 << 10))
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return sys.executable, str(tmp_path / "program.py"), str(tmp_path)
+
+
+def unit(program, scenario="slow", **other):
+    fields = {"key": f"0123abcd/{scenario}@vm/0.0", "payload": "p", "scenario": scenario, "limit": 100.0}
+    return Unit(**{**fields, "program": program, **other})
+
+
+def noted(tmp_path):
+    log = tmp_path / "log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def until(tmp_path, line):
+    wait_until(lambda: line in noted(tmp_path), LIMIT, f"a run notes {line!r}", lambda: noted(tmp_path), poll=0.05)
+
+
+def units_in(spool):
+    return [path.name for path in spool.iterdir()]
+
+
+@pytest.fixture
+def scheduler(tmp_path):
+    """The address of a scheduler with one host, both in this process, spoken to by TCP."""
+    dask.config.set(serving.SETTINGS)
+    host.become(host.Host("a", tmp_path / "spool"))
+    with LocalCluster(
+        n_workers=1,
+        processes=False,
+        protocol="tcp",
+        host="127.0.0.1",
+        threads_per_worker=8,
+        resources=announced(),
+        memory_limit=0,
+        local_directory=str(tmp_path / "dask"),
+        dashboard_address=serving.LOOPBACK,
+        worker_dashboard_address=serving.LOOPBACK,
+        silence_logs=50,
+    ) as one:
+        yield one.scheduler_address
+
+
+@contextmanager
+def in_a_thread(function):
+    """Its result, in a list, once the block has ended."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    yield results
+    thread.join(LIMIT)
+    assert not thread.is_alive()
+
+
+def test_a_void_run_that_comes_again_leaves_the_others_alone(tmp_path, program, scheduler):
+    plan = running.Plan(payload="p", jobs=("slow@vm", "broken@vm"), program=program, limit=100)
+    with History(tmp_path / "history.db") as history, Engine(print, address=scheduler, patience=LIMIT) as engine:
+        rows = running.run(history, plan, tmp_path / "artifacts", engine, print)
+    ended = sorted((row.job, row.outcome.value) for row in rows)
+    assert ended == [("broken@vm", "passed"), ("broken@vm", "void"), ("slow@vm", "passed")]
+    assert sorted(noted(tmp_path)) == ["began broken", "began broken", "began slow"]
+
+
+def test_a_collector_whose_connection_breaks_ends_nothing(tmp_path, program, scheduler):
+    said: list[str] = []
+    with Engine(said.append, address=scheduler, patience=LIMIT) as engine:
+        engine.submit([unit(program)])
+        with in_a_thread(lambda: engine.ended(lambda _: tmp_path / "there")) as results:
+            until(tmp_path, "began slow")
+            engine._client.close()
+            wait_until(lambda: "slow@vm: 0 has it still" in said, LIMIT, "it is gone on with", lambda: said, poll=0.05)
+            (tmp_path / "go").touch()
+    [(_, result)] = results
+    assert result.run.outcome is Outcome.PASSED
+    assert noted(tmp_path) == ["began slow"]
+
+
+def test_a_collector_that_is_killed_before_it_writes_gets_the_same_run_again(tmp_path, program, scheduler):
+    (tmp_path / "go").touch()
+    spool = tmp_path / "spool"
+    for _ in range(2):
+        with Engine(print, address=scheduler, patience=LIMIT) as engine:
+            engine.submit([unit(program)])
+            _, result = engine.ended(lambda _: tmp_path / "there")
+            assert result.run.outcome is Outcome.PASSED
+    assert noted(tmp_path) == ["began slow"]
+    # Killed after it wrote: the next one tells the host.
+    assert units_in(spool) == [KEY.replace("/", "~")]
+    with Engine(print, address=scheduler, patience=LIMIT) as engine:
+        engine.recorded(KEY)
+        engine.submit([])
+        wait_until(lambda: not units_in(spool), LIMIT, "the host forgets it", lambda: units_in(spool), poll=0.05)
+
+
+def test_a_spool_keeps_what_is_not_a_unit_s(tmp_path):
+    spool = tmp_path / "spool"
+    for name in ("photos", ".ssh", "0123abcd~slow@vm~0.0"):
+        (spool / name).mkdir(parents=True)
+    assert host.Host("a", spool).held() == []
+    assert sorted(units_in(spool)) == [".ssh", "photos"]
+
+
+def test_two_workers_do_not_share_a_spool(tmp_path):
+    """The second would remove what the first is in the midst of."""
+    spool = tmp_path / "spool"
+    (spool / "0123abcd~slow@vm~0.0").mkdir(parents=True)
+    with FileLock(tmp_path / "spool.lock"), pytest.raises(InformerError, match="another worker of this machine"):
+        serving.worker("tcp://127.0.0.1:1", None, "a", {}, spool, print)
+    assert units_in(spool) == ["0123abcd~slow@vm~0.0"]
+
+
+@pytest.mark.parametrize("name", ["../../x", "/x", "..", "a/b"])
+def test_a_host_s_name_is_no_path(name, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["worker", "127.0.0.1:1", "--name", name])
+    assert "must be a name without '/'" in capsys.readouterr().err
+
+
+def test_a_host_that_closes_ends_what_runs_and_keeps_nothing_of_it(tmp_path, program):
+    one = host.Host("a", tmp_path / "spool")
+    with in_a_thread(lambda: one.perform(msgspec.json.encode(unit(program)))):
+        until(tmp_path, "began slow")
+        one.close()
+    assert noted(tmp_path) == ["began slow", "interrupted slow"]
+    assert one.held() == []
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    (tmp_path / "disk").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "disk"], check=True)
+    yield tmp_path / "disk"
+    subprocess.run(["umount", "--lazy", tmp_path / "disk"], check=True)
+
+
+def test_a_result_outlives_a_full_disk(small_disk, program):
+    one = host.Host("a", small_disk / "spool")
+    result = msgspec.json.decode(one.perform(msgspec.json.encode(unit(program, "large"))), type=Result)
+    assert result.run.outcome is Outcome.PASSED
+
+
+def test_a_host_whose_disk_takes_nothing_makes_its_run_void(small_disk, program):
+    """One of many: its plan goes on."""
+    one = host.Host("a", small_disk / "spool")
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    run = msgspec.json.decode(one.perform(msgspec.json.encode(unit(program))), type=Result).run
+    assert run.outcome is Outcome.VOID
+    assert "host a: " in run.void
+
+
+def test_what_a_killed_attempt_left_is_not_taken_for_this_one_s(tmp_path, program):
+    folder = tmp_path / "evidence"
+    (folder / "broken").mkdir(parents=True)
+    phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "seconds": 5.0, "outcome": "failed"}
+    (folder / "broken/phases.json").write_text(json.dumps([phase]))
+    (folder / "broken/tests.json").write_text(json.dumps([{"name": "t", "outcome": "failed", "seconds": 1}]))
+    run = Attempt(unit(program, "broken"), folder).run()
+    assert run.void == "pytest ended with 1 and left no artefacts"
+    assert [path.name for path in folder.iterdir()] == ["pytest.log"]
+
+
+def test_runs_listen_where_who_started_them_is_deaf(tmp_path, program):
+    """A shell starts what it puts into the background with SIGINT ignored; labs end in good order by it."""
+    (tmp_path / "go").touch()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        run = Attempt(unit(program), tmp_path / "evidence").run()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert noted(tmp_path) == ["began slow"]
+    assert Path(run.folder) == tmp_path / "evidence", "pytest.log goes with the rest of it"

@@ -1,0 +1,161 @@
+"""Ways to boot: what the installer makes for each, where the lab puts it, and what a machine needs besides its power.
+
+`iso`, `minimal-iso`, `pxe` and `http-boot` boot one cluster's files. `config-image` boots a live system that knows no
+cluster (an appliance's), which a second medium brings. `discovery-iso` is a service's image, not the installer's: who
+uses it hands over the image (Deployment.boot).
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from lab.errors import LabError
+from lab.lab import Lab
+from lab.layout import IPXE_SCRIPT
+from lab.machines import disks
+from lab.machines.node import Node
+from lab.subject.installer import default_installer
+from lab.topology import FROM_NETWORK, FROM_STICK, Topology
+from lab.waiting import wait_until
+
+#: What `agent create` writes for network boots and minimal images.
+ARTIFACTS = "boot-artifacts"
+CONFIG_IMAGE = "agentconfig.noarch.iso"
+_UNCONFIGURED = "unconfigured-agent.ign"
+# Of cluster-manifests/ and mirror/, what an unconfigured live system has (reference/installer.md §2.2).
+_USED = ("infraenv.yaml", "pull-secret.yaml", "cluster-image-set.yaml", "nmstateconfig.yaml")
+_EMBED_SECONDS = 300
+_LOGIN_SECONDS = 900.0
+# The last file that a config image brings.
+_LOADED, _LOADED_SECONDS = "/etc/assisted/rendezvous-host.env", 180.0
+
+
+class Deployment(Protocol):
+    """What is needed of a lab.deploy.Deployment."""
+
+    @property
+    def lab(self) -> Lab:
+        """The lab."""
+
+    @property
+    def topology(self) -> Topology:
+        """Its topology."""
+
+    @property
+    def directory(self) -> Path:
+        """The installer's --dir."""
+
+    def create(self, target: str, directory: Path | None = None) -> None:
+        """Run `agent create TARGET`."""
+
+
+def make(deployment: Deployment) -> Path:
+    """Run the installer, and put what machines fetch where they do; returns the image, or PXE's script.
+
+    Raises InstallFailedError.
+    """
+    way = deployment.topology.boot
+    if way == "config-image":
+        image = _unconfigured(deployment)
+        deployment.create("config-image")
+        return image
+    deployment.create("pxe-files" if way == "pxe" else "image")
+    offer = deployment.lab.layout.offer
+    for file in sorted((deployment.directory / ARTIFACTS).glob("*")):
+        offer(file)
+    if way == "pxe":
+        return deployment.directory / ARTIFACTS / IPXE_SCRIPT
+    image = live_image(deployment.directory)
+    if way == "http-boot":
+        offer(image)
+    return image
+
+
+def live_image(directory: Path) -> Path:
+    """The ISO that `agent create image` wrote."""
+    [image] = directory.glob("agent.*.iso")
+    return image
+
+
+def provide(deployment: Deployment, node: Node) -> None:
+    """Give a machine that is off what it boots from, by the topology's way."""
+    way = deployment.topology.boot
+    if way == "config-image":
+        node.media.insert(deployment.directory / CONFIG_IMAGE)
+    if way in FROM_STICK:
+        image = _folder(deployment) / _LIVE if way == "config-image" else live_image(deployment.directory)
+        disks.write_stick(deployment.lab.layout, node.spec, image)
+    elif way not in FROM_NETWORK:
+        node.media.insert(live_image(deployment.directory))
+
+
+def follow(deployment: Deployment, nodes: Iterable[Node]) -> None:
+    """What else is to be done for machines that have been switched on.
+
+    A container machine has no udev: what its rule for a config image would start is started here.
+    """
+    if deployment.topology.boot != "config-image" or deployment.topology.machine != "container":
+        return
+    with deployment.lab.phase("load config images"):
+        for node in nodes:
+            host = node.ssh(_LOGIN_SECONDS)
+            # As a rule's SYSTEMD_WANTS does; nobody waits for it, since it has systemd execute itself anew.
+            done = host.run("sudo systemctl start --no-block load-config-iso@dev-sr0.service")
+            if done.rc:
+                raise LabError(f"the config image of {node.name}: {done.stderr.strip()}")
+            wait_until(
+                partial(_succeeds, host, f"sudo test -e {_LOADED}"), _LOADED_SECONDS, f"{_LOADED} on {node.name}"
+            )
+
+
+def _succeeds(host: Any, command: str) -> bool:
+    return bool(host.run(command).rc == 0)
+
+
+_LIVE = "unconfigured.iso"
+
+
+def _folder(deployment: Deployment) -> Path:
+    return deployment.lab.layout.root / "unconfigured"
+
+
+def _unconfigured(deployment: Deployment) -> Path:
+    """A live ISO with the Ignition config of no cluster: what the vendor of an appliance ships.
+
+    Its own directory: only what does not belong to the cluster goes into it. Raises InstallFailedError, LabError.
+    """
+    folder = _folder(deployment)
+    for name in ("manifests", "base", "appliance"):
+        (folder / name).mkdir(mode=0o700, parents=True)
+    configs = ("install-config.yaml", "agent-config.yaml")
+    for name in ("manifests", "base"):
+        for config in configs:
+            shutil.copyfile(deployment.directory / config, folder / name / config)
+    deployment.create("cluster-manifests", folder / "manifests")
+    made = folder / "appliance/cluster-manifests"
+    made.mkdir()
+    for name in _USED:
+        source = folder / "manifests/cluster-manifests" / name
+        if source.exists():
+            shutil.copyfile(source, made / name)
+    if (folder / "manifests/mirror").is_dir():
+        shutil.copytree(folder / "manifests/mirror", folder / "appliance/mirror")
+    deployment.create("unconfigured-ignition", folder / "appliance")
+    # The release's own live ISO, out of an image of the same release.
+    deployment.create("image", folder / "base")
+    image = folder / _LIVE
+    live_image(folder / "base").rename(image)
+    tool = [*default_installer(), "iso"]
+    for words in (
+        ["reset", str(image)],
+        ["embed", "--ignition", str(folder / "appliance" / _UNCONFIGURED), str(image)],
+    ):
+        done = deployment.lab.run([*tool, *words, "--dir", str(folder)], timeout=_EMBED_SECONDS, name=f"iso-{words[0]}")
+        if done.returncode:
+            raise LabError(f"node0 iso {words[0]}: {done.stderr.strip()}")
+    shutil.rmtree(folder / "base")
+    return image

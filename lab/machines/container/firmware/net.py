@@ -1,0 +1,130 @@
+"""Booting from the network: by PXE an iPXE script's kernel and initrds, by UEFI's HTTP boot an ISO, in memory.
+
+The reader has no network: whoever asked it has addresses and files fetched (lab.machines.container.firmware.netboot).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from ipaddress import IPv4Interface
+
+import msgspec
+
+from lab.machines.container.firmware import live
+from lab.machines.container.firmware.asked import FETCHED, Fetch
+from lab.machines.container.firmware.asked import Lease as Ask
+from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.loaders.ipxe import Ipxe
+from lab.machines.container.firmware.netboot.dhcp import Lease
+from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.spec import MachineSpec, Nic
+
+_HTTP = "HTTPClient"
+_ANSWER_BYTES = 1 << 16
+_SCRIPT_BYTES = 1 << 20
+
+
+class Network:
+    """The cards, by who is at the other end of `line`."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+
+    def lease(self, card: str, *, http: bool) -> Lease:
+        """An address, and what to boot. Raises NoEntry."""
+        self._line.send(msgspec.json.encode(Ask(card, http)))
+        said = self._line.recv(_ANSWER_BYTES)
+        try:
+            return msgspec.json.decode(said, type=Lease)
+        except msgspec.DecodeError:
+            raise NoEntry(said.decode(errors="replace")) from None
+
+    def fetch(self, url: str, most: int) -> int:
+        """A file in memory with what lies at a URL. Raises NoEntry."""
+        self._line.send(msgspec.json.encode(Fetch(url, most)))
+        said, descriptors, _, _ = socket.recv_fds(self._line, _ANSWER_BYTES, 1)
+        if said != FETCHED:
+            raise NoEntry(said.decode(errors="replace"))
+        return descriptors[0]
+
+    def text(self, url: str) -> str:
+        """A script. Raises NoEntry."""
+        with os.fdopen(self.fetch(url, _SCRIPT_BYTES), "rb") as file:
+            return file.read().decode("utf-8", "replace")
+
+
+def entry(spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+    """What the first of the machine's cards gets that gets anything to boot, and its initrds: files in memory.
+
+    Raises NoEntry: none does; BootStopped: what was fetched stops.
+    """
+    reasons = []
+    for nic in spec.nics:
+        try:
+            return _by_card(nic, spec, network, screen, room)
+        except NoEntry as error:
+            reasons.append(f"{nic.name}: {error}")
+    raise NoEntry("; ".join(reasons) or "there is no network card")
+
+
+def _by_card(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+    try:
+        return _pxe(nic, spec, network, screen, room)
+    except NoEntry as error:
+        screen.line(f"PXE-E16: {error}" if spec.firmware == "uefi" else f"{error}")
+        if spec.firmware != "uefi":
+            raise
+        try:
+            return _http(nic, spec, network, screen, room)
+        except NoEntry as second:
+            screen.line(f"Error: {second}")
+            raise NoEntry(f"PXE: {error}; HTTP: {second}") from second
+
+
+def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+    """As a card whose ROM is iPXE, which QEMU's are."""
+    screen.line(">>Start PXE over IPv4." if spec.firmware == "uefi" else f"iPXE: Configuring (net0 {nic.mac})")
+    lease = network.lease(nic.name, http=False)
+    if not lease.file:
+        raise NoEntry("No valid offer received: it names nothing to boot")
+    screen.line(f"  Station IP address is {IPv4Interface(lease.address).ip}\n  NBP filename is {lease.file}")
+    found = Ipxe(network.text, screen.line, _settings(nic, spec, lease)).boot(lease.file)
+    os.close(network.fetch(found.kernel, room.left))
+    images = []
+    for url in found.initrds:
+        images.append(network.fetch(url, room.left))
+        room.take(url, os.lseek(images[-1], 0, os.SEEK_END))
+        os.lseek(images[-1], 0, os.SEEK_SET)
+        screen.line(f"{url}... ok")
+    return Entry(found.kernel, found.arguments, found.initrds), images
+
+
+def _settings(nic: Nic, spec: MachineSpec, lease: Lease) -> dict[str, str]:
+    """iPXE's settings that scripts ask for (ipxe.org/cfg)."""
+    address = IPv4Interface(lease.address)
+    found = {"mac": nic.mac, "ip": str(address.ip), "netmask": str(address.netmask), "uuid": spec.uuid}
+    found |= {"filename": lease.file, "next-server": lease.server, "gateway": lease.router}
+    platform = "efi" if spec.firmware == "uefi" else "pcbios"
+    plain = {name: value for name, value in found.items() if value}
+    of_card = {f"net0/{name}": value for name, value in plain.items()}
+    return plain | of_card | {"platform": platform, "buildarch": "x86_64"}
+
+
+def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+    """UEFI specification 2.10, chapter 24.7: an ISO becomes a disk in memory, of which Linux sees nothing."""
+    screen.line(">>Start HTTP Boot over IPv4.")
+    lease = network.lease(nic.name, http=True)
+    if not lease.vendor.startswith(_HTTP) or not lease.file:
+        raise NoEntry("No valid offer received: it is not for HTTP boot")
+    screen.line(f"  Station IP address is {IPv4Interface(lease.address).ip}\n  URI: {lease.file}")
+    file = network.fetch(lease.file, room.left)
+    room.take(lease.file, os.lseek(file, 0, os.SEEK_END))
+    try:
+        medium = Medium(os.fdopen(file, "rb"))
+    except NotIso as error:
+        raise NoEntry(f"{lease.file} is no ISO, and nothing else is started here") from error
+    with medium:
+        found = live.entry(medium, spec.firmware, screen, room)
+        return found, live.initrds(medium, found, room)

@@ -1,0 +1,161 @@
+"""DHCP as firmware speaks it (RFC 2131; options of RFC 2132, RFC 4578 and RFC 5970): an address, and what to boot."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import struct
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface
+
+import msgspec
+
+_SERVER_PORT, _CLIENT_PORT = 67, 68
+# op, htype, hlen, hops, xid, secs, flags, ciaddr, yiaddr, siaddr, giaddr, chaddr, sname, file, the magic cookie
+_HEADER = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
+_MAGIC = b"\x63\x82\x53\x63"
+_REQUEST, _REPLY, _ETHERNET, _BROADCAST = 1, 2, 1, 0x8000
+_DISCOVER, _OFFER, _WANT, _ACK = 1, 2, 3, 5
+_MASK, _ROUTER, _DNS, _ADDRESS, _OVERLOAD, _TYPE, _SERVER, _WANTED = 1, 3, 6, 50, 52, 53, 54, 55
+_SIZE, _VENDOR, _FILE, _USER, _ARCH, _NIC, _MACHINE, _IPXE = 57, 60, 67, 77, 93, 94, 97, 175
+_PAD, _END = 0, 255
+# iPXE's own option has options within; version 1.0.0 of it (ipxe.org, "etherboot.encap").
+_IPXE_SAYS = bytes([0xEB, 3, 1, 0, 0])
+# Each try waits twice as long as the one before; a PC's ROM waits up to 60 s, which shows a lab nothing more.
+_TRIES = (1.0, 2.0, 4.0)
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who asks: by which class of vendor, for which architecture (RFC 4578's numbers), and as iPXE or not."""
+
+    vendor: str
+    architecture: int
+    ipxe: bool = False
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What a server gave: an address with its network ("10.0.0.2/24"), the way out, whose class it speaks to, and what
+    to boot."""
+
+    address: str
+    router: str = ""
+    vendor: str = ""
+    file: str = ""
+    server: str = ""
+
+
+class NoLease(Exception):
+    """Nobody answered, or nobody with an address; `str()` is which."""
+
+
+@dataclass(frozen=True)
+class _Message:
+    kind: int
+    transaction: int
+    yours: bytes
+    file: bytes
+    options: dict[int, bytes] = field(default_factory=dict)
+
+
+def encode(options: list[tuple[int, bytes]], mac: str, transaction: int) -> bytes:
+    """A client's message; the answer is to be a broadcast, since it has no address yet."""
+    hardware = bytes.fromhex(mac.replace(":", "")).ljust(16, b"\0")
+    none = bytes(4)
+    words = (_REQUEST, _ETHERNET, 6, 0, transaction, 0, _BROADCAST, none, none, none, none, hardware)
+    body = b"".join(bytes([code, len(value)]) + value for code, value in options)
+    return _HEADER.pack(*words, b"", b"", _MAGIC) + body + bytes([_END])
+
+
+def decode(raw: bytes) -> _Message | None:
+    """A server's message; None for what is none."""
+    if len(raw) < _HEADER.size:
+        return None
+    op, _, _, _, transaction, _, _, _, yours, _, _, _, name, file, magic = _HEADER.unpack_from(raw)
+    if op != _REPLY or magic != _MAGIC:
+        return None
+    options = dict(_options(raw[_HEADER.size :]))
+    # Options may go on in the fields for names (RFC 2132 §9.3).
+    overload = _number(options, _OVERLOAD)
+    for bit, more in ((1, file), (2, name)):
+        if overload & bit:
+            options |= dict(_options(more))
+    return _Message(
+        _number(options, _TYPE), transaction, yours, b"" if overload & 1 else file.partition(b"\0")[0], options
+    )
+
+
+def _number(options: dict[int, bytes], code: int) -> int:
+    return int.from_bytes(options.get(code, b""), "big")
+
+
+def _options(raw: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(raw) and raw[at] != _END:
+        if raw[at] == _PAD:
+            at += 1
+            continue
+        end = at + 2 + raw[at + 1] if at + 1 < len(raw) else len(raw) + 1
+        if end > len(raw):
+            return
+        yield raw[at], raw[at + 2 : end]
+        at = end
+
+
+def lease(card: str, mac: str, machine: str, client: Client, tries: tuple[float, ...] = _TRIES) -> Lease:
+    """Ask by a card of this network namespace that is up; `machine` is the machine's UUID. Raises NoLease, OSError."""
+    said = [
+        (_WANTED, bytes([_MASK, _ROUTER, _DNS, _VENDOR, _FILE, 66])),
+        (_SIZE, struct.pack("!H", 1500)),
+        (_VENDOR, f"{client.vendor}:Arch:{client.architecture:05d}:UNDI:003001".encode()),
+        (_ARCH, struct.pack("!H", client.architecture)),
+        (_NIC, b"\x01\x03\x01"),
+        (_MACHINE, b"\0" + uuid.UUID(machine).bytes_le),
+    ]
+    if client.ipxe:
+        said += [(_USER, b"iPXE"), (_IPXE, _IPXE_SAYS)]
+    transaction = secrets.randbits(32)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, card.encode() + b"\0")
+        line.bind(("", _CLIENT_PORT))
+        offer = _ask(line, encode([(_TYPE, bytes([_DISCOVER])), *said], mac, transaction), transaction, _OFFER, tries)
+        server = offer.options.get(_SERVER, b"")
+        chosen = [(_TYPE, bytes([_WANT])), (_SERVER, server), (_ADDRESS, offer.yours), *said]
+        answer = _ask(line, encode(chosen, mac, transaction), transaction, _ACK, tries)
+    return _lease(answer)
+
+
+def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, tries: tuple[float, ...]) -> _Message:
+    for seconds in tries:
+        try:
+            line.sendto(message, ("255.255.255.255", _SERVER_PORT))
+        except OSError as error:
+            raise NoLease(f"the card sends nothing: {error.strerror}") from error
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            line.settimeout(left)
+            try:
+                found = decode(line.recv(1 << 16))
+            except TimeoutError:
+                break
+            if found is not None and found.transaction == transaction and found.kind == kind:
+                return found
+    raise NoLease("Server response timeout")
+
+
+def _lease(answer: _Message) -> Lease:
+    options = answer.options
+    mask = options.get(_MASK, b"")
+    if answer.yours == bytes(4) or len(mask) != 4:
+        raise NoLease("No valid offer received: it has no address, or no netmask")
+    address = IPv4Interface((answer.yours, str(IPv4Address(mask))))
+    router = str(IPv4Address(options[_ROUTER][:4])) if len(options.get(_ROUTER, b"")) >= 4 else ""
+    file = (options.get(_FILE, b"") or answer.file).rstrip(b"\0").decode("latin-1")
+    vendor = options.get(_VENDOR, b"").decode("latin-1")
+    server = str(IPv4Address(options[_SERVER])) if len(options.get(_SERVER, b"")) == 4 else ""
+    return Lease(str(address), router, vendor, file, server)
