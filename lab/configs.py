@@ -67,9 +67,17 @@ def install_config(topology: Topology, access: Access) -> dict[str, Any]:
     }
     if topology.platform == "baremetal":
         config["platform"] = {
-            "baremetal": {"apiVIPs": list(topology.vips("api")), "ingressVIPs": list(topology.vips("ingress"))},
+            "baremetal": {
+                "apiVIPs": list(topology.vips("api")),
+                "ingressVIPs": list(topology.vips("ingress")),
+                **_load_balancer(topology),
+            },
         }
     return config
+
+
+def _load_balancer(topology: Topology) -> dict[str, Any]:
+    return {"loadBalancer": {"type": "UserManaged"}} if topology.load_balancer else {}
 
 
 def _proxy(topology: Topology) -> dict[str, str]:

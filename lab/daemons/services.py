@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from lab.bmcs.profile import profile
-from lab.daemons import dns, ipmi
+from lab.daemons import balancer, dns, ipmi
 from lab.daemons.pki import Authority, make_ssh_key
 from lab.daemons.switch.config import groups as switched
 from lab.host.paths import cache_dir
@@ -81,6 +81,7 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
         _chronyd(layout),
         _registry(layout, credentials, storage),
         *([_proxy(layout)] if topology.proxy else []),
+        *([_load_balancer(layout)] if topology.load_balancer else []),
         _bmc(layout, credentials),
         _http(layout),
         *_ipmi(layout, credentials),
@@ -89,7 +90,9 @@ def prepare(layout: Layout, lab_id: str, owner: tuple[int, int] | None, storage:
     plan = Plan(
         id=lab_id,
         state=str(layout.root),
-        bridges=tuple(Bridge(layout.bridge(one), one.lab_addresses, one.mtu) for one in topology.all_networks),
+        bridges=tuple(
+            Bridge(layout.bridge(one), topology.lab_addresses(one), one.mtu) for one in topology.all_networks
+        ),
         mounts=_mounts(layout),
         services=services,
         owner=owner,
@@ -219,6 +222,14 @@ def _proxy(layout: Layout) -> Service:
     config.write_text("\n".join(lines) + "\n")
     argv = ("tinyproxy", "-d", "-c", str(config))
     return Service("proxy", argv, Ready("tcp", layout.topology.gateway, PROXY_PORT))
+
+
+def _load_balancer(layout: Layout) -> Service:
+    """haproxy, in the place of the load balancer that users bring."""
+    config = layout.root / "load-balancer.cfg"
+    config.write_text(balancer.haproxy_config(layout.topology))
+    argv = ("haproxy", "-db", "-f", str(config))
+    return Service("load-balancer", argv, Ready("tcp", layout.topology.api_addresses[0], balancer.API_PORT))
 
 
 def _bmc(layout: Layout, credentials: Credentials) -> Service:

@@ -166,6 +166,7 @@ def build(
         "platform": cluster.platform,
         "nodes": nodes,
         "proxy": cluster.proxy,
+        "load_balancer": cluster.load_balancer,
     }
     fields |= {"boot": "minimal-iso"} if cluster.minimal else {}
     for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):

@@ -50,6 +50,7 @@ class Cluster:
     minimal: bool
     hosts: tuple[tuple[Host, Role], ...]
     proxy: bool = False
+    load_balancer: bool = False
 
 
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
@@ -83,6 +84,7 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         hosts=hosts,
         # Who has one for either scheme has it for the registry too, as far as the lab is concerned.
         proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
+        load_balancer=_own_balancer(top, platform, len(hosts)),
     )
 
 
@@ -154,13 +156,18 @@ def _subnets(top: Field) -> tuple[Subnet, ...]:
     return tuple(found)
 
 
+def _own_balancer(top: Field, platform: Platform, nodes: int) -> bool:
+    """Whether the user has to bring a load balancer: nobody else has the API's address."""
+    if platform == "baremetal":
+        return top.get("platform", platform, "loadBalancer", "type").text() == "UserManaged"
+    return nodes > 1
+
+
 def _vips(top: Field, name: str, platform: Platform) -> tuple[str, ...]:
     if platform != "baremetal":
         return ()
     settings = top.get("platform", platform)
     several = settings.get(f"{name}s")
-    if settings.get("loadBalancer", "type").text() == "UserManaged" and name == "apiVIP":
-        settings.get("loadBalancer", "type").wrong("labs have no load balancer of the user's; leave it out for a lab")
     found = addresses(several.items()) or addresses([settings.get(name)])
     if not found:
         several.wrong("platform baremetal needs an address")

@@ -38,6 +38,7 @@ DISK_PROGRAMS = {"sfdisk": "fdisk", "mke2fs": "e2fsprogs"}
 # iPXE for a BIOS and for UEFI, which a firmware's PXE fetches by TFTP.
 IPXE = (Path("/usr/lib/ipxe/undionly.kpxe"), Path("/usr/lib/ipxe/ipxe.efi"))
 TPM_PROGRAMS = {"swtpm": "swtpm", "swtpm_setup": "swtpm-tools"}
+BALANCER_PROGRAMS = {"haproxy": "haproxy"}
 PROXY_PROGRAMS = {"tinyproxy": "tinyproxy-bin"}
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 # A UNIX socket's address has room for 107 bytes (unix(7)); the longest of a lab's is .../libvirt/run/libvirt-sock-ro.
@@ -107,6 +108,10 @@ def problems(topology: Topology, labs: Path, lab_id: str) -> list[str]:
         for program, package in PROXY_PROGRAMS.items():
             if shutil.which(program, path=_PATH) is None:
                 reasons.append(f"{program} is not installed, a proxy needs it: apt-get install {package}")
+    if topology.load_balancer:
+        for program, package in BALANCER_PROGRAMS.items():
+            if shutil.which(program, path=_PATH) is None:
+                reasons.append(f"{program} is not installed, a load balancer needs it: apt-get install {package}")
     reasons += unmade(topology)
     if not contained and any(node.tpm for node in topology.nodes):
         for program, package in TPM_PROGRAMS.items():

@@ -53,6 +53,9 @@ class Topology(Checked, frozen=True, kw_only=True):
     its first) is the lab's own, `aliases`, which may lie outside, are the lab's too, and with `addressing: dhcp` every
     machine has a reservation. The lab is gateway, DNS, NTP, registry, BMC and HTTP server.
 
+    With `load_balancer`, the lab is the load balancer that OpenShift asks users for: api, api-int and *.apps lead to
+    it, at the virtual IPs, which are the lab's then, or, without any, at the lab's own address.
+
     `boot` is how machines come to their live system. Where their firmware asks the network, the lab answers with DHCP
     in the networks of cards without tags, whatever the machines themselves are configured with later.
 
@@ -79,6 +82,7 @@ class Topology(Checked, frozen=True, kw_only=True):
     address: str | None = None
     aliases: tuple[str, ...] = ()
     proxy: bool = False
+    load_balancer: bool = False
     bmc: Bmc = "lab"
     ipmi: bool = False
 
@@ -227,7 +231,10 @@ class Topology(Checked, frozen=True, kw_only=True):
                 found += [(f"{where}[{k}]" if where else f"nodes[{i}].ip", t) for k, t in enumerate(one.addresses)]
         for name in ("api", "ingress"):
             several = getattr(self, f"{name}_vips")
-            texts = enumerate(self.vips(name))
+            texts = list(enumerate(self.vips(name)))
+            if self.load_balancer and name == "ingress":
+                # A balancer serves both at one address as well as at two.
+                texts = [(k, text) for k, text in texts if text not in self.vips("api")]
             found += [(f"{name}_vips[{k}]" if several else f"{name}_vip", text) for k, text in texts]
         return found
 
@@ -355,15 +362,30 @@ class Topology(Checked, frozen=True, kw_only=True):
         return tuple(text for text in held if firsts[":" in text] == text)
 
     @property
+    def _balancer(self) -> tuple[str, ...]:
+        """The lab's own addresses of the machines' families, where it is the load balancer; else none."""
+        families = {subnet.version for subnet in self.machine_subnets}
+        own = self.home.own if self.load_balancer else ()
+        return tuple(text for text in own if ip_address(text).version in families)
+
+    def lab_addresses(self, network: Network) -> tuple[str, ...]:
+        """All addresses that the lab has at a network, with the length of their prefix: the load balancer's too."""
+        vips = (*self.vips("api"), *self.vips("ingress")) if self.load_balancer else ()
+        more = (f"{text}/{128 if ':' in text else 32}" for text in vips if network.holds(text))
+        return tuple(dict.fromkeys([*network.lab_addresses, *more]))
+
+    @property
     def api_addresses(self) -> tuple[str, ...]:
-        """Where api and api-int point: the virtual IPs, else every master."""
-        return self.vips("api") or tuple(text for n in self.masters for text in self.known_addresses(n))
+        """Where api and api-int point: the virtual IPs, else the lab's load balancer, else every master."""
+        return (
+            self.vips("api") or self._balancer or tuple(text for n in self.masters for text in self.known_addresses(n))
+        )
 
     @property
     def ingress_addresses(self) -> tuple[str, ...]:
-        """Where *.apps points: the virtual IPs, else every worker, else every master."""
+        """Where *.apps points: the virtual IPs, else the lab's load balancer, else every worker, or every master."""
         nodes = self.workers or self.masters
-        return self.vips("ingress") or tuple(text for n in nodes for text in self.known_addresses(n))
+        return self.vips("ingress") or self._balancer or tuple(text for n in nodes for text in self.known_addresses(n))
 
     @property
     def memory_mib(self) -> int:

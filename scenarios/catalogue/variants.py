@@ -130,6 +130,17 @@ def _proxy(topology: Topology) -> Topology:
     return msgspec.structs.replace(topology, proxy=True)
 
 
+def _none_platform(topology: Topology) -> Topology:
+    """Platform none: nobody holds a virtual IP, and a load balancer of the user's leads to API and ingress."""
+    bare = {"api_vip": None, "ingress_vip": None, "api_vips": (), "ingress_vips": ()}
+    return msgspec.structs.replace(topology, platform="none", load_balancer=True, **bare)
+
+
+def _own_balancer(topology: Topology) -> Topology:
+    """The virtual IPs are those of a load balancer of the user's."""
+    return msgspec.structs.replace(topology, load_balancer=True)
+
+
 def _kernel_arguments(topology: Topology) -> dict[str, str]:
     """A MachineConfig for each role that there is, in openshift/."""
     documents = {
@@ -156,6 +167,8 @@ FEATURES = {
     "second_nic": Variant(machines=_second_nic),
     "bond_vlan": Variant(machines=_bond_vlan),
     "proxy": Variant(machines=_proxy),
+    "none_platform": Variant(machines=_none_platform),
+    "own_balancer": Variant(machines=_own_balancer),
     "kernel_arguments": Variant(files=_kernel_arguments),
 }
 # The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.

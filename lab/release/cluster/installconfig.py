@@ -40,6 +40,7 @@ class InstallConfig:
     platform: str
     api_vips: tuple[str, ...]
     ingress_vips: tuple[str, ...]
+    own_load_balancer: bool
     machine_networks: tuple[str, ...]
     cluster_networks: tuple[tuple[str, int], ...]
     service_networks: tuple[str, ...]
@@ -99,9 +100,19 @@ class InstallConfig:
         return ("master", *(["arbiter"] if self.arbiter_replicas else []), "worker")
 
     @property
+    def holds_vips(self) -> bool:
+        """Whether the nodes hold the virtual IPs: there are some, and no load balancer of the user's has them."""
+        return bool(self.api_vips) and not self.own_load_balancer
+
+    @property
     def etcd_members(self) -> int:
         """How many nodes run a member of etcd: the control plane's, and arbiters."""
         return self.control_plane_replicas + self.arbiter_replicas
+
+    @property
+    def first_api_servers(self) -> int:
+        """How many other nodes have an API server before the bootstrap host may go: beside an arbiter there is one."""
+        return min(2, self.control_plane_replicas - 1)
 
     @property
     def single_node(self) -> bool:
@@ -232,6 +243,7 @@ def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
         platform=platform,
         api_vips=vips["api"],
         ingress_vips=vips["ingress"],
+        own_load_balancer=reader.get(f"platform.{platform}.loadBalancer.type", str, "") == "UserManaged",
         machine_networks=reader.networks("networking.machineNetwork", "cidr") or (MACHINE_NETWORK,),
         cluster_networks=cluster_networks or (CLUSTER_NETWORK,),
         service_networks=reader.networks("networking.serviceNetwork", "") or (SERVICE_NETWORK,),

@@ -6,7 +6,6 @@ import yaml
 
 from lab import topology
 from lab.derive import derive
-from lab.errors import ConfigsError
 
 INSTALL = """
 apiVersion: v1
@@ -256,7 +255,16 @@ def test_memory_and_processors_are_what_the_user_says():
     assert msgspec.to_builtins(found)["nodes"][0]["memory_mib"] == 9000
 
 
-def test_a_balancer_of_the_users_is_told():
+def test_a_balancer_of_the_users_is_the_labs():
     platform = "{baremetal: {apiVIPs: [10.20.30.5], ingressVIPs: [10.20.30.5], loadBalancer: {type: UserManaged}}}"
-    with pytest.raises(ConfigsError, match=r"platform.baremetal.loadBalancer.type: labs have no load balancer"):
-        derive(install(3, platform=platform), hosts(3, STATIC))
+    found = derive(install(3, platform=platform), hosts(3, STATIC))
+    assert found.load_balancer
+    assert "10.20.30.5/32" in found.lab_addresses(found.home)
+    assert not derive(install(3, platform=VIPS), hosts(3, STATIC)).load_balancer
+
+
+@pytest.mark.parametrize(("masters", "wanted"), [(1, False), (3, True)])
+def test_on_platform_none_several_nodes_are_behind_one(masters, wanted):
+    found = derive(install(masters, platform="{none: {}}"), hosts(masters, STATIC))
+    assert found.load_balancer is wanted
+    assert found.api_addresses == found.ingress_addresses == ((found.gateway,) if wanted else (found.nodes[0].ip,))

@@ -57,7 +57,7 @@ def temporary_pods(cluster: Cluster, host: Host) -> list[StaticPod]:
         etcd = staticpods.etcd(host.node_ip, host.node_name, alone=True, listen=config.any_address)
         return [etcd, staticpods.kube_apiserver(config, host.node_ip)]
     return [
-        *([staticpods.keepalived()] if config.api_vips else []),
+        *([staticpods.keepalived()] if config.holds_vips else []),
         staticpods.etcd(host.node_ip, scaling.BOOTSTRAP_MEMBER, listen=config.any_address),
         staticpods.kube_apiserver(config, host.node_ip),
         staticpods.kube_controller_manager(config),
@@ -76,7 +76,7 @@ def static_pod_files(cluster: Cluster, host: Host, machines: Sequence[Object]) -
     for pool in config.pools:
         if pool != "worker":
             files[f"machine-config-server/{pool}.json"] = json.dumps(served_config(cluster, host, machines, pool))
-    if config.api_vips:
+    if config.holds_vips:
         files["keepalived/keepalived.conf"] = keepalived.bootstrap(config).replace(keepalived.INTERFACE, host.interface)
     return files
 
@@ -244,8 +244,7 @@ def run_for_others(cluster: Cluster, host: Host, machines: list[Object], objects
     """Several nodes: serve the control plane nodes until enough of them run it, then hand over."""
     kube = fill_api(host, [*objects, *scaling.bootstrap_objects(cluster, host.node_ip)])
     say(host, "applied")
-    others = min(2, cluster.config.control_plane_replicas - 1)
-    scaling.wait_for_control_plane(kube, JOIN_SECONDS, servers=others)
+    scaling.wait_for_control_plane(kube, JOIN_SECONDS, servers=cluster.config.first_api_servers)
     say(host, "joined")
     expect(host, "operators-stopped")
     # Release the stopped programs' leases, so that their successors need not wait for them to expire.

@@ -15,9 +15,9 @@ control_plane_runs() {
     local answer count
     answer="$$(call GET /apis/operator.openshift.io/v1/kubeapiservers/cluster)" || { echo "no answer"; return 1; }
     count="$$(sed '$$d' <<<"$$answer" | jq '[.status.nodeStatuses[]? | select(.currentRevision > 0)] | length')"
-    ((count >= 2)) || { echo "$$count of 2 nodes have an API server"; return 1; }
+    ((count >= $servers)) || { echo "$$count of $servers nodes have an API server"; return 1; }
 }
 
 until_call "the end of bootkube.service" 3 bootkube_done
-until_call "two nodes with an API server" 10 control_plane_runs
+until_call "enough nodes with an API server" 10 control_plane_runs
 until_call "ConfigMap kube-system/bootstrap" 5 bootstrap_complete

@@ -139,7 +139,7 @@ def standard(config: InstallConfig, images: Images, role: str) -> list[Object]:
         machine_config(f"01-{role}-kubelet", role, kubelet),
     ]
     # An arbiter answers neither for the API nor for the ingress.
-    if config.api_vips and role != "arbiter":
+    if config.holds_vips and role != "arbiter":
         configs.append(machine_config(f"02-{role}-keepalived", role, _keepalived(config, images, role)))
     return configs
 

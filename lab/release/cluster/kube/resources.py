@@ -56,6 +56,7 @@ def _infrastructure(config: InstallConfig, infra_id: str) -> Object:
         platform["baremetal"] = {
             "apiServerInternalIPs": list(config.api_vips),
             "ingressIPs": list(config.ingress_vips),
+            "loadBalancer": {"type": "UserManaged" if config.own_load_balancer else "OpenShiftManagedDefault"},
         }
     highly = "HighlyAvailableArbiter" if config.arbiter_replicas else "HighlyAvailable"
     topology = "SingleReplica" if config.control_plane_replicas == 1 else highly

@@ -51,7 +51,9 @@ def render(inputs: Inputs) -> Config:
     }
     if not inputs.in_place:
         scripts["approve-csr.sh"] = templates.fill("approve-csr.sh", release_image=inputs.release_image)
-        scripts["report-progress.sh"] = templates.fill("report-progress.sh", domain=inputs.config.domain)
+        scripts["report-progress.sh"] = templates.fill(
+            "report-progress.sh", domain=inputs.config.domain, servers=str(inputs.config.first_api_servers)
+        )
     files = [file(f"/usr/local/bin/{name}", text, 0o555) for name, text in scripts.items()]
     files += [node_ip_script(inputs.config), *registry_files(inputs.config)]
     for folder, contents in (("manifests", inputs.manifests), ("openshift", inputs.openshift)):

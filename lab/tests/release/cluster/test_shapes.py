@@ -19,6 +19,7 @@ from lab.release.cluster.machine_config_server.command import bootstrap_source
 from lab.release.cluster.openshift_install import command as install
 from lab.release.cluster.pki import tls
 from lab.release.cluster.pods.assets import Cluster, Host
+from lab.testing.ignition import read_data_url
 
 RELEASE = "release.example/n/r@sha256:1"
 TAGS = ("etcd", "pod", "hyperkube", "machine-config-operator", "keepalived-ipfailover")
@@ -92,6 +93,17 @@ def test_how_many_nodes_and_members_of_etcd_there_are_to_be(
     assert (found.nodes, found.etcd_members, found.single_node) == (nodes, members, False)
 
 
+@pytest.mark.parametrize(("masters", "arbiters", "servers"), [(2, 1, 1), (3, 0, 2), (5, 0, 2)])
+def test_the_bootstrap_is_complete_with_the_api_servers_that_there_can_be(
+    masters: int, arbiters: int, servers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert create(tmp_path, config(masters, arbiters), monkeypatch) == 0
+    files = json.loads((tmp_path / "bootstrap.ign").read_text())["storage"]["files"]
+    [script] = [entry for entry in files if entry["path"] == "/usr/local/bin/report-progress.sh"]
+    text = read_data_url(script["contents"]["source"], None).decode()
+    assert f"((count >= {servers}))" in text
+
+
 @pytest.fixture(scope="module")
 def arbitrated() -> tuple[Cluster, list[Object]]:
     """A cluster of two masters and an arbiter, and its MachineConfigs and pools."""
@@ -133,3 +145,16 @@ def test_the_bootstraps_server_serves_masters_and_arbiters_alone(
         assert ("/etc/kubernetes/manifests/keepalived.yaml" in paths) is (pool == "master")
     with pytest.raises(ClusterError, match="refusing"):
         source("worker")
+
+
+def test_virtual_addresses_of_a_load_balancer_are_held_by_no_node(tmp_path: Path) -> None:
+    document = config(3)
+    document["platform"]["baremetal"]["loadBalancer"] = {"type": "UserManaged"}
+    found = parse(yaml.safe_dump(document))
+    cluster = Cluster(found, tls.complete(found, {}), RELEASE, IMAGES)
+    machines = bootkube.machine_configs(cluster, [])
+    assert not [m for m in machines if "keepalived" in m["metadata"]["name"]]
+    host = Host(tmp_path, tmp_path, tmp_path, ("192.0.2.10",), "m0", "debian", "eth0")
+    assert not [name for name in bootkube.static_pod_files(cluster, host, machines) if "keepalived" in name]
+    # The machine-config server is reached at the address all the same.
+    assert found.api_host == "192.0.2.5"
