@@ -17,14 +17,16 @@ import pytest
 from installer.assisted.errors import ClientError
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
 
-# This machine has no disk to spare: the real agent's real inventory gets one more, all else is untouched.
+# This machine has no disk to spare: the real agent's real inventory gets one more, and its speed; all else is untouched.
 AGENT = """
-import sys
+import json, sys
+from installer.agent.checks import diskspeed
 from installer.agent.host import blockdev
 from installer.assisted.inventory import Disk, Eligibility
 real = blockdev.disks
 blockdev.disks = lambda host: [*real(host), Disk(id="/dev/spare", name="spare", path="/dev/spare", drive_type="SSD",
     size_bytes=20 * 1000**3, installation_eligibility=Eligibility(eligible=True))]
+diskspeed.disk_speed = lambda host, args, seconds: json.dumps({"path": args["path"], "io_sync_duration": 1})
 from installer.agent.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
