@@ -24,7 +24,7 @@ from lab.configs import Access
 from lab.derive import AGENT, INSTALL
 from lab.errors import InstallFailedError, TopologyError
 from lab.lab import Lab
-from lab.layout import bracketed
+from lab.layout import bracketed, proxy_url
 from lab.release.cluster import yamltext
 from lab.release.cluster.private import write_private
 from lab.seam import tools
@@ -80,6 +80,15 @@ def adapt_install_config(config: dict[str, Any], access: Access) -> dict[str, An
     }
 
 
+def through_proxy(config: dict[str, Any], topology: Topology) -> dict[str, Any]:
+    """The config with the lab's HTTP proxy in the place of the one that it names; without one, as it is."""
+    given = config.get("proxy")
+    if not topology.proxy or not isinstance(given, dict):
+        return config
+    ours = {key: proxy_url(topology) for key in ("httpProxy", "httpsProxy") if given.get(key)}
+    return {**config, "proxy": {**given, **ours}}
+
+
 def adapt_agent_config(config: dict[str, Any], clock: str) -> dict[str, Any]:
     """The config with the lab's NTP server added."""
     sources = config.get("additionalNTPSources") or []
@@ -125,7 +134,8 @@ class Deployment:
         self.directory.chmod(0o700)
         if adapt:
             install, agent = read(source)
-            _write(self.directory / INSTALL, adapt_install_config(install, self.lab.access))
+            install = through_proxy(adapt_install_config(install, self.lab.access), self.topology)
+            _write(self.directory / INSTALL, install)
             _write(self.directory / AGENT, adapt_agent_config(agent, self.topology.gateway))
 
     def agent(self, *words: str, timeout: float) -> subprocess.CompletedProcess[str]:

@@ -212,7 +212,7 @@ class Lab(AbstractContextManager["Lab"]):
         self._record = msgspec.structs.replace(self._record, kept=True)
         self._record.save()
         self._keep = True
-        log.warning("lab %s is kept: node0-lab ls | ssh | console | down %s", self.id, self.id)
+        log.warning("lab %s is kept: node0-lab ls | ssh | console | down --lab %s", self.id, self.id)
 
     def detach(self) -> None:
         """Untie this process from the lab, which goes on: no thread of it stays in the lab's namespaces."""

@@ -60,6 +60,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--topology", metavar="FILE", help="install this topology (docs/topology.md): the scenarios of its size"
     )
     group.addoption(
+        "--chaos",
+        metavar="SEEDS",
+        help="install with faults that these seeds draw, and nothing else: 17, 1-50, 17:0,2 (docs/faults.md)",
+    )
+    group.addoption(
+        "--chaos-on", metavar="SCENARIO", default="sno-ipv4-static-uefi", help="in this scenario (default: one node)"
+    )
+    group.addoption(
         "--lab-keep",
         choices=("never", "on-failure", "always"),
         default="never",
@@ -133,6 +141,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif not config.getoption("--weekly"):
         later = ["weekly"] if config.getoption("--nightly") else ["nightly", "weekly"]
         left = [item for item in items if any(item.get_closest_marker(name) for name in later)]
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
+    if config.getoption("--chaos"):
+        left = [item for item in items if item.path.name != "test_chaos.py"]
         items[:] = [item for item in items if item not in left]
         config.hook.pytest_deselected(items=left)
     reorder(items, DURATIONS.read())

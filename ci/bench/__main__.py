@@ -31,7 +31,9 @@ BENCHMARKS = [
     "machines",
     "mutants",
     "oracle",
+    "oracle-service",
     "house",
+    "engine",
 ]
 SCENARIO = "sno-ipv4-static-uefi"
 
@@ -39,7 +41,7 @@ SCENARIO = "sno-ipv4-static-uefi"
 def install(scenario: str) -> float:
     """Install a scenario once, warm; seconds from the lab's start to install-complete, by its own phases."""
     shortest = f"scenarios/test_install.py::test_console_answers[{scenario}]"
-    argv = [sys.executable, "-m", "pytest", "-q", "--nightly", shortest]
+    argv = [sys.executable, "-m", "pytest", "-q", "--weekly", shortest]
     begin = time.monotonic()
     done = subprocess.run(argv, cwd=ROOT, check=False)
     if done.returncode:
@@ -69,9 +71,13 @@ def main() -> None:
         "mutants: changes to the code that the tests notice; "
         "oracle: verdicts, errors and manifests of many inputs against those of the real openshift-install, where "
         "one was built; "
-        "house: lines, modules a folder, cycles, citations, start, create image (default: image builds media)",
+        "oracle-service: statuses, validations and status codes of many hosts and requests against those of the real "
+        "assisted-service, where one was built; "
+        "house: lines, modules a folder, cycles, citations, start, create image; "
+        "engine: what node0-ci run costs besides the runs (default: image builds media)",
     )
     parser.add_argument("--hosts", type=COUNT, default=2000, help="swarm: how many at most (default: 2000)")
+    parser.add_argument("--worlds", type=COUNT, default=200, help="oracle-service: scenarios (default: 200)")
     parser.add_argument("--cold", action="store_true", help="builds: also into an empty cache (about six minutes)")
     parser.add_argument("--spec", type=Path, help="conformity: assisted-service's swagger.yaml")
     parser.add_argument("--schemas", type=Path, help="redfish: the directory csdl of DMTF/Redfish-Publications")
@@ -133,6 +139,13 @@ def main() -> None:
 
         scripts.run(args.scripts)
         return
+    if "oracle-service" in args.what:
+        if args.what != ["oracle-service"]:
+            parser.error("oracle-service is measured alone")
+        from ci.bench.oracle.service import bench as service_bench
+
+        service_bench.run(args.worlds, args.seed)
+        return
     if "house" in args.what:
         if args.what != ["house"]:
             parser.error("house is measured alone")
@@ -169,6 +182,10 @@ def main() -> None:
         from ci.bench import media
 
         media.run()
+    if "engine" in what:
+        from ci.bench import engine
+
+        engine.run()
     if "swarm" in what:
         from ci.bench.service import swarm
 

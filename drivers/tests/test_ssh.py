@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from drivers.errors import ConnectionFailedError
-from drivers.ssh import connect, write_config
+from drivers.ssh import PrefixedSsh, connect, write_config
 
 
 def stand_in(folder: Path, complaint: str, times: int) -> list[str]:
@@ -51,3 +51,9 @@ def test_no_answer_at_all_is_told_with_the_last_words(tmp_path: Path):
     program.chmod(0o755)
     with pytest.raises(ConnectionFailedError, match="No route to host"):
         connect("192.0.2.1", [str(program)], config(tmp_path), timeout=0.1)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::9"])
+def test_an_address_of_either_family_is_a_host_and_no_port(tmp_path: Path, address: str):
+    host = PrefixedSsh(address, [], tmp_path / "config").host
+    assert (host.name, host.port) == (address, None)

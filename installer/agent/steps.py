@@ -48,10 +48,10 @@ def _disk_speed(ctx: StepContext, args: list[str]) -> str:
             raise ValueError
     except ValueError:
         raise StepError(f"the time limit {args[1]!r} is not a number of seconds") from None
-    return diskspeed.disk_speed(ctx.host, _json(args[:1] if len(args) == 2 else args, dict), seconds)
+    return diskspeed.disk_speed(ctx.host, json_argument(args[:1] if len(args) == 2 else args, dict), seconds)
 
 
-def _json(args: list[str], kind: type) -> Any:
+def json_argument(args: list[str], kind: type) -> Any:
     """The single JSON argument of a step. Raises StepError."""
     if len(args) != 1:
         raise StepError(f"one argument is expected, not {len(args)}")
@@ -78,17 +78,17 @@ def gather_logs(host: HostSystem, request: dict[str, Any], client: AssistedClien
 
 TABLE: Mapping[str, Step] = {
     StepType.INVENTORY: lambda ctx, args: inventory.collect_json(ctx.host),
-    StepType.CONNECTIVITY: lambda ctx, args: netchecks.connectivity(ctx.host, _json(args, list)),
-    StepType.FREE_ADDRESSES: lambda ctx, args: netchecks.free_addresses(ctx.host, _json(args, list)),
-    StepType.NTP: lambda ctx, args: netchecks.ntp(ctx.host, _json(args, dict)),
-    StepType.DOMAINS: lambda ctx, args: netchecks.domains(ctx.host, _json(args, dict)),
-    StepType.VERIFY_VIPS: lambda ctx, args: netchecks.verify_vips(ctx.host, _json(args, list)),
+    StepType.CONNECTIVITY: lambda ctx, args: netchecks.connectivity(ctx.host, json_argument(args, list)),
+    StepType.FREE_ADDRESSES: lambda ctx, args: netchecks.free_addresses(ctx.host, json_argument(args, list)),
+    StepType.NTP: lambda ctx, args: netchecks.ntp(ctx.host, json_argument(args, dict)),
+    StepType.DOMAINS: lambda ctx, args: netchecks.domains(ctx.host, json_argument(args, dict)),
+    StepType.VERIFY_VIPS: lambda ctx, args: netchecks.verify_vips(ctx.host, json_argument(args, list)),
     StepType.DISK_SPEED: _disk_speed,
-    StepType.IMAGES: lambda ctx, args: containers.availability(ctx.host, _json(args, dict)),
-    StepType.TANG: lambda ctx, args: webchecks.tang(_json(args, dict)),
-    StepType.API_VIP: lambda ctx, args: webchecks.ignition(_json(args, dict)),
-    StepType.INSTALL: lambda ctx, args: containers.install(ctx.host, _json(args, dict), ctx.agent),
-    StepType.LOGS: lambda ctx, args: gather_logs(ctx.host, _json(args, dict), ctx.client),
+    StepType.IMAGES: lambda ctx, args: containers.availability(ctx.host, json_argument(args, dict)),
+    StepType.TANG: lambda ctx, args: webchecks.tang(json_argument(args, dict)),
+    StepType.API_VIP: lambda ctx, args: webchecks.ignition(json_argument(args, dict)),
+    StepType.INSTALL: lambda ctx, args: containers.install(ctx.host, json_argument(args, dict), ctx.agent),
+    StepType.LOGS: lambda ctx, args: gather_logs(ctx.host, json_argument(args, dict), ctx.client),
     StepType.STOP: lambda ctx, args: containers.stop_installation(ctx.host),
 }
 

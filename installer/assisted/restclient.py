@@ -44,6 +44,11 @@ class RestClient:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._transport.endpoint.url})"
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is kept for the next request."""
+        return self._transport.is_connected
+
     def close(self) -> None:
         """Drop the kept connection."""
         self._transport.close()

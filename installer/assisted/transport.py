@@ -80,18 +80,18 @@ class Answer:
 
     def pieces(self, limit: int = LARGEST) -> Iterator[bytes]:
         """The body as it comes. Raises BadAnswer when it has more than ``limit`` bytes, NoAnswer when it breaks off."""
-        response, taken = self._response, 0
+        response, size = self._response, 0
         if response.length is not None and response.length > limit:
             raise self._bad(f"the answer has {response.length} bytes, more than {limit}")
-        while piece := self._read(taken):
-            taken += len(piece)
-            if taken > limit:
+        while piece := self._read(size):
+            size += len(piece)
+            if size > limit:
                 raise self._bad(f"the answer has more than {limit} bytes")
             yield piece
             if response.isclosed():
                 break
         if response.length:
-            raise self._broken(taken, "the connection was closed")
+            raise self._broken(size, "the connection was closed")
 
     def body(self, limit: int = LARGEST) -> bytes:
         """The whole body. Raises as ``pieces``."""
@@ -146,6 +146,11 @@ class Transport:
         self._idle: _Connection | None = None
         self._keeps = True
         self._lock = threading.Lock()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is kept for the next request."""
+        return self._idle is not None
 
     def close(self) -> None:
         """Drop the idle connection; requests that are under way in other threads leave none behind."""

@@ -17,7 +17,6 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any, TypeVar
@@ -29,8 +28,6 @@ from installer.formats.yamltext import construct, go_text, is_null
 from installer.redact import shortened
 
 T = TypeVar("T")
-# A text in its canonical form, or ValueError for what is wrong with it: the second part of Annotated[str, reading].
-Reading = Callable[[str], str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,7 +234,7 @@ class _Decoder:
 
     def items(self, node: yaml.MappingNode, path: str) -> list[tuple[yaml.Node, yaml.Node]]:
         """Names and values of a map, those that it merges included; a name that comes twice is an error."""
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        entries: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for name_node, value_node in node.value:
             pairs = [(name_node, value_node)]
             if name_node.tag == "tag:yaml.org,2002:merge":
@@ -251,10 +248,10 @@ class _Decoder:
             for name, value in pairs:
                 if is_null(name):
                     self.fail(name, path, "a name must be a string, is null")
-                if name.value in found:
+                if name.value in entries:
                     self.fail(name_node, path, f"key {json.dumps(name.value, ensure_ascii=False)} already set in map")
-                found[name.value] = (name, value)
-        return list(found.values())
+                entries[name.value] = (name, value)
+        return list(entries.values())
 
     def struct(self, node: yaml.Node, cls: type[T], path: str) -> T | None:
         if is_null(node):

@@ -21,6 +21,8 @@ OVN = "OVNKubernetes"
 _KNOWN_NETWORK_TYPES = (OVN, "OpenShiftSDN")
 _CONVERTIBLE = ("v1", "v1beta3", "v1beta4")
 PROVISIONING_CIDR = "172.22.0.0/24"
+# Where hosts stand, also in paths of errors: the control plane first, those without a role last.
+_BY_ROLE = {"master": 0, "worker": 2, "": 3}
 # Addresses of a provisioning network that has room for a DHCP range from the 10th on.
 _SMALLEST = 16
 
@@ -144,6 +146,8 @@ def apply(config: InstallConfig) -> InstallConfig:
         config = replace(config, arbiter=_pool(config.arbiter, "arbiter", 0))
     if config.platform.baremetal is not None:
         baremetal = _provisioning(config.platform.baremetal, [entry.cidr for entry in net.machine_network])
+        hosts = tuple(sorted(baremetal.hosts, key=lambda host: _BY_ROLE.get(host.role, 1)))
+        baremetal = replace(baremetal, hosts=hosts)
         config = replace(config, platform=replace(config.platform, baremetal=baremetal))
     config = replace(config, platform=_with_dns(config.platform))
     if config.platform.nutanix is not None and not config.credentials_mode:

@@ -51,7 +51,7 @@ def parse_install_config(text: str) -> InstallConfig:
 
 def parse_agent_config(text: str) -> AgentConfig:
     """Decode and validate an agent-config, its hosts apart. Raises ConfigError."""
-    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", prerelease.current_form)
+    config = _decode(text, AgentConfig, AGENT_CONFIG_FILE, "", convert=prerelease.current_form)
     version = rules_agent.version(config)
     if version is not None:
         raise ConfigError(str(version), file=AGENT_CONFIG_FILE)
@@ -60,7 +60,7 @@ def parse_agent_config(text: str) -> AgentConfig:
 
 
 def _decode(
-    text: str, cls: type[T], file: str, wrap: str, convert: Callable[[yaml.Node], yaml.Node] | None = None
+    text: str, cls: type[T], file: str, wrap: str, *, convert: Callable[[yaml.Node], yaml.Node] | None = None
 ) -> T:
     try:
         node = compose(text)
@@ -72,14 +72,14 @@ def _decode(
         return cls()  # an empty file says nothing, not even its version
     value, problems = decode(node, cls)
     if problems:
-        told = f"failed to unmarshal {file}: {aggregate([str(item) for item in problems])}"
+        message = f"failed to unmarshal {file}: {aggregate([str(item) for item in problems])}"
         if file == INSTALL_CONFIG_FILE and any(problem.unknown for problem in problems):
-            told = f"failed to parse first occurrence of unknown field: {told}"
+            message = f"failed to parse first occurrence of unknown field: {message}"
             if os.environ.get(INVOKER) and all(problem.unknown for problem in problems):
-                log.warning(told)
+                log.warning(message)
                 log.info("Attempting to unmarshal while ignoring unknown keys because strict unmarshaling failed")
                 return value
-        raise ConfigError(f"{wrap}{told}", file=file)
+        raise ConfigError(f"{wrap}{message}", file=file)
     return value
 
 

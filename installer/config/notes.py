@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 from installer.config.decode import camel
-from installer.config.types.cloud import NutanixPlatform, VSpherePlatform
+from installer.config.types.cloud import NutanixPlatform, NutanixPool, VSpherePlatform, VSpherePool
 from installer.config.types.install import InstallConfig, Networking
 from installer.config.types.platform import BareMetalPlatform, PoolPlatform
 from installer.config.values import check
@@ -104,17 +104,17 @@ def _ignored_baremetal(platform: BareMetalPlatform) -> Iterator[str]:
 def _ignored_vsphere(platform: VSpherePlatform) -> Iterator[str]:
     path = "platform.vsphere"
     yield from _note(f"{path}.clusterOSImage", platform.cluster_os_image)
-    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform)
+    yield from _note(f"{path}.defaultMachinePlatform", platform.default_machine_platform, VSpherePool())
     yield from _note(f"{path}.diskType", platform.disk_type)
     yield from _note(f"{path}.loadBalancer", platform.load_balancer and platform.load_balancer.type)
-    yield from _note(f"{path}.hosts", platform.hosts)
+    yield from _note(f"{path}.hosts", platform.hosts[1:])  # upstream says nothing of a single one
 
 
 def _ignored_nutanix(platform: NutanixPlatform) -> Iterator[str]:
     path = "Platform.Nutanix"  # upstream spells these as Go does
     yield from _note(f"{path}.ClusterOSImage", platform.cluster_os_image)
     yield from _note(f"{path}.PreloadedOSImageName", platform.preloaded_os_image_name)
-    yield from _note(f"{path}.DefaultMachinePlatform", platform.default_machine_platform)
+    yield from _note(f"{path}.DefaultMachinePlatform", platform.default_machine_platform, NutanixPool())
     yield from _note(f"{path}.LoadBalancer", platform.load_balancer and platform.load_balancer.type)
     yield from _note(f"{path}.PrismAPICallTimeout", platform.prism_api_call_timeout)
     yield from _note(f"{path}.FailureDomains", platform.failure_domains)

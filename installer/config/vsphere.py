@@ -29,8 +29,7 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
     if vcenters and platform.v_center:
         log.warning("vcenter field is deprecated please avoid using both vcenter and vcenters fields together")
     if not vcenters:
-        if platform.v_center or platform.username or platform.password or platform.datacenter:
-            log.warning("vsphere authentication fields are now deprecated; please use vcenters")
+        log.warning("vsphere authentication fields are now deprecated; please use vcenters")
         named = (platform.datacenter, *(domain.topology.datacenter for domain in domains))
         centers = tuple(dict.fromkeys(filter(None, named)))
         vcenters = (VCenter(platform.v_center, _PORT, platform.username, platform.password, centers),)
@@ -43,8 +42,7 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
             for domain in domains
         )
     if not domains:
-        if any(old):
-            log.warning("vsphere topology fields are now deprecated; please use failureDomains")
+        log.warning("vsphere topology fields are now deprecated; please use failureDomains")
         domains = (_generated(platform, vcenters[0].server),)
     else:
         if any(old):
@@ -52,38 +50,45 @@ def upconvert(platform: VSpherePlatform) -> VSpherePlatform:
                 "vsphere topology fields are now deprecated; please avoid using failureDomains and the vsphere "
                 "topology fields together"
             )
-        domains = tuple(_completed(domain) for domain in domains)
-    return replace(platform, vcenters=vcenters, failure_domains=domains)
+        domains = _joined(domains, {vcenter.server for vcenter in vcenters})
+    return replace(platform, vcenters=vcenters, failure_domains=tuple(map(_with_pool, domains)))
 
 
 def _generated(platform: VSpherePlatform, server: str) -> VSphereFailureDomain:
     center = platform.datacenter
-    cluster = _inventory("computeCluster", "host", platform.cluster, center)
     topology = VSphereTopology(
         datacenter=center,
-        compute_cluster=cluster,
+        compute_cluster=_inventory("computeCluster", "host", platform.cluster, center),
         networks=(platform.network,),
         datastore=_inventory("datastore", "datastore", platform.default_datastore, center),
-        resource_pool=platform.resource_pool or _whole(cluster),
+        resource_pool=platform.resource_pool,
         folder=_inventory("folder", "vm", platform.folder, center),
     )
     return VSphereFailureDomain(GENERATED, GENERATED_REGION, GENERATED_ZONE, server, topology)
 
 
-def _completed(domain: VSphereFailureDomain) -> VSphereFailureDomain:
-    topology = domain.topology
-    center = topology.datacenter
-    cluster = _inventory("computeCluster", "host", topology.compute_cluster, center)
-    return replace(
-        domain,
-        topology=replace(
-            topology,
-            compute_cluster=cluster,
-            datastore=_inventory("datastore", "datastore", topology.datastore, center),
-            resource_pool=topology.resource_pool or _whole(cluster),
-            folder=_inventory("folder", "vm", topology.folder, center),
-        ),
-    )
+def _joined(domains: tuple[VSphereFailureDomain, ...], servers: set[str]) -> tuple[VSphereFailureDomain, ...]:
+    """With inventory paths in the place of bare names, up to the first domain of an unknown vCenter."""
+    result = list(domains)
+    for index, domain in enumerate(domains):
+        if domain.server not in servers:
+            log.warning("unable to find finder for vCenter %s in order to do upconvert", domain.server)
+            break
+        old = domain.topology
+        center = old.datacenter
+        topology = replace(
+            old,
+            compute_cluster=_inventory("computeCluster", "host", old.compute_cluster, center),
+            datastore=_inventory("datastore", "datastore", old.datastore, center),
+            folder=_inventory("folder", "vm", old.folder, center),
+        )
+        result[index] = replace(domain, topology=topology)
+    return tuple(result)
+
+
+def _with_pool(domain: VSphereFailureDomain) -> VSphereFailureDomain:
+    pool = domain.topology.resource_pool or _whole(domain.topology.compute_cluster)
+    return replace(domain, topology=replace(domain.topology, resource_pool=pool))
 
 
 def _whole(cluster: str) -> str:
@@ -93,8 +98,8 @@ def _whole(cluster: str) -> str:
 
 def _inventory(name: str, kind: str, value: str, datacenter: str) -> str:
     """An inventory path; a bare name, which is deprecated, is put under its datacenter."""
-    if not value or value.startswith("/") or not datacenter:
+    if not value or value.startswith("/"):
         return value
-    path = posixpath.normpath(f"/{datacenter.lstrip('/')}/{kind}/{value}")
+    path = posixpath.normpath("/" + f"{datacenter}/{kind}/{value}".lstrip("/"))
     log.warning("%s as a non-path is now deprecated; please use the joined form: %s", name, path)
     return path

@@ -62,7 +62,7 @@ def create_image(directory: Path, prefetched: Prefetched = NOTHING_PREFETCHED) -
                 write_rootfs(payload.iso, outputs.folder(BOOT_ARTIFACTS) / url.rpartition("/")[2])
         except IsoError as error:
             raise AssetError(f'failed to fetch {TARGET}: failed to generate asset "{TARGET}"', error) from error
-        write(outputs, files.state, inputs, secrets, payload.release.components)
+        write(outputs, files.state, inputs, secrets, images=payload.release.components)
 
     _log_iso(directory, target, minimal, inputs.install)
     return target

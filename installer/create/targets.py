@@ -107,7 +107,7 @@ def pxe_files(directory: Path) -> None:
     url = inputs.agent.boot_artifacts_base_url
     with Outputs(directory) as outputs:
         arguments = write_pxe(payload.iso, outputs.folder(BOOT_ARTIFACTS), arch, changes, url=url)
-        write(outputs, files.state, inputs, secrets, payload.release.components)
+        write(outputs, files.state, inputs, secrets, images=payload.release.components)
     folder = directory / BOOT_ARTIFACTS
     if url:
         log.info("Created iPXE script agent.%s.ipxe in %s directory", arch, folder)
@@ -127,7 +127,7 @@ def config_image(directory: Path) -> None:
     ignition = live_config(live_inputs(inputs, release, secrets))
     with Outputs(directory) as outputs:
         outputs.put(FILE, config_iso(ignition))
-        write(outputs, files.state, inputs, secrets, release.components)
+        write(outputs, files.state, inputs, secrets, images=release.components)
     log.info("%s", created_in("config-image", directory, ["auth/kubeconfig", "auth/kubeadmin-password"]))
 
 

@@ -93,7 +93,7 @@ class Composer:
         return YamlError(0, " ".join(str(error).split()))
 
     def _document(self) -> yaml.Node:
-        known: dict[str, tuple[yaml.Node, _Extent]] = {}
+        anchors: dict[str, tuple[yaml.Node, _Extent]] = {}
         stack: list[_Open] = []
         nodes, aliased, aliased_text = 0, 0, 0
         while True:
@@ -103,7 +103,7 @@ class Composer:
             start, end = event.start_mark, event.end_mark
             node: yaml.Node
             if isinstance(event, yaml.AliasEvent):
-                node, extent = self._aliased(event, known, stack)
+                node, extent = self._aliased(event, anchors, stack)
                 aliased, aliased_text = aliased + extent.nodes, aliased_text + extent.text
                 check_expansion(_line(event), nodes + aliased, aliased, text=aliased_text, length=len(self._text))
                 anchor = None
@@ -123,7 +123,7 @@ class Composer:
                 done = stack.pop()
                 node, anchor, extent = done.node, done.anchor, done.extent
             if anchor is not None:
-                known[anchor] = (node, extent)
+                anchors[anchor] = (node, extent)
             if not stack:
                 return node
             _check_depth(_line(event), len(stack) + extent.levels)
@@ -186,7 +186,7 @@ def _add(parent: _Open, node: yaml.Node, extent: _Extent, line: int) -> None:
     else:
         if not isinstance(node, yaml.ScalarNode):
             raise YamlError(line, "a key must be a plain name")
-        if node.value in parent.names:
+        if node.value in parent.names and node.tag != "tag:yaml.org,2002:merge":
             raise YamlError(line, f'key "{node.value}" already set in map')
         parent.names.add(node.value)
         parent.key = node

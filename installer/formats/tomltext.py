@@ -79,9 +79,9 @@ def _measure(text: str) -> None:
 
 def _end(pattern: re.Pattern[str], text: str, place: int) -> int:
     """Where the text that begins at `place` ends; -1 where it does not."""
-    for found in pattern.finditer(text, place):
-        if found["end"] is not None:
-            return found.end()
-        if found[0] == "\n":
+    for match in pattern.finditer(text, place):
+        if match["end"] is not None:
+            return match.end()
+        if match[0] == "\n":
             return -1
     return -1

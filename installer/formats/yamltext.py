@@ -55,8 +55,8 @@ def _resolvers(loader: Any, *kinds: tuple[str, str, str]) -> None:
     loader.yaml_implicit_resolvers = {}
     for tag, pattern, first in kinds:
         for char in first:
-            found = loader.yaml_implicit_resolvers.setdefault("" if char == "\0" else char, [])
-            found.append((_TAG + tag, re.compile(f"(?:{pattern})\\Z")))
+            resolvers = loader.yaml_implicit_resolvers.setdefault("" if char == "\0" else char, [])
+            resolvers.append((_TAG + tag, re.compile(f"(?:{pattern})\\Z")))
 
 
 _resolvers(

@@ -1,7 +1,7 @@
 """The host under the agent's feet: its files, and its programs.
 
-In the container the host's root is mounted on /host and programs run in the host's namespaces by nsenter; run on a
-host directly (root ``/``) both are plain.
+In the container the host's root is mounted on /host, or is seen through the host's first process, and programs run in
+the host's namespaces by nsenter; run on a host directly (root ``/``) both are plain.
 """
 
 from __future__ import annotations
@@ -84,9 +84,25 @@ class HostSystem:
             raise CommandError(" ".join(args), 0, f"output is not JSON: {error}") from None
 
 
+# What podman puts into each of its containers.
+CONTAINER_MARK = Path("/run/.containerenv")
+FIRST_PROCESS = Path("/proc/1")
+
+
+def _sees_host() -> bool:
+    """Is this a container among the host's processes? Another program's agent mounts no host for what it starts."""
+    try:
+        own, first = os.readlink("/proc/self/ns/mnt"), os.readlink(FIRST_PROCESS / "ns/mnt")
+    except OSError:
+        return False
+    return CONTAINER_MARK.exists() and own != first
+
+
 def detect() -> HostSystem:
-    """The host from NODE0_HOST_ROOT, else /host when a host is mounted there, else ``/``."""
+    """The host from NODE0_HOST_ROOT, else /host when a host is mounted there, else its first process's, else ``/``."""
     root = os.environ.get("NODE0_HOST_ROOT")
     if root:
         return HostSystem(Path(root))
-    return HostSystem(Path("/host") if Path("/host/etc").is_dir() else Path("/"))
+    if Path("/host/etc").is_dir():
+        return HostSystem(Path("/host"))
+    return HostSystem(FIRST_PROCESS / "root" if _sees_host() else Path("/"))

@@ -205,8 +205,9 @@ def live_files(inputs: LiveInputs) -> list[File]:
 def live_config(inputs: LiveInputs) -> bytes:
     """The agent ISO's Ignition config as JSON."""
     data = resources.files("installer.ignition") / "data/systemd"
-    names = [*([NETWORK_UNIT] if any(host.network for host in inputs.hosts) else []), *SYSTEM_UNITS, *UNITS]
-    names += CONSOLE_UNITS if inputs.console else ()
-    units = [Unit(name, (data / name).read_text()) for name in names]
+    names = [*SYSTEM_UNITS, *UNITS, *(CONSOLE_UNITS if inputs.console else ())]
+    static = any(host.network for host in inputs.hosts)
+    units = [Unit(NETWORK_UNIT, (data / NETWORK_UNIT).read_text(), enabled=static)]
+    units += (Unit(name, (data / name).read_text()) for name in names)
     users = [User("core", inputs.ssh_keys, inputs.password_hash)]
     return render(live_files(inputs), units, users)

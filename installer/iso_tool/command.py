@@ -67,14 +67,14 @@ def finish(overlay: Overlay, iso: str, output: str | None) -> None:
 
 
 def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
-    found: dict[str, Any] = {"volumeID": iso.volume_id, "size": iso.size}
+    summary: dict[str, Any] = {"volumeID": iso.volume_id, "size": iso.size}
     try:
         area = ignition_area(iso)
     except NoEmbedArea:
-        found["ignition"] = None
+        summary["ignition"] = None
     else:
         config = embedded_ignition(iso)
-        found["ignition"] = {
+        summary["ignition"] = {
             "file": area.name,
             "offset": area.offset,
             "length": area.length,
@@ -82,7 +82,7 @@ def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
             "config": None if config is None else len(config),
         }
     kargs = kargs_area(iso)
-    found["kargs"] = kargs and {
+    summary["kargs"] = kargs and {
         "areas": [{"offset": extent.offset, "length": extent.length} for extent in kargs.areas],
         "default": kargs.default,
         "current": current_kargs(iso, kargs),
@@ -90,11 +90,11 @@ def _summary(iso: Iso, overlay: Overlay) -> dict[str, Any]:
     features = iso.file("coreos/features.json")
     if features is not None:
         with contextlib.suppress(ValueError):
-            found["features"] = jsontext.loads(features)
+            summary["features"] = jsontext.loads(features)
     grew = growth(overlay, iso.path)
-    found["grown"] = grew.area
-    found["initrdAdded"] = grew.initrd
-    return found
+    summary["grown"] = grew.area
+    summary["initrdAdded"] = grew.initrd
+    return summary
 
 
 def _print_summary(found: dict[str, Any]) -> None:
@@ -134,11 +134,11 @@ def show(args: argparse.Namespace) -> int:
                 raise IsoError(args.iso, "carries no Ignition config")
             sys.stdout.buffer.write(config)
             return 0
-        found = _summary(iso, overlay)
+        summary = _summary(iso, overlay)
         if args.json:
-            print(json.dumps(found, indent=2))
+            print(json.dumps(summary, indent=2))
         else:
-            _print_summary(found)
+            _print_summary(summary)
     return 0
 
 
@@ -201,34 +201,34 @@ def kargs(args: argparse.Namespace) -> int:
 
 def _spare(iso: Path | str, outputs: dict[str, Path | str | None]) -> None:
     """Raise IsoError for an output that would take the place of the image that is read, or of another output."""
-    taken: dict[str, str] = {}
+    options: dict[str, str] = {}
     for option, output in outputs.items():
         if output in (None, "", STDOUT):
             continue
         if os.path.exists(str(output)) and os.path.samefile(str(output), iso):
             raise IsoError(iso, f"{option} {output}: cannot replace the image that it is made from")
         place = os.path.realpath(str(output))
-        if place in taken and not is_stream(Path(place)):
-            raise IsoError(iso, f"{option} {output}: is where {taken[place]} is written to")
-        taken[place] = option
+        if place in options and not is_stream(Path(place)):
+            raise IsoError(iso, f"{option} {output}: is where {options[place]} is written to")
+        options[place] = option
 
 
 def extract(args: argparse.Namespace) -> int:
     """Print a file, or list a directory."""
     with open_image(args.iso) as overlay:
         iso = overlay.iso(args.iso)
-        found = iso.find(args.path)
-        if found is None:
+        extent = iso.find(args.path)
+        if extent is None:
             raise IsoError(args.iso, f"has no file {args.path}")
         _spare(args.iso, {"--output": args.output})
-        if found.directory:
-            for name, entry in sorted(iso.entries(found), key=lambda one: (one[0] or one[1].name).lower()):
+        if extent.directory:
+            for name, entry in sorted(iso.entries(extent), key=lambda one: (one[0] or one[1].name).lower()):
                 shown = name or entry.name.partition(";")[0]
                 print(shown + ("/" if entry.directory else ""))
             return 0
         part = Overlay(overlay.base)
-        part.move(0, found.offset, found.length)
-        part.truncate(found.length)
+        part.move(0, extent.offset, extent.length)
+        part.truncate(extent.length)
         if args.output in (None, STDOUT):
             sys.stdout.flush()
             part.stream(sys.stdout.fileno())

@@ -173,8 +173,8 @@ def read_nmstate(files: Mapping[str, bytes]) -> tuple[NMState, ...]:
     configs = _documents(files, NMSTATE, NMState, "could not decode YAML for")
     wrong = [config.kind for config in configs if config.kind != "NMStateConfig"]
     if wrong:
-        seen = json.dumps(wrong[0])
-        raise ConfigError(f'could not decode YAML for {NMSTATE}: kind must be "NMStateConfig", is {seen}')
+        value = json.dumps(wrong[0])
+        raise ConfigError(f'could not decode YAML for {NMSTATE}: kind must be "NMStateConfig", is {value}')
     missing = [c.metadata.name for c in configs if not c.metadata.labels]
     problems = [required("labels", f"{name} does not have any label set") for name in missing]
     raise_if_any("invalid NMStateConfig configuration", problems, NMSTATE)

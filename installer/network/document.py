@@ -27,7 +27,7 @@ def read_document(config: Any, problems: Problems) -> Document:
     fields = Fields(config, "", problems)
     fields.remark("description")
     interfaces = [one for entry in fields.tables("interfaces") if (one := read_interface(entry)) is not None]
-    made = Document(
+    document = Document(
         interfaces=tuple(interfaces),
         routes=read_routes(fields),
         rules=read_rules(fields),
@@ -42,4 +42,4 @@ def read_document(config: Any, problems: Problems) -> Document:
     for name in ("ovs-db", "ovn"):
         fields.without_effect(name, "settings of the whole switch are no part of a profile")
     fields.close()
-    return made
+    return document

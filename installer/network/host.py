@@ -34,17 +34,17 @@ def host_network_files(interfaces: Sequence[Mapping[str, Any]], config: Mapping[
     problems = Problems()
     pairs = _read_mapping(interfaces, problems)
     names = {name for _, name in pairs}
-    made: list[tuple[str, dict[str, dict[str, str]]]] = []
+    rendered: list[tuple[str, dict[str, dict[str, str]]]] = []
     try:
-        made = profiles(config, lambda plan, found: _note_unmapped(plan, names))
-        if not made:
+        rendered = profiles(config, lambda plan, _: _note_unmapped(plan, names))
+        if not rendered:
             problems.add("interfaces", None, "no profile comes out of this document, so the host would have no network")
     except InvalidNetworkConfig as err:
         problems.found += err.problems
     if problems.found:
         raise InvalidNetworkConfig(problems.found)
     files = {}
-    for name, sections in made:
+    for name, sections in rendered:
         sections["connection"] |= {"autoconnect": "true", "autoconnect-priority": "1"}
         files[f"{name}{SUFFIX}"] = render(sections)
     # Upstream ends the last line without a newline, and the shell's `read` takes such a line for the end of the file.

@@ -17,15 +17,15 @@ class KubeError(InstallerError):
 
 def innermost(error: BaseException) -> str:
     """The text of what lies at the bottom of an error of urllib3: it wraps several times over."""
-    seen = error
+    cause = error
     for _ in range(8):
-        candidates = (getattr(seen, "reason", None), *seen.args, seen.__cause__)
-        inner = next((item for item in candidates if isinstance(item, BaseException) and item is not seen), None)
+        candidates = (getattr(cause, "reason", None), *cause.args, cause.__cause__)
+        inner = next((item for item in candidates if isinstance(item, BaseException) and item is not cause), None)
         if inner is None:
             break
-        seen = inner
-    text = str(seen).strip().split("\n")[-1]
+        cause = inner
+    text = str(cause).strip().split("\n")[-1]
     # urllib3 puts its connection object, or the name of it, in front.
     if ": " in text and re.match(r"<|HTTPS?Connection", text):
         text = text.split(": ", 1)[1]
-    return text or type(seen).__name__
+    return text or type(cause).__name__

@@ -61,12 +61,12 @@ def wait_masters(host: HostSystem, reporter: Reporter, count: int, sleep: Sleep 
             if ready >= wanted and (arbiter or not wants_arbiter):
                 api.close()
                 return
-            seen = f"{ready} of {wanted} masters are ready" + (", no arbiter" if wants_arbiter and not arbiter else "")
+            state = f"{ready} of {wanted} masters are ready" + (", no arbiter" if wants_arbiter and not arbiter else "")
         except StageError as error:
-            seen = str(error)
-        if seen != last:
-            log.info("waiting for control plane: %s", seen)
-            last = seen
+            state = str(error)
+        if state != last:
+            log.info("waiting for control plane: %s", state)
+            last = state
         sleep(POLL_SECONDS)
 
 

@@ -153,16 +153,16 @@ def write_image(
 ) -> None:
     """Write the machine OS with its ignition; up to three tries. ``ignition``: the host's path. Raises StageError."""
     command = installer_command(str(ignition), device, extra)
-    seen = ""
+    last_line = ""
     for _ in range(TRIES):
         try:
-            code, seen = _once(host, command, report)
+            code, last_line = _once(host, command, report)
         except OSError as error:
             raise StageError("coreos-installer", str(error)) from None
         if code == 0:
             return
-        seen = seen if code is None else f"exit code {code}: {seen}"
-    raise StageError(f"failed to write image to disk {device} in {TRIES} tries", seen)
+        last_line = last_line if code is None else f"exit code {code}: {last_line}"
+    raise StageError(f"failed to write image to disk {device} in {TRIES} tries", last_line)
 
 
 def parse_args(text: str) -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .hint import HINT, MARK
+from .hint import MARK, promising
 
 if TYPE_CHECKING:
     from .redactor import Redactor
@@ -31,7 +31,7 @@ _BEYOND = 16 * 1024
 
 def redact(value: T, known: Iterable[str] = ()) -> T:
     """A text or a JSON value without secrets, ``known`` ones included."""
-    if isinstance(value, str) and not known and not HINT.search(value):
+    if isinstance(value, str) and not known and not promising(value):
         return value
     from .redactor import Redactor
 

@@ -90,14 +90,14 @@ def encodings(secret: str) -> set[str]:
     """A known secret as it is written: plain, escaped once and twice, for URLs, in base64 wherever it begins there."""
     if len(secret) > LONGEST:
         return {secret, json.dumps(secret)[1:-1]}  # to look for all forms of a file takes longer than it is worth
-    found = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("'", "''")}
-    found |= {json.dumps(text)[1:-1] for text in list(found)}
-    found |= {urllib.parse.quote(secret, safe=""), urllib.parse.quote(secret), urllib.parse.quote_plus(secret)}
+    spellings = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("'", "''")}
+    spellings |= {json.dumps(text)[1:-1] for text in list(spellings)}
+    spellings |= {urllib.parse.quote(secret, safe=""), urllib.parse.quote(secret), urllib.parse.quote_plus(secret)}
     raw = secret.encode(errors="surrogateescape")
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        found.add(encode(raw).decode().rstrip("="))
+        spellings.add(encode(raw).decode().rstrip("="))
         for shift in range(3) if len(raw) >= 12 else ():
             whole = encode(b"\0" * shift + raw).decode().rstrip("=")
             # Characters that the bytes before and behind have a part in are left off.
-            found.add(whole[-(-shift * 8 // 6) : len(whole) - bool((shift + len(raw)) % 3)])
-    return {text for text in found if len(text) >= SHORTEST}
+            spellings.add(whole[-(-shift * 8 // 6) : len(whole) - bool((shift + len(raw)) % 3)])
+    return {text for text in spellings if len(text) >= SHORTEST}

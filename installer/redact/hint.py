@@ -14,3 +14,9 @@ HINT = re.compile(
     r"|data:|-[a-zA-Z]{0,6}[pPuUw]|-user|[A-Za-z0-9+/_-]{24}|[Pp][Rr][Oo][Cc][Tt][Ii]"
     r"|\.[a-z0-9]{16}\b|\b[A-Za-z0-9]{5}-[A-Za-z0-9]{5}-[A-Za-z0-9]{5}-[A-Za-z0-9]{5}\b"
 )
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}\b")
+
+
+def promising(text: str) -> bool:
+    """Whether a secret may be in it. An image's digest is none, and most commands log one."""
+    return HINT.search(_DIGEST.sub(" ", text)) is not None

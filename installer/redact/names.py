@@ -58,12 +58,12 @@ def sensitive(name: str) -> str:
         return "password"
     if plain in ("xamzsignature", "xgoogsignature"):
         return "secret"
-    found = _SECRET.search(plain)
-    if found is None:
+    match = _SECRET.search(plain)
+    if match is None:
         return ""
-    if found[0] in ("authorization", "cookie"):
+    if match[0] in ("authorization", "cookie"):
         return "header"
-    if found[0] == "tokens":
+    if match[0] == "tokens":
         return "counts?"
     return "object?" if plain == "secret" else "secret"
 

@@ -212,7 +212,7 @@ class Pairs:
         column = name - (max(before.rfind("\\n"), before.rfind("\n")) + 1 + floor)
         opened = _OPEN.match(text, at)
         if opened is not None:
-            return self._quoted(text, opened, kind, column, leading)
+            return self._quoted(text, opened, kind, column=column, leading=leading)
         if leading and (block := _BLOCK.match(text, at)):
             if not _BLANK.match(text, block.end()):
                 return self._escaped_block(text, block.end(), name)
@@ -238,7 +238,7 @@ class Pairs:
         scalar = start is not None and not start[0].strip(" \t>-\"'") and not assigned and kind != "header"
         if cited := CITED.match(text, at):
             opened = _OPEN.match(text, cited.end())
-            return self._quoted(text, opened, kind, column, False) if opened else None
+            return self._quoted(text, opened, kind, column=column, leading=False) if opened else None
         end = self._plain(text, at, kind, place, leading=leading, option=option, assigned=assigned)
         if kind == "auth" and not _BASE64.fullmatch(text, at, end):
             return None
@@ -287,7 +287,7 @@ class Pairs:
         return first, last, MARK
 
     def _quoted(
-        self, text: str, opened: re.Match[str], kind: str, column: int, leading: bool
+        self, text: str, opened: re.Match[str], kind: str, *, column: int, leading: bool
     ) -> tuple[int, int, str] | None:
         first = opened.end()
         if opened[2] is None:  # of a URL

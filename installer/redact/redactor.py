@@ -63,15 +63,15 @@ class Redactor:
 
     def learn(self, document: str) -> None:
         """Know from now on every secret of a document of somebody's own: a pull secret, a config, an environment."""
-        found: set[str] = set()
+        secrets: set[str] = set()
         texts = [document]
         while texts:
             reader = Redactor()
             reader.text(texts.pop())
             # A pull secret is one, and holds others.
-            texts += reader.found - found
-            found |= reader.found
-        values = set(filter(telling, found))
+            texts += reader.found - secrets
+            secrets |= reader.found
+        values = set(filter(telling, secrets))
         for value in list(values):
             login = readable(decoded(value)) or ""
             if login.isprintable() and ":" in login:
@@ -127,7 +127,7 @@ class Redactor:
     def _dict(self, value: dict[Any, Any]) -> dict[Any, Any]:
         of_secret = value.get("kind") == "Secret"
         named = isinstance(value.get("name"), str) and sensitive(value["name"])
-        made: dict[Any, Any] = {}
+        clean: dict[Any, Any] = {}
         for key, item in value.items():
             kind = sensitive(str(key)) or ("secret" if named and str(key).lower() == "value" else "")
             kind = "" if kind == "signed?" else kind
@@ -144,8 +144,8 @@ class Redactor:
                 item = [MARK if part not in (None, "", True, False) else part for part in item]
             else:
                 item = self.value(item)
-            made[self._string(key) if isinstance(key, str) else key] = item
-        return made
+            clean[self._string(key) if isinstance(key, str) else key] = item
+        return clean
 
     def _list(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
         items = [self.value(item) for item in value]

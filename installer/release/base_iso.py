@@ -57,9 +57,9 @@ def _cached(release: Release, image: str, architecture: str) -> Path:
             with Progress("Extracting base ISO") as bar:
                 release.extract_all(image, {f"coreos/{name}": partial, f"coreos/{name}.sha256": checksum}, bar.add)
             log.info("Verifying extracted file")
-            want, found = checksum.read_text().strip(), _sha256(partial)
-            if want != found:
-                raise ReleaseError(image, f"/coreos/{name} of {image} has sha256 {found}, the payload says {want}")
+            promised, digest = checksum.read_text().strip(), _sha256(partial)
+            if promised != digest:
+                raise ReleaseError(image, f"/coreos/{name} of {image} has sha256 {digest}, the payload says {promised}")
             partial.replace(iso)
         except FileNotInImage as missing:
             # An image of other architectures, or one that only names what is published.

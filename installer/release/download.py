@@ -40,10 +40,10 @@ def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float]
     partial = dest.with_name(f".{dest.name}.download")
     left, pause = TRIES, PAUSE_S
     while True:
-        had = partial.stat().st_size if partial.exists() else 0
+        offset = partial.stat().st_size if partial.exists() else 0
         try:
             with Progress(label) as bar:
-                digest = _fetch(artifact.url, partial, had, bar)
+                digest = _fetch(artifact.url, partial, offset, bar)
         except _Broken as error:
             left -= 1
             if not left:
@@ -56,35 +56,35 @@ def download(artifact: Artifact, dest: Path, label: str, sleep: Callable[[float]
             partial.replace(dest)
             return
         partial.unlink()
-        if not had:
+        if not offset:
             raise DownloadError(f"it has sha256 {digest}, the stream metadata says {artifact.sha256}")
         # What was continued was of something else: once more from the start, where `had` is 0.
         log.debug("What was received of %s earlier does not fit the rest", artifact.url)
 
 
-def _fetch(url: str, partial: Path, had: int, bar: Progress) -> str:
+def _fetch(url: str, partial: Path, offset: int, bar: Progress) -> str:
     """Receive what is missing; the SHA-256 of all. Raises _Broken, DownloadError, OSError."""
     request = urllib.request.Request(url, headers={"User-Agent": "node0", "Accept-Encoding": "identity"})
-    if had:
-        request.add_header("Range", f"bytes={had}-")
+    if offset:
+        request.add_header("Range", f"bytes={offset}-")
     try:
         response: http.client.HTTPResponse = urllib.request.build_opener().open(request, timeout=TIMEOUT_S)
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == _NOTHING_LEFT and had:
-                return _sha256(partial, had, bar).hexdigest()
+            if error.code == _NOTHING_LEFT and offset:
+                return _sha256(partial, offset, bar).hexdigest()
             text = f"HTTP {error.code} {error.reason}"
         raise _Broken(text) if error.code >= 500 else DownloadError(text) from error
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise _Broken(_reason(error)) from error
     with response:
         if response.status != _GONE_ON:
-            had = 0
-        expected = had + (response.length or 0)
+            offset = 0
+        expected = offset + (response.length or 0)
         bar.total = expected
-        digest = _sha256(partial, had, bar)
-        with partial.open("r+b" if had else "wb") as out:
-            out.seek(had)
+        digest = _sha256(partial, offset, bar)
+        with partial.open("r+b" if offset else "wb") as out:
+            out.seek(offset)
             while piece := _read(response):
                 out.write(piece)
                 digest.update(piece)

@@ -96,7 +96,7 @@ def take(
 
     Returns the paths that were found, links among them (path -> target path), and all paths hidden by whiteouts.
     """
-    found: set[str] = set()
+    paths: set[str] = set()
     links: dict[str, str] = {}
     hidden: set[str] = set()
     hiders = {path: whiteouts(path) for path in wanted}
@@ -109,12 +109,12 @@ def take(
             data = archive.extractfile(member)
             assert data is not None
             keep(name, data, wanted[name], member.mode)
-            found.add(name)
+            paths.add(name)
         elif member.issym():
             links[name] = normal(posixpath.join(posixpath.dirname("/" + name), member.linkname))
         elif member.islnk():
             links[name] = normal(member.linkname)
-    return found, links, hidden
+    return paths, links, hidden
 
 
 def write_file(data: IO[bytes], dest: Path, mode: int, tell: Callable[[int], None] | None = None) -> None:

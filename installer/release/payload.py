@@ -147,8 +147,8 @@ class Release:
 
     def images_of(self, tags: Iterable[str]) -> dict[str, str]:
         """The pullspecs, by digest, of those of the components that the payload has."""
-        known = set(self.tags())
-        return {tag: self.image_for(tag) for tag in tags if tag in known}
+        present = set(self.tags())
+        return {tag: self.image_for(tag) for tag in tags if tag in present}
 
     def tags(self) -> list[str]:
         """All component names."""

@@ -1,4 +1,4 @@
-"""The node0 command in a process that is forked from the test's: most of a short run is its interpreter's start."""
+"""A command in a process that is forked from the test's: most of a short run is its interpreter's start."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from installer.cli import main
-
+#: A command's function: it is given its arguments and returns its exit code.
+Main = Callable[[Sequence[str]], int]
 #: Bytes that a run may take besides what the test's process has.
 MEMORY = 2 << 30
 
 
-def node0(*arguments: str, stdin: int | None = None, seconds: float = 60.0) -> tuple[int, str]:
+def forked(main: Main, arguments: Sequence[str], *, stdin: int | None = None, seconds: float = 60.0) -> tuple[int, str]:
     """Exit code, and what it said on standard error. It is killed, and TimeoutError raised, if it hangs."""
     with tempfile.TemporaryFile() as said, open(os.devnull, "r+b") as null:
         child = os.fork()
         if not child:
-            _become(arguments, [null.fileno() if stdin is None else stdin, null.fileno(), said.fileno()])
+            _become(main, arguments, [null.fileno() if stdin is None else stdin, null.fileno(), said.fileno()])
         ended = _has_ended(child, seconds)
         if not ended:
             os.kill(child, signal.SIGKILL)
@@ -35,7 +35,7 @@ def node0(*arguments: str, stdin: int | None = None, seconds: float = 60.0) -> t
     return code, text
 
 
-def _become(arguments: Sequence[str], streams: Sequence[int]) -> None:
+def _become(main: Main, arguments: Sequence[str], streams: Sequence[int]) -> None:
     """The child: runs the command and ends; nothing of the test's process is tidied up here."""
     code = 1
     try:

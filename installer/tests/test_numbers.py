@@ -91,9 +91,9 @@ ORCHESTRATOR = [f"--{name}=x" for name in ("role", "infra-env-id", "cluster-id",
 COMMANDS: dict[str, Any] = {
     "interval": lambda bad: agent.parse_arguments(["--url=x", "--infra-env-id=i", f"--interval={bad}"]),
     "control-plane-count": lambda bad: orchestrator.parse_arguments([*ORCHESTRATOR, f"--control-plane-count={bad}"]),
-    "N": lambda bad: swarm._checked([*SWARM, "--", bad]),
+    "N": lambda bad: swarm.checked_arguments([*SWARM, "--", bad]),
     **{
-        name: lambda bad, name=name: swarm._checked(["5", *SWARM, f"--{name}={bad}"])
+        name: lambda bad, name=name: swarm.checked_arguments(["5", *SWARM, f"--{name}={bad}"])
         for name in ("seconds", "ramp", "p99", "step", "hold", "service-pid", "clusters", "cluster-size")
     },
 }  # fmt: skip

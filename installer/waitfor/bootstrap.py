@@ -284,14 +284,14 @@ class Bootstrap:
 
     def _await_uploads(self) -> None:
         deadline = time.monotonic() + self.settings.logs_wait
-        told = False
+        announced = False
         while True:
             waiting = [h.name for h in self.hosts if h.status == HostStatus.ERROR and not h.logs_sent]
             if not waiting or time.monotonic() >= deadline:
                 break
-            if not told:
+            if not announced:
                 log.info(f"Waiting up to {duration(self.settings.logs_wait)} for logs of {', '.join(waiting)}")
-                told = True
+                announced = True
             time.sleep(self.settings.interval)
             try:
                 infra_env = str(self.service.infra_envs()[0].get("id"))

@@ -165,6 +165,7 @@ def build(
         "base_domain": cluster.base_domain,
         "platform": cluster.platform,
         "nodes": nodes,
+        "proxy": cluster.proxy,
     }
     for vips, key in ((cluster.api_vips, "api_vip"), (cluster.ingress_vips, "ingress_vip")):
         fields |= {f"{key}s": vips} if len(vips) > 1 else {key: vips[0]} if vips else {}

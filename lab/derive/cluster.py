@@ -48,6 +48,7 @@ class Cluster:
     rendezvous: str
     ntp: tuple[str, ...]
     hosts: tuple[tuple[Host, Role], ...]
+    proxy: bool = False
 
 
 def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
@@ -78,6 +79,8 @@ def read(install: Mapping[str, Any], agent: Mapping[str, Any]) -> Cluster:
         rendezvous=other.get("rendezvousIP").text(),
         ntp=tuple(text for text in other.get("additionalNTPSources").texts() if _is_address(text)),
         hosts=hosts,
+        # Who has one for either scheme has it for the registry too, as far as the lab is concerned.
+        proxy=bool(top.get("proxy", "httpProxy") or top.get("proxy", "httpsProxy")),
     )
 
 

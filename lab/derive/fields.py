@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,8 +138,3 @@ class Field:
 def addresses(values: list[Field]) -> tuple[str, ...]:
     """The addresses of several fields, without empty ones."""
     return tuple(text for one in values if (text := one.address()))
-
-
-def without_repeats(texts: Iterator[str] | tuple[str, ...] | list[str]) -> tuple[str, ...]:
-    """Each of them once, in order, without empty ones."""
-    return tuple(dict.fromkeys(text for text in texts if text))

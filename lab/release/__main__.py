@@ -18,7 +18,7 @@ from lab.release.kubernetes import build_kubernetes
 from lab.release.prune import prune
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import Store, default_cache
-from lab.release.variants import VARIANTS
+from lab.release.variants import REAL_AGENT, VARIANTS
 from lab.release.verify import verify_images
 
 HOURS = real_type(1, 24 * 3650, "hours")
@@ -33,8 +33,13 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--no-machine-os", action="store_true", help="leave out machine-os-images")
     build.add_argument(
         "--variant",
-        choices=VARIANTS,
-        help="broken on purpose: " + "; ".join(f"{name}: {variant.text}" for name, variant in VARIANTS.items()),
+        choices=[*VARIANTS, REAL_AGENT],
+        help="broken on purpose: "
+        + "; ".join(f"{name}: {variant.text}" for name, variant in VARIANTS.items())
+        + f"; {REAL_AGENT}: OpenShift's own agent, from --agent",
+    )
+    build.add_argument(
+        "--agent", type=Path, metavar="DIR", help="the folder of OpenShift's built agent, for real-agent"
     )
     commands.add_parser("kubernetes", help="build the Kubernetes binaries; prints their directory")
     commands.add_parser("machine-os", help="build the machine OS; prints the ISO's path")
@@ -64,7 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             case "machine-os":
                 print(machine_os(Store(cache), build_kubernetes(cache)).iso)
             case "build":
-                release = build_release(cache, machine_os=not options.no_machine_os, variant=options.variant)
+                release = build_release(
+                    cache, machine_os=not options.no_machine_os, variant=options.variant, agent=options.agent
+                )
                 print(release.pullspec)
             case "path":
                 print(latest_release(cache).registry_storage)

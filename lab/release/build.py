@@ -15,7 +15,7 @@ from lab.release.registry import REPOSITORY, SOURCE, has_manifest, loopback_regi
 from lab.release.stage import progress
 from lab.release.stage.errors import ReleaseError
 from lab.release.stage.store import Store, default_cache
-from lab.release.variants import NONE, VARIANTS, changed, named
+from lab.release.variants import changed, chosen, named
 
 STORAGE = "registry"
 RECORDS = "releases"
@@ -82,20 +82,22 @@ def built_release(digest: str, cache: Path | None = None) -> Release | None:
     return None
 
 
-def build_release(cache: Path | None = None, *, machine_os: bool = True, variant: str | None = None) -> Release:
+def build_release(
+    cache: Path | None = None, *, machine_os: bool = True, variant: str | None = None, agent: Path | None = None
+) -> Release:
     """Build what has changed since the last time, push it, and return the release.
 
     With nothing changed it takes about a second; after an edit of a Python file the thin layers and the release image
     are rebuilt, in seconds. ``machine_os=False`` leaves out machine-os-images, for work on the cluster alone.
-    ``variant`` is one of lab.release.variants: such a release is never taken for the latest one.
-    Raises ReleaseError and its children.
+    ``variant`` is one of lab.release.variants: such a release is never taken for the latest one; ``agent`` is what
+    the variant real-agent is made of. Raises ReleaseError and its children.
     """
     store = Store(cache or default_cache())
-    deviation = VARIANTS[variant] if variant else NONE
+    deviation = chosen(variant, agent)
     missing = images.missing_modules()
     if missing:
         progress.say(f"WARNING: images start modules that are not in this checkout: {', '.join(missing)}")
-    shared = images.shared_layers(store)
+    shared = images.shared_layers(store, deviation.packages)
     parts = [images.component_image(store, changed(component, deviation), shared) for component in COMPONENTS]
     parts += [images.pod_image(store), images.installer_image(store, shared)]
     iso, system_version = None, ""

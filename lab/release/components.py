@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lab.release import kubernetes
 from lab.release.image.debian import Packages
@@ -65,8 +66,8 @@ class Component:
     entrypoint: what always runs; cmd: what runs if nothing else is asked for, as in OpenShift's images of service and
     agent, whose other programs are run by name. packages: keys of PACKAGES. code: "installer", "cluster" or both.
     commands: path in the image -> Python module. binaries: Kubernetes programs for /usr/bin. files and programs: path
-    -> text; a program can be executed. links: path -> target. versions: what it declares as
-    io.openshift.build.versions.
+    -> text; a program can be executed. links: path -> target. built: path -> a program of this machine, only in
+    variants. versions: what it declares as io.openshift.build.versions.
     """
 
     tag: str
@@ -79,6 +80,7 @@ class Component:
     files: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
+    built: Mapping[str, Path] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     display_names: Mapping[str, str] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ from lab.release.components import (
     Component,
 )
 from lab.release.image import code
-from lab.release.image.debian import base, package_layers
+from lab.release.image.debian import Packages, base, package_layers
 from lab.release.image.layer import Compression, Layer, LayerWriter
 from lab.release.image.oci import Image
 from lab.release.image.wheels import wheels
@@ -42,13 +42,13 @@ class Layers:
     kubernetes: Path
 
 
-def shared_layers(store: Store) -> Layers:
-    """Build, or find built, everything that more than one image may hold."""
+def shared_layers(store: Store, more: Mapping[str, Packages]) -> Layers:
+    """Build, or find built, everything that more than one image may hold; ``more``: packages of a variant."""
     return Layers(
         kubernetes=build_kubernetes(store.cache),
         base=Layer.load(base(store)),
         wheels=Layer.load(wheels(store)),
-        packages=package_layers(store, PACKAGES),
+        packages={**package_layers(store, PACKAGES), **(package_layers(store, more) if more else {})},
         code={
             "installer": code.code_layer(store, "code-installer", code.INSTALLER),
             "cluster": code.code_layer(store, "code-cluster", code.CLUSTER),
@@ -107,7 +107,7 @@ def _binaries(store: Store, component: Component, kubernetes: Path) -> Layer:
 
 def _own_files(store: Store, component: Component) -> Layer | None:
     texts = {path: code.launcher(module) for path, module in component.commands.items()}
-    if not (texts or component.files or component.programs or component.links):
+    if not (texts or component.files or component.programs or component.links or component.built):
         return None
 
     def fill(writer: LayerWriter) -> None:
@@ -119,6 +119,8 @@ def _own_files(store: Store, component: Component) -> Layer | None:
             writer.add_bytes(path, text, 0o755)
         for path, target in component.links.items():
             writer.add_link(path, target)
+        for path, program in component.built.items():
+            writer.add_file(path, program, 0o755)
 
     return layer_stage(store, f"files-{component.tag}", Compression.GZIP, fill)
 

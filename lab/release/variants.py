@@ -1,15 +1,20 @@
-"""Lab releases that are broken on purpose: what informers have to find, name and reject (docs/informer.md).
+"""Lab releases that differ from the lab release on purpose: broken (docs/informer.md), or with a foreign program.
 
 python -m lab.release build --variant operator-unavailable       # prints its pullspec
 node0-ci run sno-ipv4-static-uefi --release PULLSPEC
+python -m lab.release build --variant real-agent --agent DIR     # an agent that was built elsewhere, in place of ours
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from lab.release.components import Component
+from lab.release.image.debian import Packages
+from lab.release.stage.errors import ReleaseError
 
 #: What `slower` adds: about 30 % of what one node takes as a container.
 SLOWER_SECONDS = 40
@@ -30,6 +35,7 @@ class Variant:
     component: str
     change: Change = field(default=lambda component: component)
     absent: bool = False
+    packages: Mapping[str, Packages] = field(default_factory=dict)
 
 
 def _before(path: str, script: str) -> Change:
@@ -82,6 +88,48 @@ VARIANTS: Mapping[str, Variant] = {
     ),
 }
 NONE = Variant("as it is", "")
+
+REAL_AGENT = "real-agent"
+# What OpenShift's agent calls besides programs of the base.
+_AGENTS_TOOLS = Packages(("file", "fio", "iputils-arping", "nmap"))
+# Directories that its containers mount from the host, where CoreOS has them and the lab's machine OS may not.
+_AGENTS_HOST = """#!/bin/sh
+nsenter --target 1 --mount -- sh -c 'mkdir -p /run/media /run/udev /etc/pki /opt /dev/disk
+[ -e /etc/mtab ] || ln -s ../proc/self/mounts /etc/mtab'
+exec /usr/libexec/real/agent "$@"
+"""
+# The names by which the one program knows what it is to be.
+_AGENTS_NAMES = ("disk_speed_check", "free_addresses", "inventory", "logs_sender", "next_step_runner")
+
+
+def real_agent(directory: Path) -> Variant:
+    """OpenShift's own agent in place of ours. Raises ReleaseError unless ``directory`` has its program, ``agent``."""
+    program = directory / "agent"
+    if not os.access(program, os.X_OK) or not program.is_file():
+        raise ReleaseError(f"--agent {directory}: must hold OpenShift's agent, built as the program `agent`")
+
+    def change(component: Component) -> Component:
+        return replace(
+            component,
+            code=(),
+            commands={},
+            packages=("real-agent",),
+            programs={"usr/bin/agent": _AGENTS_HOST},
+            links={f"usr/bin/{name}": "/usr/libexec/real/agent" for name in _AGENTS_NAMES},
+            built={"usr/libexec/real/agent": program.resolve()},
+        )
+
+    text = "OpenShift's own agent, from --agent DIR, in place of ours"
+    return Variant(text, "agent-installer-node-agent", change, packages={"real-agent": _AGENTS_TOOLS})
+
+
+def chosen(name: str | None, agent: Path | None) -> Variant:
+    """The variant of that name. Raises ReleaseError when what it needs was not given."""
+    if name != REAL_AGENT:
+        return VARIANTS[name] if name else NONE
+    if agent is None:
+        raise ReleaseError("--variant real-agent needs --agent DIR, the folder of OpenShift's built agent")
+    return real_agent(agent)
 
 
 def changed(component: Component, variant: Variant) -> Component:

@@ -32,6 +32,31 @@ def test_preset_shapes():
     assert topology.sno().gateway == "192.168.111.1"
 
 
+@pytest.mark.parametrize(("stack", "versions"), [("", {4}), ("-ipv6", {6}), ("-dual", {4, 6})])
+@pytest.mark.parametrize("addressing", ["", "-dhcp"])
+def test_presets_have_their_families_everywhere(stack, versions, addressing):
+    found = topology.load(f"ha{stack}{addressing}")
+
+    def families(texts):
+        return {ipaddress.ip_address(text).version for text in texts}
+
+    assert {subnet.version for subnet in found.machine_subnets} == versions
+    assert all(families(found.known_addresses(node)) == versions for node in found.nodes)
+    assert families(found.vips("api")) == families(found.vips("ingress")) == families(found.api_addresses) == versions
+    [network] = found.all_networks
+    assert (network.dhcp, network.dhcpv6) == (bool(addressing) and 4 in versions, bool(addressing) and 6 in versions)
+    # Hosts with static addresses know their router; those with leases are told it by its advertisements alone.
+    assert network.router_advertisements == (bool(addressing) and 6 in versions)
+
+
+def test_nobody_makes_an_address_of_a_prefix_that_is_not_64_long():
+    network = {"name": "n", "ipv6": "2001:db8::/120", "router_advertisements": True}
+    with pytest.raises(topology.FieldsError, match=r"nobody makes an address of 2001:db8::/120; use a /64, or dhcpv6"):
+        topology.Network(**network)
+    topology.Network(**network, dhcpv6=True)
+    topology.Network(**network | {"ipv6": "2001:db8::/64"})
+
+
 @st.composite
 def topologies(draw):
     hosts = draw(st.lists(st.integers(20, 200), min_size=1, max_size=6, unique=True))

@@ -10,7 +10,7 @@ import msgspec
 
 from lab import topology as shapes
 from lab.topology import Addressing, Firmware, Stack, Topology
-from scenarios.catalogue.variants import USED_DISKS, VARIANTS, each
+from scenarios.catalogue.variants import USED_DISKS, VARIANTS, Variant, each, variant_of
 
 Boot = Literal["iso", "minimal-iso", "pxe", "http-boot", "config-image", "discovery-iso", "usb"]
 # A dash separates words.
@@ -62,13 +62,15 @@ def words_of(scenario_id: str) -> Words:
         raise ValueError(f"scenario id {scenario_id!r}: want {'-'.join(GRAMMAR)}[-boot][-variant...]")
     boot = BOOTS.get("".join(words[len(GRAMMAR) : len(GRAMMAR) + 1]))
     variants = words[len(GRAMMAR) + (boot is not None) :]
-    grammar = [*GRAMMAR.values(), *([tuple(BOOTS)] if boot else []), *([tuple(VARIANTS)] * len(variants))]
-    for word, allowed in zip(words, grammar, strict=True):
+    grammar = [*GRAMMAR.values(), *([tuple(BOOTS)] if boot else [])]
+    for word, allowed in zip(words, grammar, strict=False):
         if word not in allowed:
             raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(allowed)}")
-    for variant in variants:
-        if words[2] not in (may := VARIANTS[variant].addressing):
-            raise ValueError(f"scenario id {scenario_id!r}: {variant} is for {' or '.join(may)} only")
+    for word in variants:
+        if (variant := variant_of(word)) is None:
+            raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(VARIANTS)}")
+        if words[2] not in (may := variant.addressing):
+            raise ValueError(f"scenario id {scenario_id!r}: {word} is for {' or '.join(may)} only")
     named: dict[str, Any] = dict(zip(GRAMMAR, words, strict=False))
     return Words(**named, boot=boot or "iso", variants=tuple(variants))
 
@@ -84,9 +86,13 @@ def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same)
     """
     words = words_of(scenario_id)
     topology = sized(SHAPES[words.shape](words.addressing, words.firmware, words.stack))
-    for variant in words.variants:
-        topology = VARIANTS[variant].machines(topology)
+    for variant in _variants(words):
+        topology = variant.machines(topology)
     return topology
+
+
+def _variants(words: Words) -> list[Variant]:
+    return [variant for word in words.variants if (variant := variant_of(word)) is not None]
 
 
 def size_of(topology: Topology) -> str:
@@ -99,14 +105,14 @@ def size_of(topology: Topology) -> str:
 def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
     """Change the decoded agent-config.yaml as the id's variants require."""
     topology = topology_of(scenario_id)
-    for variant in words_of(scenario_id).variants:
-        VARIANTS[variant].agent_config(config, topology)
+    for variant in _variants(words_of(scenario_id)):
+        variant.agent_config(config, topology)
 
 
 def further_files(scenario_id: str) -> dict[str, str]:
     """What the id's variants put beside the two config files: paths in the installer's directory, and texts."""
     topology = topology_of(scenario_id)
     files: dict[str, str] = {}
-    for variant in words_of(scenario_id).variants:
-        files |= VARIANTS[variant].files(topology)
+    for variant in _variants(words_of(scenario_id)):
+        files |= variant.files(topology)
     return files

@@ -14,7 +14,8 @@ _KINDS = (
 _SHOWS_VALUE = {"Invalid value", "Unsupported value", "Duplicate value", "Too many", "Too long", "Not found"}
 _PATH = r"[A-Za-z][\w.\-]*(?:\[[^\]\s]*\](?:\.[\w\-]+)*)*|<nil>|\[\]"
 _HEAD = re.compile(rf"(?:^|(?<=[\[ ]))({_PATH}): ({'|'.join(_KINDS)})")
-_LINE = re.compile(r"level=(\w+) msg=(.*)")
+# A library of openshift-install logs with the time, and quotes what has blanks.
+_LINE = re.compile(r'(time="[^"]*" )?level=(\w+) msg=(.*)')
 # Said of the machine and of the release, not of the input.
 _NOT_ABOUT_INPUT = re.compile(
     r"Found override for release image|Release Image Architecture|target cluster is in FIPS mode|"
@@ -61,8 +62,15 @@ class Error:
 
 def _lines(answer: Answer) -> list[tuple[str, str]]:
     """(level, text); the level of a line that is no log entry is empty."""
-    matches = [(_LINE.fullmatch(line), line) for line in answer.stderr.splitlines()]
-    return [(match[1], match[2]) if match else ("", line) for match, line in matches]
+    lines = []
+    for line in answer.stderr.splitlines():
+        entry = _LINE.fullmatch(line)
+        if entry is None:
+            lines.append(("", line))
+        else:
+            quoted = entry[1] and entry[3].startswith('"')
+            lines.append((entry[2], json.loads(entry[3]) if quoted else entry[3]))
+    return lines
 
 
 def message(answer: Answer) -> str:
@@ -83,9 +91,10 @@ def crash(text: str) -> str:
     """Where a Go program crashed, by its message; empty if it did not."""
     if not text.startswith("panic: "):
         return ""
+    text = text.removeprefix("panic: ")
     # The frames of the runtime itself say nothing.
     frames = re.findall(r"github\.com/openshift/installer/([\w/.\-]+(?:\.\([\w.*]+\))?\.\w+)\(", text)
-    return f"{text[len('panic: ') :].split(' goroutine ')[0].split(' [signal ')[0]} in {frames[0] if frames else '?'}"
+    return f"{text.split(' goroutine ')[0].split(' [signal ')[0]} in {frames[0] if frames else '?'}"
 
 
 def stage(text: str) -> str:

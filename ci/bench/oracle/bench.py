@@ -45,10 +45,11 @@ def agreement(compared: Sequence[Comparison]) -> list[tuple[str, str]]:
     ]
 
 
-def report(compared: Sequence[Comparison]) -> Found:
-    """Print the tables; the differences by class."""
+def report(compared: Sequence[Comparison], iso: Sequence[str]) -> Found:
+    """Print the tables; the differences by class. `iso`: those of the agent ISO."""
     table("node0 against openshift-install: agent create cluster-manifests", agreement(compared))
-    differences = sort({one.name: one.differences for one in compared if one.comparable and not one.all})
+    found = {one.name: one.differences for one in compared if one.comparable and not one.all}
+    differences = sort({**found, **{f"the agent ISO ({line})": (line,) for line in iso}})
     ordered = sorted(differences.classes.items(), key=lambda item: -len(item[1]))
     table("differences by class (docs/differences.md)", [(name, f"{len(names):5}") for name, names in ordered])
     return differences
@@ -63,10 +64,11 @@ def run(seed: int) -> None:
         theirs = oracle.answers(inputs)
         ours = node0_answers(inputs)
         compared = [compare(one.name, left, right) for one, left, right in zip(inputs, theirs, ours, strict=True)]
-        differences = report(compared)
         valid = [(one, left, right) for one, left, right in zip(inputs, theirs, ours, strict=True) if one.base]
         table("each reads what the other wrote", exchange.rows(oracle, valid))
-        table("the agent ISO's Ignition", ignition.rows(oracle, [one for one, _, _ in valid]))
+        rows, iso = ignition.run(oracle, [one for one, _, _ in valid])
+        table("the agent ISO's Ignition", rows)
+        differences = report(compared, iso)
     if lines := problems(PAGE.read_text(), differences, whole=seed == SEED):
         raise SystemExit("\n".join([f"\n{_relative(PAGE)} and the comparison do not agree:", *lines]))
 

@@ -10,6 +10,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "dns-labels": (
         r"(only node0 refuses|error of node0 only): baseDomain: Invalid value: each label",
         r"(only node0 refuses|error of node0 only): platform\.\S+: Invalid value: must be the domain name or IP",
+        r"(only node0 refuses|error of node0 only): additionalNTPSources: Invalid value: NTP server is not a valid",
     ),
     "mac-case": (r"only node0 refuses: hosts\[\]\.interfaces\[\]\.macAddress: Invalid value: duplicate MAC address",),
     "cpu-partitioning": (r"(only node0 refuses|error of node0 only): cpuPartitioningMode: Unsupported value",),
@@ -61,6 +62,28 @@ CLASSES: dict[str, tuple[str, ...]] = {
         r"warning of node0 only: (computeCluster|datastore|folder) as a non-path is now deprecated",
     ),
 }
+_ISO_NAMES = {
+    "iso-add-nodes": r"add-node\.sh|agent-add-node\.service|agent-auth-token-status\.\w+|agent-import-cluster\.service",
+    "iso-config-image": r"80-agent-config-image\.rules|agent-config-image-wait\.sh|load-config-iso(\.sh|@\.service)"
+    r"|agent-check-config-image\.service",
+    "iso-images": r"(get-container-images|release-image(-download)?|extract-agent|bootstrap-service-record)\.sh"
+    r"|images\.env",
+    "iso-database": r"containers\.conf|assisted-db\.env|assisted-service-(db|pod)\.service",
+    "iso-console": r"agent-extract-tui\.\w+|agent-interactive-console(-serial@)?\.service|agent-ui\.service",
+    "iso-limits": r"configure-assisted-hw-requirements\.sh",
+}
+CLASSES |= {
+    name: (rf"ISO: (file|unit) of openshift-install only: (\S*/)?({names})$",) for name, names in _ISO_NAMES.items()
+}
+CLASSES["iso-own"] = (
+    r"ISO: file of node0 only: /usr/local/bin/(agent-redact|assisted-service\.sh|pre-network-manager-config\.sh)$",
+    r"ISO: file of openshift-install only: /usr/local/bin/issue_status\.sh$",
+    r"ISO: file of node0 only: /opt/agent/tls/(ca|service)\.(crt|key)$",
+    r"ISO: file of node0 only: (/etc/chrony/chrony\.conf|/etc/containers/auth\.json|\S+/agent-images\.env)$",
+)
+CLASSES["iso-secrets"] = (
+    r"ISO: mode: (/etc/assisted/rendezvous-host\.env|/etc/assisted/hostconfig/fencing-credentials\.yaml)$",
+)
 _PATTERNS = {name: re.compile("|".join(f"(?:{pattern})" for pattern in shapes)) for name, shapes in CLASSES.items()}
 
 

@@ -59,6 +59,20 @@ def tally(files: Tally, units: Tally, theirs: Mapping[str, Any], ours: Mapping[s
             into.content[shared] += _held(one[shared]) == _held(other[shared])
 
 
+def differences(files: Tally, units: Tally) -> list[str]:
+    """What differs between the two configs, each by its shape; contents aside, which are each program's own."""
+    return [
+        f"ISO: {what}: {name}"
+        for label, one in (("file", files), ("unit", units))
+        for what, names in (
+            (f"{label} of openshift-install only", one.only_theirs),
+            (f"{label} of node0 only", one.only_ours),
+            ("mode" if label == "file" else "enabled", one.both - one.mode),
+        )
+        for name in sorted(names)
+    ]
+
+
 def _held(entry: Mapping[str, Any]) -> Any:
     return content(entry) if "path" in entry else entry.get("contents")
 
@@ -73,8 +87,8 @@ def create_ignition(one: Input) -> Answer:
             return Answer(1, f"level=fatal msg={error}")
 
 
-def rows(oracle: Oracle, valid: Sequence[Input]) -> list[tuple[str, str]]:
-    """The two configs of every valid input, side by side."""
+def run(oracle: Oracle, valid: Sequence[Input]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The two configs of every valid input, side by side: rows of a table, and what differs (`differences`)."""
     theirs, ours = oracle.answers(valid, IGNITION), node0_answers(valid, create_ignition)
     files, units = Tally(), Tally()
     missing = []
@@ -83,7 +97,8 @@ def rows(oracle: Oracle, valid: Sequence[Input]) -> list[tuple[str, str]]:
             tally(files, units, json.loads(left.files[_FILE]), json.loads(right.files[_FILE]))
         else:
             missing.append(("not compared", f"{one.name} {(left.stderr + right.stderr).strip()[-160:]}"))
-    return [*missing, *_rows("files", "modes", files), *_rows("units", "enabled or not", units)]
+    table = [*missing, *_rows("files", "modes", files), *_rows("units", "enabled or not", units)]
+    return table, differences(files, units)
 
 
 def _rows(what: str, mode: str, counts: Tally) -> list[tuple[str, str]]:

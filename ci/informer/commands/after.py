@@ -7,9 +7,9 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ci.informer import retention, traces
 from ci.informer.commands.common import ACCEPTED, Adder, add_blocking, day, history_path, say
 from ci.informer.errors import InformerError
+from ci.informer.history import retention, traces
 from ci.informer.history.store import History
 from ci.informer.pages import serving
 from lab.numbers import whole_type

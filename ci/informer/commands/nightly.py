@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from ci.informer import choosing, retention, running, traces
+from ci.informer import choosing, running
 from ci.informer.commands.common import (
     ACCEPTED,
     UNDECIDED,
@@ -22,7 +22,7 @@ from ci.informer.commands.common import (
 )
 from ci.informer.commands.judging import CODES
 from ci.informer.commands.runs import add_engine, add_limits, engine, program, subject
-from ci.informer.history import junit
+from ci.informer.history import junit, retention, traces
 from ci.informer.history.store import History
 from ci.informer.pages import build
 from ci.informer.revision import changed, revision

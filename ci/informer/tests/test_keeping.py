@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ci.informer import traces
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.errors import InformerError
+from ci.informer.history import traces
 from ci.informer.history.model import Run, Step
+from ci.informer.history.retention import Limits, prune
 from ci.informer.history.store import History
-from ci.informer.retention import Limits, prune
 from ci.informer.tests.kit import FIRST
 
 

@@ -9,7 +9,7 @@ from ci.bench.oracle.answers import Answer, Error, crash, field_errors, message,
 from ci.bench.oracle.bench import agreement
 from ci.bench.oracle.compare import compare, shape
 from ci.bench.oracle.exchange import handed_on
-from ci.bench.oracle.ignition import Tally, content, tally
+from ci.bench.oracle.ignition import Tally, content, differences, tally
 from ci.bench.oracle.inputs.bases import bases, merged
 from ci.bench.oracle.inputs.cases import Cases, apply, general
 from ci.bench.oracle.inputs.material import Material
@@ -66,6 +66,9 @@ def test_a_crash_is_named_by_the_first_frame_that_is_not_the_runtime():
     text = "panic: runtime error: x [signal SIGSEGV] goroutine 1: github.com/openshift/installer/pkg/a.(*B).C(0x1)"
     assert message(Answer(2, text)) == text
     assert crash(text) == "runtime error: x in pkg/a.(*B).C"
+    said = 'time="2026-11-24T22:00:00Z" level=warning msg="x \\"y\\" is deprecated"\n'
+    assert message(Answer(2, said + text)) == text
+    assert warnings(Answer(2, said + text)) == {'x "y" is deprecated'}
     assert crash("failed") == ""
 
 
@@ -236,6 +239,11 @@ def test_ignition_configs_are_held_against_each_other():
     )
     assert (files.only_theirs, files.mode["/a"], files.content["/a"]) == ({"/theirs": 1}, 0, 1)
     assert (units.only_ours, units.mode["a.service"], units.content["a.service"]) == ({"b.service": 1}, 1, 0)
+    assert differences(files, units) == [
+        "ISO: file of openshift-install only: /theirs",
+        "ISO: mode: /a",
+        "ISO: unit of node0 only: b.service",
+    ]
     assert content({"append": [{"source": "data:,x"}, {"source": "data:,%79"}]}) == b"xy"
 
 

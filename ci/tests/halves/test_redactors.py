@@ -58,7 +58,7 @@ def test_what_the_bmc_logs_of_its_requests(tmp_path):
 
     app = flask.Flask(__name__)
     app.add_url_rule("/x", "x", lambda: (f"refused: {json.dumps({'password': 'c4lvin!Rack7'})}", 400), methods=["POST"])
-    bmc.log_requests(app, tmp_path / "log")
+    bmc.log_requests(app, bmc.RequestLog(tmp_path / "log"))
     body = {"UserName": "root", "Password": "c4lvin!Rack7", "Image": "http://u:s3cr3t-Pr0xy@lab/x.iso", "Count": 1}
     nested = {**body, "Oem": [{"password": "c4lvin!Rack7"}]}
     assert app.test_client().post("/x", json=nested).status_code == 400

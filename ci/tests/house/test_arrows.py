@@ -184,17 +184,20 @@ ALLOWED: dict[str, set[str]] = {
     },
     "lab.machines.container": {
         "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
-        "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.machines.container.firmware.formats", "lab.machines.container.hardware", "lab.machines.container.kernel",
+        "lab.machines.container.spec",
     },
     "lab.machines.container.kernel": {"lab.host"},
     "lab.machines.container.hardware": {
         "lab.machines.container.firmware.formats", "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.fence": {
-        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel", "lab.machines.container.spec",
+        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel",
+        "lab.machines.container.spec",
     },
     # From power-on to the root: formats < loaders; the early boot runs in another process, with the machine's rights.
     "lab.machines.container.firmware": {
+        "lab.machines.container.fence",
         "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
         "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
         "lab.machines.container.firmware.screen", "lab.machines.container.kernel", "lab.machines.container.spec",
@@ -263,7 +266,19 @@ ALLOWED: dict[str, set[str]] = {
     "lab.testing": {"lab.*", "drivers"},
     "lab.tests": {"lab.*", "drivers"},
     "scenarios": {"lab.*", "drivers"},
-    "ci": {"scenarios", "lab.*", "drivers", "installer.testing"},  # on top of both halves
+    # On top of both halves.
+    "ci": {
+        "ci.bench.measure", "ci.bench.oracle.*", "ci.informer.cli", "scenarios", "lab.*", "drivers",
+        "installer.testing",
+    },
+    # Holds the rendezvous service against a real one, so it speaks its language and starts it as the live host does.
+    "ci.bench.oracle.answers": set(),
+    "ci.bench.oracle.programs": {"ci.bench.oracle.answers"},
+    "ci.bench.measure": set(),
+    "ci.bench.oracle.service": {
+        "ci.bench.measure", "ci.bench.oracle.programs", "installer.assisted", "installer.rendezvous",
+        "installer.testing", "lab",
+    },
     "ci.informer": {
         "ci.informer.arithmetic", "ci.informer.engine", "ci.informer.errors", "ci.informer.history", "lab",
     },
@@ -283,7 +298,7 @@ ALLOWED: dict[str, set[str]] = {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
     "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
-    "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
+    "ci.tests": {"ci", "ci.bench.*", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,
 #: which every log passes.

@@ -37,8 +37,8 @@ def exceptions(sources: dict[str, str]) -> dict[str, set[str]]:
 
 
 def installer() -> dict[str, str]:
-    paths = (path for path in (ROOT / "installer").rglob("*.py") if not {"tests", "testing"} & set(path.parts))
-    return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    paths = (path.relative_to(ROOT) for path in (ROOT / "installer").rglob("*.py"))
+    return {str(path): (ROOT / path).read_text() for path in paths if not {"tests", "testing"} & set(path.parts)}
 
 
 def stray(found: dict[str, set[str]]) -> set[str]:

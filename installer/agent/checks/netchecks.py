@@ -191,7 +191,7 @@ def _mtu(host: HostSystem, nics: list[Interface], address: str) -> list[dict[str
 
 def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
     """Layers 2 and 3 and packet size to every address of every peer."""
-    nics = network.interfaces(host)
+    nics = network.usable(host)
     pairs = [
         (str(nic.get("mac") or ""), str(address))
         for peer in args
@@ -201,7 +201,7 @@ def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
     with ThreadPoolExecutor(8) as pool:
         pings = {address: pool.submit(_l3, host, address) for _, address in pairs}
         sizes = {address: pool.submit(_mtu, host, nics, address) for _, address in pairs}
-        seen = _neighbours(host, nics, (address for _, address in pairs))
+        answers = _neighbours(host, nics, (address for _, address in pairs))
         hosts = []
         for peer in args:
             l2: list[Any] = []
@@ -209,7 +209,7 @@ def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
             mtu: list[Any] = []
             for nic in peer.get("nics") or []:
                 for address in nic.get("ip_addresses") or []:
-                    l2 += _l2(nics, seen, address, str(nic.get("mac") or ""))
+                    l2 += _l2(nics, answers, address, str(nic.get("mac") or ""))
                     l3.append(pings[address].result())
                     mtu += sizes[address].result()
             hosts.append({"host_id": peer["host_id"], "l2_connectivity": l2, "l3_connectivity": l3, "mtu_report": mtu})
@@ -218,7 +218,7 @@ def connectivity(host: HostSystem, args: list[dict[str, Any]]) -> str:
 
 def free_addresses(host: HostSystem, args: list[str]) -> str:
     """Addresses of each network that nobody answers for (ARP)."""
-    nics = network.interfaces(host)
+    nics = network.usable(host)
     own = {text.split("/")[0] for nic in nics for text in nic.ipv4_addresses}
     result = []
     for cidr in args:
@@ -226,23 +226,23 @@ def free_addresses(host: HostSystem, args: list[str]) -> str:
         if net.num_addresses > LARGEST_SCAN:
             raise StepError(f"{cidr} has {net.num_addresses} addresses, at most {LARGEST_SCAN} are scanned")
         addresses = [str(address) for address in net.hosts() if str(address) not in own]
-        seen = _neighbours(host, nics, addresses, silently=True)
-        if not seen:
+        answers = _neighbours(host, nics, addresses, silently=True)
+        if not answers:
             raise StepError(f"no interface has an address in {cidr}")
-        taken = {address for (_, address), mac in seen.items() if mac}
+        taken = {address for (_, address), mac in answers.items() if mac}
         result.append({"network": cidr, "free_addresses": [text for text in addresses if text not in taken]})
     return json.dumps(result)
 
 
 def verify_vips(host: HostSystem, args: list[dict[str, Any]]) -> str:
     """Is each VIP still unused?"""
-    nics = network.interfaces(host)
+    nics = network.usable(host)
     own = {text.split("/")[0] for nic in nics for text in (*nic.ipv4_addresses, *nic.ipv6_addresses)}
     vips = [str(item["vip"]) for item in args]
-    seen = _neighbours(host, nics, (vip for vip in vips if vip not in own), silently=True)
+    answers = _neighbours(host, nics, (vip for vip in vips if vip not in own), silently=True)
     result = []
     for item, vip in zip(args, vips, strict=True):
-        near = [mac for (_, address), mac in seen.items() if address == vip]
+        near = [mac for (_, address), mac in answers.items() if address == vip]
         taken = vip in own or any(near)
         state = "failed" if taken else "succeeded" if near else "unverified"
         result.append({"vip": vip, "vip_type": item["vip_type"], "verification": state})

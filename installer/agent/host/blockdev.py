@@ -6,7 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from installer.assisted.inventory import Disk, Eligibility
+import msgspec
+
+from installer.agent.host import iscsi
+from installer.assisted.inventory import Disk, Eligibility, Iscsi
 from installer.hostsys.system import HostSystem
 
 LSBLK = ("lsblk", "-J", "-b", "-O")
@@ -82,22 +85,24 @@ def best_id(names: list[str]) -> str:
 
 
 def reasons(node: dict[str, Any]) -> tuple[list[str], bool]:
-    """(agent-side objections, is it the installation media?)."""
+    """(agent-side objections, is it the installation media?); in the words of OpenShift's agent.
+
+    Stricter by two: a disk that is mounted as a whole, and one that cannot be written to.
+    """
     objections = []
     kind = drive_type(node)
-    mounted = mounts_of(node)
-    media = any(point.endswith("iso") for point in mounted)
-    if media:
-        objections.append("disk is the installation media")
-    elif mounted:
-        objections.append(f"disk has mounted partitions: {', '.join(sorted(set(mounted)))}")
+    media = any(point.endswith("iso") for point in mounts_of(node))
     if kind == "LVM":
-        objections.append("disk is an LVM logical volume")
-    if _flag(node.get("rm")) and kind not in ("HDD", "SSD"):
-        objections.append("disk is removable")
+        objections.append("Disk is an LVM logical volume")
+    if media:
+        objections.append("Disk appears to be an ISO installation media (has partition with mountpoint suffix iso)")
+    else:
+        for item in (node, *_below(node)):
+            name, points = _text(item.get("name")), dict.fromkeys(mounts_of({**item, "children": None}))
+            objections += [f"Disk has partition '{name}' mounted on '{point}'" for point in points]
     if _flag(node.get("ro")):
-        objections.append("disk is read-only")
-    return objections, media
+        objections.append("Disk is read-only")
+    return objections, media or kind == "ODD"
 
 
 def _bootable(node: dict[str, Any]) -> bool:
@@ -142,6 +147,15 @@ def parse(node: dict[str, Any], by_id: dict[str, list[str]], by_path: dict[str, 
     )
 
 
+def _over_network(host: HostSystem, disk: Disk) -> Disk:
+    against = [*disk.installation_eligibility.not_eligible_reasons, *iscsi.reasons(host, disk.name)]
+    return msgspec.structs.replace(
+        disk,
+        iscsi=Iscsi(host_ip_address=iscsi.host_address(host, disk.name)),
+        installation_eligibility=Eligibility(eligible=not against, not_eligible_reasons=against),
+    )
+
+
 def disks(host: HostSystem) -> list[Disk]:
     """All disks, among them those that cannot be installed on; loop devices, RAM disks and empty drives are none."""
     data = host.run_json(*LSBLK) or {}
@@ -159,5 +173,7 @@ def disks(host: HostSystem) -> list[Disk]:
         if _text(node.get("name")).startswith(("loop", "zram", "nbd", "sr")) and kind != "ODD":
             continue
         disk = parse(node, by_id, by_path)
+        if disk.drive_type == "iSCSI":
+            disk = _over_network(host, disk)
         by_name.setdefault(disk.name, disk)
     return list(by_name.values())

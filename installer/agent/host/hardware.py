@@ -12,7 +12,9 @@ from installer.hostsys.system import HostSystem
 VIRTUAL = ("qemu", "kvm", "vmware", "virtualbox", "virtual machine", "bochs", "xen", "bhyve", "standard pc")
 UNITS = {"kB": 1024, "KB": 1024, "MB": 1024**2, "GB": 1024**3, "TB": 1024**4}
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-DISPLAY_CLASS = "0x03"
+UNKNOWN, SMBIOS = "unknown", ("sys_vendor", "product_name", "product_serial")
+# VGA, 3D and other display controllers, processing accelerators.
+GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
 ARCHITECTURES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
@@ -24,8 +26,9 @@ def cpu(host: HostSystem) -> Cpu:
         key, _, value = line.partition(":")
         fields.setdefault(key.strip(), value.strip())
     count = len(re.findall(r"^processor\s*:", text, re.MULTILINE))
+    # Where the kernel knows no limit, what a core runs at just now says nothing.
     limit = host.read("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
-    frequency = int(limit) / 1000 if limit.isdigit() else _number(fields.get("cpu MHz", ""))
+    frequency = int(limit) / 1000 if limit.isdigit() else 0.0
     machine = platform.machine()
     return Cpu(
         count=count,
@@ -36,27 +39,33 @@ def cpu(host: HostSystem) -> Cpu:
     )
 
 
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
-
-
 def parse_dmidecode(text: str) -> int:
     """Bytes of all memory devices in ``dmidecode -t 17``."""
     sizes = re.findall(r"^\s*Size:\s*(\d+)\s*(kB|KB|MB|GB|TB)\s*$", text, re.MULTILINE)
     return sum(int(number) * UNITS[unit] for number, unit in sizes)
 
 
+def _memory_blocks(host: HostSystem) -> int:
+    """Bytes of all blocks of memory that the kernel has taken; 0 where it does not tell."""
+    folder = "/sys/devices/system/memory"
+    try:
+        size = int(host.read(f"{folder}/block_size_bytes"), 16)
+    except ValueError:
+        return 0
+    names = [path.name for path in host.path(folder).glob("memory[0-9]*")]
+    return size * sum(host.read(f"{folder}/{name}/online") == "1" for name in names)
+
+
 def memory(host: HostSystem) -> Memory:
-    """Installed memory by SMBIOS, where it tells; usable memory from the kernel."""
+    """Installed memory by SMBIOS, else by the kernel's blocks, where they tell; usable memory from the kernel."""
     match = re.search(r"^MemTotal:\s*(\d+) kB", host.read("/proc/meminfo"), re.MULTILINE)
     usable = int(match[1]) * 1024 if match else 0
     try:
         physical = parse_dmidecode(host.run("dmidecode", "-t", "17"))
     except CommandError:
         physical = 0
+    if not physical and (physical := _memory_blocks(host)) >= usable:
+        return Memory(physical_bytes=physical, usable_bytes=usable, physical_bytes_method="ghw")
     # A virtual machine's SMBIOS may leave the devices out, or say less than the kernel sees.
     if physical < usable:
         return Memory(physical_bytes=usable, usable_bytes=usable, physical_bytes_method="meminfo")
@@ -76,26 +85,32 @@ def boot(host: HostSystem) -> Boot:
             state = "Unknown"
     live = "coreos.liveiso=" in command_line or "coreos.live.rootfs_url=" in command_line
     live = live or host.path("/run/ostree-live").exists()
+    # An installed CoreOS has its root there; what neither it nor the live system tells is not known.
+    installed = host.path("/sysroot/ostree").is_dir()
     pxe = re.search(r"(?:^| )BOOTIF=([0-9a-fA-F:-]+)", command_line)
     return Boot(
         current_boot_mode="uefi" if uefi else "bios",
         pxe_interface=pxe[1] if pxe else "",
         command_line=command_line,
         secure_boot_state=state,
-        device_type="ephemeral" if live else "persistent",
+        device_type="ephemeral" if live else "persistent" if installed else "",
     )
+
+
+def _is_virtual(host: HostSystem) -> bool:
+    """What systemd says, where the maker's name does not tell. It ends with 1 on a machine that is none."""
+    return host.run("systemd-detect-virt", "--vm", check=False).strip() not in ("", "none")
 
 
 def vendor(host: HostSystem) -> SystemVendor:
     """Maker, product and serial from SMBIOS."""
-    manufacturer = host.read("/sys/class/dmi/id/sys_vendor")
-    product = host.read("/sys/class/dmi/id/product_name")
+    manufacturer, product, serial = (host.read(f"/sys/class/dmi/id/{name}") or UNKNOWN for name in SMBIOS)
     text = f"{manufacturer} {product}".lower()
     return SystemVendor(
         manufacturer=manufacturer,
         product_name=product,
-        serial_number=host.read("/sys/class/dmi/id/product_serial"),
-        virtual=any(name in text for name in VIRTUAL),
+        serial_number=serial,
+        virtual=any(name in text for name in VIRTUAL) or _is_virtual(host),
     )
 
 
@@ -104,7 +119,7 @@ def gpus(host: HostSystem) -> list[Gpu]:
     controllers = []
     for device in sorted(host.path("/sys/bus/pci/devices").glob("*")):
         base = f"/sys/bus/pci/devices/{device.name}"
-        if host.read(f"{base}/class").startswith(DISPLAY_CLASS):
+        if host.read(f"{base}/class").startswith(GPU_CLASSES):
             vendor_id, device_id = host.read(f"{base}/vendor")[2:], host.read(f"{base}/device")[2:]
             controllers.append(Gpu(vendor_id=vendor_id, device_id=device_id, address=device.name))
     return controllers

@@ -6,6 +6,10 @@ from installer.agent.host import blockdev, hardware, network
 from installer.assisted.inventory import Inventory, encode
 from installer.hostsys.system import HostSystem
 
+# Of these interfaces one gives a host without a name its own.
+NAMING = ("physical", "vlan", "bond")
+# What is told where no BMC can be asked from the host: none is asked, as a lab's are not to be seen from there.
+NO_BMC, NO_BMC_V6 = "0.0.0.0", "::/0"
 PLACEHOLDERS = frozenset({"", "localhost", "localhost.localdomain", "localhost4", "localhost6"})
 
 
@@ -21,7 +25,9 @@ def collect(host: HostSystem) -> Inventory:
     """Read everything. Raises CommandError when a program that is needed fails."""
     nics = network.interfaces(host)
     return Inventory(
-        hostname=hostname(host, [nic.mac_address for nic in nics]),
+        hostname=hostname(host, [nic.mac_address for nic in nics if nic.type in NAMING and nic.mac_address]),
+        bmc_address=NO_BMC,
+        bmc_v6address=NO_BMC_V6,
         interfaces=nics,
         disks=blockdev.disks(host),
         boot=hardware.boot(host),

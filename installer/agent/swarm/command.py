@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _checked(argv: Sequence[str] | None) -> argparse.Namespace:
+def checked_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line; ends the program with 2 when it makes no sense."""
     parser = _parser()
     args = parser.parse_args(argv)
@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Else 1; 2 for a wrong command line.
     """
-    args = _checked(argv)
+    args = checked_arguments(argv)
     logs.to_journal("%(message)s", logging.ERROR)
     logging.getLogger("agent").setLevel(logging.CRITICAL)
     try:

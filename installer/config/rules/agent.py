@@ -16,8 +16,6 @@ log = logging.getLogger(__name__)
 
 API_VERSION = "v1beta1"
 ROLES = ("master", "worker", "arbiter")
-# Where the hosts of an install-config stand: the control plane first, those without a role last.
-_BY_ROLE = {"master": 0, "worker": 2, "": 3}
 
 
 def version(config: AgentConfig) -> FieldError | None:
@@ -63,8 +61,8 @@ def hosts(config: AgentConfig, all_hosts: Iterable[Host]) -> Iterator[FieldError
 
 
 def _canonical(value: str) -> str:
-    found = check.address(value)
-    return str(found) if found is not None else value
+    address = check.address(value)
+    return str(address) if address is not None else value
 
 
 def _interface(path: str, interface: Interface, seen: set[str]) -> Iterator[FieldError]:
@@ -137,8 +135,8 @@ def static_addresses(host: Host) -> list[str]:
 
 
 def install_config_hosts(platform: BareMetalPlatform) -> tuple[Host, ...]:
-    """The hosts of install-config's bare metal platform by role, for when agent-config has none. Raises ConfigError."""
-    return tuple(_platform_host(host) for host in sorted(platform.hosts, key=lambda host: _BY_ROLE.get(host.role, 1)))
+    """The hosts of install-config's bare metal platform, for when agent-config has none. Raises ConfigError."""
+    return tuple(_platform_host(host) for host in platform.hosts)
 
 
 def _platform_host(host: BareMetalHost) -> Host:

@@ -73,7 +73,7 @@ def _vips(
             yield from _apart(path, value, others if kind == "API" else ())
             yield from _in_machine_networks(config, path, value)
     families = [address.version if (address := check.address(value)) is not None else 4 for value in mine]
-    yield from _primary(config, path, kind, mine[0], families[0])
+    yield from _primary(config, path, kind, value=mine[0], family=families[0])
     wrong = next((number for number, value in enumerate(mine) if check.address(value) is None), None)
     if len(mine) == 2 and wrong is not None:
         # Told once more there, for both lists at once.
@@ -99,7 +99,7 @@ def _in_machine_networks(config: InstallConfig, path: str, value: str) -> Iterat
         yield invalid(path, value, f"IP expected to be in one of the machine networks: {','.join(map(str, networks))}")
 
 
-def _primary(config: InstallConfig, path: str, kind: str, value: str, family: int) -> Iterator[FieldError]:
+def _primary(config: InstallConfig, path: str, kind: str, *, value: str, family: int) -> Iterator[FieldError]:
     """In a dual-stack cluster, which the service networks make one, all lists begin with the first VIP's family."""
     lists = families(config.networking) if config.networking else {}
     if not {4, 6} <= set(lists.get("serviceNetwork", ())):

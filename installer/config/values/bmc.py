@@ -51,10 +51,10 @@ def driver(address: str) -> Driver:
     scheme, host = _parts(address)
     if host and check.address(host) is None and not _NAME.fullmatch(host):
         raise ValueError(f"failed to parse BMC address information: BMC address hostname/IP : [{host}] is invalid")
-    found = _DRIVERS.get(scheme)
-    if found is None:
+    kind = _DRIVERS.get(scheme)
+    if kind is None:
         raise ValueError(f"Unknown BMC type '{scheme}' for address {check.without_password(address)}")
-    return found
+    return kind
 
 
 def _parts(address: str) -> tuple[str, str]:
@@ -63,8 +63,8 @@ def _parts(address: str) -> tuple[str, str]:
         url = urls.parse(address)
     except ValueError as error:
         if ":" in address and not _HOST_AND_PORT.fullmatch(address):
-            told = f'failed to parse BMC address information: parse "{check.without_password(address)}": {error}'
-            raise ValueError(told) from None
+            problem = f'failed to parse BMC address information: parse "{check.without_password(address)}": {error}'
+            raise ValueError(problem) from None
         host = re.sub(":[0-9]*$", "", address)
         return "ipmi", host[1:-1] if host.startswith("[") else host
     try:

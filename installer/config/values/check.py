@@ -56,12 +56,12 @@ def domain(value: str) -> str | None:
 def address(value: str) -> Address | None:
     """The IP address that `value` spells, or None; an IPv4 address within IPv6 is one of IPv4, a zone is none."""
     try:
-        found = ipaddress.ip_address(value)
+        ip = ipaddress.ip_address(value)
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv6Address):
-        return found.ipv4_mapped or (None if found.scope_id is not None else found)
-    return found
+    if isinstance(ip, ipaddress.IPv6Address):
+        return ip.ipv4_mapped or (None if ip.scope_id is not None else ip)
+    return ip
 
 
 def network(value: str) -> Network | None:
@@ -70,13 +70,13 @@ def network(value: str) -> Network | None:
     if not (prefix.isascii() and prefix.isdigit()) or "%" in value:
         return None
     try:
-        found = ipaddress.ip_network(value, strict=False)
+        net = ipaddress.ip_network(value, strict=False)
     except ValueError:
         return None
-    if isinstance(found, ipaddress.IPv6Network) and found.prefixlen >= 96:
-        mapped = found.network_address.ipv4_mapped
-        return found if mapped is None else ipaddress.ip_network(f"{mapped}/{found.prefixlen - 96}")
-    return found
+    if isinstance(net, ipaddress.IPv6Network) and net.prefixlen >= 96:
+        mapped = net.network_address.ipv4_mapped
+        return net if mapped is None else ipaddress.ip_network(f"{mapped}/{net.prefixlen - 96}")
+    return net
 
 
 def cidr_text(value: str) -> str:

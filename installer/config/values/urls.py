@@ -67,7 +67,7 @@ def _authority(scheme: str, authority: str) -> tuple[str, str]:
     if place > 0:
         raise ValueError("invalid IP-literal")
     if place == 0:
-        found = _literal(host)
+        host_and_port = _literal(host)
     else:
         first, last = host.find(":"), host.rfind(":")
         # Several colons: an address without its brackets, which Go puts up with.
@@ -75,11 +75,11 @@ def _authority(scheme: str, authority: str) -> tuple[str, str]:
         if not re.fullmatch("(?::[0-9]*)?", port):
             raise ValueError(f"invalid port {json.dumps(port)} after host")
         _host_name(host)
-        found = name, port[1:]
+        host_and_port = name, port[1:]
     if not _USER.fullmatch(user):
         raise ValueError("net/url: invalid userinfo")
     _unescaped(user)
-    return found
+    return host_and_port
 
 
 def _host_name(text: str) -> None:

@@ -13,7 +13,7 @@ from installer.create.stages.secrets import Secrets, store
 
 
 def write(
-    outputs: Outputs, state: State, inputs: Inputs, secrets: Secrets | None, images: Mapping[str, str] | None = None
+    outputs: Outputs, state: State, inputs: Inputs, secrets: Secrets | None, *, images: Mapping[str, str] | None = None
 ) -> None:
     """Put everything in place: auth/, rendezvousIP (both with secrets only), the state; then the inputs go.
 

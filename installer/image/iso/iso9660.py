@@ -142,10 +142,10 @@ class Iso:
                     break
                 if short is None and mangled_name(part) == plain_name(extent.name):
                     short = extent
-            found = exact or short
-            if found is None:
+            match = exact or short
+            if match is None:
                 return None
-            here = found
+            here = match
         return here
 
     def file(self, path: str) -> bytes | None:

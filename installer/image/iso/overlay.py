@@ -91,9 +91,9 @@ class Overlay(io.RawIOBase):
     def read(self, length: int = -1) -> bytes:
         """Up to `length` bytes, all of them unless the image ends."""
         end = self.size if length < 0 else min(self.size, self._position + length)
-        found = b"".join(self._content(part) for part in self.parts(self._position, end))
-        self._position += len(found)
-        return found
+        data = b"".join(self._content(part) for part in self.parts(self._position, end))
+        self._position += len(data)
+        return data
 
     def _content(self, segment: Segment) -> bytes:
         if isinstance(segment.source, bytes):
@@ -151,8 +151,8 @@ class Overlay(io.RawIOBase):
 
     def _changed(self) -> list[Segment]:
         """What differs from the base, what lies behind its end first: in place, nothing points there yet."""
-        found = [segment for segment in self._segments if segment.source != segment.start]
-        return sorted(found, key=lambda segment: (segment.start < self.base_size, segment.start))
+        segments = [segment for segment in self._segments if segment.source != segment.start]
+        return sorted(segments, key=lambda segment: (segment.start < self.base_size, segment.start))
 
     @property
     def in_place_possible(self) -> bool:

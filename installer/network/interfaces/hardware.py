@@ -166,12 +166,12 @@ def _read_features(features: Fields) -> dict[str, str]:
     keys: dict[str, str] = {}
     # Of two names for one feature, NetworkManager's own is read last, and so has the last word.
     for name in sorted(features.names(), key=lambda name: name not in _FEATURE_NAMES):
-        known = _FEATURE_NAMES.get(name, name)
+        feature = _FEATURE_NAMES.get(name, name)
         on = features.boolean(name)
-        if known not in _FEATURES:
+        if feature not in _FEATURES:
             features.problem(name, None, "is not a feature that NetworkManager knows")
         elif on is not None:
-            keys[f"feature-{known}"] = flag(on)
+            keys[f"feature-{feature}"] = flag(on)
     return keys
 
 
@@ -215,14 +215,14 @@ def read_ovs_db(fields: Fields) -> Keys:
     section = fields.table("ovs-db")
     if section is None:
         return {}
-    found: Keys = {}
+    keys: Keys = {}
     for name, target in (("external_ids", "ovs-external-ids"), ("other_config", "ovs-other-config")):
         inner = section.table(name)
         if inner is None:
             continue
-        found[target] = {f"data.{key}": value for key, value in _read_data(inner).items()}
+        keys[target] = {f"data.{key}": value for key, value in _read_data(inner).items()}
     section.close()
-    return found
+    return keys
 
 
 def _read_data(inner: Fields) -> Mapping[str, str]:

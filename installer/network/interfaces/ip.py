@@ -127,9 +127,9 @@ def _dynamic(fields: Fields, family: int) -> tuple[bool, int, dict[str, str]]:
 
 
 def _client_id(fields: Fields) -> str:
-    given = fields.text("dhcp-client-id")
-    known = {"ll": "mac", "iaid+duid": "duid"}
-    return known.get((given or "ll").lower(), given or "")
+    text = fields.text("dhcp-client-id")
+    keywords = {"ll": "mac", "iaid+duid": "duid"}
+    return keywords.get((text or "ll").lower(), text or "")
 
 
 def _addr_gen_mode(fields: Fields, autoconf: bool) -> tuple[str, str]:
@@ -149,10 +149,10 @@ def _addr_gen_mode(fields: Fields, autoconf: bool) -> tuple[str, str]:
 
 
 def _dynamic6(fields: Fields, token: str) -> dict[str, str]:
-    known = {"ll": "ll", "llt": "llt"}
-    given = fields.text("dhcp-duid") or "ll"
-    duid = known.get(given.lower(), given)
-    if duid not in known and not _DUID.fullmatch(duid):
+    keywords = {"ll": "ll", "llt": "llt"}
+    text = fields.text("dhcp-duid") or "ll"
+    duid = keywords.get(text.lower(), text)
+    if duid not in keywords and not _DUID.fullmatch(duid):
         # `en` and `uuid` need numbers that nmstate has no field for; NetworkManager refuses them as they stand.
-        fields.problem("dhcp-duid", given, "must be ll, llt, or a DUID as hexadecimal bytes joined by colons")
+        fields.problem("dhcp-duid", text, "must be ll, llt, or a DUID as hexadecimal bytes joined by colons")
     return {"dhcp-duid": duid, "dhcp-iaid": "mac", "ra-timeout": NO_TIMEOUT, "token": token}

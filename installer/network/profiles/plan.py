@@ -71,33 +71,35 @@ def userspace(one: Interface) -> bool:
 
 def make_plan(document: Document, problems: Problems) -> Plan:
     """Attaches ports to controllers and makes profiles for ports that the document does not list."""
-    known: dict[Key, Interface] = {}
+    interfaces: dict[Key, Interface] = {}
     for one in document.interfaces:
-        if key_of(one) in known:
+        if key_of(one) in interfaces:
             # Upstream keeps the last of them without a word (§3).
             problems.add(f"{one.path}.name", one.name, "is the name of an interface given before")
         else:
-            known[key_of(one)] = one
-    present = {key: one for key, one in known.items() if one.present}
-    attachments = _attach(list(present.values()), known, problems)
-    made = {}
+            interfaces[key_of(one)] = one
+    present = {key: one for key, one in interfaces.items() if one.present}
+    attachments = _attach(list(present.values()), interfaces, problems)
+    unlisted = {}
     for name, userland in attachments:
-        if not userland and (name, False) not in known:
-            made[name] = Interface(attachments[name, False].port.path, name, "ethernet", "up", Shape())
-    everyone = [*present.values(), *made.values()]
-    plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments, frozenset(made))
+        if not userland and (name, False) not in interfaces:
+            unlisted[name] = Interface(attachments[name, False].port.path, name, "ethernet", "up", Shape())
+    everyone = [*present.values(), *unlisted.values()]
+    plan = Plan(tuple(_with_borrowed_macs(everyone, problems)), attachments, frozenset(unlisted))
     _check_ports(plan, problems)
     _check_loops(plan, problems)
     _check_file_names(plan, problems)
     return plan
 
 
-def _attach(present: Sequence[Interface], known: dict[Key, Interface], problems: Problems) -> dict[Key, Attachment]:
+def _attach(
+    present: Sequence[Interface], interfaces: dict[Key, Interface], problems: Problems
+) -> dict[Key, Attachment]:
     attachments: dict[Key, Attachment] = {}
     for controller in present:
         for port in controller.shape.ports or ():
             for name in port.members or (port.name,):
-                _attach_one(attachments, controller, port, name, known=known, problems=problems)
+                _attach_one(attachments, controller, port, name, known=interfaces, problems=problems)
     for one in present:
         if one.controller is None:
             continue
@@ -105,9 +107,9 @@ def _attach(present: Sequence[Interface], known: dict[Key, Interface], problems:
         attachment = attachments.get((one.name, False))
         owner = next(
             (
-                known[key]
+                interfaces[key]
                 for key in ((one.controller, False), (one.controller, True))
-                if key in known and known[key].kind in CONTROLLERS
+                if key in interfaces and interfaces[key].kind in CONTROLLERS
             ),
             None,
         )
@@ -212,16 +214,16 @@ def _check_loops(plan: Plan, problems: Problems) -> None:
 
 
 def _check_file_names(plan: Plan, problems: Problems) -> None:
-    seen: set[str] = set()
+    file_names: set[str] = set()
     for one in plan.interfaces:
         names = [profile_id(one)]
         if one.kind == "ovs-bridge":
             names += [f"{port.name}-port" for port in one.shape.ports or ()]
         for name in names:
-            if name in seen:
+            if name in file_names:
                 path = f"{one.path}.{'profile-name' if one.profile_name else 'name'}"
                 problems.add(path, name, "is the name of another profile's file too")
-            seen.add(name)
+            file_names.add(name)
 
 
 def profile_id(one: Interface) -> str:

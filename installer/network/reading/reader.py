@@ -61,10 +61,10 @@ class Fields:
     def raw(self, name: str, *aliases: str) -> Any:
         """The value as it stands, or None; an alias counts as the field itself, but only one of them may be given."""
         self._seen.update((name, *aliases))
-        given = [key for key in (name, *aliases) if self._source.get(key) is not None]
-        if len(given) > 1:
-            self.problem(given[1], self._source[given[1]], f"is another name for {given[0]}, which is given too")
-        return self._source[given[0]] if given else None
+        names = [key for key in (name, *aliases) if self._source.get(key) is not None]
+        if len(names) > 1:
+            self.problem(names[1], self._source[names[1]], f"is another name for {names[0]}, which is given too")
+        return self._source[names[0]] if names else None
 
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""

@@ -31,8 +31,8 @@ def read_routes(document: Fields) -> tuple[Route, ...]:
 
 def _read_route(entry: Fields) -> Route | None:
     absent = entry.choice("state", ("absent",)) is not None
-    given = entry.text("destination")
-    destination = values.network(given) if given is not None else None
+    text = entry.text("destination")
+    destination = values.network(text) if text is not None else None
     interface = entry.interface("next-hop-interface") if entry.raw("next-hop-interface") != "" else None
     next_hop = entry.address("next-hop-address") if entry.raw("next-hop-address") != "" else None
     metric = entry.integer("metric", low=-1)
@@ -42,11 +42,11 @@ def _read_route(entry: Fields) -> Route | None:
     cwnd = entry.integer("cwnd", low=1)
     source = entry.address("source") if entry.raw("source") != "" else None
     entry.close()
-    if given is not None and destination is None:
-        entry.problem("destination", given, _NETWORK_RULE)
+    if text is not None and destination is None:
+        entry.problem("destination", text, _NETWORK_RULE)
     if absent:
         return None
-    if given is None:
+    if text is None:
         # Upstream leaves such a route out without a word (§2.4).
         entry.problem("destination", None, "is required")
     if kind is None and interface is None and not entry.has("next-hop-interface"):
@@ -59,7 +59,7 @@ def _read_route(entry: Fields) -> Route | None:
     if weight is not None and destination.version == 6:
         entry.problem("weight", weight, "is of IPv4 routes only")
     if kind is None and isinstance(destination, ipaddress.IPv4Network) and _ZERO_NET.supernet_of(destination):
-        entry.problem("destination", given, "must not be within 0.0.0.0/8; the default route is 0.0.0.0/0")
+        entry.problem("destination", text, "must not be within 0.0.0.0/8; the default route is 0.0.0.0/0")
     return Route(
         path=entry.path,
         destination=destination,
@@ -121,7 +121,7 @@ def read_rules(document: Fields) -> tuple[Rule, ...]:
         return ()
     entries = list(fields.tables("config"))
     fields.close()
-    given: list[int | None] = []
+    priorities: list[int | None] = []
     live: list[Fields] = []
     for entry in entries:
         absent = entry.choice("state", ("absent",)) is not None
@@ -129,11 +129,11 @@ def read_rules(document: Fields) -> tuple[Rule, ...]:
         if absent:
             _read_rule(entry, 0, absent=True)
         else:
-            given.append(None if priority == -1 else priority)
+            priorities.append(None if priority == -1 else priority)
             live.append(entry)
-    following = max([FIRST_AUTO_PRIORITY - 1, *(number for number in given if number is not None)])
+    following = max([FIRST_AUTO_PRIORITY - 1, *(number for number in priorities if number is not None)])
     rules = []
-    for entry, priority in zip(live, given, strict=True):
+    for entry, priority in zip(live, priorities, strict=True):
         if priority is None:
             following += 1
             priority = following

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from installer.redact import MARK, Redactor, redact, redactor, shortened
+from installer.redact.hint import promising
 from installer.redact.program import program
 from installer.redact.tests import corpus, syntaxes, values
 
@@ -329,3 +330,20 @@ def test_a_secret_object_whose_kind_comes_in_the_next_piece(monkeypatch: pytest.
         text = f"{'x' * before}\ndata:\n  opaque: aHVudGVyMng=\n  other: c2Vjb25k\nkind: Secret\n"
         clean = b"".join(Redactor().stream(io.BytesIO(text.encode()))).decode()
         assert clean == text.replace("aHVudGVyMng=", MARK).replace("c2Vjb25k", MARK)
+
+
+def test_a_digest_alone_promises_no_secret() -> None:
+    """Else each command that names its release would load all rules."""
+    pullspec = f"release.example/node0/release@sha256:{'0123456789abcdef' * 4}"
+    assert not promising(f"Found override for release image ({pullspec}).")
+    assert Redactor().text(pullspec) == redact(pullspec) == pullspec
+    for near in (pullspec + "0", pullspec.replace("@", ":"), pullspec.replace("@", "/")):
+        assert promising(near)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_a_digest_beside_it_hides_no_secret(name: str) -> None:
+    vector = VECTORS[name]
+    digest = f"a/b@sha256:{'0123456789abcdef' * 4}"
+    for text in (f"{digest} {vector.text}", f"{vector.text} {digest}"):
+        assert promising(text)

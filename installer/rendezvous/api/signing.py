@@ -27,7 +27,8 @@ _TARGET = re.compile(
 )
 
 
-def _digest(key: bytes, method: str, target: str) -> str:
+def signature_of(key: bytes, method: str, target: str) -> str:
+    """What a URL is signed with: hex HMAC-SHA-256 of method and target, which is the path with its query."""
     return hmac.new(key, f"{method} {target}".encode(errors="surrogateescape"), hashlib.sha256).hexdigest()
 
 
@@ -37,14 +38,14 @@ def signed(key: bytes, path: str, query: Mapping[str, str], lifetime: int = LIFE
 
     end = int(time.time()) + lifetime
     target = f"{path}?{urlencode({**query, EXPIRES: str(end)}, quote_via=quote, safe='')}"
-    return f"{target}&{SIGNATURE}={_digest(key, 'GET', target)}", to_text(datetime.fromtimestamp(end, UTC))
+    return f"{target}&{SIGNATURE}={signature_of(key, 'GET', target)}", to_text(datetime.fromtimestamp(end, UTC))
 
 
 def check(key: bytes, method: str, target: str) -> None:
     """Raises Unauthorized unless this key has signed the method and the raw target, and that has not expired."""
     found = _TARGET.fullmatch(target)
     # HEAD tells of a file what GET does, without the file.
-    digest = "" if found is None else _digest(key, "GET" if method == "HEAD" else method, found["signed"])
+    digest = "" if found is None else signature_of(key, "GET" if method == "HEAD" else method, found["signed"])
     if found is None or not hmac.compare_digest(digest, found["given"]):
         raise Unauthorized("the URL's signature is not valid")
     if time.time() >= int(found["end"]):

@@ -114,7 +114,8 @@ class DiscoveryImages:
         self._settings, self._token, self._rootfs_url, self._adopt = settings, agent_token, rootfs_url, adopt
         self._lock = threading.Lock()
 
-    def _payload(self, infra_env: InfraEnv) -> payload.Payload:
+    def payload_of(self, infra_env: InfraEnv) -> payload.Payload:
+        """What an infra-env's images are made from, fetched where it is not known yet."""
         settings = self._settings()
         found = payload.known(settings, infra_env.cpu_architecture) or payload.fetch(settings, infra_env)
         self._adopt(found)
@@ -123,7 +124,7 @@ class DiscoveryImages:
     def ignition(self, infra_env: InfraEnv) -> bytes:
         """The Ignition config. Raises PrepareError, BadRequest."""
         with self._lock:
-            return self._ignition(infra_env, self._payload(infra_env))
+            return self._ignition(infra_env, self.payload_of(infra_env))
 
     def _ignition(self, infra_env: InfraEnv, found: payload.Payload) -> bytes:
         return ignition(infra_env, self._settings(), self._token, found.images["AGENT_DOCKER_IMAGE"])
@@ -137,13 +138,13 @@ class DiscoveryImages:
         if name not in ISOS and name not in BOOT_FILES:
             raise NotFound(f"{name!r} is not one of {', '.join((*ISOS, *BOOT_FILES))}")
         with self._lock:
-            found = self._payload(infra_env)
+            found = self.payload_of(infra_env)
             config = self._ignition(infra_env, found)
             place = self._settings().work_dir / "images" / infra_env.id
             try:
                 folder = place / self._key(infra_env, found, config)
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._make(infra_env, name, folder, found, config)
+                self._make(infra_env, name, folder, found=found, config=config)
             except BadRequest:
                 raise
             except (InstallerError, OSError) as error:
@@ -161,14 +162,7 @@ class DiscoveryImages:
         digest.update(repr(parts).encode())
         return digest.hexdigest()[:16]
 
-    def _make(
-        self,
-        infra_env: InfraEnv,
-        name: str,
-        folder: Path,
-        found: payload.Payload,
-        config: bytes,
-    ) -> None:
+    def _make(self, infra_env: InfraEnv, name: str, folder: Path, *, found: payload.Payload, config: bytes) -> None:
         target = folder / name
         if target.is_file():
             return

@@ -104,6 +104,10 @@ class Deadline:
         self._ends: dict[Door, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
+    def __len__(self) -> int:
+        """How many doors something is awaited of."""
+        return len(self._ends)
+
     def begin(self, door: Door) -> None:
         """Start to wait, unless that has begun already."""
         if door not in self._ends:

@@ -17,17 +17,19 @@ Member = tuple[Host, Inventory]
 
 
 def weight(inventory: Inventory) -> float:
-    """How much a host has beyond the least: (cpu-4) + 0.1 (GiB-16) + 0.004 (GB of eligible disks-100)."""
-    storage = sum(disk.size_bytes for disk in disks.eligible(inventory)) / disks.GB
-    return (inventory.cpu.count - 4) + 0.1 * (inventory.memory.physical_bytes / GIB - 16) + 0.004 * (storage - 100)
+    """How much a host has beyond the least: (cpu-4) + 0.1 (GiB-16) + 0.004 (GiB of eligible disks-100).
+
+    Whole GiB of memory that can be used and of each disk, as upstream's SortHosts (internal/host/monitor.go).
+    """
+    storage = sum(disk.size_bytes // GIB for disk in disks.eligible(inventory))
+    return (inventory.cpu.count - 4) + 0.1 * (inventory.memory.usable_bytes // GIB - 16) + 0.004 * (storage - 100)
 
 
 def fits(inventory: Inventory, need: Requirements) -> bool:
-    """Has the host the CPU, memory and a disk for these thresholds?"""
+    """Has the host the CPU and memory for these thresholds? What is wrong with its disks can be mended in any role."""
     return (
         inventory.cpu.count >= need.cpu_cores
         and inventory.memory.physical_bytes + RAM_TOLERANCE >= need.ram_mib * 1024**2
-        and any(disk.size_bytes >= need.disk_size_gb * disks.GB for disk in disks.eligible(inventory))
     )
 
 

@@ -30,7 +30,7 @@ NOT_OFFERED = ("ntp_sources", "rendezvous_ip", "network_discovery_delay_seconds"
 IMAGE_TYPES = ("full-iso", "minimal-iso")
 
 
-def _fields(params: InfraEnvUpdate) -> dict[str, Any]:
+def stored_fields(params: InfraEnvUpdate) -> dict[str, Any]:
     """Fields of an infra-env from a body. Raises BadRequest."""
     body = params.given()
     values.check_offered(body, NOT_OFFERED)
@@ -115,7 +115,7 @@ def register(engine: Engine, body: InfraEnvParams) -> InfraEnv:
     stamp = now_text()
     infra_env = msgspec.convert(
         {
-            **_fields(body),
+            **stored_fields(body),
             "id": _identity(engine),
             "name": body.name,
             "cluster_id": body.cluster_id,
@@ -135,7 +135,7 @@ def update(engine: Engine, infra_env_id: str, body: InfraEnvUpdate) -> InfraEnv:
     """UpdateInfraEnv: hosts that have booted keep what their image had. Raises BadRequest or NotFound."""
     with engine.store.change():
         known = engine.store.infra_env(infra_env_id)
-        changes = {**msgspec.to_builtins(known), **_fields(body), "updated_at": now_text()}
+        changes = {**msgspec.to_builtins(known), **stored_fields(body), "updated_at": now_text()}
         infra_env = msgspec.convert(changes, InfraEnv)
         _check_architecture(engine, infra_env)
         engine.store.put_infra_env(infra_env)

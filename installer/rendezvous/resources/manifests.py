@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 
+from installer.assisted import plainjson
 from installer.assisted.errors import BadRequest, Conflict, NotFound, Unprocessable
 from installer.errors import YamlError
 from installer.rendezvous.reconcile.engine import Engine
@@ -77,6 +78,12 @@ def check_content(name: str, content: bytes) -> None:
     if len(content) > LARGEST:
         raise BadRequest(f"manifest {name} exceeds the maximum file size of 1MiB")
     if name.partition(".patch")[0].endswith("json") and ".patch" in name:
+        return
+    if name.endswith(".json"):
+        try:
+            plainjson.parsed(content.decode())
+        except ValueError as error:
+            raise BadRequest(f"manifest {name} is not valid JSON: {error}") from None
         return
     try:
         load_all(content)

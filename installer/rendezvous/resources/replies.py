@@ -56,6 +56,9 @@ SHAPES: Mapping[StepType, type[object]] = {
     T.DHCP: dict,
     T.UPGRADE: dict,
 }
+# Interfaces that may carry a cluster, as upstream's service keeps them (internal/host/host.go); agents of old say no
+# type. Hosts that are containers have veth and nothing else.
+CARRIERS = frozenset({"", "physical", "vlan", "bond", "veth"})
 # Not while preparing: what is installed, and where to, was settled when the installation was asked for.
 ACCEPTS_INVENTORY = PRE_INSTALL | UNBOUND
 
@@ -71,6 +74,7 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
     view = engine.view(replace(host, inventory=HostInventory.of(inventory)))
     need = view.needs(None).disk_size_gb
     inventory = disks.judge(inventory, need)
+    inventory = replace(inventory, interfaces=[nic for nic in inventory.interfaces if nic.type in CARRIERS])
     host = replace(
         host,
         inventory=HostInventory.of(inventory),
@@ -258,6 +262,8 @@ def receive(engine: Engine, infra_env_id: str, host_id: str, reply: StepReply) -
         kind = StepType(reply.step_type)
     except ValueError:
         raise BadRequest(f"{shortened(reply.step_type, 80)!r} is not a step type") from None
+    if not reply.exit_code and (reply.output or "").strip() == "null":
+        return  # a Go program's empty list: nothing is told, and nothing was wrong
     if not reply.exit_code and (reply.output or kind not in SILENT_WHILE_RUNNING) and kind in SHAPES:
         # A late answer's too: what is no answer is an error of its sender.
         outputs.read(reply.output or "", kind, SHAPES[kind])

@@ -69,6 +69,9 @@ ON_CHANGE = frozenset({T.CONNECTIVITY, T.VERIFY_VIPS, T.FREE_ADDRESSES, T.DOMAIN
 LEAST_PAUSE = 10
 # Each of n hosts asks the n - 1 others: in a big cluster less often, so that the work grows with n alone.
 HOSTS_PER_PAUSE = 10
+# A host whose status has just changed is about to be asked about something else: it calls in again soon. There are four
+# such changes in an installation, each of which would cost up to Settings.poll_seconds.
+LIVELY_SECONDS, LIVELY_PAUSE = 15, 1
 ONCE_RETRY = {T.INSTALL: 60, T.DISK_SPEED: 300, T.IMAGES: 300}
 
 # Where OpenShift lets an agent be replaced: never by another while one installs, or while steps of its own are due.
@@ -344,8 +347,14 @@ def plan(view: HostView, up_to_date: bool = False) -> Plan:
         args = MAKERS[kind](view)
         if args is not None and (waited >= wait or view.host.sent_args.get(kind.value, "") != mark(view, kind, args)):
             due.append((kind, args))
-    wait = 0 if post == "exit" else min(settings.poll_seconds, period)
-    return Plan(due, wait, post, compared and not due)
+    return Plan(due, 0 if post == "exit" else min(_poll_seconds(view), period), post, compared and not due)
+
+
+def _poll_seconds(view: HostView) -> int:
+    """Seconds to a host's next poll; of n hosts whose status changes at once no more than ten call in a second."""
+    if age(view.host.status_updated_at, view.at) >= LIVELY_SECONDS:
+        return view.settings.poll_seconds
+    return min(max(LIVELY_PAUSE, len(view.peers) // 10), view.settings.poll_seconds)
 
 
 def step_id(kind: StepType, host: Host, attempt: str) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 LARGE = 4 * 1024**2
 
 
-def _log(database: Path) -> Path:
+def log_of(database: Path) -> Path:
+    """SQLite's write-ahead log of a database."""
     return database.with_name(f"{database.name}-wal")
 
 
@@ -25,5 +26,5 @@ def fold(database: Path) -> None:
 
 async def when_large(database: Path) -> None:
     """Fold the log in when it has become large. Raises sqlite3.Error, OSError."""
-    if _log(database).stat().st_size > LARGE:
+    if log_of(database).stat().st_size > LARGE:
         await asyncio.to_thread(fold, database)

@@ -98,7 +98,7 @@ class Store(Records):
             self.db.execute("COMMIT")
             kept = True
         except sqlite3.Error as error:
-            raise StoreError(self._path, "written", str(error)) from error
+            raise StoreError(self.path, "written", str(error)) from error
         finally:
             self._changing = False
             if not kept:

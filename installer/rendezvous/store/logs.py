@@ -48,7 +48,7 @@ class Upload:
     async def write(self, data: bytes | bytearray) -> None:
         """Some more of it."""
         self._store.claim(self, len(data))
-        with _kept():
+        with kept_or_told():
             await asyncio.to_thread(self._file.write, data)
 
 
@@ -56,7 +56,7 @@ class LogStore:
     """Logs below a folder, by cluster. For one thread (the event loop's)."""
 
     def __init__(self, root: Path, free: Callable[[Path], int] | None = None) -> None:
-        self._root, self._free = root, free or _free
+        self._root, self._free = root, free or free_space
         self._under_way: dict[Path, Upload] = {}
         self._sizes: dict[Path, int] = {}
         for file in root.glob("*/*"):
@@ -70,9 +70,14 @@ class LogStore:
         """Of a host's logs; without one, of the controller's."""
         return self._root / cluster_id / ((f"host_{host_id}" if host_id else "controller") + SUFFIX)
 
+    @property
+    def size(self) -> int:
+        """Bytes of all logs, those included that are being uploaded."""
+        return sum(self._sizes.values()) + sum(upload.size for upload in self._under_way.values())
+
     def claim(self, upload: Upload, more: int) -> None:
         """Let an upload grow. Raises TooLarge, NoSpace."""
-        kept = sum(self._sizes.values()) + sum(other.size for other in self._under_way.values())
+        kept = self.size
         limit = room(self._free(self._root), kept)
         if upload.size + more > limit.each:
             raise TooLarge(f"logs are larger than {limit.each} bytes")
@@ -85,14 +90,14 @@ class LogStore:
         """Written within, in place at its end or not at all. Raises Conflict, NoSpace."""
         if target in self._under_way:
             raise Conflict(f"{target.name} is being uploaded already")
-        with _kept():
+        with kept_or_told():
             target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             file = tempfile.NamedTemporaryFile(dir=target.parent, prefix=".", delete=False)  # noqa: SIM115
         made, partial = Upload(self, file, self._sizes.get(target, 0)), Path(file.name)
         self._under_way[target] = made
         try:
             yield made
-            with _kept():
+            with kept_or_told():
                 await asyncio.to_thread(file.close)
                 partial.replace(target)
             self._sizes[target] = made.size
@@ -113,14 +118,16 @@ class LogStore:
 
 
 @contextmanager
-def _kept() -> Iterator[None]:
+def kept_or_told() -> Iterator[None]:
+    """What the file system refuses within is NoSpace."""
     try:
         yield
     except OSError as error:
         raise NoSpace(f"logs cannot be kept: {error.strerror}") from None
 
 
-def _free(root: Path) -> int:
+def free_space(root: Path) -> int:
+    """Bytes that are free for logs below `root`, whether it exists yet or not."""
     place = root
     while not place.exists():
         place = place.parent

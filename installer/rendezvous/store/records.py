@@ -42,7 +42,7 @@ class Records(ABC):
 
     def __init__(self, path: Path) -> None:
         """Raises StoreError when the file cannot be used."""
-        self._path = path
+        self.path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.db = self._connect()
@@ -55,9 +55,9 @@ class Records(ABC):
         self._lost = False
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None, check_same_thread=False)
         try:
-            self._path.chmod(0o600)
+            self.path.chmod(0o600)
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=NORMAL")
             # Folding the log in waits for the disk: a thread does it (checkpoint.py), and this only when it does not.
@@ -81,7 +81,7 @@ class Records(ABC):
             self.db.execute("ROLLBACK")
         except sqlite3.Error as error:
             # To close a connection ends its transaction; whoever reads or writes next opens another.
-            log.error("%s: a change cannot be rolled back, the database is opened anew: %s", self._path, error)
+            log.error("%s: a change cannot be rolled back, the database is opened anew: %s", self.path, error)
             self.db.close()
             self._lost = True
 
@@ -95,7 +95,7 @@ class Records(ABC):
         try:
             self.db = self._connect()
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(self._path, "opened", str(error)) from error
+            raise StoreError(self.path, "opened", str(error)) from error
         self._lost = False
 
     def _rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
@@ -104,7 +104,7 @@ class Records(ABC):
         try:
             return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise StoreError(self._path, "read", str(error)) from error
+            raise StoreError(self.path, "read", str(error)) from error
 
     def _check(self) -> None:
         if not self._changing:
@@ -173,7 +173,7 @@ class Records(ABC):
             try:
                 self.db.execute("INSERT OR IGNORE INTO secrets VALUES (?, randomblob(32))", (name,))
             except sqlite3.Error as error:
-                raise StoreError(self._path, "written", str(error)) from error
+                raise StoreError(self.path, "written", str(error)) from error
             rows = self._rows(query, name)
         return bytes(rows[0][0])
 

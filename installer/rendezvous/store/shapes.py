@@ -63,24 +63,3 @@ class DiskEncryption(TypedDict, total=False):
     enable_on: str
     mode: Literal["tpmv2", "tang"]
     tang_servers: str
-
-
-class Nic(TypedDict, total=False):
-    """A NIC as a network document calls it, and by what a host knows it."""
-
-    mac_address: str | None
-    logical_nic_name: str | None
-
-
-class StaticNetwork(TypedDict, total=False):
-    """A host's network: an nmstate document, and the NICs that tell whose it is."""
-
-    network_yaml: str | None
-    mac_interface_map: list[Nic] | None
-
-
-class KernelArgument(TypedDict, total=False):
-    """What to do to one argument of the kernel."""
-
-    operation: str | None
-    value: str | None

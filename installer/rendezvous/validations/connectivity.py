@@ -46,7 +46,7 @@ def _bits(mask: int) -> list[int]:
     return found
 
 
-def _coloured(masks: Sequence[int], candidates: int) -> list[tuple[int, int]]:
+def coloured(masks: Sequence[int], candidates: int) -> list[tuple[int, int]]:
     """Candidates with the size that a group of them and their forerunners can reach at most (greedy colouring)."""
     found, colour = [], 0
     while candidates:
@@ -65,7 +65,7 @@ def _largest(masks: Sequence[int], candidates: int) -> int:
     """The largest group among the candidates, by branch and bound within SEARCH_STEPS."""
     best, steps = 0, SEARCH_STEPS
     # (group so far, candidates for more, those of them not yet tried with their bounds)
-    stack = [(0, candidates, _coloured(masks, candidates))]
+    stack = [(0, candidates, coloured(masks, candidates))]
     while stack and steps:
         group, candidates, rest = stack[-1]
         if group.bit_count() > best.bit_count():
@@ -77,7 +77,7 @@ def _largest(masks: Sequence[int], candidates: int) -> int:
         index, _ = rest.pop()
         stack[-1] = (group, candidates & ~(1 << index), rest)
         further = candidates & masks[index]
-        stack.append((group | 1 << index, further, _coloured(masks, further)))
+        stack.append((group | 1 << index, further, coloured(masks, further)))
     return best
 
 

@@ -133,11 +133,16 @@ def _named(disk: Disk) -> Disk:
     return disk if disk.id else msgspec.structs.replace(disk, id=f"/dev/{disk.name}")
 
 
+def _is_own(reason: str) -> bool:
+    """Did this service give the reason, with an earlier inventory? An agent may find a disk too small as well."""
+    return reason.startswith(OWN) and (not reason.startswith(TOO_SMALL) or reason.endswith("are required)"))
+
+
 def judge(inventory: Inventory, min_gb: int) -> Inventory:
     """The inventory with every disk's eligibility: the agent's reasons and the service's together."""
     disks = []
     for disk in inventory.disks:
-        known = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not reason.startswith(OWN)]
+        known = [reason for reason in disk.installation_eligibility.not_eligible_reasons if not _is_own(reason)]
         reasons = list(dict.fromkeys(known + service_reasons(disk, inventory, min_gb)))
         eligibility = Eligibility(eligible=not reasons, not_eligible_reasons=reasons)
         disks.append(msgspec.structs.replace(_named(disk), installation_eligibility=eligibility))

@@ -30,9 +30,6 @@ from installer.rendezvous.validations.verdict import (
 
 # What is said of all that needs an inventory while there is none.
 MISSING, MISSING_ROLE = pending("Missing inventory"), pending("Missing inventory or role")
-NO_ROUTES = pending("Missing default routing information.")
-NO_PLATFORM = pending("Missing inventory or platform isn't set")
-NO_DISKS = pending("Host inventory not available yet")
 # Without these nothing can be installed at all, whatever the user says. node0 is stricter than OpenShift by the last
 # three: what cannot be read cannot be installed, and a disk that the user wants left alone must be told from those to
 # be formatted, and not be the one to be installed on.

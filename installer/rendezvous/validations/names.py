@@ -9,7 +9,7 @@ from installer.rendezvous.store.documents import Resolution
 from installer.rendezvous.validations import networks
 from installer.rendezvous.validations.hostview import HostView
 from installer.rendezvous.validations.network import is_day2
-from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, failure, pending, success
+from installer.rendezvous.validations.verdict import SUPPRESSED, Verdict, error, failure, pending, success
 
 RECORDS = {"api": "api.{}", "api-int": "api-int.{}", "apps": "console-openshift-console.apps.{}"}
 
@@ -40,6 +40,11 @@ def domain(record: str) -> Callable[[HostView], Verdict]:
         name = RECORDS[record].format(domain_of(view))
         shown = f"*.apps.{domain_of(view)}" if record == "apps" else name
         if networks.user_managed(view.cluster) and not view.cluster.is_sno:
+            if not view.cluster.base_dns_domain:
+                return error(
+                    f"DNS validation for the {TARGETS[record]} domain cannot be completed because the cluster does "
+                    "not have base_dns_domain set. Please update the cluster with the correct base_dns_domain"
+                )
             return _resolves(view, name, shown, TARGETS[record])
         return success(f"Domain name resolution for the {shown} domain was successful or not required")
 

@@ -185,7 +185,9 @@ def _pings(view: HostView) -> str:
     return f"Please try the following commands on the host {view.hostname} to investigate further:\n{commands}\n"
 
 
-def _l3_check(view: HostView, limit: float | None, measured: Mapping[str, float], worst: float, kind: Limit) -> Verdict:
+def _l3_check(
+    view: HostView, limit: float | None, kind: Limit, *, measured: Mapping[str, float], worst: float
+) -> Verdict:
     if view.inventory is None:
         return pending("The inventory is not available yet.")
     satisfied = success(f"{kind.name.capitalize()} requirement has been satisfied.")
@@ -220,13 +222,13 @@ def _l3_check(view: HostView, limit: float | None, measured: Mapping[str, float]
 def latency(view: HostView) -> Verdict:
     """Round trip time to peers of the same role."""
     found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().latency_ms, found.rtt, found.worst_rtt, LATENCY)
+    return _l3_check(view, view.needs().latency_ms, LATENCY, measured=found.rtt, worst=found.worst_rtt)
 
 
 def packet_loss(view: HostView) -> Verdict:
     """Packet loss to peers of the same role."""
     found = view.host.connectivity.findings
-    return _l3_check(view, view.needs().packet_loss_percent, found.loss, found.worst_loss, LOSS)
+    return _l3_check(view, view.needs().packet_loss_percent, LOSS, measured=found.loss, worst=found.worst_loss)
 
 
 def default_route(view: HostView, inventory: Inventory) -> Verdict:

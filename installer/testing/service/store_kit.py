@@ -81,7 +81,7 @@ def abandoned(store: Store, act: Callable[[], object]) -> None:
 @contextmanager
 def no_more_bytes(store: Store) -> Iterator[None]:
     """The kernel refuses every write past what the files hold: EFBIG, which SQLite reports as an I/O error."""
-    wal = Path(f"{store._path}-wal")
+    wal = Path(f"{store.path}-wal")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (wal.stat().st_size, before[1]))
     try:
@@ -94,7 +94,7 @@ def no_more_bytes(store: Store) -> Iterator[None]:
 def locked(store: Store) -> Iterator[None]:
     """Another holds the database."""
     store.db.execute("PRAGMA busy_timeout=10")
-    other = sqlite3.connect(store._path, isolation_level=None)
+    other = sqlite3.connect(store.path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
         yield

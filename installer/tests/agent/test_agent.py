@@ -91,7 +91,7 @@ def test_disks(tmp_path: Path) -> None:
     assert found["vda"].installation_eligibility.eligible
     assert found["sda"].id == "/dev/disk/by-id/wwn-0x5"
     assert (found["sda"].drive_type, found["sda"].model) == ("SSD", "M")
-    assert found["sda"].installation_eligibility.not_eligible_reasons == ["disk has mounted partitions: /var"]
+    assert found["sda"].installation_eligibility.not_eligible_reasons == ["Disk has partition 'sda1' mounted on '/var'"]
     assert found["sr0"].is_installation_media
     assert not found["sr0"].installation_eligibility.eligible
 
@@ -115,7 +115,7 @@ def test_links_and_kinds() -> None:
     assert not network.wanted({**link, "link_type": "loopback"}, physical=True)
     nic = network.parse_link(link, speed="-1", carrier="1")
     assert (nic.ipv4_addresses, nic.ipv6_addresses) == (["192.0.2.5/24"], ["2001:db8::5/64"])
-    assert (nic.mac_address, nic.type, nic.speed_mbps, nic.has_carrier) == ("52:54:00:aa:00:01", "bond", 0, True)
+    assert (nic.mac_address, nic.type, nic.speed_mbps, nic.has_carrier) == ("52:54:00:aa:00:01", "bond", -1, True)
 
 
 def test_dmidecode() -> None:

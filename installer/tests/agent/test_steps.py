@@ -182,5 +182,5 @@ def test_where_mounts_cannot_be_read_a_program_tells(tmp_path: Path, monkeypatch
 
 
 def test_the_kinds_of_arguments(tmp_path: Path) -> None:
-    found: list[Any] = [steps._json(['{"a": 1}'], dict), steps._json(["[1]"], list)]
+    found: list[Any] = [steps.json_argument(['{"a": 1}'], dict), steps.json_argument(["[1]"], list)]
     assert found == [{"a": 1}, [1]]

@@ -233,7 +233,7 @@ def test_one_connection_is_kept_and_none_after_the_end() -> None:
         client.close()
         assert service.hung_up.wait(30)
         client.call("GET", "/x")
-        assert client._transport._idle is None
+        assert not client.is_connected
     assert service.accepted == 2
 
 
@@ -244,7 +244,7 @@ def test_a_connection_that_the_service_will_close_is_not_kept() -> None:
     with SocketService(closes, one).running() as service:
         client = client_of(service)
         client.call("GET", "/x")
-        assert client._transport._idle is None
+        assert not client.is_connected
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_bad_answers_are_told(text: bytes, status: int | None, words: str) -> No
         assert words in caught.value.reason
         assert "secret" not in str(caught.value)
         # What was answered to its end says nothing against the connection.
-        assert (client._transport._idle is not None) is (status is not None)
+        assert client.is_connected is (status is not None)
 
 
 def test_an_empty_answer_and_raw_bytes() -> None:

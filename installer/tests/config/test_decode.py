@@ -39,6 +39,7 @@ MERGED = "x: &pool\n  name: worker\n  replicas: 0\n"
     [
         ("<<: {name: worker, replicas: 0}", None),
         ("<<: [{name: worker}, {replicas: 0}]", None),
+        ("<<: {name: worker}\n  <<: {replicas: 0}", None),
         ("<<: {name: worker, replicas: 3}\n  replicas: 0", 'key "replicas" already set in map'),
         ("replicas: 0\n  <<: {replicas: 0}", 'key "replicas" already set in map'),
         ("<<: [{replicas: 0}, {replicas: 0}]", 'key "replicas" already set in map'),

@@ -93,6 +93,10 @@ ROWS = [
     (WITH_BMC, "platform.baremetal.provisioningDHCPRange", "1.2.3.4", "platform.baremetal.provisioningDHCPRange: Inv"),
     (WITH_BMC, "platform.baremetal.clusterProvisioningIP", "172.22.0.50", 'platform.baremetal.clusterProvisioningIP: '),
     (WITH_BMC, "platform.baremetal.hosts", [BMC, BMC], 'platform.baremetal.hosts[1].bmc.address: Duplicate value'),
+    # Hosts are counted by role: the control plane first.
+    (WITH_BMC, "platform.baremetal.hosts", [{**BMC, "role": "worker", "bmc": {"username": "u", "password": "p"}},
+                                            {**BMC, "role": "master", "bootMACAddress": "52:54:00:00:00:02"}],
+     "platform.baremetal.hosts[1].bmc.address: Required value"),
     (WITH_BMC, "platform.baremetal.additionalNTPServers", ["a_b"], 'platform.baremetal: Invalid value: "a_b": NTP'),
     (ARBITER, "arbiter.replicas", 2, "arbiter.replicas: Invalid value: 2: TNA (Two Node with Arbiter) configuration"),
     (ARBITER, "arbiter.name", "judge", ...),
@@ -246,7 +250,10 @@ def test_what_is_only_worth_a_line(caplog):
 
 
 def test_ignored_fields_of_other_platforms():
-    vsphere = changed(changed(VSPHERE, "platform.vsphere.diskType", "thin"), "platform.vsphere.hosts", [{"role": "x"}])
+    vsphere = changed(VSPHERE, "platform.vsphere.hosts", [{"role": "x"}, {"role": "y"}])
+    vsphere = changed(
+        changed(vsphere, "platform.vsphere.diskType", "thin"), "platform.vsphere.defaultMachinePlatform", {}
+    )
     found = parse_install_config(text(vsphere))
     assert list(notes.ignored(found, found)) == [
         "platform.vsphere.diskType: thin is ignored",

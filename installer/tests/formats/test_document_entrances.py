@@ -93,7 +93,7 @@ def test_kubeconfigs(tmp_path, name):
     with pytest.raises(StateError, match="the kubeconfig cannot be read: YamlError: line"):
         with_router_ca(HARM[name][0], "")
     with pytest.raises(StateError, match=f"cannot use {path}: line"):
-        Kube(path, Reach(connect_timeout=1, read_timeout=1))._client()
+        Kube(path, Reach(connect_timeout=1, read_timeout=1)).check_alive()
     with pytest.raises(StageError, match="cannot be used: YamlError"):
         KubeApi(path)
 

@@ -129,6 +129,6 @@ def test_a_request_for_an_image_that_cannot_be_is_a_bad_one() -> None:
 )
 def test_what_is_no_argument_is_refused_at_once(item: Any) -> None:
     with pytest.raises(BadRequest, match="kernel_arguments"):
-        infra_envs._fields(decoded({"kernel_arguments": [item]}, InfraEnvParams))
+        infra_envs.stored_fields(decoded({"kernel_arguments": [item]}, InfraEnvParams))
     good = {"kernel_arguments": [op("append", 'a="b c"')]}
-    assert infra_envs._fields(decoded(good, InfraEnvParams))["kernel_arguments"]
+    assert infra_envs.stored_fields(decoded(good, InfraEnvParams))["kernel_arguments"]

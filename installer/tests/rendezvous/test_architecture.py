@@ -284,7 +284,7 @@ def test_an_image_is_made_anew_when_anything_that_it_is_made_of_changes(place: P
         assert again != made, change
         assert again.is_file()
         made = images.file(first, "minimal.iso")
-    iso = images._payload(first).iso
+    iso = images.payload_of(first).iso
     os.utime(iso, ns=(1, 1))
     assert images.file(first, "minimal.iso") != made
 

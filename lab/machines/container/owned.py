@@ -155,7 +155,7 @@ class Owned:
             signal.pidfd_send_signal(process, signal.SIGKILL)
             deadline = time.monotonic() + _END_SECONDS
             while not select.select([process], [], [], 0.1)[0] and time.monotonic() < deadline:
-                group.thaw()
+                group.unhold()
         except ProcessLookupError:
             return
         finally:

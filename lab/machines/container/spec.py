@@ -3,13 +3,14 @@
 The runtime (this package) and the machine's firmware (lab.machines.container.firmware) both read it; a change of a
 field is a change of both. The firmware's side of the contract:
 
-    boot(spec, *, devices, root, console) -> Boot
+    boot(spec, *, devices, root, console, fence) -> Boot
 
-It runs privileged (in the user namespace of the host) in a private mount namespace of this boot, reads what the machine
-boots, and runs nothing of it. `devices` maps the machine's disks and partitions ("vda", "vda3") to block device files
-of the host. What it returns has either an early boot, code of the image that the machine runs itself (Early); or the
-complete root file system is mounted read-write at `root` then. It raises NotBootable when nothing boots, or when a boot
-loader stops; the console says so then, and the machine stays on.
+It runs privileged (in the user namespace of the host) in a private mount namespace of this boot, has what the machine
+boots read behind `fence` (lab.machines.container.fence.reader), and runs nothing of it. `devices` maps the machine's
+disks and partitions ("vda", "vda3") to block device files of the host. What it returns has either an early boot, code
+of the image that the machine runs itself (Early); or the complete root file system is mounted read-write at `root`
+then. It raises NotBootable when nothing boots, or when a boot loader stops; the console says so then, and the machine
+stays on.
 
 A root that is mounted is handed over: afterwards the runtime hands every mount at or below `root` to the machine with
 shifted owners. Owners 0 to 65535 on the file systems stay what they are there; the firmware need not care. An overlay
@@ -20,7 +21,8 @@ the return, without `,` and `:`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol
 
@@ -116,10 +118,11 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
 
 class Early(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine runs before its init, as its first process and behind its fence: `stage` is module:class of it
-    (see Stage), `images` are its initrds as the boot loader read them, `drive` what the CD drive holds."""
+    (see Stage), `images` are descriptors of its initrds as the boot loader read them, whoever sends them closes them;
+    `drive` is what the CD drive holds."""
 
     stage: str
-    images: tuple[bytes, ...]
+    images: tuple[int, ...]
     drive: Drive | None = None
 
 
@@ -139,7 +142,7 @@ class Stage(Protocol):
 
     def __init__(self, memory_mib: int, arguments: Sequence[str]) -> None: ...
 
-    def lay_out(self, place: Path, images: Sequence[bytes]) -> None:
+    def lay_out(self, place: Path, images: Sequence[memoryview]) -> None:
         """Mount at `place` the file system that it runs in; with directories for /proc, /sys, /dev and /run, which are
         mounted afterwards. Raises NotBootable."""
 
@@ -155,7 +158,19 @@ class NotBootable(Exception):
         self.reason = reason
 
 
+@dataclass(frozen=True)
+class Fence:
+    """What those are behind who read an image: a descriptor of the machine's user namespace, an empty directory that
+    becomes their root, and what puts a process into the machine's control groups (None: nothing does)."""
+
+    users: int
+    empty: Path
+    enclose: Callable[[int], None] | None = None
+
+
 class Firmware(Protocol):
     """See this module's text. `console` is the serial line."""
 
-    def __call__(self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot: ...
+    def __call__(
+        self, spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence
+    ) -> Boot: ...

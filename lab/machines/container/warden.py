@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -37,7 +37,8 @@ from lab.machines.container.hardware import cables, faces
 from lab.machines.container.hardware.disks import Device, Disk
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
-from lab.machines.container.spec import Boot, Drive, Firmware, MachineSpec, NotBootable
+from lab.machines.container.looks import Looks
+from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec, NotBootable
 
 FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
@@ -67,14 +68,16 @@ class Warden:
         inside.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, "mode=755")
-        for name in ("root", "place", "layers"):
+        for name in ("root", "place", "layers", "empty"):
             (self._work / name).mkdir()
         self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
-        self._disks = [Disk(disk) for disk in self.spec.disks]
         self.hierarchies = cgroups.mount_all(self._work / "cgroups")
         self._group = cgroups.Group(self.hierarchies, group)
         self._outer, self._line = self._hold()
         self._users = os.open(f"/proc/{self._outer}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        self._fence = Fence(self._users, self._work / "empty")
+        looks = Looks(self._fence)
+        self._disks = [Disk(disk, looks) for disk in self.spec.disks]
         self._broker: Broker | None = None
 
     # -- what the broker asks for ----------------------------------------------------------------------------------
@@ -141,8 +144,8 @@ class Warden:
         cables.plug(spec.nics, self._outer, pulled)
         devices = {name: path for disk in self._disks for name, path in disk.paths().items()}
         root = self._work / "root"
-        with _little_memory(spec.memory_mib):
-            boot = self._firmware(spec, devices=devices, root=root, console=self._console.log)
+        fence = Fence(self._users, self._fence.empty, self._group.take)
+        boot = self._firmware(spec, devices=devices, root=root, console=self._console.log, fence=fence)
         for disk in self._disks:
             disk.rescan()
         if boot.early is None:
@@ -162,6 +165,7 @@ class Warden:
         self._send(boot)
         message, fds, _, _ = socket.recv_fds(self._line, 1 << 16, 1)
         _expect(message, inside.LISTENING)
+        self._group.put_beside(self._outer)
         self._broker = Broker(fds[0], self._users, self)
         self._selector.register(self._broker, selectors.EVENT_READ, self._broker.answer)
         self._selector.register(self._line, selectors.EVENT_READ, self._told)
@@ -177,13 +181,10 @@ class Warden:
             arguments=tuple(boot.arguments),
             stage=boot.early.stage if boot.early else "",
         )
-        with contextlib.ExitStack() as held:
-            images = []
-            for image in boot.early.images if boot.early else ():
-                file = held.enter_context(os.fdopen(os.memfd_create("initrd"), "wb", buffering=0))
-                file.write(image)
-                images.append(file.fileno())
-            socket.send_fds(self._line, [msgspec.json.encode(order)], images)
+        images = boot.early.images if boot.early else ()
+        socket.send_fds(self._line, [msgspec.json.encode(order)], images)
+        for image in images:
+            os.close(image)
 
     def _told(self) -> None:
         """A word of the machine's first process: init runs, or something broke."""
@@ -245,20 +246,6 @@ class Warden:
         self._console.say(text.replace("\n", "\r\n").encode() + b"\r\n")
 
 
-@contextlib.contextmanager
-def _little_memory(memory_mib: int) -> Iterator[None]:
-    """No more than a machine's memory and 1 GiB for what reads an image: a GRUB's variable that doubles itself has no
-    end. Raises NotBootable when it does not suffice."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, ((memory_mib + 1024) << 20, hard))
-    try:
-        yield
-    except (MemoryError, RecursionError) as error:
-        raise NotBootable(f"error: no memory left ({type(error).__name__}).") from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-
-
 def _expect(message: bytes, wanted: bytes) -> None:
     if message != wanted:
         raise OSError(
@@ -286,10 +273,8 @@ def main(argv: list[str]) -> int:
     warden = Warden(directory, group, firmware_named(argv[3] if len(argv) > 3 else FIRMWARE), status)
     try:
         warden.start()
-    except NotBootable as error:
-        # The firmware has said why, unless it could not.
-        if error.reason.startswith("error: no memory left"):
-            warden.say(error.reason)
+    except NotBootable:
+        # The firmware has said why.
         warden.wait_for_ever()
     except Exception as error:
         warden.say(f"node0: the machine cannot be started: {error}")

@@ -79,3 +79,11 @@ class EtcdError(ClusterError):
         super().__init__(f"etcd {request}: {seen}")
         self.request = request
         self.seen = seen
+
+
+class Stopped(ClusterError):
+    """The version operator was told to stop in the middle of a pass."""
+
+
+class LeaseLost(ClusterError):
+    """Another instance of the version operator leads now: this one must not write any more."""

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 TREES = Path.home() / ".cache/node0/release/os-rootfs"
 # Waits for what happens soon are deadlines, not measurements: this machine may have much else to do.
 PATIENCE = 300.0
-_SETUP = """
+SETUP = """
 mount --make-rprivate / && mount -t proc proc /proc && mount -t sysfs sysfs /sys &&
 ip link set lo up && ip link add lab0 type bridge && ip addr add 192.168.111.1/24 dev lab0 || exit
 ip link set lab0 up
@@ -48,6 +48,36 @@ def tree() -> Path | None:
     return found[-1] if found else None
 
 
+def spec(
+    folder: Path,
+    name: str,
+    image: Path,
+    *,
+    index: int = 0,
+    memory_mib: int = 1024,
+    first_user: int = 1 << 28,
+    firmware: Literal["uefi", "bios"] = "uefi",
+) -> MachineSpec:
+    """A machine with one card and one disk, an image."""
+    return MachineSpec(
+        name=name,
+        uuid=str(uuid.uuid4()),
+        memory_mib=memory_mib,
+        vcpus=1,
+        firmware=firmware,
+        nics=(Nic(name="enp1s0", mac=f"52:54:00:6e:77:{index:02x}", network="lab0"),),
+        disks=(DiskSpec(target="vda", path=str(image), size=image.stat().st_size, serial=f"{name}-vda"),),
+        console_log=str(folder / "console.log"),
+        console_socket=str(folder / "console.sock"),
+        uid_base=first_user + (index << 16),
+    )
+
+
+def serial(folder: Path, name: str) -> FileConsole:
+    """The serial line of a machine whose `spec` names this folder."""
+    return FileConsole(folder / "console.log", folder / "console.sock", machine=name)
+
+
 class World:
     """A daemon in network, PID and mount namespaces of its own."""
 
@@ -72,7 +102,7 @@ class World:
         arguments = (str(self.machines.path), self.lab, self._firmware)
         with (self.root / "machined.log").open("wb") as log:
             self.process = subprocess.Popen(
-                ["unshare", "-mpn", "--fork", "--kill-child", "sh", "-c", _SETUP, "sh", *daemon, *arguments],
+                ["unshare", "-mpn", "--fork", "--kill-child", "sh", "-c", SETUP, "sh", *daemon, *arguments],
                 cwd=ROOT,
                 env=os.environ | {"NODE0_TEST_TREE": str(tree()), "PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL,
@@ -115,24 +145,13 @@ class World:
         if disk is None:
             with image.open("wb") as file:
                 file.truncate(1 << 30)
-        MachineSpec(
-            name=name,
-            uuid=str(uuid.uuid4()),
-            memory_mib=memory_mib,
-            vcpus=1,
-            firmware=firmware,
-            nics=(Nic(name="enp1s0", mac=f"52:54:00:6e:77:{index:02x}", network="lab0"),),
-            disks=(DiskSpec(target="vda", path=str(image), size=image.stat().st_size, serial=f"{name}-vda"),),
-            console_log=str(folder / "console.log"),
-            console_socket=str(folder / "console.sock"),
-            uid_base=first_user + (index << 16),
-        ).save(folder)
+        made = spec(folder, name, image, index=index, memory_mib=memory_mib, first_user=first_user, firmware=firmware)
+        made.save(folder)
         return self.machines.machine(name)
 
     def console(self, machine: Machine) -> FileConsole:
         """Its serial line."""
-        folder = self.root / "machines" / machine.name
-        return FileConsole(folder / "console.log", folder / "console.sock", machine=machine.name)
+        return serial(self.root / "machines" / machine.name, machine.name)
 
     def kill(self) -> None:
         """kill -9 of the process that all others hang on, and the end of what waits for that."""

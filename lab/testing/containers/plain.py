@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from lab.machines.container.kernel import syscalls
-from lab.machines.container.spec import Boot, MachineSpec
+from lab.machines.container.spec import Boot, Fence, MachineSpec
 
 TREE = "NODE0_TEST_TREE"
 
 
-def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot:
+def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
     """An overlay over the tree that the environment names."""
     console.write(b"plain firmware\r\n")
     memory = root.parent / "memory"

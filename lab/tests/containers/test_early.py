@@ -260,7 +260,9 @@ def test_boot_loaders_files_are_those_of_their_file_system(tmp_path):
     os.mkfifo(top / "pipe")
     with (top / "large").open("wb") as file:
         file.truncate(1 << 40)
-    found = {path.name: disk.read(top, path.name, 1 << 20) for path in top.iterdir()}
+    root = os.open(top, os.O_PATH | os.O_DIRECTORY)
+    found = {path.name: disk.read(root, path.name, 1 << 20) for path in top.iterdir()}
+    os.close(root)
     assert {name: content for name, content in found.items() if content is not None} == {
         "initrd": b"initrd",
         "own": b"initrd",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab import topology
 from lab.configs import Access, agent_config, install_config, write_configs
-from lab.deploy import adapt_agent_config, adapt_install_config, read
+from lab.deploy import adapt_agent_config, adapt_install_config, read, through_proxy
 from lab.derive import derive
 from lab.errors import TopologyError
 from lab.topology import NodeSpec, Topology
@@ -250,3 +250,23 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(TopologyError, match=r"agent-config.yaml: while parsing") as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (None, None),
+        ({"noProxy": "a"}, None),
+        (
+            {"httpProxy": "http://u:p@corp:80", "httpsProxy": "http://corp:80", "noProxy": "a,b"},
+            {"httpProxy": "http://192.168.111.1:3128", "httpsProxy": "http://192.168.111.1:3128", "noProxy": "a,b"},
+        ),
+        ({"httpsProxy": "https://corp:443"}, {"httpsProxy": "http://192.168.111.1:3128"}),
+    ],
+)
+def test_a_proxy_is_the_labs_own(given, wanted):
+    install, agent = files(topology.sno())
+    install |= {"proxy": given} if given else {}
+    found = derive(install, agent)
+    assert found.proxy is bool(wanted)
+    assert through_proxy(install, found).get("proxy") == (wanted or given)

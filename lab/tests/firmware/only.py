@@ -24,7 +24,7 @@ import msgspec
 from lab.machines.container import firmware
 from lab.machines.container.fence import inside
 from lab.machines.container.kernel import cgroups
-from lab.machines.container.spec import Boot, MachineSpec, NotBootable
+from lab.machines.container.spec import Boot, Fence, MachineSpec, NotBootable
 from lab.machines.container.warden import Warden
 
 ADDRESS = "192.168.7.1"
@@ -48,8 +48,8 @@ def serve(folder: str) -> None:
 def main(directory: str, script: str, folder: str) -> int:
     subprocess.run(["mount", "-t", "sysfs", "sysfs", "/sys"], check=True, timeout=30)
 
-    def looking(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO) -> Boot:
-        boot = firmware.boot(spec, devices=devices, root=root, console=console)
+    def looking(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console: BinaryIO, fence: Fence) -> Boot:
+        boot = firmware.boot(spec, devices=devices, root=root, console=console, fence=fence)
         sys.stdout.write(f"init: {' '.join(boot.init)}\n")
         look = ["/bin/sh", "-c", f"echo {SEEN}; {script}\nexit 0", "sh", "/"]
         return msgspec.structs.replace(boot, init=look)

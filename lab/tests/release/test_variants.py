@@ -5,7 +5,8 @@ import subprocess
 import pytest
 
 from lab.release.components import COMPONENTS
-from lab.release.variants import NONE, VARIANTS, changed, named
+from lab.release.stage.errors import ReleaseError
+from lab.release.variants import NONE, REAL_AGENT, VARIANTS, changed, chosen, named
 
 BY_TAG = {component.tag: component for component in COMPONENTS}
 DIGESTS = {tag: f"sha256:{number:064x}" for number, tag in enumerate(BY_TAG, 1)}
@@ -49,3 +50,22 @@ def test_one_start_of_five_crashes(tmp_path):
     assert set(codes) == {0, 134}
     # Of 200 throws at one in five, fewer than 15 or more than 75 are seen less than once in ten million runs.
     assert 15 <= codes.count(134) <= 75
+
+
+def test_another_agent_takes_the_place_of_ours_and_only_that(tmp_path):
+    program = tmp_path / "agent"
+    program.write_text("#!/bin/sh\n")
+    for wrong, words in ((None, "needs --agent"), (tmp_path, "must hold OpenShift's agent")):
+        with pytest.raises(ReleaseError, match=words):
+            chosen(REAL_AGENT, wrong)
+    program.chmod(0o755)
+    variant = chosen(REAL_AGENT, tmp_path)
+    assert {tag for tag, one in BY_TAG.items() if changed(one, variant) != one} == {variant.component}
+    after = changed(BY_TAG[variant.component], variant)
+    assert (after.cmd, after.code, dict(after.commands)) == (("/usr/bin/agent",), (), {})
+    assert after.built == {"usr/libexec/real/agent": program}
+    # One program, known by its name: as what it is to be, and behind the name that a host starts.
+    assert set(after.links) >= {"usr/bin/inventory", "usr/bin/next_step_runner"}
+    assert set(after.links.values()) == {"/usr/libexec/real/agent"}
+    assert "exec /usr/libexec/real/agent " in after.programs["usr/bin/agent"]
+    assert set(after.packages) == set(variant.packages)

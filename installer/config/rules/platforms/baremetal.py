@@ -104,12 +104,12 @@ def _driver(path: str, address: str) -> Iterator[FieldError]:
     """One that boots a host without a provisioning network."""
     shown = check.without_password(address)
     try:
-        found = bmc.driver(address)
+        driver = bmc.driver(address)
     except ValueError as error:
         yield invalid(path, shown, str(error))
         return
-    if found.network:
-        text = f"driver {found.name} requires provisioning network, use one of {', '.join(_VIRTUAL_MEDIA)}"
+    if driver.network:
+        text = f"driver {driver.name} requires provisioning network, use one of {', '.join(_VIRTUAL_MEDIA)}"
         yield invalid(path, shown, text)
 
 

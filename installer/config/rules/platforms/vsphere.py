@@ -134,12 +134,12 @@ _INVENTORY = (
 
 def _topology(domain: VSphereFailureDomain, platform: VSpherePlatform) -> Iterator[FieldError]:
     path, topology, center = f"{_DOMAINS}.topology", domain.topology, domain.topology.datacenter
-    known = next((vcenter for vcenter in platform.vcenters if vcenter.server == domain.server), None)
+    owner = next((vcenter for vcenter in platform.vcenters if vcenter.server == domain.server), None)
     # UPI without zones, which needed neither network nor cluster.
     legacy = bool(platform.v_center) and not platform.network and not platform.cluster
     if not center:
         yield required(f"{path}.datacenter", "must specify a datacenter")
-    elif known is not None and known.datacenters and center not in known.datacenters:
+    elif owner is not None and owner.datacenters and center not in owner.datacenters:
         text = f"datacenter must be defined in vCenter {domain.server} datacenters list"
         yield invalid(f"{path}.datacenter", center, text)
     for name, value, text in (

@@ -49,7 +49,7 @@ USUAL_PREFIX = {4: 23, 6: 64}
 def machine_cidr_defined(view: ClusterView) -> Verdict:
     if not networks.machine_network_needed(view.cluster):
         return success("No Machine Network CIDR needed: User Managed Networking")
-    if view.cidrs("machine"):
+    if _machine(view):
         return success("The Machine Network CIDR is defined.")
     if not view.discovered:
         return pending(NOT_DISCOVERED)
@@ -61,6 +61,17 @@ def machine_cidr_defined(view: ClusterView) -> Verdict:
         "The Machine Network CIDR is undefined; the Machine Network CIDR can be defined by setting either the API or "
         "Ingress virtual IPs."
     )
+
+
+def _machine(view: ClusterView) -> list[str]:
+    """The machine networks, none while they are still to be told by the VIPs and the hosts' networks.
+
+    Upstream forgets those that the user gave until the first host is known; here they are kept, and count then.
+    """
+    cluster, cidrs = view.cluster, view.cidrs("machine")
+    by_vips = not (networks.user_managed(cluster) or networks.own_load_balancer(cluster))
+    told_later = by_vips and not view.discovered and len(set(networks.families(cidrs))) < 2
+    return [] if told_later else cidrs
 
 
 def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:
@@ -75,7 +86,7 @@ def cidr_defined(which: str) -> Callable[[ClusterView], Verdict]:
 def _networks_open(view: ClusterView) -> Verdict | None:
     """What is said while a network that is needed is missing."""
     needed = networks.machine_network_needed(view.cluster)
-    if view.cidrs("cluster") and view.cidrs("service") and (not needed or view.cidrs("machine")):
+    if view.cidrs("cluster") and view.cidrs("service") and (not needed or _machine(view)):
         return None
     return pending(UNDEFINED.replace("Machine Network, ", "") if networks.user_managed(view.cluster) else UNDEFINED)
 

@@ -12,6 +12,7 @@ from installer.agent.host import blockdev
 from installer.assisted import inventory as inv
 from installer.testing.agent_kit import Host, Programs, programs_in
 
+MEDIA = "Disk appears to be an ISO installation media (has partition with mountpoint suffix iso)"
 EFI = "c12a7328-f81f-11d2-ba4b-00a0c93ec93b"
 
 
@@ -61,21 +62,30 @@ def test_kinds_of_disks(columns: dict[str, Any], kind: str) -> None:
     ("columns", "objections", "media"),
     [
         ({}, [], False),
-        ({"mountpoint": "/boot"}, ["disk has mounted partitions: /boot"], False),
-        ({"mountpoints": [None, "/b", "/a", "/a"]}, ["disk has mounted partitions: /a, /b"], False),
+        ({"mountpoint": "/boot"}, ["Disk has partition 'vda' mounted on '/boot'"], False),
         (
-            {"children": [{"children": [{"mountpoints": ["/deep"]}]}, {"mountpoint": "/x"}]},
-            ["disk has mounted partitions: /deep, /x"],
+            {"mountpoints": [None, "/b", "/a", "/a"]},
+            ["Disk has partition 'vda' mounted on '/b'", "Disk has partition 'vda' mounted on '/a'"],
             False,
         ),
-        ({"mountpoints": ["/run/media/iso"]}, ["disk is the installation media"], True),
-        ({"children": [{"mountpoints": ["/run/media/iso"]}]}, ["disk is the installation media"], True),
-        ({"type": "lvm"}, ["disk is an LVM logical volume"], False),
-        ({"type": "rom", "rm": True}, ["disk is removable"], False),
+        (
+            {
+                "children": [
+                    {"name": "vda1", "children": [{"name": "m", "mountpoints": ["/deep"]}]},
+                    {"name": "vda2", "mountpoint": "/x"},
+                ]
+            },
+            ["Disk has partition 'm' mounted on '/deep'", "Disk has partition 'vda2' mounted on '/x'"],
+            False,
+        ),
+        ({"mountpoints": ["/run/media/iso"]}, [MEDIA], True),
+        ({"children": [{"mountpoints": ["/run/media/iso"]}, {"mountpoint": "/boot"}]}, [MEDIA], True),
+        ({"type": "lvm"}, ["Disk is an LVM logical volume"], False),
+        ({"type": "rom", "rm": True}, [], True),
         ({"rm": True}, [], False),
         ({"rm": "1", "rota": "1"}, [], False),
-        ({"ro": True}, ["disk is read-only"], False),
-        ({"ro": "1", "type": "lvm"}, ["disk is an LVM logical volume", "disk is read-only"], False),
+        ({"ro": True}, ["Disk is read-only"], False),
+        ({"ro": "1", "type": "lvm"}, ["Disk is an LVM logical volume", "Disk is read-only"], False),
         ({"ro": False}, [], False),
     ],
 )

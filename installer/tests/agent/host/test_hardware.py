@@ -33,7 +33,7 @@ def test_processors(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     assert hardware.cpu(host) == inv.Cpu(count=0, frequency=0.0, flags=[], model_name="", architecture="x86_64")
     host.write("/proc/cpuinfo", CPU.format(0) + CPU.format(1).replace("A CPU", "Another"))
     found = hardware.cpu(host)
-    assert (found.count, found.frequency, found.flags, found.model_name) == (2, 2400.5, ["fpu", "vmx"], "A CPU")
+    assert (found.count, found.frequency, found.flags, found.model_name) == (2, 0.0, ["fpu", "vmx"], "A CPU")
     host.write("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3100000\n")
     assert hardware.cpu(host).frequency == 3100.0
     host.write("/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\ncpu MHz\t: unknown\n")
@@ -75,6 +75,15 @@ def test_memory_without_smbios(host: Host, programs: Programs, monkeypatch: pyte
     assert hardware.memory(host) == inv.Memory(
         physical_bytes=2 * MIB, usable_bytes=2 * MIB, physical_bytes_method="meminfo"
     )
+    folder = "/sys/devices/system/memory"
+    host.write(f"{folder}/block_size_bytes", "8000000\n")
+    for number, online in ((0, "1"), (1, "1"), (32, "0")):
+        host.write(f"{folder}/memory{number}/online", f"{online}\n")
+    assert hardware.memory(host) == inv.Memory(
+        physical_bytes=256 * MIB, usable_bytes=2 * MIB, physical_bytes_method="ghw"
+    )
+    host.write("/proc/meminfo", "MemTotal: 999999 kB\n")
+    assert hardware.memory(host).physical_bytes_method == "meminfo"
     host.write("/proc/meminfo", "")
     assert hardware.memory(host).usable_bytes == 0
 
@@ -89,9 +98,11 @@ def test_how_a_host_was_booted(host: Host) -> None:
     assert (found.current_boot_mode, found.secure_boot_state, found.device_type) == (
         "bios",
         "NotSupported",
-        "persistent",
+        "",
     )
     assert found.pxe_interface == ""
+    host.path("/sysroot/ostree").mkdir(parents=True)
+    assert hardware.boot(host).device_type == "persistent"
     host.write("/proc/cmdline", "a coreos.liveiso=x BOOTIF=01-52-54-00-aa-bb-cc b\n")
     found = hardware.boot(host)
     assert (found.device_type, found.pxe_interface) == ("ephemeral", "01-52-54-00-aa-bb-cc")
@@ -124,17 +135,22 @@ def test_secure_boot(host: Host, value: bytes, state: str) -> None:
         ("", "", False),
     ],
 )
-def test_the_maker(host: Host, maker: str, product: str, virtual: bool) -> None:
+def test_the_maker(host: Host, programs: Programs, maker: str, product: str, virtual: bool) -> None:
+    programs.put("systemd-detect-virt", "echo none; exit 1")
     host.write("/sys/class/dmi/id/sys_vendor", maker)
     host.write("/sys/class/dmi/id/product_name", product)
     host.write("/sys/class/dmi/id/product_serial", "S1\n")
-    wanted = inv.SystemVendor(manufacturer=maker, product_name=product, serial_number="S1", virtual=virtual)
+    wanted = inv.SystemVendor(
+        manufacturer=maker or "unknown", product_name=product or "unknown", serial_number="S1", virtual=virtual
+    )
     assert hardware.vendor(host) == wanted
+    programs.put("systemd-detect-virt", '[ "$1" = --vm ] && echo kvm')
+    assert hardware.vendor(host).virtual
 
 
 def test_display_controllers(host: Host) -> None:
     assert hardware.gpus(host) == []
-    for name, kind in (("0000:02:00.0", "0x030200"), ("0000:01:00.0", "0x030000"), ("0000:00:1f.0", "0x010601")):
+    for name, kind in (("0000:02:00.0", "0x030200"), ("0000:01:00.0", "0x120000"), ("0000:00:1f.0", "0x030100")):
         base = f"/sys/bus/pci/devices/{name}"
         host.write(f"{base}/class", kind)
         host.write(f"{base}/vendor", "0x10de")

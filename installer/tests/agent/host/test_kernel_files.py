@@ -32,7 +32,7 @@ def put(site: Site, name: str, content: str | bytes = "") -> None:
 def test_the_first_cpu_speaks_for_all(site: Site) -> None:
     put(site, "/proc/cpuinfo", CPUINFO)
     found = hardware.cpu(site.host)
-    assert (found.count, found.model_name, found.frequency, found.flags) == (2, "First CPU", 2100.5, ["fpu", "sse"])
+    assert (found.count, found.model_name, found.frequency, found.flags) == (2, "First CPU", 0.0, ["fpu", "sse"])
     put(site, "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq", "3400000\n")
     assert hardware.cpu(site.host).frequency == 3400.0
 
@@ -86,7 +86,7 @@ def test_a_bios_with_a_disk(site: Site) -> None:
     assert (found.current_boot_mode, found.secure_boot_state, found.device_type) == (
         "bios",
         "NotSupported",
-        "persistent",
+        "",
     )
     assert (found.command_line, found.pxe_interface) == ("root=/dev/vda noBOOTIF=aa", "")
 
@@ -133,8 +133,10 @@ def test_a_live_system(site: Site, line: str | None) -> None:
 def test_vendors(site: Site, maker: str, product: str, virtual: bool) -> None:
     for name, text in (("sys_vendor", maker), ("product_name", product), ("product_serial", "S1")):
         put(site, f"/sys/class/dmi/id/{name}", text)
+    site.programs.says("systemd-detect-virt", "none\n", 1)
     found = hardware.vendor(site.host)
-    assert (found.manufacturer, found.product_name, found.serial_number) == (maker, product, "S1")
+    names = (maker or "unknown", product or "unknown", "S1")
+    assert (found.manufacturer, found.product_name, found.serial_number) == names
     assert found.virtual is virtual
 
 

@@ -51,7 +51,7 @@ def test_a_link_in_full() -> None:
     found = network.parse_link(
         link(
             flags=["BROADCAST", "UP", "LOWER_UP"],
-            linkinfo={"info_kind": "team"},
+            linkinfo={"info_kind": "team", "info_slave_data": {"perm_hwaddr": "52:54:00:AA:00:09"}},
             addr_info=[
                 {"family": "inet", "local": "192.0.2.1", "prefixlen": 24, "scope": "global"},
                 {"family": "inet", "prefixlen": 24},
@@ -64,13 +64,25 @@ def test_a_link_in_full() -> None:
         vendor="0x1af4",
         product="0x1000",
     )
-    assert (found.name, found.mac_address, found.mtu, found.type) == ("ens3", "52:54:00:aa:00:01", 1500, "bond")
+    assert (found.name, found.mac_address, found.mtu, found.type) == ("ens3", "52:54:00:aa:00:09", 1500, "bond")
     assert (found.ipv4_addresses, found.ipv6_addresses) == (["192.0.2.1/24"], ["2001:db8::1/64"])
-    assert (found.speed_mbps, found.has_carrier, found.flags) == (1000, False, ["broadcast", "up"])
+    assert (found.speed_mbps, found.has_carrier, found.flags) == (1000, False, ["up", "broadcast", "running"])
     assert (found.vendor, found.product) == ("0x1af4", "0x1000")
     bare = network.parse_link({})
     assert (bare.name, bare.mac_address, bare.mtu, bare.type, bare.speed_mbps) == ("", "", 0, "physical", 0)
     assert network.parse_link(link(linkinfo={"info_kind": "vlan"})).type == "vlan"
+    assert network.parse_link(link(flags=["NO-CARRIER", "MULTICAST", "UP"])).flags == ["up", "multicast"]
+    loopback = network.parse_link(
+        link(
+            ifname="lo",
+            link_type="loopback",
+            flags=["LOOPBACK", "UP", "LOWER_UP"],
+            addr_info=[{"family": "inet", "local": "127.0.0.1", "prefixlen": 8, "scope": "host"}],
+        ),
+        physical=False,
+    )
+    assert (loopback.mac_address, loopback.type, loopback.ipv4_addresses) == ("", "device", ["127.0.0.1/8"])
+    assert loopback.flags == ["up", "loopback", "running"]
 
 
 def test_interfaces_with_what_sysfs_says(host: Host, programs: Programs) -> None:
@@ -80,25 +92,55 @@ def test_interfaces_with_what_sysfs_says(host: Host, programs: Programs) -> None
     host.write("/sys/class/net/ens3/device/device", "0x1000\n")
     host.write("/sys/class/net/ens3/speed", "10000\n")
     host.write("/sys/class/net/ens3/carrier", "1\n")
-    [found] = network.interfaces(host)
+    assert [(nic.name, nic.type) for nic in network.interfaces(host)] == [
+        ("ens3", "physical"),
+        ("ens4", "device"),
+        ("lo", "device"),
+    ]
+    [found] = network.usable(host)
     assert (found.name, found.vendor, found.product) == ("ens3", "0x1af4", "0x1000")
     assert (found.speed_mbps, found.has_carrier) == (10000, True)
-    assert programs.calls("ip") == ["-j -d address"]
+    assert set(programs.calls("ip")) == {"-j -d address"}
     programs.put("ip", "true")
     assert network.interfaces(host) == []
 
 
-ROUTES = """case "$2" in
--4) echo '[{"dst": "default", "gateway": "192.0.2.1", "dev": "ens3", "metric": 100}, {"dst": "192.0.2.0/24"}]' ;;
+def test_an_address_by_dhcpv6_has_the_routers_prefix(host: Host, programs: Programs) -> None:
+    addresses = [{"family": "inet6", "local": text, "prefixlen": 128} for text in ("2001:db8::5", "2001:db8:1::5")]
+    host.path("/sys/class/net/ens3/device").mkdir(parents=True)
+    advertised = [{"dst": "default"}, {"dst": "2001:db8::/64"}]
+    programs.put(
+        "ip",
+        f"""case "$*" in
+"-j -d address") echo '{json.dumps([link(addr_info=addresses)])}' ;;
+"-j -6 route show dev ens3 proto ra") echo '{json.dumps(advertised)}' ;;
+*) exit 1 ;;
+esac""",
+    )
+    [found] = network.usable(host)
+    assert found.ipv6_addresses == ["2001:db8::5/64", "2001:db8:1::5/128"]
+
+
+FOUR = [
+    {"dst": "default", "gateway": "192.0.2.1", "dev": "ens3", "metric": 100},
+    {"dst": "192.0.2.0/24", "dev": "ens3"},
+    {"dst": "198.51.100.0/24"},
+]
+ROUTES = f"""case "$2" in
+-4) echo '{json.dumps(FOUR)}' ;;
 -6) %s ;;
 esac"""
 
 
 def test_routes_of_both_families(host: Host, programs: Programs) -> None:
-    programs.put("ip", ROUTES % """echo '[{"dst": "default", "gateway": "fe80::1", "dev": "ens3"}]'""")
+    programs.put(
+        "ip",
+        ROUTES
+        % """echo '[{"dst": "default", "nexthops": [{"gateway": "fe80::1", "dev": "ens3"}, {"dev": "ens4"}]}]'""",
+    )
     four = [
         inv.Route(interface="ens3", gateway="192.0.2.1", destination="0.0.0.0", family=2, metric=100),
-        inv.Route(interface="", gateway="", destination="192.0.2.0/24", family=2, metric=0),
+        inv.Route(interface="ens3", gateway="", destination="192.0.2.0", family=2, metric=0),
     ]
     six = inv.Route(interface="ens3", gateway="fe80::1", destination="::", family=10, metric=0)
     assert network.routes(host) == [*four, six]

@@ -135,9 +135,7 @@ def test_no_file_and_not_all_together_are_larger_than_there_is_room_for(tmp_path
     async def use(client: TestClient, fleet: Fleet) -> None:
         # A file system of 16 MiB with nothing else on it.
         def free(root: Path) -> int:
-            logs = service_logs(client)
-            under_way = sum(upload.size for upload in logs._under_way.values())
-            return int(16 * MIB - sum(logs._sizes.values()) - under_way)
+            return int(16 * MIB - service_logs(client).size)
 
         with mock.patch.object(service_logs(client), "_free", free):
             hosts = [machine.id for machine in fleet.machines]
@@ -185,7 +183,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 async def _full(self: logstore.Upload, data: bytes) -> None:
-    with logstore._kept(), Path("/dev/full").open("wb", buffering=0) as file:
+    with logstore.kept_or_told(), Path("/dev/full").open("wb", buffering=0) as file:
         file.write(data)
 
 
@@ -250,7 +248,7 @@ def test_what_is_there_at_the_start_counts_and_what_was_half_written_goes(tmp_pa
 
 def test_real_room_is_asked_of_the_file_system(tmp_path: Path) -> None:
     found = os.statvfs(tmp_path)
-    near = logstore._free(tmp_path / "not/there/yet")
+    near = logstore.free_space(tmp_path / "not/there/yet")
     assert abs(near - found.f_bavail * found.f_frsize) < 1024**3
 
 

@@ -220,7 +220,7 @@ def test_a_signature_opens_no_other_endpoint(tmp_path: Path) -> None:
         key = fleet.world.store.secret("urls")
         for method, path, _ in EVERY:
             target = filled(path, fleet)
-            digest = signing._digest(key, method, f"{target}?expires=99999999999")
+            digest = signing.signature_of(key, method, f"{target}?expires=99999999999")
             url = f"{target}?expires=99999999999&signature={digest}"
             answer = await client.request(method, url)
             assert (answer.status == 401) is ((method, path) not in SIGNED), (method, path, answer.status)

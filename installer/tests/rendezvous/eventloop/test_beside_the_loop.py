@@ -32,7 +32,7 @@ def test_the_database_log_is_folded_in_by_a_thread(tmp_path: Path) -> None:
                 store.put_file("c", "f", os.urandom(MIB))
 
     fill(6)
-    log = checkpoint._log(path)
+    log = checkpoint.log_of(path)
     before = log.stat().st_size
     # No write has waited for it.
     assert before > checkpoint.LARGE + MIB

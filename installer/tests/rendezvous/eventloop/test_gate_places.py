@@ -133,10 +133,10 @@ def test_who_waits_is_let_in_when_somebodys_time_is_up(tmp_path: Path) -> None:
     """Though nothing else happens then."""
 
     async def use(place: Place) -> None:
+        begin = time.monotonic()  # before its time begins: a machine that is busy then makes this longer, never shorter
         slow = await place.connect(tls=False)
         await slow.say(HALF)
         await until(lambda: len(place.gate.strangers.greeted) == 1)
-        begin = time.monotonic()
         await asyncio.wait_for(place.works(), 20)
         assert time.monotonic() - begin > 0.9
         assert await slow.is_gone()
@@ -246,7 +246,7 @@ def test_nothing_is_left_of_those_who_go_in_any_way(tmp_path: Path) -> None:
         assert not place.gate.addresses
         assert not len(place.gate.strangers)
         assert not place.gate.turns
-        assert not place.gate.heads._ends
+        assert len(place.gate.heads) == 0
 
     at(tmp_path, use, head=60.0)
 

@@ -106,6 +106,28 @@ def test_steps_are_asked_for_once_in_a_minute_and_at_once_when_peers_change(make
         assert asked.count("free-network-addresses") <= 1
 
 
+@pytest.mark.parametrize(("count", "soon"), [(3, 1), (25, 2)])
+def test_a_host_calls_in_again_soon_after_its_status_has_changed(make: Make, count: int, soon: int) -> None:
+    from installer.rendezvous.steps import instructions as steps
+
+    fleet = make(count)
+    for machine in fleet.machines:
+        fleet.register(machine)
+
+    def pause() -> int:
+        return steps.plan(fleet.world.engine.view(fleet.host(fleet.machines[0]))).wait
+
+    assert pause() == soon
+    fleet.world.wait(16)
+    assert pause() == 5
+    # Its inventory makes another status of it.
+    before = fleet.host(fleet.machines[0]).status
+    fleet.poll(fleet.machines[0])
+    fleet.tick()
+    assert fleet.host(fleet.machines[0]).status != before
+    assert pause() == soon
+
+
 def test_polls_of_hosts_at_rest_write_nothing(make: Make) -> None:
     fleet = make(3)
     fleet.discover()

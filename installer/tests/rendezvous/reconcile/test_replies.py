@@ -42,6 +42,14 @@ def disk(name: str, **changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("kind", [T.INVENTORY, T.FREE_ADDRESSES, T.NTP, T.DISK_SPEED, T.IMAGES, T.VERIFY_VIPS])
+def test_a_go_programs_empty_list_is_an_answer_and_says_nothing(world: World, kind: StepType) -> None:
+    _, infra_env_id = world.known()
+    before = world.host(infra_env_id)
+    sent_kit.receive(world.engine, infra_env_id, HOST_ID, {"step_type": kind, "exit_code": 0, "output": "null\n"})
+    assert world.host(infra_env_id) == before
+
+
 @pytest.mark.parametrize("kind", ["", None])
 def test_an_answer_to_no_step_changes_nothing(world: World, kind: Any) -> None:
     _, infra_env_id = world.known()
@@ -136,6 +144,17 @@ def test_an_inventory_is_taken_before_the_installation(world: World) -> None:
     found = inv.decode(world.host(infra_env_id).inventory.text)
     assert found.cpu.count == 4
     assert found.disks[0].installation_eligibility.eligible
+
+
+def test_interfaces_that_carry_no_cluster_are_left_out(world: World) -> None:
+    """OpenShift's agent tells of all, its service keeps the hardware's, VLANs and bonds; agents of old say no type."""
+    _, infra_env_id = world.known()
+    kinds = ("physical", "device", "vlan", "bridge", "bond", "tun", "veth", "dummy", "")
+    nics = [{"name": f"n-{kind}", "type": kind, "ipv4_addresses": ["192.168.111.80/24"]} for kind in kinds]
+    world.reply(infra_env_id, T.INVENTORY, inventory(interfaces=nics))
+    kept = world.host(infra_env_id).inventory.value
+    assert kept is not None
+    assert [nic.name for nic in kept.interfaces] == ["n-physical", "n-vlan", "n-bond", "n-veth", "n-"]
 
 
 def test_an_inventory_is_not_taken_after_that(world: World) -> None:

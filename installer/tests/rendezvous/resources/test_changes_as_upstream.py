@@ -207,10 +207,14 @@ def test_a_host_that_is_not_ready_is_named_when_roles_are_still_to_be_given_out(
         ({}, 201), ({"folder": ""}, 400), ({"file_name": ".yaml"}, 422), ({"file_name": "a b.yaml"}, 422),
         ({"file_name": "a.yaml.bak"}, 400), ({"content": "YTog\nMQo=\n"}, 201), ({"content": "YTog MQo="}, 400),
         ({"file_name": "a.yaml.patch_a-b"}, 400), ({"file_name": "a\n.yaml"}, 201),
+        ({"file_name": "a.json"}, 400), ({"file_name": "a.json", "content": "eyJhIjoxfQ=="}, 200),
     ],
 )  # fmt: skip
 def test_names_and_contents_of_manifests(fleet: Fleet, body: dict[str, str], status: int) -> None:
     manifest = {"file_name": "a.yaml", "content": "YTogMQo=", **body}
+    if status == 200:
+        assert sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest).content == b'{"a":1}'
+        return
     if status == 201:
         assert sent_kit.put_manifest(fleet.world.engine, fleet.cluster_id, manifest).content == b"a: 1\n"
         return

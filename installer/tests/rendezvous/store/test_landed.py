@@ -78,7 +78,7 @@ def test_what_is_written_is_what_was_written(landed: Store) -> None:
         for cluster in landed.clusters():
             landed.put_cluster(msgspec.structs.replace(cluster, status_info=cluster.status_info + "."))
     for table in ("hosts", "clusters"):
-        found = [json.loads(row[0]) for row in landed._rows(f"SELECT doc FROM {table} ORDER BY rowid")]
+        found = [json.loads(row[0]) for row in landed.db.execute(f"SELECT doc FROM {table} ORDER BY rowid")]
         before = [json.loads(row[-1]) for row in LANDED["tables"][table]]
         assert found == [item | {"status_info": item["status_info"] + "."} for item in before]
 

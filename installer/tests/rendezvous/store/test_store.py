@@ -86,7 +86,7 @@ def test_memory_and_database_stay_one(store: Store, write: str, fault: str) -> N
             attempt()
         assert caught.value.status == 503
         assert picture(store) == before
-    again = Store(store._path)
+    again = Store(store.path)
     assert picture(again) == before
     again.close()
     # Whoever looked at numbers in between must never see one again for something else.
@@ -98,7 +98,7 @@ def test_memory_and_database_stay_one(store: Store, write: str, fault: str) -> N
     attempt()
     after = picture(store)
     assert after != before
-    again = Store(store._path)
+    again = Store(store.path)
     assert picture(again) == after
     again.close()
 
@@ -211,7 +211,7 @@ def test_a_transaction_that_cannot_be_rolled_back_is_given_up_with_its_connectio
         store.put_cluster(replace(CLUSTER, status_info="after"))
     assert len(store.events()) == len(before[6])
     assert store.cluster("c").status_info == "after"
-    again = Store(store._path)
+    again = Store(store.path)
     assert picture(again) == picture(store)
     again.close()
 
@@ -243,7 +243,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path, content: bytes | No
 def test_a_record_that_cannot_be_read_is_named(store: Store) -> None:
     store.db.execute("UPDATE hosts SET doc='{' WHERE id='h'")
     with pytest.raises(StoreError, match="cannot be read: "):
-        Store(store._path)
+        Store(store.path)
 
 
 def test_one_change_at_a_time(store: Store) -> None:
@@ -260,7 +260,7 @@ def test_order_and_place_of_hosts(store: Store) -> None:
         store.put_host(Host(id="third", infra_env_id="e", cluster_id="c"))
     with store.change():
         store.put_host(replace(HOST, status=HostStatus.KNOWN))
-    for known in (store, Store(store._path)):
+    for known in (store, Store(store.path)):
         assert [host.id for host in known.hosts()] == ["h", "lone", "third"]
         assert [host.id for host in known.hosts(cluster_id="c")] == ["h", "third"]
         assert [host.id for host in known.unbound_hosts()] == ["lone"]

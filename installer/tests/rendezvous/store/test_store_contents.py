@@ -95,7 +95,7 @@ def test_a_cluster_that_goes_takes_its_files_and_its_number_along(store: Store) 
     # Its hosts and infra-envs are left to whoever removed it.
     assert [item.id for item in store.infra_envs()] == ["e"]
     assert [item.id for item in store.hosts()] == ["h", "lone"]
-    again = Store(store._path)
+    again = Store(store.path)
     assert picture(again) == picture(store)
     again.close()
 
@@ -133,7 +133,7 @@ def test_a_host_that_goes_is_nowhere_any_more(store: Store) -> None:
     assert store.version("c") > before
     assert (store.host_version(HOST), store.hosts(cluster_id="c")) == (0, [])
     assert [host.id for host in store.hosts(infra_env_id="e")] == ["lone"]
-    again = Store(store._path)
+    again = Store(store.path)
     assert picture(again) == picture(store)
     again.close()
 
@@ -142,7 +142,7 @@ def test_numbers_tell_what_has_changed(store: Store) -> None:
     def numbers() -> tuple[int, int, int]:
         return store.version("c"), store.host_version(HOST), store.host_version(LONE)
 
-    again = Store(store._path)
+    again = Store(store.path)
     # Whoever remembers no number has seen nothing.
     assert again.version("c") > 0
     again.close()
@@ -223,5 +223,5 @@ def test_a_host_that_changes_its_cluster_is_where_it_registered(store: Store) ->
     with store.change():
         store.put_host(Host(id="third", infra_env_id="e", cluster_id="c"))
         store.put_host(replace(LONE, cluster_id="c"))
-    for known in (store, Store(store._path)):
+    for known in (store, Store(store.path)):
         assert [host.id for host in known.hosts(cluster_id="c")] == ["h", "lone", "third"]

@@ -59,14 +59,14 @@ def test_a_hostile_mesh_is_searched_in_so_many_steps(
     monkeypatch: pytest.MonkeyPatch, reach: Callable[[], dict[str, set[str]]], least: int, to_the_end: bool
 ) -> None:
     steps = 0
-    real = connectivity._coloured
+    real = connectivity.coloured
 
     def counted(masks: Any, candidates: int) -> Any:
         nonlocal steps
         steps += 1
         return real(masks, candidates)
 
-    monkeypatch.setattr(connectivity, "_coloured", counted)
+    monkeypatch.setattr(connectivity, "coloured", counted)
     links = reach()
     found = connectivity.largest_mesh(links)
     assert len(found) >= least

@@ -109,6 +109,11 @@ def test_weakest_capable_hosts_become_masters() -> None:
         Role.WORKER,
         Role.MASTER,
     ]
+    # What is wrong with a disk says nothing about a role; of hosts alike in whole GiB the first comes first.
+    diskless = inv.decode(json.dumps(inventory(disk_gb=1, ram_mib=16384, cpus=8, disks=[])))
+    assert roles.suggest(ha, [(Host(id="d", infra_env_id="i"), diskless)], needs) == {"d": Role.MASTER}
+    alike = [inv.decode(json.dumps(inventory(ram_mib=ram, cpus=8))) for ram in (17000, 16900)]
+    assert roles.weight(alike[0]) == roles.weight(alike[1])
 
 
 def test_disk_choice() -> None:

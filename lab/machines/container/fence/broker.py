@@ -33,7 +33,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from lab.machines.container.fence import handover, seccomp
+from lab.machines.container.fence import handover, options, seccomp
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 
@@ -63,8 +63,8 @@ _KINDS = ("ext4", "ext3", "ext2", "xfs", "vfat", "btrfs", "iso9660")
 _IMAGE = re.compile(r"image:(\d{1,18}):(\d{1,18}):(/.+)", re.DOTALL)
 # A live system mounts one; each holds a loop device of the host.
 _MOST_IMAGES = 4
-# What lies in a file system that a program answers for is whatever that program wants, and when.
-_ANSWERED = ("fuse", "fuseblk", "nfs", "nfs4", "cifs", "9p")
+# Where such a file may lie. Behind others, overlays among them, there may be a program that answers, or never does.
+_HOLDS_IMAGES = ("erofs", "iso9660", "tmpfs", "ramfs", "ext4", "xfs", "squashfs")
 
 
 class Hardware(Protocol):
@@ -172,8 +172,9 @@ class Broker:
         except OSError:
             raise Refusal(errno.EINTR) from None
 
-    def _may(self, identity: int, pid: int, capability: int) -> bool:
-        """Whether the caller has a capability over its mount namespace."""
+    def _may(self, identity: int, pid: int, capability: int, *, as_root: bool = True) -> bool:
+        """Whether the caller has a capability as the machine's root, or else over its mount namespace: who has made
+        himself a user namespace has all capabilities in it."""
         own = os.stat(f"/proc/{pid}/ns/user").st_ino
         with _namespace(pid) as mounts:
             owner = fcntl.ioctl(mounts, _NS_GET_USERNS)
@@ -183,7 +184,8 @@ class Broker:
         self._still_there(identity)
         effective = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
         # The machine's root has it over all that are below.
-        return bool(effective >> capability & 1) and own in (owned_by, os.fstat(self._users).st_ino)
+        machines = os.fstat(self._users).st_ino
+        return bool(effective >> capability & 1) and own in ((machines,) if as_root else (owned_by, machines))
 
     def _open(self, identity: int, pid: int, path: str, flags: int) -> int:
         """`path` as the caller sees it."""
@@ -241,11 +243,13 @@ class Broker:
             return False
         target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
         try:
-            pairs = _pairs(self._string(pid, data_at) if data_at else "")
             if drive is not None and medium:
                 self._mount_medium(pid, identity, device, drive, flags, target)
             else:
+                pairs = options.passed_on(kind, self._string(pid, data_at) if data_at else "")
                 self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs, flags, target)
+        except options.NotAllowed:
+            raise Refusal(errno.EINVAL) from None
         finally:
             os.close(target)
         return True
@@ -270,7 +274,7 @@ class Broker:
             found = os.fstat(named)
             number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
             kinds = handover.kinds(Path(f"/proc/{pid}/mountinfo").read_text())
-            if not stat.S_ISREG(found.st_mode) or kinds.get(number, _ANSWERED[0]) in _ANSWERED:
+            if not stat.S_ISREG(found.st_mode) or kinds.get(number) not in _HOLDS_IMAGES:
                 raise Refusal(errno.ENOTBLK)
             if self._images >= _MOST_IMAGES:
                 raise Refusal(errno.EBUSY)
@@ -288,7 +292,7 @@ class Broker:
         init = self._hardware.init()
         if pid == init or os.readlink(f"/proc/{pid}/ns/net") != os.readlink(f"/proc/{init}/ns/net"):
             return False
-        if not self._may(identity, pid, _CAP_SYS_ADMIN):
+        if not self._may(identity, pid, _CAP_SYS_ADMIN, as_root=False):
             return False
         try:
             target = self._open(identity, pid, path, os.O_PATH)
@@ -370,15 +374,6 @@ class Broker:
         finally:
             os.close(nowhere)
         return None
-
-
-def _pairs(options: str) -> dict[str, str | None]:
-    """A mount's options as fsconfig(2) takes them."""
-    pairs: dict[str, str | None] = {}
-    for option in filter(None, options.split(",")):
-        name, equal, value = option.partition("=")
-        pairs[name] = value if equal else None
-    return pairs
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
+from collections.abc import Iterable
 
 from lab.machines.container.kernel import syscalls
 
@@ -97,8 +98,18 @@ def program() -> bytes:
 
 def install() -> int:
     """Filter this process and all that come of it; returns the descriptor at which the warden listens."""
-    code = program()
+    return _load(program(), _NEW_LISTENER | _WAIT_KILLABLE)
+
+
+def only(numbers: Iterable[int]) -> None:
+    """This process has these calls from now on, and no others."""
+    code = _op(_LOAD, _ARCH) + _op(_EQUAL, _ARCH_X86_64, 1, 0) + _op(_RETURN, _KILL) + _op(_LOAD, _NUMBER)
+    for number in numbers:
+        code += _op(_EQUAL, number, 0, 1) + _op(_RETURN, _ALLOW)
+    _load(code + _op(_RETURN, _ERRNO | errno.EPERM), 0)
+
+
+def _load(code: bytes, flags: int) -> int:
     buffer = ctypes.create_string_buffer(code, len(code))
     fprog = struct.pack("=H6xQ", len(code) // 8, ctypes.addressof(buffer))
-    flags = _NEW_LISTENER | _WAIT_KILLABLE
     return syscalls.call("seccomp", _SECCOMP, _SET_MODE_FILTER, flags, fprog)

@@ -1,131 +1,145 @@
-"""Booting a disk: its partition table, its boot loader's configuration, its partitions as devices."""
+"""Booting a disk: its partition table, and its boot loader's configuration on one of its partitions."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import BinaryIO, Literal
 
+import msgspec
+
+from lab.machines.container.firmware.asked import MOUNTED, Mount
 from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.formats import fat
 from lab.machines.container.firmware.formats.partitions import BIOS_BOOT, ESP, Partition, Table, read_table
-from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room, kept
 from lab.machines.container.firmware.loaders.grub import Grub
-from lab.machines.container.firmware.programs import ProgramFailed, run
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import syscalls
 
 CONFIGS = ("grub/grub.cfg", "grub2/grub.cfg", "boot/grub/grub.cfg", "boot/grub2/grub.cfg")
 LOADER = "EFI/BOOT/BOOTX64.EFI"
-#: File systems that both GRUB and the kernel read.
-_READABLE = ("ext2", "ext3", "ext4", "xfs")
+#: File systems that both GRUB and the kernel read: the kernel's driver, where its magic number lies, and what it is.
+_READABLE: tuple[tuple[Literal["ext4", "xfs"], int, bytes], ...] = (
+    ("ext4", 1024 + 56, b"\x53\xef"),
+    ("xfs", 0, b"XFSB"),
+)
+#: Mounts a partition, by its name, as a kind of file system: a descriptor of its root. Raises OSError.
+Mounter = Callable[[str, Literal["ext4", "xfs"]], int]
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A partition as a block device of the host's; ``facts`` are what blkid knows of it."""
+    """A partition that is a device: its name, a descriptor of it, and the file system's kind when it is readable."""
 
     partition: Partition
-    node: Path
-    facts: dict[str, str]
+    name: str
+    kind: Literal["ext4", "xfs"] | None
 
 
-def table(device: Path, firmware: str) -> Table:
+def table(device: int, firmware: str) -> Table:
     """The table of a disk that ``firmware`` would start. Raises NoEntry with the firmware's words."""
-    found = read_table(device)
-    if found is None:
-        raise NoEntry("not a bootable disk")
-    if firmware == "bios":
-        if not found.boot_code or (found.kind == "gpt" and found.of_kind(BIOS_BOOT) is None):
+    with os.fdopen(device, "rb", closefd=False) as disk:
+        found = read_table(disk)
+        if found is None:
             raise NoEntry("not a bootable disk")
-        return found
-    system = found.of_kind(ESP) or found.of_kind("0xef")
-    if system is None:
-        raise NoEntry("not a bootable disk: it has no EFI system partition")
-    try:
-        run("mdir", "-b", "-i", f"{device}@@{system.start}", f"::{LOADER}")
-    except ProgramFailed:
-        raise NoEntry(f"not a bootable disk: no {LOADER} on its EFI system partition") from None
+        if firmware == "bios":
+            if not found.boot_code or (found.kind == "gpt" and found.of_kind(BIOS_BOOT) is None):
+                raise NoEntry("not a bootable disk")
+            return found
+        system = found.of_kind(ESP) or found.of_kind("0xef")
+        if system is None:
+            raise NoEntry("not a bootable disk: it has no EFI system partition")
+        if not fat.has(disk, system.start, LOADER):
+            raise NoEntry(f"not a bootable disk: no {LOADER} on its EFI system partition")
     return found
 
 
-def slices(target: str, devices: Mapping[str, Path], found: Table) -> list[Slice]:
+def slices(target: str, blocks: Mapping[str, int], found: Table) -> list[Slice]:
     """The disk's partitions that are devices: those of the size that the table says."""
     infix = "p" if target[-1].isdigit() else ""
     made = []
     for partition in found.partitions:
-        node = devices.get(f"{target}{infix}{partition.number}")
-        if node is not None and _size(node) == partition.size:
-            made.append(Slice(partition, node, _facts(node)))
+        name = f"{target}{infix}{partition.number}"
+        if name in blocks and os.lseek(blocks[name], 0, os.SEEK_END) == partition.size:
+            made.append(Slice(partition, name, _kind(blocks[name])))
     return made
 
 
-def _size(device: Path) -> int:
-    with device.open("rb") as file:
-        return file.seek(0, os.SEEK_END)
+def _kind(device: int) -> Literal["ext4", "xfs"] | None:
+    found = (kind for kind, at, magic in _READABLE if os.pread(device, len(magic), at) == magic)
+    return next(found, None)
 
 
-def _facts(node: Path) -> dict[str, str]:
-    try:
-        said = run("blkid", "-p", "-o", "export", str(node))
-    except ProgramFailed:
-        return {}
-    return dict(line.split("=", 1) for line in said.splitlines() if "=" in line)
+def mounter(line: socket.socket) -> Mounter:
+    """Has partitions mounted by who is at the other end of `line`."""
+
+    def mount(partition: str, kind: Literal["ext4", "xfs"]) -> int:
+        line.send(msgspec.json.encode(Mount(partition, kind)))
+        said, descriptors, _, _ = socket.recv_fds(line, 1 << 12, 1)
+        if said != MOUNTED:
+            raise OSError(said.decode(errors="replace"))
+        return descriptors[0]
+
+    return mount
 
 
-@contextmanager
-def mounted(source: Path, place: Path, *options: str) -> Iterator[Path]:
-    """A file system, mounted for a while."""
-    place.mkdir(parents=True, exist_ok=True)
-    run("mount", *options, str(source), str(place))
-    try:
-        yield place
-    finally:
-        run("umount", str(place))
-
-
-def entry(parts: list[Slice], place: Path, screen: Screen, room: Room) -> tuple[Entry, list[bytes]]:
-    """What the disk's boot loader starts, and the initrds.
+def entry(parts: list[Slice], mount: Mounter, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+    """What the disk's boot loader starts, and the initrds: files in memory.
 
     Raises BootStopped: there is a boot loader, since the firmware found one, and it stops.
     """
     for part in parts:
-        if part.facts.get("TYPE") not in _READABLE:
+        if part.kind is None:
             continue
-        # A boot loader replays no journal.
-        option = "norecovery" if part.facts["TYPE"] == "xfs" else "noload"
-        with mounted(part.node, place, "-o", f"ro,nosuid,nodev,noexec,{option}") as root:
+        try:
+            root = mount(part.name, part.kind)
+        except OSError as error:
+            raise BootStopped(f"error: {part.name} cannot be mounted: {error}") from error
+        with contextlib.ExitStack() as held:
+            held.callback(os.close, root)
             path = next((name for name in CONFIGS if read(root, name, room.left) is not None), None)
             if path is None:
                 continue
 
-            def config(name: str, root: Path = root) -> bytes | None:
+            def config(name: str, root: int = root) -> bytes | None:
                 return read(root, name, room.left)
 
             chosen = Grub(config, screen.line).boot(f"/{path}")
             images = []
             for name in chosen.initrds:
-                found = read(root, name, room.left)
-                if found is None:
+                file = _opened(root, name, room.left)
+                if file is None:
                     raise BootStopped(f"error: file `{name}' not found, or out of memory.")
-                room.take(name, len(found))
-                images.append(found)
+                with file:
+                    length = os.fstat(file.fileno()).st_size
+                    room.take(name, length)
+                    images.append(kept(file, length))
             return chosen, images
     raise BootStopped("error: no such device: no partition has a configuration of GRUB")
 
 
-def read(root: Path, name: str, most: int) -> bytes | None:
+def read(root: int, name: str, most: int) -> bytes | None:
     """A file of a file system that somebody else made; its links lead nowhere but to its own files. None when there is
-    none, or a larger one."""
-    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    none, or a larger one. `root` is a descriptor of its root directory."""
+    file = _opened(root, name, most)
+    if file is None:
+        return None
+    with file:
+        return file.read()
+
+
+def _opened(root: int, name: str, most: int) -> BinaryIO | None:
     try:
-        descriptor = syscalls.open_in_root(top, name, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = syscalls.open_in_root(root, name, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
-    finally:
-        os.close(top)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        return file.read() if stat.S_ISREG(status.st_mode) and status.st_size <= most else None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb")

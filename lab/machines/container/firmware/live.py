@@ -1,19 +1,15 @@
-"""Booting the inserted medium: El Torito, the boot loader's configuration, kernel and initrds; the drive."""
+"""Booting the inserted medium: El Torito, the boot loader's configuration, kernel and initrds."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-from pathlib import Path
 
 from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.formats import erofs
 from lab.machines.container.firmware.formats.iso9660 import BIOS, UEFI, Medium
 from lab.machines.container.firmware.loaders import grub, isolinux
-from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room, kept
 from lab.machines.container.firmware.screen import Screen
-from lab.machines.container.kernel import loops
-from lab.machines.container.spec import Drive
 
 
 def entry(medium: Medium, firmware: str, screen: Screen, room: Room) -> Entry:
@@ -37,26 +33,23 @@ def entry(medium: Medium, firmware: str, screen: Screen, room: Room) -> Entry:
     return chosen
 
 
-def initrds(medium: Medium, chosen: Entry, room: Room) -> list[bytes]:
-    """What the boot loader reads for the kernel. Raises BootStopped."""
+def initrds(medium: Medium, chosen: Entry, room: Room) -> list[int]:
+    """What the boot loader reads for the kernel: files in memory. Raises BootStopped."""
     found = []
     for name in chosen.initrds:
         extent = medium.find(name)
-        room.take(name, extent.length if extent else 0)
-        found.append(medium.read(name) or b"")
+        length = extent.length if extent else 0
+        room.take(name, length)
+        found.append(kept(medium.opened(name), length))
     return found
 
 
-def drive(medium: Medium, work: Path) -> Drive:
-    """The medium as a block device, and an index of it for erofs in ``work``, where erofs has a form for it."""
-    device = loops.attach(medium.path, read_only=True)
-    numbers, held = [(os.major(device.rdev), os.minor(device.rdev))], [device.descriptor]
-    index = work / "medium.erofs"
-    with contextlib.suppress(erofs.CannotIndex):
-        size = medium.path.stat().st_size
-        index.write_bytes(erofs.index(medium.files, medium.directories, size, medium.volume_id))
-        indexed = loops.attach(index, read_only=True)
-        numbers.append((os.major(indexed.rdev), os.minor(indexed.rdev)))
-        held.append(indexed.descriptor)
-    own, *more = numbers
-    return Drive(label=medium.volume_id, number=own, index=next(iter(more), None), held=tuple(held))
+def index(medium: Medium) -> int | None:
+    """An index of the medium for erofs: a file in memory; None where erofs has no form for it."""
+    try:
+        made = erofs.index(medium.files, medium.directories, medium.size, medium.volume_id)
+    except erofs.CannotIndex:
+        return None
+    descriptor = os.memfd_create("medium.erofs")
+    os.write(descriptor, made)
+    return descriptor

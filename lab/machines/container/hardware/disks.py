@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import struct
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from lab.machines.container.firmware.formats.partitions import Partition, read_table
+from lab.machines.container.firmware.formats.partitions import Partition, Table
 from lab.machines.container.kernel.loops import Loop, attach, move
 from lab.machines.container.spec import DiskSpec
 
@@ -130,16 +133,24 @@ def describe_partition(spec: DiskSpec, part: Partition, number: tuple[int, int])
     return Device(name, number, part.size, spec.target, tuple(links), own)
 
 
-def ext4_names(path: Path) -> list[str]:
+def ext4_names(device: int) -> list[str]:
     """Links by UUID and label of an ext file system there (its superblock: magic, UUID, name); none when there is
     none."""
-    with path.open("rb") as device:
-        device.seek(1024)
-        block = device.read(1024)
+    block = os.pread(device, 1024, 1024)
     if block[56:58] != b"\x53\xef":
         return []
     label = block[120:136].rstrip(b"\0").decode(errors="replace")
     return [f"by-uuid/{uuid.UUID(bytes=block[104:120])}", *([f"by-label/{label}"] if label else [])]
+
+
+class Looks(Protocol):
+    """What is read of a disk, which is whatever its machine has written there, by descriptors."""
+
+    def table(self, disk: int) -> Table | None:
+        """Its partition table."""
+
+    def names(self, partitions: Sequence[int]) -> list[list[str]]:
+        """Of each, `ext4_names`."""
 
 
 class Disk:
@@ -150,9 +161,10 @@ class Disk:
     a disk of somebody else's.
     """
 
-    def __init__(self, spec: DiskSpec) -> None:
+    def __init__(self, spec: DiskSpec, looks: Looks) -> None:
         """Attach it. Raises OSError."""
         self.spec = spec
+        self._looks = looks
         self._whole = attach(Path(spec.path))
         self._parts: list[tuple[Partition, Loop]] = []
         self._spare: list[Loop] = []
@@ -171,7 +183,8 @@ class Disk:
     def rescan(self) -> None:
         """Look for partitions anew; those that are where they were stay the same devices."""
         os.fsync(self._whole.descriptor)
-        table = read_table(self._whole.path)
+        with contextlib.ExitStack() as opened:
+            table = self._looks.table(_opened(self._whole, opened))
         wanted = list(table.partitions) if table else []
         old = {(part.number, part.start, part.size): loop for part, loop in self._parts}
         kept = {(p.number, p.start, p.size): old.pop((p.number, p.start, p.size), None) for p in wanted}
@@ -193,9 +206,12 @@ class Disk:
     def devices(self) -> list[Device]:
         """The disk and its partitions."""
         found = [describe_disk(self.spec, self.number, _size(self._whole.descriptor))]
-        for part, loop in self._parts:
+        with contextlib.ExitStack() as held:
+            parts = [_opened(loop, held) for _, loop in self._parts]
+            read = self._looks.names(parts) if parts else []
+        for (part, loop), links in zip(self._parts, read, strict=True):
             device = describe_partition(self.spec, part, (os.major(loop.rdev), os.minor(loop.rdev)))
-            names = tuple(ext4_names(loop.path))
+            names = tuple(links)
             found.append(
                 Device(device.name, device.number, device.size, device.parent, device.links + names, device.attributes)
             )
@@ -217,6 +233,13 @@ class Disk:
         for loop in (*(loop for _, loop in self._parts), *self._spare):
             loop.close()
         self._whole.close()
+
+
+def _opened(loop: Loop, held: contextlib.ExitStack) -> int:
+    """For reading alone."""
+    descriptor = os.open(loop.path, os.O_RDONLY | os.O_CLOEXEC)
+    held.callback(os.close, descriptor)
+    return descriptor
 
 
 def _size(descriptor: int) -> int:

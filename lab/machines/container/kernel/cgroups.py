@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.machines.container.kernel import syscalls
+from lab.machines.container.kernel import fuse, syscalls, users
 
 TOP = "node0"
-OWN = "machine"
+OWN, BESIDE = "machine", "holder"
 _V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids")
-_V2 = ("cpu", "memory", "pids", "cpuset")
+UNIFIED: tuple[str, ...] = ("cpu", "memory", "pids", "cpuset")
 _V1_NEEDED = ("cpu", "memory", "pids", "devices")
 # Processes and threads of a machine: far more than an installation has, and a quarter of what a kernel numbers unless
 # somebody tells it otherwise. (In a PID namespace kernel.pid_max tells nothing of the host's, from Linux 6.14 on.)
 _PIDS = 8192
 _PERIOD = 100_000
-_ENABLE = " ".join(f"+{name}" for name in _V2)
 # What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
@@ -82,13 +81,26 @@ def mount_all(place: Path) -> Hierarchies:
 
 def check_unified(top: Path) -> None:
     """Raises UnsupportedHostError when cgroup2, mounted at `top`, cannot hold groups with limits."""
-    _need(_V2, (top / "cgroup.controllers").read_text().split(), "cgroup2")
+    _need(UNIFIED, (top / "cgroup.controllers").read_text().split(), "cgroup2")
     try:
-        (top / "cgroup.subtree_control").write_text(_ENABLE)
+        (top / "cgroup.subtree_control").write_text(_enable())
     except OSError as error:
         # cgroups(7): only a hierarchy's own root may have both processes and groups with controllers.
         why = "it is no root, and has processes" if error.errno == errno.EBUSY else os.strerror(error.errno or 0)
         raise UnsupportedHostError(f"cgroup2 passes no controllers on here ({why}): run in the host's own") from error
+
+
+def _enable() -> str:
+    return " ".join(f"+{name}" for name in UNIFIED)
+
+
+def unified_limits(memory_mib: int, vcpus: int) -> dict[str, str]:
+    """A machine's limits by the files of cgroup2."""
+    return {
+        "memory.max": str(memory_mib << 20),
+        "cpu.max": f"{vcpus * _PERIOD} {_PERIOD}",
+        "pids.max": str(_PIDS),
+    }
 
 
 class Group:
@@ -109,15 +121,14 @@ class Group:
                 parent.mkdir(exist_ok=True)
                 self._pass_on(kind, parent)
             # What a warden that was killed has left; with groups below, devices could not be denied any more.
-            remove(folder, self.thaw)
+            remove(folder, self.unhold)
             folder.mkdir()
             self._pass_on(kind, folder)
         host = len(os.sched_getaffinity(0))
         if self._hierarchies.unified:
             folder = self._folders[""]
-            (folder / "memory.max").write_text(str(memory_mib << 20))
-            (folder / "cpu.max").write_text(f"{vcpus * _PERIOD} {_PERIOD}")
-            (folder / "pids.max").write_text(str(_PIDS))
+            for name, value in unified_limits(memory_mib, vcpus).items():
+                (folder / name).write_text(value)
         else:
             (self._find("memory") / "memory.limit_in_bytes").write_text(str(memory_mib << 20))
             if vcpus < host:
@@ -145,7 +156,7 @@ class Group:
         """What a group below needs before it can be used."""
         if kind == "":
             if not last:
-                (folder / "cgroup.subtree_control").write_text(_ENABLE)
+                (folder / "cgroup.subtree_control").write_text(_enable())
         elif "cpuset" in kind.split(","):
             for name in ("cpuset.cpus", "cpuset.mems"):
                 file, above = folder / name, folder.parent / name
@@ -164,6 +175,14 @@ class Group:
         for folder in self._folders.values():
             (folder / OWN / "cgroup.procs").write_text(str(pid))
 
+    def put_beside(self, pid: int) -> None:
+        """With cgroup2, take a process out of the machine's own group again, not out of its limits: a group that has
+        processes passes no controllers on (cgroups(7)), and this one the machine would neither see nor move."""
+        if self._hierarchies.unified:
+            beside = self._folders[""] / BESIDE
+            beside.mkdir(exist_ok=True)
+            (beside / "cgroup.procs").write_text(str(pid))
+
     @property
     def of_systemd(self) -> Path | None:
         """The machine's own group in the v1 hierarchy of systemd; None with cgroup2, where groups tell themselves."""
@@ -175,18 +194,30 @@ class Group:
         name = "memory.current" if self._hierarchies.unified else "memory.usage_in_bytes"
         return int((self._find("memory") / name).read_text())
 
-    def thaw(self) -> None:
-        """Let what is frozen in them go on: with cgroup v1 nothing else ends it, and a machine may freeze itself."""
+    def unhold(self) -> None:
+        """Let what is killed and does not end go on. With cgroup v1 that is what a machine has frozen; and what waits
+        for a program to answer for a file system, which has been killed too."""
         for kind, top in self._folders.items():
             if "freezer" in kind.split(","):
                 for folder, _, _ in os.walk(top):
                     with contextlib.suppress(OSError):
                         Path(folder, "freezer.state").write_text("THAWED")
+        with contextlib.suppress(OSError):
+            fuse.abort(self._owners(), users.COUNT)
+
+    def _owners(self) -> set[int]:
+        """Whose the groups of machines in them are: what is about to end is listed in none."""
+        folder = next(iter(self._folders.values()))
+        found = set()
+        for own in (folder / OWN, *folder.glob(f"*/{OWN}")):
+            with contextlib.suppress(OSError):
+                found.add(own.stat().st_uid)
+        return found - {0}
 
     def remove(self) -> None:
         """Remove them. Raises OSError when something still runs in them after ten seconds."""
         for kind, folder in self._folders.items():
-            remove(folder, self.thaw)
+            remove(folder, self.unhold)
             top = self._hierarchies.at[kind]
             for parent in [p for p in folder.parents if p.is_relative_to(top) and p != top]:
                 with contextlib.suppress(OSError):

@@ -37,7 +37,9 @@ _RESOLVE_IN_ROOT = 0x10
 
 # linux/securebits.h, linux/prctl.h: that a change of user leaves the capabilities alone.
 _PR_GET_SECUREBITS, _PR_SET_SECUREBITS, _NO_SETUID_FIXUP = 27, 28, 1 << 2
-_PR_CAPBSET_DROP, _PR_SET_DUMPABLE = 24, 4
+_PR_CAPBSET_DROP, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS = 24, 4, 38
+# linux/capability.h
+_CAPSET, _CAPABILITY_VERSION_3 = 126, 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -150,6 +152,12 @@ def file_owner(user: int) -> Iterator[None]:
 def drop_for_good(capability: int) -> None:
     """This process and its heirs gain this capability no more (capabilities(7), the bounding set)."""
     _prctl(_PR_CAPBSET_DROP, capability)
+
+
+def drop_all() -> None:
+    """This process has no capability any more, and gets none by starting a program."""
+    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    call("capset", _CAPSET, struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), bytes(24))
 
 
 def hide() -> None:

@@ -4,12 +4,18 @@
 # configuration, where there is one.
 set -euo pipefail
 addresses=()
+# Where the probed address is this host's own, it is the answer itself.
+own='.[0] | if .type == "local" then .dst else .prefsrc end'
 for probe in $machine_addresses; do
-    source=$$(ip -j route get "$$probe" | jq -er '.[0].prefsrc')
-    if [[ -z $$source || $$source == 127.* || $$source == ::1 ]]; then
-        # The probed address is our own: it is the answer itself.
-        source="$$probe"
-    fi
+    # network-online.target waits for one family only; until there is an address of the other, the link's or the loopback's
+    # would be the source.
+    until source=$$(ip -j route get "$$probe" 2>/dev/null | jq -er "$$own") && [[ $$source != fe80:* && $$source != ::1 ]]; do
+        if ((SECONDS >= $wait_seconds)); then
+            echo "No address from which $$probe can be reached within $wait_seconds s: $$(ip -br address | tr '\n' ';')" >&2
+            exit 1
+        fi
+        sleep 1
+    done
     addresses+=("$$source")
 done
 interface=$$(ip -j address | jq -er --arg ip "$${addresses[0]}" '[.[] | select(any(.addr_info[]; .local == $$ip))][0].ifname')

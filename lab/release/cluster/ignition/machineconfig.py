@@ -23,6 +23,8 @@ PREFIX = "machineconfiguration.openshift.io"
 ROLE = f"{PREFIX}/role"
 #: Node labels by which a kubelet says what it booted with; node-role.kubernetes.io/* it may not set itself (§4).
 CURRENT = f"{PREFIX}/booted-config"
+#: How long a host may take to have its addresses: longer than NetworkManager tries DHCP (45 s).
+NODE_IP_SECONDS = 180
 #: What brings a node's kernel arguments into force at its first boot, and the file that it works by (§3.2).
 FIRSTBOOT = "machine-config-daemon-firstboot.service"
 PROXY_ENV = "/etc/mco/proxy.env"
@@ -40,7 +42,8 @@ def machine_addresses(config: InstallConfig) -> list[str]:
 
 def node_ip_script(config: InstallConfig) -> Config:
     """The file of the script that finds a host's own address."""
-    content = templates.fill("node-ip.sh", machine_addresses=" ".join(machine_addresses(config)))
+    values = {"machine_addresses": " ".join(machine_addresses(config)), "wait_seconds": str(NODE_IP_SECONDS)}
+    content = templates.fill("node-ip.sh", **values)
     return file("/usr/local/bin/node-ip.sh", content, 0o755)
 
 

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Sequence
 
 from lab.release.cluster import pace
-from lab.release.cluster.errors import ApiError, ClusterError, UnknownKind
+from lab.release.cluster.errors import ApiError, ClusterError, LeaseLost, Stopped, UnknownKind
 from lab.release.cluster.kube import conditions, lease
 from lab.release.cluster.kube.apply import apply
 from lab.release.cluster.kube.client import Kube, Object
@@ -36,14 +36,6 @@ RETRY_SECONDS = 10.0
 REPORT_SECONDS = 10.0
 #: How often one manifest is tried within a pass; a kind may still be unknown when its definition is brand new.
 TRIES = 6
-
-
-class Stopped(ClusterError):
-    """The operator was told to stop in the middle of a pass."""
-
-
-class LeaseLost(ClusterError):
-    """Another instance leads now: this one must not write any more."""
 
 
 class Syncer:

@@ -85,7 +85,7 @@ class Initramfs:
         self._memory_mib = memory_mib
         self.arguments = list(arguments)
 
-    def lay_out(self, place: Path, images: Sequence[bytes]) -> None:
+    def lay_out(self, place: Path, images: Sequence[memoryview]) -> None:
         """Mount it and unpack the boot loader's initrds. Raises BootStopped when the kernel would not take them."""
         # As the kernel limits its own: half of the memory.
         size = max(self._memory_mib // 2, 1)

@@ -47,7 +47,7 @@ class Stage:
     def __init__(self, memory_mib: int, arguments: Sequence[str]) -> None:
         self._initramfs = Initramfs(memory_mib, arguments)
 
-    def lay_out(self, place: Path, images: Sequence[bytes]) -> None:
+    def lay_out(self, place: Path, images: Sequence[memoryview]) -> None:
         """See lab.machines.container.spec.Stage."""
         self._initramfs.lay_out(place, images)
 

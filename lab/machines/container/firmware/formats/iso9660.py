@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 BLOCK = 2048
 BIOS, UEFI = 0x00, 0xEF
@@ -51,11 +52,11 @@ class _Record:
 class Medium:
     """An ISO image, open for reading. ``files`` are its regular files by their path without a leading slash."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises NotIso or OSError."""
-        self.path = path
-        self._file = path.open("rb")
-        self._size = self._file.seek(0, os.SEEK_END)
+    def __init__(self, image: Path | BinaryIO) -> None:
+        """It closes the image. Raises NotIso or OSError."""
+        self._name = str(image) if isinstance(image, Path) else "the medium"
+        self._file = image.open("rb") if isinstance(image, Path) else image
+        self.size = self._file.seek(0, os.SEEK_END)
         self.files: dict[str, Extent] = {}
         self.directories: list[str] = []
         self.platforms: set[int] = set()
@@ -71,10 +72,10 @@ class Medium:
             raise
 
     def _broken(self, why: str) -> NotIso:
-        return NotIso(f"{self.path}: {why}")
+        return NotIso(f"{self._name}: {why}")
 
     def _at(self, extent: Extent) -> bytes:
-        if min(extent.offset, extent.length) < 0 or extent.offset + extent.length > self._size:
+        if min(extent.offset, extent.length) < 0 or extent.offset + extent.length > self.size:
             raise self._broken("a directory lies beyond the end of the image")
         self._file.seek(extent.offset)
         return self._file.read(extent.length)
@@ -185,7 +186,7 @@ class Medium:
             # A file of more than 4 GiB has several records, one behind the other (ECMA-119, 6.5.1).
             extent = Extent(record.extent.offset - whole, record.extent.length + whole)
             whole = extent.length if record.flags & _MULTI_EXTENT else 0
-            if extent.offset + extent.length > self._size:
+            if extent.offset + extent.length > self.size:
                 raise self._broken(f"{path} lies beyond the end of the image")
             # Without Rock Ridge and Joliet, names have a version.
             self.files[path.partition(";")[0]] = extent
@@ -213,6 +214,14 @@ class Medium:
             return None
         self._file.seek(extent.offset)
         return self._file.read(extent.length)
+
+    def opened(self, path: str) -> BinaryIO:
+        """The image, at the first byte of a file. Raises NotIso when the medium has no such file."""
+        extent = self.find(path)
+        if extent is None:
+            raise self._broken(f"it has no {path}")
+        self._file.seek(extent.offset)
+        return self._file
 
     def head(self, path: str, count: int) -> bytes:
         """The first bytes of a file that is there."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from lab.machines.container.firmware.errors import BootStopped
 
 #: A file of the boot loader's file system by its path, or None.
 Read = Callable[[str], bytes | None]
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,15 @@ class Room:
         if length > self.left:
             raise BootStopped(f"error: out of memory: `{path}' has {length} bytes.")
         self.left -= length
+
+
+def kept(file: BinaryIO, length: int) -> int:
+    """A file in memory with the next bytes of a file. Raises OSError when there is no memory for it."""
+    made = os.memfd_create("initrd")
+    while length > 0 and (data := file.read(min(length, _CHUNK))):
+        os.write(made, data)
+        length -= len(data)
+    return made
 
 
 class NoEntry(Exception):

@@ -5,11 +5,11 @@ import threading
 
 import pytest
 
-from lab.release.cluster.errors import ApiError
+from lab.release.cluster.errors import ApiError, LeaseLost
 from lab.release.cluster.kube import lease
 from lab.release.cluster.kube.payload import Manifest
 from lab.release.cluster.version_operator import sync
-from lab.release.cluster.version_operator.sync import LeaseLost, Syncer
+from lab.release.cluster.version_operator.sync import Syncer
 
 
 class Api:

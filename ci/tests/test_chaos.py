@@ -1,0 +1,78 @@
+"""Faults drawn at random: the same for the same seed, and each could be a row of the table."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.catalogue.chaos import KINDS, MOST, as_yaml, drawn, seeds
+from scenarios.catalogue.faulty import load
+from scenarios.catalogue.ids import topology_of
+
+SCENARIOS = ["sno-ipv4-static-uefi", "compact-ipv4-static-uefi", "ha-ipv4-static-uefi"]
+
+
+@given(st.integers(0, 10**9 - 1), st.sampled_from(SCENARIOS))
+def test_a_seed_draws_the_same_rows_again_and_each_fits_the_table(seed, scenario):
+    topology = topology_of(scenario)
+    found = drawn(seed, scenario, topology)
+    assert found == drawn(seed, scenario, topology)
+    assert 1 <= len(found) <= MOST
+    assert len({one.kind for one in found}) == len(found)
+    rows = [one.row for one in found]
+    assert load(as_yaml(rows)) == tuple(rows)
+    names = {node.name for node in topology.nodes}
+    assert {fault.node for row in rows for fault in row.faults if getattr(fault, "node", "")} <= names
+    for place, one in enumerate(found):
+        assert drawn(seed, scenario, topology, [place]) == (one,)
+
+
+def test_fifty_seeds_draw_every_kind():
+    topology = topology_of(SCENARIOS[0])
+    assert {one.kind for seed in range(1, 51) for one in drawn(seed, SCENARIOS[0], topology)} == set(KINDS)
+
+
+def test_what_ends_at_once_has_no_end_and_some_faults_never_end():
+    topology = topology_of(SCENARIOS[0])
+    found = [one for seed in range(1, 201) for one in drawn(seed, SCENARIOS[0], topology)]
+    staying = [one for one in found if KINDS[one.kind].lasts and one.row.end is None]
+    assert staying
+    assert all(KINDS[one.kind].may_stay for one in staying)
+    assert all(one.row.end is None for one in found if not KINDS[one.kind].lasts)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("17", [(17, ())]),
+        ("17,23", [(17, ()), (23, ())]),
+        ("1-3", [(1, ()), (2, ()), (3, ())]),
+        ("17:0,2", [(17, (0, 2))]),
+    ],
+)
+def test_seeds_on_the_command_line(text, found):
+    assert seeds(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "x", "1-x", "17:", "17:x", "5-3", "-1"])
+def test_seeds_that_are_none(text):
+    with pytest.raises(ValueError, match=r"want seeds like 17|no seed"):
+        seeds(text)
+
+
+def test_a_fault_that_a_seed_has_not_is_told():
+    with pytest.raises(ValueError, match="not 7"):
+        drawn(17, SCENARIOS[0], topology_of(SCENARIOS[0]), [7])
+
+
+def test_words_of_ids():
+    assert topology_of("sno-ipv4-static-uefi-chaos_17_0") == topology_of("sno-ipv4-static-uefi")
+    with pytest.raises(ValueError, match="'chaos_x' is not one of"):
+        topology_of("sno-ipv4-static-uefi-chaos_x")
+
+
+def test_rows_are_readable():
+    topology = topology_of(SCENARIOS[0])
+    [first, *_] = yaml.safe_load(as_yaml([one.row for one in drawn(3, SCENARIOS[0], topology)]))
+    assert first["name"] == "chaos_3_0"
+    assert first["why"].startswith("drawn by seed 3: ")

@@ -1,0 +1,121 @@
+"""The boot order, and what the boot loader of the first device that boots hands over to a kernel; said by a reader.
+
+All that it has are descriptors of disks, partitions and the medium: it runs behind a fence of its own
+(lab.machines.container.fence.reader), since what it reads may have been made to break it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+import msgspec
+
+from lab.machines.container.firmware import disk, live
+from lab.machines.container.firmware.asked import Chosen, Console, Nothing
+from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.screen import Screen
+from lab.machines.container.spec import MachineSpec
+
+#: As many initrds as a message carries descriptors, and its index.
+_MOST_IMAGES = 200
+_MOST_ARGUMENTS = 1 << 18
+_NAMES = {
+    "bios": {"hd": "Hard Disk", "cdrom": "DVD/CD", "network": "ROM"},
+    "uefi": {"hd": "Misc Device", "cdrom": "QEMU DVD-ROM", "network": "PXEv4"},
+}
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Descriptors of what there is to boot from: disks and partitions by their names, and the medium or why it cannot
+    be read ("": there is none)."""
+
+    blocks: Mapping[str, int]
+    medium: int | str
+
+
+def choose(spec: MachineSpec, devices: Devices, line: socket.socket) -> None:
+    """Say at `line` what is started, or that nothing is (lab.machines.container.firmware.asked)."""
+    screen = Screen(cast(BinaryIO, Console(line.send)))
+    tried: list[str] = []
+    try:
+        for device in spec.order:
+            try:
+                said, images = _from(device, spec, devices, screen, line)
+            except NoEntry as error:
+                _failed(spec, device, str(error), screen)
+                tried.append(f"{device}: {error}")
+                continue
+            screen.kernel(f"Linux version {os.uname().release} (the host's)")
+            screen.kernel(f"Command line: {' '.join(said.arguments)}")
+            socket.send_fds(line, [msgspec.json.encode(said)], images)
+            return
+    except BootStopped as error:
+        screen.line(error.reason)
+        line.send(msgspec.json.encode(Nothing(error.reason, stopped=True)))
+        return
+    screen.line("No bootable device." if spec.firmware == "bios" else "BdsDxe: No bootable option or device was found.")
+    line.send(msgspec.json.encode(Nothing("\n".join(tried), stopped=False)))
+
+
+def _failed(spec: MachineSpec, device: str, reason: str, screen: Screen) -> None:
+    if spec.firmware == "bios":
+        screen.line(f"Boot failed: {reason}\n")
+    else:
+        screen.line(f'BdsDxe: failed to load "UEFI {_NAMES["uefi"][device]}": Not Found ({reason})')
+
+
+def _from(
+    device: str, spec: MachineSpec, devices: Devices, screen: Screen, line: socket.socket
+) -> tuple[Chosen, list[int]]:
+    """Boot one device of the order. Raises NoEntry when the next one is to be tried, BootStopped."""
+    name = _NAMES[spec.firmware][device]
+    screen.line(f"Booting from {name}..." if spec.firmware == "bios" else f'BdsDxe: loading "UEFI {name}"')
+    # As the kernel limits what it unpacks of them.
+    room = Room(spec.memory_mib << 19)
+    if device == "cdrom":
+        with _medium(devices.medium) as medium:
+            entry = live.entry(medium, spec.firmware, screen, room)
+            images = live.initrds(medium, entry, room)
+            index = live.index(medium)
+            said = Chosen(entry.arguments, medium=True, label=medium.volume_id, index=index is not None)
+            images += [index] if index is not None else []
+    elif device == "hd":
+        entry, images = _disk(spec, devices.blocks, screen, room, line)
+        said = Chosen(entry.arguments)
+    else:
+        raise NoEntry("booting from the network is not supported")
+    if len(images) > _MOST_IMAGES or sum(map(len, entry.arguments)) > _MOST_ARGUMENTS:
+        raise BootStopped("error: out of memory: too many initrds, or too long a command line.")
+    return said, images
+
+
+def _medium(medium: int | str) -> Medium:
+    if medium == "":
+        raise NoEntry("Could not read from CDROM (code 0003)")
+    if isinstance(medium, str):
+        raise NoEntry(f"Could not read from CDROM (code 0004): {medium}")
+    try:
+        return Medium(os.fdopen(medium, "rb"))
+    except (NotIso, OSError) as error:
+        raise NoEntry(f"Could not read from CDROM (code 0004): {error}") from error
+
+
+def _disk(
+    spec: MachineSpec, blocks: Mapping[str, int], screen: Screen, room: Room, line: socket.socket
+) -> tuple[Entry, list[int]]:
+    """What the first disk starts that starts anything. Raises NoEntry, BootStopped."""
+    reasons = []
+    for target in spec.bootable:
+        try:
+            found = disk.table(blocks[target], spec.firmware)
+            return disk.entry(disk.slices(target, blocks, found), disk.mounter(line), screen, room)
+        except (NoEntry, OSError) as error:
+            reasons.append(str(error))
+    raise NoEntry("; ".join(dict.fromkeys(reasons)) or "not a bootable disk")

@@ -1,0 +1,385 @@
+"""Who reads an image: what it cannot do, and what it says of images that were made to break it."""
+
+import io
+import os
+import re
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lab.host.namespaces import unshare
+from lab.machines.container.fence import reader
+from lab.machines.container.firmware.boot import boot
+from lab.machines.container.firmware.formats import fat
+from lab.machines.container.kernel.syscalls import CLONE_NEWUSER
+from lab.machines.container.spec import DiskSpec, Fence, MachineSpec, NotBootable
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: namespaces")
+
+FIRST_USER = 1 << 28
+BLOCK = 2048
+
+
+@pytest.fixture(scope="module")
+def fence(tmp_path_factory):
+    """A machine's user namespace, without a machine."""
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        unshare(CLONE_NEWUSER)
+        os.write(tell, b".")
+        signal.pause()
+        os._exit(0)
+    os.read(told, 1)
+    for name in ("uid_map", "gid_map"):
+        Path(f"/proc/{pid}/{name}").write_text(f"0 {FIRST_USER} 65536\n")
+    users = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
+    empty = tmp_path_factory.mktemp("empty")
+    empty.chmod(0o755)
+    yield Fence(users, empty)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    for descriptor in (users, told, tell):
+        os.close(descriptor)
+
+
+_TRIES = {
+    "a file of the host": lambda: os.open("/etc/passwd", os.O_RDONLY),
+    "what is above its root": lambda: os.open("/../../etc/passwd", os.O_RDONLY),
+    "a list of files": lambda: os.listdir("/"),
+    "a socket": lambda: socket.socket(socket.AF_INET),
+    "a process": os.fork,
+    "a program": lambda: os.execv("/bin/true", ["true"]),
+    "a signal": lambda: os.kill(os.getppid(), 0),
+    "other users": lambda: os.setuid(5),
+    "memory": lambda: bytearray(2 << 30),
+    "a file in memory": lambda: os.write(os.memfd_create("x"), b"x"),
+    "a pipe": os.pipe,
+    "a device's settings": lambda: os.isatty(0) or os.get_terminal_size(0),
+}
+
+
+@pytest.mark.parametrize("what", _TRIES)
+def test_a_reader_cannot_have(fence, what):
+    def attempt():
+        try:
+            _TRIES[what]()
+        except (OSError, MemoryError) as error:
+            return type(error).__name__
+        return "got through"
+
+    said = reader.value(fence, attempt, str, descriptors=[], seconds=30)
+    assert said in ("PermissionError", "OSError", "MemoryError", "FileNotFoundError")
+
+
+def test_a_reader_is_root_of_nothing(fence):
+    """Of the machine's users, without capabilities, in namespaces of its own."""
+    pids: list[int] = []
+
+    def wait(line):
+        line.send(b"here")
+        line.recv(1)
+
+    def look(message, descriptors, line):
+        text = Path(f"/proc/{pids[0]}/status").read_text()
+        status = dict(row.split(":\t", 1) for row in text.splitlines() if ":\t" in row)
+        assert set(status["Uid"].split()) == {str(FIRST_USER)}
+        assert {int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff")} == {0}
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert {name for name in os.listdir("/proc/self/ns") if _same(pids[0], name)}.isdisjoint(
+            {"user", "mnt", "net", "ipc", "uts"}
+        )
+        assert os.readlink(f"/proc/{pids[0]}/root") == str(fence.empty)
+        return True
+
+    enclosed = Fence(fence.users, fence.empty, pids.append)
+    reader.ask(enclosed, wait, descriptors=[], answer=look, memory_mib=16, file_mib=0, seconds=30)
+    assert len(pids) == 1
+
+
+def _same(pid, name):
+    return os.readlink(f"/proc/self/ns/{name}") == os.readlink(f"/proc/{pid}/ns/{name}")
+
+
+def _forever():
+    while True:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("read", "why"),
+    [
+        (_forever, "time is up"),
+        (lambda: "x" * (3 << 20), "it says too much"),
+        (lambda: bytearray(4 << 30), r"no memory left \(MemoryError\)"),
+        (lambda: os.kill(0, 9) or 1 // 0, "PermissionError"),
+        (lambda: os._exit(0), "no memory left"),
+        (lambda: "a word", "nonsense"),
+    ],
+)
+def test_a_reader_that_does_not_answer_is_a_line(fence, read, why):
+    begin = time.monotonic()
+    with pytest.raises(reader.CannotRead, match=why) as found:
+        reader.value(fence, read, int, descriptors=[], seconds=2)
+    assert "\n" not in str(found.value)
+    assert time.monotonic() - begin < 30
+
+
+def test_a_reader_ends_with_its_answer(fence):
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = children.read_text()
+    assert reader.value(fence, lambda: 7, int, descriptors=[], seconds=30) == 7
+    assert children.read_text() == before
+
+
+def power_on(fence, folder, *, disk=None, medium=None, firmware="bios"):
+    """What a machine's console says, and how its boot ended."""
+    log = folder / "console.log"
+    log.unlink(missing_ok=True)
+    disks = (DiskSpec(target="vda", path=str(disk), size=disk.stat().st_size),) if disk else ()
+    spec = MachineSpec(
+        name="m",
+        uuid="5d7ab2c8-4f5f-4d8a-9d7c-8a3d7c1b2a01",
+        memory_mib=512,
+        vcpus=1,
+        firmware=firmware,
+        disks=disks,
+        cdrom=str(medium) if medium else None,
+        console_log=str(log),
+        console_socket=str(folder / "console.sock"),
+        uid_base=FIRST_USER,
+    )
+    devices = {"vda": disk, "vda1": disk} if disk else {}
+    with log.open("ab", buffering=0) as console:
+        try:
+            made = boot(spec, devices=devices, root=folder / "root", console=console, fence=fence)
+        except NotBootable as error:
+            return log.read_text(), error.reason
+    held = [*made.early.images, *(made.early.drive.held if made.early.drive else ())]
+    contents = [os.pread(image, 64, 0) for image in made.early.images]
+    for descriptor in held:
+        os.close(descriptor)
+    return log.read_text(), (made, contents)
+
+
+CONFIG = "default linux\nlabel linux\nkernel /vmlinuz\nappend initrd=/initrd.img a=b\n"
+
+
+def iso(folder, config=CONFIG, *more):
+    """A medium that a BIOS boots."""
+    tree = folder / "tree"
+    (tree / "isolinux").mkdir(parents=True)
+    (tree / "isolinux/isolinux.cfg").write_text(config)
+    (tree / "isolinux/isolinux.bin").write_bytes(bytes(4096))
+    for name in ("vmlinuz", "initrd.img"):
+        (tree / name).write_bytes(name.encode())
+    made = folder / "medium.iso"
+    command = ["xorriso", "-as", "mkisofs", "-quiet", "-R", "-V", "label", "-b", "isolinux/isolinux.bin"]
+    command += ["-no-emul-boot", *more, "-o", str(made), str(tree)]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return made
+
+
+@pytest.fixture(scope="module")
+def medium(tmp_path_factory):
+    return iso(tmp_path_factory.mktemp("iso")).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory):
+    """The first MiB of a disk with boot code and a partition that has a file system with GRUB's configuration."""
+    folder = tmp_path_factory.mktemp("disk")
+    image = folder / "disk"
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    layout = "label: gpt\nstart=1MiB, size=1MiB, type=21686148-6449-6E6F-744E-656564454649\nstart=2MiB, size=8MiB\n"
+    subprocess.run(["sfdisk", "-q", str(image)], input=layout, text=True, check=True, timeout=30)
+    raw = image.read_bytes()
+    return b"\xeb\x63" + raw[2 : 1 << 20]
+
+
+def test_a_medium_is_read_to_its_initrds(fence, tmp_path):
+    said, end = power_on(fence, tmp_path, medium=iso(tmp_path))
+    assert not isinstance(end, str), end
+    made, contents = end
+    assert contents == [b"initrd.img"]
+    assert made.arguments == ["BOOT_IMAGE=/vmlinuz", "initrd=/initrd.img", "a=b"]
+    assert made.early.drive.label == "label"
+    assert "Booting from DVD/CD..." in said
+
+
+def one_line(said, end):
+    """However it ended: no traceback, nothing but the firmware's few lines."""
+    assert isinstance(end, str) or end[0].early
+    assert not re.search(r"Traceback|\w+Error:", said), said
+    assert len(said.splitlines()) < 12, said
+
+
+_FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@_FEW
+@given(data=st.data())
+def test_a_broken_medium_is_a_line(fence, medium, tmp_path, data):
+    raw = bytearray(medium)
+    places = [(16 * BLOCK, 20 * BLOCK), (0, len(raw) - 1)]
+    for _ in range(data.draw(st.integers(1, 6))):
+        first, last = data.draw(st.sampled_from(places))
+        at = data.draw(st.integers(first, last))
+        new = data.draw(st.binary(min_size=1, max_size=8))
+        raw[at : at + len(new)] = new
+    image = tmp_path / "broken.iso"
+    image.write_bytes(raw[: data.draw(st.sampled_from([len(raw), len(raw) // 2, 17 * BLOCK + 100]))])
+    one_line(*power_on(fence, tmp_path, medium=image))
+
+
+@_FEW
+@given(data=st.data())
+def test_a_broken_disk_is_a_line(fence, disk, tmp_path, data):
+    raw = bytearray(disk)
+    for _ in range(data.draw(st.integers(0, 5))):
+        at = data.draw(st.integers(440, 40 * 512))
+        new = data.draw(st.binary(min_size=1, max_size=8))
+        raw[at : at + len(new)] = new
+    image = tmp_path / "broken.img"
+    image.write_bytes(raw)
+    os.truncate(image, data.draw(st.sampled_from([16 << 20, 1 << 20, 700, 512])))
+    firmware = data.draw(st.sampled_from(["bios", "uefi"]))
+    one_line(*power_on(fence, tmp_path, disk=image, firmware=firmware))
+
+
+@_FEW
+@given(raw=st.binary(max_size=40 * 512), signature=st.booleans())
+def test_random_bytes_are_a_line(fence, tmp_path, raw, signature):
+    image = tmp_path / "random"
+    image.write_bytes(raw[:510].ljust(510, b"x") + b"\x55\xaa" + raw[512:] if signature else raw)
+    one_line(*power_on(fence, tmp_path, disk=image))
+    one_line(*power_on(fence, tmp_path, medium=image, firmware="uefi"))
+
+
+def test_a_catalog_with_more_entries_than_it_has_room_for(fence, medium, tmp_path):
+    catalog = struct.unpack_from("<I", medium, 17 * BLOCK + 71)[0] * BLOCK
+    image = tmp_path / "torito.iso"
+    image.write_bytes(medium[: catalog + 64] + b"\x90\xef\xff\xff" * 496 + medium[catalog + BLOCK :])
+    said, end = power_on(fence, tmp_path, medium=image, firmware="uefi")
+    assert end.startswith("error: no configuration of a boot loader on the medium")
+    for block in (0xFFFFFFFF, len(medium) // BLOCK + 1):
+        raw = bytearray(medium)
+        struct.pack_into("<I", raw, 17 * BLOCK + 71, block)
+        image.write_bytes(raw)
+        said, end = power_on(fence, tmp_path, medium=image)
+        assert "Could not read from CDROM (code 0004)" in end
+        one_line(said, end)
+
+
+def test_a_directory_of_two_million_files_is_a_line_within_its_limits(fence, medium, tmp_path):
+    raw = bytearray(medium)
+    start = -(-len(raw) // BLOCK)
+    struct.pack_into("<I", raw, 16 * BLOCK + 156 + 2, start)
+    struct.pack_into("<I", raw, 16 * BLOCK + 156 + 10, 64 << 20)
+    # Records of 40 bytes (ECMA-119, 9.1), each with another name.
+    head = struct.pack("<BBI4xI4x7xBBBHHB", 40, 0, 16, 1, 0, 0, 0, 1, 1, 6)
+    block = b"".join(head + b"FILE%02d\0" % number for number in range(51)).ljust(BLOCK, b"\0")
+    assert len(head) == 33
+    image = tmp_path / "many.iso"
+    image.write_bytes(bytes(raw).ljust(start * BLOCK, b"\0") + block * (32 << 10))
+    begin = time.monotonic()
+    said, end = power_on(fence, tmp_path, medium=image)
+    assert "it has too many files" in end
+    assert time.monotonic() - begin < 60
+    one_line(said, end)
+
+
+_BOMBS = {
+    "a variable that doubles": ("set a=aa\n" + 'set a="${a}${a}"\n' * 40, "no memory left"),
+    "ifs within ifs": ("if true; then\n" * 60_000, "no memory left|time is up"),
+    "a file that sources itself": ("source /EFI/BOOT/grub.cfg\n" * 40, "load the kernel first"),
+    "words without end": ('linux /vmlinuz "' + "a b " * 80_000 + '"\n', "too long a command line"),
+}
+
+
+@pytest.mark.parametrize("what", _BOMBS)
+def test_a_bomb_is_a_line_within_its_limits(fence, tmp_path, what, monkeypatch):
+    monkeypatch.setattr(sys.modules[boot.__module__], "READ_SECONDS", 10.0)
+    config, why = _BOMBS[what]
+    tree = tmp_path / "tree"
+    (tree / "EFI/BOOT").mkdir(parents=True)
+    (tree / "EFI/BOOT/grub.cfg").write_text(config)
+    for name in ("efi.img", "vmlinuz"):
+        (tree / name).write_bytes(bytes(4096))
+    made = tmp_path / "efi.iso"
+    command = [
+        "xorriso",
+        "-as",
+        "mkisofs",
+        "-quiet",
+        "-R",
+        "-e",
+        "efi.img",
+        "-no-emul-boot",
+        "-o",
+        str(made),
+        str(tree),
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    begin = time.monotonic()
+    said, end = power_on(fence, tmp_path, medium=made, firmware="uefi")
+    assert time.monotonic() - begin < 60
+    assert re.search(why, end), end
+    one_line(said, end)
+    # The largest of all children so far, in KiB: 512 MiB for the machine, what Python has for itself, and some room.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20
+
+
+def _esp(path, size_mib, *options):
+    with path.open("wb") as file:
+        file.truncate(size_mib << 20)
+    tools = {**os.environ, "MTOOLS_SKIP_CHECK": "1"}
+    subprocess.run(["mkfs.fat", *options, str(path)], check=True, capture_output=True, timeout=60)
+    file = path.with_suffix(".efi")
+    file.write_bytes(b"MZ")
+    for command in (["mmd", "::EFI"], ["mmd", "::EFI/BOOT"], *([["mmd", f"::EFI/BOOT/D{n}"] for n in range(80)])):
+        subprocess.run([command[0], "-i", str(path), *command[1:]], check=True, env=tools, timeout=60)
+    command = ["mcopy", "-i", str(path), str(file), "::EFI/BOOT/bootx64.efi"]
+    subprocess.run(command, check=True, env=tools, timeout=60)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("size", "options"), [(4, ["-F", "12"]), (64, ["-F", "16"]), (260, ["-F", "32"]), (40, ["-F", "32", "-s", "1"])]
+)
+def test_a_loader_is_found_on_every_kind_of_fat(tmp_path, size, options):
+    raw = _esp(tmp_path / "esp", size, *options)
+    for start in (0, 1 << 20):
+        disk = io.BytesIO(bytes(start) + raw)
+        assert fat.has(disk, start, "EFI/BOOT/BOOTX64.EFI")
+        assert not fat.has(disk, start, "EFI/BOOT/BOOTIA32.EFI")
+        # A directory is no loader, a file no directory.
+        assert not fat.has(disk, start, "EFI/BOOT")
+        assert not fat.has(disk, start, "EFI/BOOT/BOOTX64.EFI/X")
+
+
+@pytest.fixture(scope="module")
+def esp(tmp_path_factory):
+    return _esp(tmp_path_factory.mktemp("esp") / "esp", 4, "-F", "12")
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_broken_fat_is_no_error(esp, data):
+    raw = bytearray(esp)
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.one_of(st.integers(0, 90), st.integers(0, 80_000)))
+        new = data.draw(st.binary(min_size=1, max_size=8))
+        raw[at : at + len(new)] = new
+    cut = data.draw(st.sampled_from([len(raw), 511, 40_000]))
+    assert fat.has(io.BytesIO(raw[:cut]), 0, "EFI/BOOT/BOOTX64.EFI") in (True, False)

@@ -1,0 +1,165 @@
+"""Faults drawn at random: a seed says which, when and for how long, and the same seed says the same again.
+
+What is drawn is rows as in faults.yaml, so that what a seed has found becomes one.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import yaml
+
+from lab.faults import (
+    BlackHole,
+    DiskFull,
+    Fault,
+    Freeze,
+    Hang,
+    LinkDown,
+    Loss,
+    NameMissing,
+    Outage,
+    RegistryCertificate,
+    RegistryImage,
+    RegistryRefuses,
+    Reset,
+)
+from lab.faults.moments import Moment
+from lab.topology import Topology
+from scenarios.catalogue.faulty import Completes, Row
+
+#: Most faults of a seed, and how many in a hundred never end.
+MOST, FOR_EVER = 3, 12
+_IMAGES = ("agent-installer-node-agent", "agent-installer-orchestrator", "etcd", "hyperkube")
+_HOST_FAILS = r"connect|disconnected|lost|not heard|reach|answer|timeout|timed out"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault: how one is drawn, when it can begin, and how long it lasts at most (seconds; 0: at once over).
+
+    `cause` are words one of which names it: a regular expression.
+    """
+
+    draw: Callable[[random.Random, str], Fault]
+    moments: Sequence[Callable[[random.Random, str], Moment]]
+    lasts: int
+    cause: str
+    may_stay: bool = True
+
+
+def _early(dice: random.Random, _node: str) -> Moment:
+    return Moment(seconds=dice.randint(0, 90))
+
+
+def _registered(_dice: random.Random, _node: str) -> Moment:
+    return Moment(event="registered")
+
+
+def _installing(_dice: random.Random, _node: str) -> Moment:
+    return Moment(status="installing")
+
+
+def _bootkube(_dice: random.Random, node: str) -> Moment:
+    return Moment(stage="Waiting for bootkube", host=node)
+
+
+def _killed(*processes: str) -> Callable[[random.Random, str], Fault]:
+    return lambda dice, node: msgspec.convert(
+        {"type": "Kill", "node": node, "process": dice.choice(processes)}, type=Fault
+    )
+
+
+_REGISTRY = r"registry|pull|image|x509|certificate|unauthorized|digest|manifest"
+_NAMES = r"resol|lookup|no such host|[Nn]ame or service|DNS|registry|api"
+_ANY = (_early, _registered, _installing)
+#: The kinds, by the names that docs and --help have for them.
+KINDS: dict[str, Kind] = {
+    "registry-gone": Kind(lambda d, n: Outage("registry"), _ANY, 120, _REGISTRY),
+    "registry-hangs": Kind(lambda d, n: Hang("registry"), _ANY, 90, _REGISTRY),
+    "registry-refuses": Kind(lambda d, n: RegistryRefuses(), _ANY, 120, _REGISTRY),
+    "registry-certificate": Kind(lambda d, n: RegistryCertificate(), _ANY, 120, _REGISTRY),
+    "registry-image": Kind(
+        lambda d, n: RegistryImage(d.choice(_IMAGES), d.choice(("absent", "truncated", "wrong", "error"))),
+        (_early,),
+        120,
+        _REGISTRY,
+    ),
+    "dns-hangs": Kind(lambda d, n: Hang("dnsmasq"), _ANY, 90, _NAMES),
+    "dns-gone": Kind(lambda d, n: Outage("dnsmasq"), _ANY, 90, _NAMES),
+    "name-missing": Kind(lambda d, n: NameMissing(d.choice(("api", "api-int", "registry"))), _ANY, 120, _NAMES),
+    "ntp-gone": Kind(lambda d, n: Outage("chronyd"), _ANY, 120, r"ntp|time source|clock"),
+    "bmc-gone": Kind(lambda d, n: Outage("bmc"), (_registered, _installing), 120, r"BMC"),
+    "cable": Kind(lambda d, n: LinkDown(n), _ANY, 60, _HOST_FAILS, may_stay=False),
+    "loss": Kind(lambda d, n: Loss(d.randint(1, 25)), _ANY, 120, _HOST_FAILS, may_stay=False),
+    "mtu": Kind(lambda d, n: BlackHole(d.choice((600, 900, 1300, 1400))), _ANY, 90, _HOST_FAILS, may_stay=False),
+    "agent-killed": Kind(_killed("agent"), (_registered,), 0, _HOST_FAILS),
+    "service-killed": Kind(_killed("assisted-service"), (_registered, _installing), 0, _HOST_FAILS),
+    "cluster-killed": Kind(_killed("kubelet", "etcd", "kube-apiserver", "containerd"), (_bootkube,), 0, _HOST_FAILS),
+    "agent-frozen": Kind(lambda d, n: Freeze(n, "agent"), (_registered,), 120, _HOST_FAILS),
+    "service-frozen": Kind(lambda d, n: Freeze(n, "assisted-service"), (_registered, _installing), 60, _HOST_FAILS),
+    "reset": Kind(lambda d, n: Reset(n), (_registered,), 0, _HOST_FAILS),
+    "disk-full": Kind(lambda d, n: DiskFull(n, "/var", d.randint(0, 64)), (_registered,), 60, r"space|disk|full"),
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One fault of a seed: a row of its own, its kind, and the words that name it."""
+
+    row: Row
+    kind: str
+    cause: str
+
+
+def drawn(seed: int, scenario: str, topology: Topology, only: Sequence[int] = ()) -> tuple[Drawn, ...]:
+    """The faults of a seed in a scenario: one to three, of different kinds; with `only`, those of them.
+
+    Raises ValueError where `only` names one that the seed has not.
+    """
+    dice = random.Random(f"{seed} {scenario}")
+    found = []
+    for place, name in enumerate(dice.sample(sorted(KINDS), dice.randint(1, MOST))):
+        kind = KINDS[name]
+        node = dice.choice([one.name for one in topology.nodes])
+        begin = dice.choice(kind.moments)(dice, node)
+        stays = dice.randint(1, 100) <= FOR_EVER and kind.may_stay
+        end = None if stays or not kind.lasts else Moment(seconds=dice.randint(5, kind.lasts))
+        row = Row(
+            name=f"chaos_{seed}_{place}",
+            scenario=scenario,
+            faults=(kind.draw(dice, node),),
+            begin=begin,
+            end=end,
+            why=f"drawn by seed {seed}: {name}",
+            completes=Completes(factor=10),
+        )
+        found.append(Drawn(row, name, kind.cause))
+    if wrong := [place for place in only if place >= len(found)]:
+        raise ValueError(f"chaos: seed {seed} has faults 0 to {len(found) - 1}, not {wrong[0]}")
+    return tuple(found[place] for place in only) if only else tuple(found)
+
+
+def as_yaml(rows: Sequence[Row]) -> str:
+    """Rows as faults.yaml has them."""
+    return yaml.safe_dump(msgspec.to_builtins(rows), sort_keys=False, width=120)
+
+
+def seeds(text: str) -> list[tuple[int, tuple[int, ...]]]:
+    """`--chaos`: `17`, `17,23`, `1-50`, and `17:0,2` for two faults of one seed. Raises ValueError."""
+    head, colon, places = text.partition(":")
+    try:
+        if colon:
+            return [(int(head), tuple(int(place) for place in places.split(",")))]
+        found: list[tuple[int, tuple[int, ...]]] = []
+        for part in head.split(","):
+            first, dash, last = part.partition("-")
+            found += [(seed, ()) for seed in range(int(first), int(last if dash else first) + 1)]
+    except ValueError:
+        raise ValueError(f"{text!r}: want seeds like 17 or 1-50, or faults of one like 17:0,2") from None
+    if not found:
+        raise ValueError(f"{text!r}: no seed")
+    return found
