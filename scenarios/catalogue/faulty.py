@@ -152,9 +152,13 @@ def disturbed(deployment: Deployment, row: Row, began: float, seconds: float) ->
 
 
 def installed(deployment: Deployment, limit: float, *options: str) -> Outcome:
-    """Boot and wait, for bootstrap with so many seconds and these options, then for the rest."""
+    """Boot and wait, for bootstrap with so many seconds and these options, then for the rest. A BMC's refusal is all
+    that comes of it, with 1 as `node0-lab deploy` ends."""
     began = time.monotonic()
-    deployment.boot()
+    try:
+        deployment.boot()
+    except DriverError as error:
+        return Outcome(1, f"level=fatal msg={error}", time.monotonic() - began)
     result = deployment.wait_for("bootstrap-complete", limit + 600, *options)
     if result.returncode == 0:
         result = deployment.wait_for("install-complete", INSTALL_SECONDS)
@@ -166,12 +170,8 @@ def disturb(deployment: Deployment, row: Row) -> Outcome:
     deployment.create_image()
     limit = row.told.minutes * 60 if row.told else BOOTSTRAP_SECONDS
     options = [f"--timeout={limit}"] if row.told else []
-    began = time.monotonic()
-    with disturbed(deployment, row, began, limit) as future:
-        try:
-            outcome = installed(deployment, limit, *options)
-        except DriverError as error:
-            return Outcome(1, f"level=fatal msg={error}", time.monotonic() - began)
+    with disturbed(deployment, row, time.monotonic(), limit) as future:
+        outcome = installed(deployment, limit, *options)
     # What went wrong with the fault itself is not the installation's.
     at = future.result(60)
     assert at is not None, f"{row.name} did not begin: all was over after {outcome.seconds:.0f} s"

@@ -17,7 +17,7 @@ import pytest
 from installer.assisted.errors import ClientError
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, Running, running, wait_for
 
-# This machine has no disk to spare: the real agent's real inventory gets one more, and its speed; all else is untouched.
+# This machine has no disk to spare: the real agent's real inventory has one more, with a speed; all else is untouched.
 AGENT = """
 import json, sys
 from installer.agent.checks import diskspeed
