@@ -171,6 +171,9 @@ FEATURES = {
     "own_balancer": Variant(machines=_own_balancer),
     "kernel_arguments": Variant(files=_kernel_arguments),
 }
+# The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.
+BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
+BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 VARIANTS = FEATURES | {
     "small_disk": Variant(machines=_small_disk),
     "same_hostname": Variant(agent_config=_same_hostname),
