@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -59,7 +60,8 @@ def main(directory: str, script: str, folder: str) -> int:
         look = ["/bin/sh", "-c", f"echo {SEEN}; {script}\nexit 0", "sh", "/"]
         return msgspec.structs.replace(boot, init=look)
 
-    group = f"test-{os.getppid()}/{os.getpid()}"
+    # By no process number: each has the same ones in its namespace, and the control groups are the host's.
+    group = f"test-{uuid.uuid4().hex[:8]}/1"
     status = os.open("/dev/null", os.O_WRONLY)
     warden = Warden(Path(directory), group, looking, status)
     if folder != "-":

@@ -15,6 +15,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -34,8 +35,9 @@ _BROKEN = b"!"
 # What Python would load when it is first needed.
 for _name in ("utf-16-be", "utf-16-le", "utf-8", "latin-1", "ascii"):
     codecs.lookup(_name)
-# What Python has mapped before it reads anything; its code and libraries alone take 100 MiB.
-_OWN_MIB = 384
+# What Python may map for itself while it reads, besides what the process that it was forked from had mapped: that is
+# 100 MiB in a warden, and several hundred in a test that has imported much.
+_OWN_MIB = 256
 # asm/unistd_64.h
 _CALLS = (
     *(0, 1, 3, 5, 7, 8, 9, 10, 11, 12),  # read write close fstat poll lseek mmap mprotect munmap brk
@@ -74,7 +76,7 @@ def ask(
             end.setsockopt(socket.SOL_SOCKET, 32, 2 * _MESSAGE_BYTES)
         pid = os.fork()
         if pid == 0:
-            limits = (memory_mib + _OWN_MIB, file_mib, seconds)
+            limits = (memory_mib + _OWN_MIB + _mapped_mib(), file_mib, seconds)
             _be_reader(fence, read, theirs, [*descriptors, theirs.fileno()], limits)
         theirs.close()
         try:
@@ -180,6 +182,11 @@ def _shut(fence: Fence, kept: list[int], limits: tuple[int, int, float]) -> None
         resource.setrlimit(limit, (most, most))
     syscalls.drop_all()
     seccomp.only(_CALLS)
+
+
+def _mapped_mib() -> int:
+    """How much this process has mapped, by proc(5)."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() >> 20
 
 
 def _close_others(kept: Iterable[int]) -> None:
