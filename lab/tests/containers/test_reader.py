@@ -331,13 +331,14 @@ def test_a_bomb_is_a_line_within_its_limits(fence, tmp_path, what, monkeypatch):
         str(tree),
     ]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
-    begin = time.monotonic()
+    begin, largest = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     said, end = power_on(fence, tmp_path, medium=made, firmware="uefi")
     assert time.monotonic() - begin < 60
     assert re.search(why, end), end
     one_line(said, end)
-    # The largest of all children so far, in KiB: 512 MiB for the machine, what Python has for itself, and some room.
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1 << 20
+    # The largest of all children so far, in KiB: 512 MiB for the machine, what Python has for itself, and some room;
+    # another module's may have been larger.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(largest, 1 << 20)
 
 
 def _esp(path, size_mib, *options):
