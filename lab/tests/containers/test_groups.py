@@ -24,7 +24,7 @@ def host(tmp_path, monkeypatch):
         monkeypatch.setattr(Path, "read_text", lambda path: text(own if str(path) == "/proc/self/cgroup" else path))
         mounted = []
 
-        def mount(source, target, kind, flags=0, data=""):
+        def mount(source, target, kind, flags=0, *, data=""):
             mounted.append((kind, data))
             if kind == "cgroup2":
                 Path(target, "cgroup.controllers").write_text(controllers)

@@ -222,7 +222,7 @@ class Broker:
         source = self._string(pid, source_at)
         image = _IMAGE.fullmatch(source) if kind == "squashfs" else None
         if image is not None:
-            return self._mount_image(identity, pid, image, self._string(pid, target_at), flags)
+            return self._mount_image(identity, pid, image, self._string(pid, target_at), flags=flags)
         if kind not in _KINDS:
             return False
         try:
@@ -243,28 +243,32 @@ class Broker:
         target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
         try:
             if drive is not None:
-                self._mount_medium(pid, identity, device, drive, flags, target)
+                self._mount_medium(pid, identity, device, drive, flags=flags, target=target)
             else:
                 pairs = options.passed_on(kind, self._string(pid, data_at) if data_at else "")
-                self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs, flags, target)
+                self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs=pairs, flags=flags, target=target)
         except options.NotAllowed:
             raise Refusal(errno.EINVAL) from None
         finally:
             os.close(target)
         return True
 
-    def _mount_medium(self, pid: int, identity: int, device: str, drive: Drive, flags: int, target: int) -> None:
+    def _mount_medium(self, pid: int, identity: int, device: str, drive: Drive, *, flags: int, target: int) -> None:
         """By an index of erofs, where there is one: many kernels have no iso9660, and those that have cannot map its
         owners. The source keeps the drive's name, by which programs look for the medium."""
         medium, flags = os.makedev(*drive.number), flags | syscalls.MS_RDONLY
         if drive.index is not None:
             nodes = {device: os.makedev(*drive.index), "medium": medium}
             with contextlib.suppress(OSError):
-                self._mount_there(pid, identity, "erofs", nodes, {"device": "/dev/medium"}, flags, target)
+                self._mount_there(
+                    pid, identity, "erofs", nodes, pairs={"device": "/dev/medium"}, flags=flags, target=target
+                )
                 return
-        self._mount_there(pid, identity, "iso9660", {device: medium}, {}, flags, target, mapped=False)
+        self._mount_there(
+            pid, identity, "iso9660", {device: medium}, pairs={}, flags=flags, target=target, mapped=False
+        )
 
-    def _mount_image(self, identity: int, pid: int, image: re.Match[str], path: str, flags: int) -> bool:
+    def _mount_image(self, identity: int, pid: int, image: re.Match[str], path: str, *, flags: int) -> bool:
         if not self._may(identity, pid, _CAP_SYS_ADMIN):
             return False
         with contextlib.ExitStack() as held:
@@ -283,7 +287,9 @@ class Broker:
             target = self._open(identity, pid, path, os.O_PATH)
             held.callback(os.close, target)
             flags |= syscalls.MS_RDONLY
-            self._mount_there(pid, identity, "squashfs", {loop.path.name: loop.rdev}, {}, flags, target)
+            self._mount_there(
+                pid, identity, "squashfs", {loop.path.name: loop.rdev}, pairs={}, flags=flags, target=target
+            )
             self._images += 1
         return True
 
@@ -320,10 +326,10 @@ class Broker:
         identity: int,
         kind: str,
         nodes: dict[str, int],
+        *,
         pairs: dict[str, str | None],
         flags: int,
         target: int,
-        *,
         mapped: bool = True,
     ) -> None:
         """Mount the first of `nodes`, device numbers by their names."""
@@ -339,7 +345,9 @@ class Broker:
                 # In a /dev with nothing else in it: mountinfo tells the name by which it was made.
                 syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
                 syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-                syscalls.mount("dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "mode=700,size=64k")
+                syscalls.mount(
+                    "dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data="mode=700,size=64k"
+                )
                 for name, number in nodes.items():
                     os.mknod(f"/dev/{name}", stat.S_IFBLK | 0o600, number)
                 tree = syscalls.new_mount(kind, f"/dev/{next(iter(nodes))}", pairs)

@@ -77,7 +77,7 @@ def ask(
         pid = os.fork()
         if pid == 0:
             limits = (memory_mib + _OWN_MIB + _mapped_mib(), file_mib, seconds)
-            _be_reader(fence, read, theirs, [*descriptors, theirs.fileno()], limits)
+            _be_reader(fence, read, theirs, [*descriptors, theirs.fileno()], limits=limits)
         theirs.close()
         try:
             if fence.enclose is not None:
@@ -137,6 +137,7 @@ def _be_reader(
     read: Callable[[socket.socket], None],
     line: socket.socket,
     kept: list[int],
+    *,
     limits: tuple[int, int, float],
 ) -> NoReturn:
     try:

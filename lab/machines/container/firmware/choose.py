@@ -51,7 +51,7 @@ def choose(spec: MachineSpec, devices: Devices, line: socket.socket) -> None:
     try:
         for device in spec.order:
             try:
-                said, images = _from(device, spec, devices, screen, line)
+                said, images = _from(device, spec, devices, screen, line=line)
             except NoEntry as error:
                 _failed(spec, device, str(error), screen)
                 tried.append(f"{device}: {error}")
@@ -76,7 +76,7 @@ def _failed(spec: MachineSpec, device: str, reason: str, screen: Screen) -> None
 
 
 def _from(
-    device: str, spec: MachineSpec, devices: Devices, screen: Screen, line: socket.socket
+    device: str, spec: MachineSpec, devices: Devices, screen: Screen, *, line: socket.socket
 ) -> tuple[Chosen, list[int]]:
     """Boot one device of the order. Raises NoEntry when the next one is to be tried, BootStopped."""
     name = _NAMES[spec.firmware][device]
@@ -86,7 +86,7 @@ def _from(
     media: list[Held] = []
     indexes: list[int] = []
     if device == "hd":
-        entry, images = _disk(spec, devices.blocks, screen, room, line)
+        entry, images = _disk(spec, devices.blocks, screen, room, line=line)
     elif device == "network":
         if not devices.network:
             raise NoEntry("there is no network card")
@@ -137,7 +137,7 @@ def _medium(medium: int | str) -> Medium:
 
 
 def _disk(
-    spec: MachineSpec, blocks: Mapping[str, int], screen: Screen, room: Room, line: socket.socket
+    spec: MachineSpec, blocks: Mapping[str, int], screen: Screen, room: Room, *, line: socket.socket
 ) -> tuple[Entry, list[int]]:
     """What the first disk starts that starts anything. Raises NoEntry, BootStopped."""
     reasons = []

@@ -74,7 +74,7 @@ def mount_all(place: Path) -> Hierarchies:
     for name in v1 if "name=systemd" in v1 else [*v1, "name=systemd"]:
         folder = place / name.removeprefix("name=")
         folder.mkdir(exist_ok=True)
-        syscalls.mount("cgroup", str(folder), "cgroup", 0, f"none,{name}" if "=" in name else name)
+        syscalls.mount("cgroup", str(folder), "cgroup", 0, data=f"none,{name}" if "=" in name else name)
         at[name] = folder
     return Hierarchies(at)
 

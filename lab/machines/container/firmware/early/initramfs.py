@@ -89,7 +89,7 @@ class Initramfs:
         """Mount it and unpack the boot loader's initrds. Raises BootStopped when the kernel would not take them."""
         # As the kernel limits its own: half of the memory.
         size = max(self._memory_mib // 2, 1)
-        syscalls.mount("rootfs", str(place), "tmpfs", 0, f"mode=755,size={size}m")
+        syscalls.mount("rootfs", str(place), "tmpfs", 0, data=f"mode=755,size={size}m")
         try:
             for image in images:
                 for archive in cpio.archives(image):
