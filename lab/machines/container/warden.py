@@ -32,6 +32,7 @@ import msgspec
 
 from lab.host.namespaces import die_with_parent
 from lab.machines.container import emptied as emptied_groups
+from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import handover, inside
 from lab.machines.container.fence.broker import Broker
 from lab.machines.container.hardware import cables, faces
@@ -39,7 +40,7 @@ from lab.machines.container.hardware.disks import Device, Disk
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
 from lab.machines.container.looks import Looks
-from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec, NotBootable
+from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec
 
 FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0

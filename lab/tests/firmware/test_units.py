@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.firmware.early.stage import units
-from lab.machines.container.firmware.early.units import BadUnits, Command
+from lab.machines.container.firmware.early.units import Command
+from lab.machines.container.firmware.errors import BadUnits
 
 VENDOR, ADMIN, GENERATED = "usr/lib/systemd/system", "etc/systemd/system", "run/systemd/generator"
 

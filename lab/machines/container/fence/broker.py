@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.machines.container.fence import handover, options, seccomp
+from lab.machines.container.fence.errors import NotAllowed
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 
@@ -83,7 +84,7 @@ class Hardware(Protocol):
         """Look at a disk's partition table again. Raises OSError (EBUSY: one of its partitions is mounted)."""
 
 
-class Refusal(Exception):
+class _Refusal(Exception):
     """The caller gets this error number."""
 
     def __init__(self, code: int) -> None:
@@ -117,7 +118,7 @@ class Broker:
         identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(raw)
         try:
             done = self._do(identity, pid, number, arguments)
-        except Refusal as refusal:
+        except _Refusal as refusal:
             self._reply(identity, error=-refusal.code)
         except OSError as error:
             self._reply(identity, error=-(error.errno or errno.EIO))
@@ -150,7 +151,7 @@ class Broker:
                 memory.seek(address)
                 return memory.read(count)
             except (OSError, OverflowError, ValueError):
-                raise Refusal(errno.EFAULT) from None
+                raise _Refusal(errno.EFAULT) from None
 
     def _string(self, pid: int, address: int) -> str:
         if address == 0:
@@ -161,7 +162,7 @@ class Broker:
             there = address + len(found)
             part = self._memory(pid, there, 4096 - there % 4096)
             if not part:
-                raise Refusal(errno.EFAULT)
+                raise _Refusal(errno.EFAULT)
             found += part
         return os.fsdecode(found.split(b"\0", 1)[0])
 
@@ -170,7 +171,7 @@ class Broker:
         try:
             fcntl.ioctl(self._listener, _ID_VALID, bytearray(struct.pack("=Q", identity)))
         except OSError:
-            raise Refusal(errno.EINTR) from None
+            raise _Refusal(errno.EINTR) from None
 
     def _may(self, identity: int, pid: int, capability: int, *, as_root: bool = True) -> bool:
         """Whether the caller has a capability as the machine's root, or else over its mount namespace: who has made
@@ -247,8 +248,8 @@ class Broker:
             else:
                 pairs = options.passed_on(kind, self._string(pid, data_at) if data_at else "")
                 self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs=pairs, flags=flags, target=target)
-        except options.NotAllowed:
-            raise Refusal(errno.EINVAL) from None
+        except NotAllowed:
+            raise _Refusal(errno.EINVAL) from None
         finally:
             os.close(target)
         return True
@@ -278,9 +279,9 @@ class Broker:
             number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
             kinds = handover.kinds(Path(f"/proc/{pid}/mountinfo").read_text())
             if not stat.S_ISREG(found.st_mode) or kinds.get(number) not in _HOLDS_IMAGES:
-                raise Refusal(errno.ENOTBLK)
+                raise _Refusal(errno.ENOTBLK)
             if self._images >= _MOST_IMAGES:
-                raise Refusal(errno.EBUSY)
+                raise _Refusal(errno.EBUSY)
             offset, size = int(image[1]), int(image[2])
             file = Path(f"/proc/self/fd/{named}")
             loop = held.enter_context(loops.attach(file, offset=offset, size=size, read_only=True))

@@ -28,10 +28,11 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent
+from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import seccomp
 from lab.machines.container.hardware import faces
 from lab.machines.container.kernel import syscalls
-from lab.machines.container.spec import NotBootable, Stage
+from lab.machines.container.spec import Stage
 
 # Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
 POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12

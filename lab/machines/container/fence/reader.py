@@ -22,6 +22,7 @@ import msgspec
 
 from lab.host.namespaces import die_with_parent, setns, unshare
 from lab.machines.container.fence import seccomp
+from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import Fence
 
@@ -47,10 +48,6 @@ _CALLS = (
     *(262, 318, 319, 437),  # newfstatat getrandom memfd_create openat2
 )
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
-
-
-class CannotRead(Exception):
-    """The reader came to no answer; `str()` says why in a line."""
 
 
 def ask(

@@ -17,10 +17,11 @@ import msgspec
 
 from lab.machines.container.firmware import disk, live, net
 from lab.machines.container.firmware.asked import Chosen, Console, Held, Nothing
-from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.errors import BootStopped, NoEntry
+from lab.machines.container.firmware.formats.errors import NotIso
+from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.formats.partitions import read_table
-from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.loaders.entry import Entry, Room
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec
 

@@ -14,8 +14,10 @@ import msgspec
 from lab.machines.container.firmware import live
 from lab.machines.container.firmware.asked import FETCHED, Fetch
 from lab.machines.container.firmware.asked import Lease as Ask
-from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
-from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.errors import NoEntry
+from lab.machines.container.firmware.formats.errors import NotIso
+from lab.machines.container.firmware.formats.iso9660 import Medium
+from lab.machines.container.firmware.loaders.entry import Entry, Room
 from lab.machines.container.firmware.loaders.ipxe import Ipxe
 from lab.machines.container.firmware.netboot.dhcp import Lease
 from lab.machines.container.firmware.screen import Screen

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.formats import cpio
+from lab.machines.container.firmware.formats.errors import BadArchive
 from lab.machines.container.kernel import syscalls
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -94,7 +95,7 @@ class Initramfs:
             for image in images:
                 for archive in cpio.archives(image):
                     cpio.unpack(archive, place)
-        except cpio.BadArchive as error:
+        except BadArchive as error:
             raise BootStopped(f"Initramfs unpacking failed: {error}") from error
         except OSError as error:
             raise BootStopped(f"Initramfs unpacking failed: {error.strerror}") from error

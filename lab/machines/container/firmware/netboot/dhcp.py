@@ -13,6 +13,8 @@ from ipaddress import IPv4Address, IPv4Interface
 
 import msgspec
 
+from lab.machines.container.firmware.netboot.errors import NoLease
+
 _SERVER_PORT, _CLIENT_PORT = 67, 68
 # op, htype, hlen, hops, xid, secs, flags, ciaddr, yiaddr, siaddr, giaddr, chaddr, sname, file, the magic cookie
 _HEADER = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
@@ -46,10 +48,6 @@ class Lease(msgspec.Struct, frozen=True):
     vendor: str = ""
     file: str = ""
     server: str = ""
-
-
-class NoLease(Exception):
-    """Nobody answered, or nobody with an address; `str()` is which."""
 
 
 @dataclass(frozen=True)
