@@ -32,8 +32,8 @@ LONGEST_NAME = 63
 # Kubernetes' labels (apimachinery, util/validation): up to 63 characters, its prefix a DNS subdomain.
 LABEL_PART = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
-# Platforms whose clusters may have arbiters, and the release from which on (upstream: internal/common/common.go).
-ARBITER_SINCE = {"baremetal": (4, 19), "none": (4, 22)}
+# The release from which on a cluster of platform none may have arbiters (upstream: internal/common/common.go).
+ARBITERS_ON_NONE = (4, 22)
 # What the specification has and this service has not.
 NOT_OFFERED = ("ignition_endpoint_token", "ignition_endpoint_http_headers")
 
@@ -130,11 +130,12 @@ def _labels(labels: Sequence[NodeLabel]) -> NodeLabels:
 def _may_have_arbiters(cluster: Cluster, host: Host) -> None:
     """Raises BadRequest."""
     minor = releases.minor_of(cluster.openshift_version)
-    kinds = [kind for kind, since in ARBITER_SINCE.items() if minor is None or minor >= since]
-    if cluster.platform["type"] in kinds:
-        return
-    wanted = f"platform must be {' or '.join(kinds)}" if kinds else "openshift version must be at least 4.19"
-    raise BadRequest(f"Cannot set role arbiter to host {host.id} in infra-env {host.infra_env_id}: cluster's {wanted}")
+    kinds = ["baremetal", *(["none"] if minor and minor >= ARBITERS_ON_NONE else [])]
+    if cluster.platform["type"] not in kinds:
+        raise BadRequest(
+            f"Cannot set role arbiter to host {host.id} in infra-env {host.infra_env_id}: cluster's platform must be "
+            f"{' or '.join(kinds)}"
+        )
 
 
 def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:

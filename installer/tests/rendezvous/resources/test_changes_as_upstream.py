@@ -110,11 +110,10 @@ def test_platform_none_takes_networks_and_virtual_addresses_away(fleet: Fleet) -
 @pytest.mark.parametrize(
     ("platform", "version", "words"),
     [
-        ("baremetal", "4.20", ""),
+        ("baremetal", "4.18.3-node0.ab", ""),
         ("none", "4.20", "cluster's platform must be baremetal$"),
         ("none", "4.22.0", ""),
         ("vsphere", "4.22", "cluster's platform must be baremetal or none"),
-        ("baremetal", "4.18.3", "cluster's openshift version must be at least 4.19"),
     ],
 )
 def test_where_arbiters_can_be(fleet: Fleet, platform: str, version: str, words: str) -> None:

@@ -43,7 +43,7 @@ def test_a_machine_network_that_is_taken_is_told(tmp_path: Path) -> None:
 def test_the_rendezvous_host_keeps_a_role_that_it_cannot_have(tmp_path: Path, role: str) -> None:
     world = World(tmp_path, BOOTSTRAP_HOST_MAC="52:54:00:00:01:01")
     network = Network()
-    fleet = Fleet(world, [Machine(number, network) for number in range(4)], openshift_version="4.20.0")
+    fleet = Fleet(world, [Machine(number, network) for number in range(4)])
     fleet.register(fleet.machines[1])
     sent_kit.update_host(world.engine, fleet.infra_env_id, fleet.machines[1].id, {"host_role": role})
     fleet.discover()
