@@ -87,7 +87,7 @@ def _told(counts: Counts, base: Counts) -> tuple[Decision, str, int]:
     return Decision.UNDECIDED, why, wanted - counts.runs
 
 
-def _judged(history: History, job: str, payload: str, bad: Sequence[str], blocking: Sequence[str]) -> JobVerdict:
+def _judged(history: History, job: str, payload: str, bad: Sequence[str], *, blocking: Sequence[str]) -> JobVerdict:
     rows = history.runs(job=job)
     ours = [row for row in rows if row.payload == payload]
     day = ours[-1].day
@@ -145,7 +145,7 @@ def judge(history: History, payload: str, blocking: Sequence[str] = ()) -> Verdi
     names = sorted({row.job for row in rows})
     for job in names:
         record(history, history.runs(job=job))
-    found = [_judged(history, job, payload, bad, blocking) for job in names]
+    found = [_judged(history, job, payload, bad, blocking=blocking) for job in names]
     order = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
     kinds = (Kind.BLOCKING, Kind.INFORMING, Kind.NEW)
     found.sort(key=lambda one: (kinds.index(one.kind), order.index(one.decision), one.job))

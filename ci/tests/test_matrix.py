@@ -10,8 +10,9 @@ import pytest
 
 from ci import combinations
 from lab.topology import Topology
+from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, further_files, id_of, topology_of, words_of
-from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, MatrixError, Row, load, params, row_of
+from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, Row, load, params, row_of
 from scenarios.catalogue.variants import FEATURES
 
 ROOT = Path(__file__).parents[2]

@@ -13,6 +13,7 @@ import pytest
 
 from lab.release.cluster import yamltext
 from lab.topology import BootWay
+from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, id_of, topology_of, words_of
 from scenarios.catalogue.variants import FEATURES
 
@@ -90,10 +91,6 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
         for name, values in DIMENSIONS.items():
             yield from ((name, value) for value in values if (name, value) not in seen)
-
-
-class MatrixError(ValueError):
-    """The table is wrong; a line for each error."""
 
 
 def load(text: str | bytes, source: str = TABLE.name) -> Matrix:

@@ -64,7 +64,7 @@ def scheduler(address: str, security: Security | None, say: Say) -> None:
 
 
 async def _worker(
-    address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
+    address: str, security: Security | None, name: str, announced: Mapping[str, float], *, spool: Path, say: Say
 ) -> None:
     stop = asyncio.create_task(_until_told())
     missed = False
@@ -101,7 +101,7 @@ async def _worker(
 
 
 def worker(
-    address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
+    address: str, security: Security | None, name: str, announced: Mapping[str, float], *, spool: Path, say: Say
 ) -> None:
     """Be a host until SIGTERM or SIGINT, which end what runs; a scheduler that is gone is waited for, and what runs
     goes on. Raises InformerError where another worker has the spool."""
@@ -110,7 +110,7 @@ def worker(
         with FileLock(spool.with_name(f"{spool.name}.lock"), timeout=0), dask.config.set(SETTINGS):
             here = host.Host(name, spool)
             host.become(here)
-            asyncio.run(_worker(address, security, name, announced, spool, say))
+            asyncio.run(_worker(address, security, name, announced, spool=spool, say=say))
             if running := here.running:
                 say(f"ending what runs: {', '.join(running)}")
             here.close()

@@ -121,7 +121,7 @@ def in_a_thread(function):
 def test_a_void_run_that_comes_again_leaves_the_others_alone(tmp_path, program, scheduler):
     plan = running.Plan(payload="p", jobs=("slow@vm", "broken@vm"), program=program, limit=100)
     with History(tmp_path / "history.db") as history, Engine(print, address=scheduler, patience=LIMIT) as engine:
-        rows = running.run(history, plan, tmp_path / "artifacts", engine, print)
+        rows = running.run(history, plan, tmp_path / "artifacts", engine, say=print)
     ended = sorted((row.job, row.outcome.value) for row in rows)
     assert ended == [("broken@vm", "passed"), ("broken@vm", "void"), ("slow@vm", "passed")]
     assert sorted(noted(tmp_path)) == ["began broken", "began broken", "began slow"]
@@ -157,7 +157,7 @@ def test_two_workers_do_not_share_a_spool(tmp_path):
     spool = tmp_path / "spool"
     (spool / "0123abcd~slow@vm~0.0").mkdir(parents=True)
     with FileLock(tmp_path / "spool.lock"), pytest.raises(InformerError, match="another worker of this machine"):
-        serving.worker("tcp://127.0.0.1:1", None, "a", {}, spool, print)
+        serving.worker("tcp://127.0.0.1:1", None, "a", {}, spool=spool, say=print)
     assert units_in(spool) == ["0123abcd~slow@vm~0.0"]
 
 

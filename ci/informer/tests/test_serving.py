@@ -25,7 +25,7 @@ def path(tmp_path):
     file = tmp_path / "history.db"
     with History(file) as history:
         filled(history, sno=["PPFP"] * 3)
-        work.begin(history, "abc", "2026-01-04T00:00:00Z", b"{}", tmp_path)
+        work.begin(history, "abc", "2026-01-04T00:00:00Z", b"{}", folder=tmp_path)
         work.add(history, "abc", [("abc/sno@vm/0.0", b"{}"), ("abc/ha@vm/0.0", b"{}")])
         work.done(history, "abc/sno@vm/0.0")
     return file

@@ -21,7 +21,7 @@ def history(tmp_path):
         yield one
 
 
-def red(history, message, key="k", day=1, void="", job="sno", **evidence):
+def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
     attempts = [Attempt("t", Outcome.FAILED, message=message)]
     began = f"2026-11-{day:02}T00:00:00Z"
     [number] = history.add([Run(job, "p", key, began, 1.0, attempts=attempts, evidence=evidence, void=void)])

@@ -181,6 +181,7 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
             changes,
             [inventory for host in members if (inventory := inventory_of(host)) is not None],
             user_managed=cluster.user_managed_networking if umn is None else umn,
+            named=body.user_managed_networking is True,
         )
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
             for host in members:

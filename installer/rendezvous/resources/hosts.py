@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -96,7 +97,8 @@ def next_steps(
     at = engine.clock()
     before = store.host(infra_env_id, host_id)
     gap = (
-        _gap(before.clock_gap, timestamp - at.timestamp(), engine.settings.max_clock_gap)
+        # Hosts tell whole seconds, cut off.
+        _gap(before.clock_gap, math.ceil(timestamp - at.timestamp()), engine.settings.max_clock_gap)
         if timestamp
         else before.clock_gap
     )

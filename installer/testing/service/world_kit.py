@@ -83,6 +83,7 @@ class World:
         kind: StepType,
         output: Any,
         code: int = 0,
+        *,
         host_id: str = HOST_ID,
         step_id: str | None = None,
     ) -> None:

@@ -147,7 +147,11 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
     # Of a link that is too slow for a master, and is one to a worker.
     asked = [{"host_id": last.id, "nics": [{"name": "e", "mac": last.mac, "ip_addresses": [last.ip]}]}]
     world.reply(
-        fleet.infra_env_id, StepType.CONNECTIVITY, first.answer("connectivity-check", [json.dumps(asked)]), 0, first.id
+        fleet.infra_env_id,
+        StepType.CONNECTIVITY,
+        first.answer("connectivity-check", [json.dumps(asked)]),
+        0,
+        host_id=first.id,
     )
     assert "latency" not in fleet.host(first).status_info
     sent_kit.update_host(world.engine, fleet.infra_env_id, last.id, {"host_role": "master"})
