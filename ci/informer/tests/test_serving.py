@@ -96,7 +96,7 @@ def test_the_address_is_told_when_it_answers(path, host, url):
         finally:
             signal.raise_signal(signal.SIGTERM)
 
-    serve(path, host, port, (), say)
+    serve(path, host, port, (), say=say)
     assert told == [url.format(port)]
 
 
