@@ -20,12 +20,11 @@ from ci.informer import running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.cli import main
 from ci.informer.engine import host, serving, tls
-from ci.informer.engine.announce import announced
+from ci.informer.engine.announce import GIB, MIB, VCPU, amount, announced
 from ci.informer.engine.engine import Engine
 from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
-from lab.host.budget import Amount
 from lab.waiting import wait_until
 
 LIMIT = 60.0
@@ -255,10 +254,10 @@ def small_disk(tmp_path):
 
 def test_a_host_takes_no_more_than_it_has_room_for(tmp_path, program):
     """Two collectors may send at the same moment, as neither knows what the other is about to do."""
-    one = host.Host("a", tmp_path / "spool", Amount(1000, 2, 10))
+    one = host.Host("a", tmp_path / "spool", amount({MIB: 1000, VCPU: 2, GIB: 10}))
+    needs = amount({MIB: 600, VCPU: 4, GIB: 1})
     first, second = (
-        msgspec.json.encode(unit(program, key=f"0123abcd/slow@vm/{number}.0", needs=Amount(600, 4, 1)))
-        for number in range(2)
+        msgspec.json.encode(unit(program, key=f"0123abcd/slow@vm/{number}.0", needs=needs)) for number in range(2)
     )
     thread = threading.Thread(target=one.perform, args=(first,), daemon=True)
     thread.start()
