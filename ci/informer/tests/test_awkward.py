@@ -25,6 +25,7 @@ from ci.informer.engine.engine import Engine
 from ci.informer.engine.unit import Attempt, Result, Unit
 from ci.informer.errors import InformerError
 from ci.informer.history.store import History
+from lab.host.budget import Amount
 from lab.waiting import wait_until
 
 LIMIT = 60.0
@@ -183,6 +184,22 @@ def small_disk(tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path / "disk"], check=True)
     yield tmp_path / "disk"
     subprocess.run(["umount", "--lazy", tmp_path / "disk"], check=True)
+
+
+def test_a_host_takes_no_more_than_it_has_room_for(tmp_path, program):
+    """Two collectors may send at the same moment, as neither knows what the other is about to do."""
+    one = host.Host("a", tmp_path / "spool", Amount(1000, 2, 10))
+    first, second = (
+        msgspec.json.encode(unit(program, key=f"0123abcd/slow@vm/{number}.0", needs=Amount(600, 4, 1)))
+        for number in range(2)
+    )
+    thread = threading.Thread(target=one.perform, args=(first,), daemon=True)
+    thread.start()
+    wait_until(lambda: one.taken() == {"0123abcd/slow@vm/0.0": (600, 4, 1)}, LIMIT, "it to run", one.taken, poll=0.05)
+    assert msgspec.json.decode(one.perform(second), type=Result) == Result(full=True, host="a")
+    (tmp_path / "go").touch()
+    thread.join(LIMIT)
+    assert msgspec.json.decode(one.perform(second), type=Result).run.outcome is Outcome.PASSED
 
 
 def test_a_result_outlives_a_full_disk(small_disk, program):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from installer.assisted.enums import StepType
-from installer.assisted.errors import BadRequest, Conflict, ServiceError
+from installer.assisted.errors import BadRequest, Conflict, NotFound, ServiceError
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.store.model import Cluster
@@ -214,6 +214,14 @@ def test_a_choice_of_disks_names_the_one_to_install_on(tmp_path: Path, chosen: l
     _, infra_env_id = world.known()
     with pytest.raises(Conflict, match="Requested installation disk is not part of the host's valid disks"):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"disks_selected_config": chosen})
+
+
+def test_whose_validation_is_reset_is_looked_up_first(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    _, infra_env_id = world.known()
+    for host_id, kind in ((HOST_ID, BadRequest), (HOST_ID[:-1] + "f", NotFound)):
+        with pytest.raises(kind):
+            hosts.reset_validation(world.engine, infra_env_id, host_id, "no-such-validation")
 
 
 def test_a_disk_without_a_name_is_not_skipped(tmp_path: Path) -> None:

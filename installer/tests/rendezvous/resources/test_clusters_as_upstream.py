@@ -170,6 +170,8 @@ VALUES: list[tuple[str, Any, int, int]] = [
     ("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 26}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 27}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 8}], 201, 400),
+    ("service_networks", [{"cidr": "172.29.0.0/16"}], 201, 201),
+    ("service_networks", [{"cidr": "172.29.0.7/16"}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/24", "host_prefix": 23}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/14"}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.1/14", "host_prefix": 23}], 201, 201),
