@@ -31,17 +31,18 @@ def _same(topology: Topology) -> Topology:
     return topology
 
 
-def _unchanged(_agent_config: dict[str, Any], _topology: Topology) -> None:
+def _unchanged(_config: dict[str, Any], _topology: Topology) -> None:
     return
 
 
 @dataclass(frozen=True)
 class Variant:
-    """How a variant changes a scenario: other machines, another agent-config.yaml, or further files, by their paths in
-    the installer's directory; and with which addressing there can be such a scenario."""
+    """How a variant changes a scenario: other machines, other configs, or further files, by their paths in the
+    installer's directory; and with which addressing there can be such a scenario."""
 
     machines: Callable[[Topology], Topology] = _same
     addressing: tuple[Addressing, ...] = ("static", "dhcp")
+    install_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     files: Callable[[Topology], dict[str, str]] = lambda _: {}
 
@@ -141,6 +142,11 @@ def _own_balancer(topology: Topology) -> Topology:
     return msgspec.structs.replace(topology, load_balancer=True)
 
 
+def _fips(config: dict[str, Any], _topology: Topology) -> None:
+    """The cluster is in FIPS mode."""
+    config["fips"] = True
+
+
 def _kernel_arguments(topology: Topology) -> dict[str, str]:
     """A MachineConfig for each role that there is, in openshift/."""
     documents = {
@@ -170,6 +176,7 @@ FEATURES = {
     "none_platform": Variant(machines=_none_platform),
     "own_balancer": Variant(machines=_own_balancer),
     "kernel_arguments": Variant(files=_kernel_arguments),
+    "fips": Variant(install_config=_fips),
 }
 # The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.
 BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
