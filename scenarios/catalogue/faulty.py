@@ -20,6 +20,7 @@ from lab.faults import Fault
 from lab.faults.moments import Moment
 from lab.release.cluster import yamltext
 from lab.topology import Bmc
+from scenarios.catalogue.errors import TableError
 from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
 
 TABLE = Path(__file__).with_name("faults.yaml")
@@ -78,10 +79,6 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def id(self) -> str:
         """The scenario's id."""
         return f"{self.scenario}-{self.name}"
-
-
-class TableError(ValueError):
-    """The table is wrong; a line for each error."""
 
 
 def load(text: str | bytes, source: str = TABLE.name) -> tuple[Row, ...]:

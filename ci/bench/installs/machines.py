@@ -165,7 +165,7 @@ def _now() -> tuple[str, float]:
     return time.strftime("%Y-%m-%d %H:%M"), round(os.getloadavg()[0], 2)
 
 
-def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, Clock], seconds: float) -> Install:
+def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, Clock], *, seconds: float) -> Install:
     """Install once, and look at the cluster at rest for some seconds."""
     scenario = SCENARIO.format(size)
     shape, processors = topology_of(scenario).on(kind), len(os.sched_getaffinity(0))
@@ -279,7 +279,7 @@ def run(kinds: Sequence[MachineKind] | None, sizes: Sequence[str] | None, second
         results.logins[kind] = logins(kind, release)
         keep(path, results)
         for size in sizes or USUAL[kind]:
-            results.installs[f"{kind} {size}"] = one = install(kind, size, release, steps, seconds)
+            results.installs[f"{kind} {size}"] = one = install(kind, size, release, steps, seconds=seconds)
             keep(path, results)
             table(f"{kind} {size}: {one.seconds:.1f} s", waits(one, results.processors))
     show(results)
