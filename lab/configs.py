@@ -92,11 +92,12 @@ def root_device_hints(node: NodeSpec) -> dict[str, Any]:
 
 
 def boot_fields(topology: Topology) -> dict[str, Any]:
-    """What agent-config.yaml says of how its hosts boot; what a firmware fetches by HTTP is a minimal image."""
+    """What agent-config.yaml says of how its hosts boot; what a firmware fetches by HTTP is a minimal image, and for
+    platform external no ISO is a full one."""
     fields: dict[str, Any] = {}
     if topology.boot in ("minimal-iso", "http-boot"):
         fields["minimalISO"] = True
-    if topology.boot in ("minimal-iso", *FROM_NETWORK):
+    if topology.boot in ("minimal-iso", *FROM_NETWORK) or topology.platform == "external":
         fields["bootArtifactsBaseURL"] = boot_url(topology)
     return fields
 

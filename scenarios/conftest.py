@@ -349,13 +349,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
-    """An installed cluster, made once for all tests of an id. Parametrise with a scenario id."""
+    """An installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise with a
+    scenario id."""
     scenario_id, kept = str(request.param), request.config.getoption("--lab")
+    row = row_of(scenario_id)
 
     def make(labs: ExitStack) -> Installation:
         if kept:
             return _installed_already(kept, chosen.subject)
-        row = row_of(scenario_id)
+        if row is not None and row.boot == "discovery-iso":
+            return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)
 
     stash = request.session.stash
@@ -377,21 +380,22 @@ def stopped(request: pytest.FixtureRequest, chosen: Chosen) -> Stopped:
     return shared
 
 
+def _discover(labs: ExitStack, request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
+    service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, chosen))))
+    image_type = "minimal-iso" if str(request.param).endswith("_minimal") else "full-iso"
+    machines = list(service.deployment.lab.nodes)
+    # Several hosts find each other by the names that the lab's DNS has.
+    names = {name: name for name in machines} if len(machines) > 1 else {machines[0]: "discovered-0"}
+    return install_discovered(service, image_type, names)
+
+
 @pytest.fixture
 def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
     """A cluster installed by a `node0 service`, made once for all tests of an id. Parametrise with an id."""
     scenario_id, stash = str(request.param), request.session.stash
 
-    def make(labs: ExitStack) -> Discovered:
-        service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, chosen))))
-        image_type = "minimal-iso" if scenario_id.endswith("_minimal") else "full-iso"
-        machines = list(service.deployment.lab.nodes)
-        # Several hosts find each other by the names that the lab's DNS has.
-        names = {name: name for name in machines} if len(machines) > 1 else {machines[0]: "discovered-0"}
-        return install_discovered(service, image_type, names)
-
     if SHARED not in stash:
-        stash[SHARED] = _Shared(scenario_id, make)
+        stash[SHARED] = _Shared(scenario_id, lambda labs: _discover(labs, request, chosen))
     shared = stash[SHARED].get(scenario_id)
     assert isinstance(shared, Discovered)
     return shared

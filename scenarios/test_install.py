@@ -33,7 +33,7 @@ VERSION_OPERATOR = ("openshift-cluster-version", "cluster-version-operator")
 ROUTER = ("openshift-ingress", "router")
 
 
-@every
+@pytest.mark.parametrize("installation", params(lambda row: row.boot != "discovery-iso"), indirect=True)
 def test_node0_is_the_first_master_whether_it_was_named_or_chosen(installation: Installation):
     written = (installation.deployment.directory / "rendezvousIP").read_text()
     assert written.strip() == installation.topology.rendezvous_ip

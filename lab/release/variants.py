@@ -98,8 +98,8 @@ nsenter --target 1 --mount -- sh -c 'mkdir -p /run/media /run/udev /etc/pki /opt
 [ -e /etc/mtab ] || ln -s ../proc/self/mounts /etc/mtab'
 exec /usr/libexec/real/agent "$@"
 """
-# Emptying a disk's cache takes the host's own rights, which a container machine has not. fio says so on standard output,
-# where its JSON is.
+# Emptying a disk's cache takes the host's own rights, which a container machine has not. fio says so on standard
+# output, where its JSON is.
 _AGENTS_FIO = """#!/bin/sh
 exec /usr/bin/fio --invalidate=0 "$@"
 """

@@ -59,9 +59,12 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
-        """How often it runs, and in what."""
+        """How often it runs, in what, and what the public client (discovery-iso) may warn of."""
         often = {"nightly": [pytest.mark.nightly], "weekly": [pytest.mark.weekly]}
-        return [*often.get(self.runs, []), *([pytest.mark.vm(self.vm)] if self.vm else [])]
+        own = [pytest.mark.vm(self.vm)] if self.vm else []
+        if self.boot == "discovery-iso":
+            own.append(pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"))
+        return [*often.get(self.runs, []), *own]
 
     def values(self) -> dict[str, tuple[str, ...]]:
         """Its values of each dimension; only of variants there may be several."""

@@ -292,7 +292,7 @@ ALLOWED: dict[str, set[str]] = {
     "ci.informer.pages": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
-    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
+    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,

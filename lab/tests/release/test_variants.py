@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from lab.release.__main__ import main
 from lab.release.components import COMPONENTS
 from lab.release.stage.errors import ReleaseError
 from lab.release.variants import NONE, REAL_AGENT, VARIANTS, changed, chosen, named
@@ -19,6 +20,15 @@ def test_one_image_is_to_blame(name):
     renamed = {tag for tag, digest in named(DIGESTS, variant).items() if digest != DIGESTS[tag]}
     assert other | renamed == {variant.component}
     assert not other & renamed
+
+
+@pytest.mark.parametrize("command", ["build", "kubernetes", "machine-os", "path", "verify", "prune", "show"])
+def test_help_of_each_command_can_be_read(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    told = "".join(capsys.readouterr().out.split())  # lines break within names
+    assert all(name in told for name in (VARIANTS if command == "build" else ()))
 
 
 def test_without_a_variant_nothing_differs():

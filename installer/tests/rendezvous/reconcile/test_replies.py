@@ -13,10 +13,10 @@ from installer.assisted.enums import HostStatus, Result, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.store.model import encode
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing.service import sent_kit
-from installer.testing.service.events_kit import messages, told
+from installer.testing.engine import sent_kit
+from installer.testing.engine.events_kit import messages, told
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, SMALL, inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 T = StepType
 BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"

@@ -12,9 +12,9 @@ from installer.rendezvous.validations import hardware as hw
 from installer.rendezvous.validations.disks import GB
 from installer.rendezvous.validations.requirements import DOCUMENTED, Requirements
 from installer.rendezvous.validations.verdict import Verdict
-from installer.testing.service.hardware_kit import verdict
+from installer.testing.engine.hardware_kit import verdict
+from installer.testing.engine.verdict_kit import HOST, host_view
 from installer.testing.service.rendezvous_kit import inventory
-from installer.testing.service.verdict_kit import HOST, host_view
 
 OK, BAD, PENDING, ERROR = Result.SUCCESS, Result.FAILURE, Result.PENDING, Result.ERROR
 SUPPRESSED = Result.SUPPRESSED
