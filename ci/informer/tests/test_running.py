@@ -192,9 +192,10 @@ def test_a_plan_is_listed_until_it_is_done(history, script, tmp_path, capsys):
     assert "all have been run to their end" in capsys.readouterr().err
 
 
-def test_a_run_that_is_late_says_so(history, script):
-    """Its tests had passed, but it was not done."""
-    script.run(script.plan("late", limit=2, more=0))
+@pytest.mark.parametrize("word", ["late", "stuck"])
+def test_a_run_that_is_late_says_so(history, script, word):
+    """Its tests had passed, but it was not done; or it was in the midst of a phase, which did not end."""
+    script.run(script.plan(word, limit=2, more=0))
     [row] = history.runs()
     assert row.outcome.value == "failed"
     assert row.reason == "not done after 2 s: the last phase was 'install'"
