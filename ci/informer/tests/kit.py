@@ -66,6 +66,10 @@ phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0
 if stuck:
     phase = {"name": "install", "began": "2026-01-01T00:00:00Z", "at": 0, "depth": 0, "outcome": "running"}
 (folder / "phases.json").write_text(json.dumps([phase]))
+if stuck:
+    (folder / "commands").mkdir()
+    said = "Still waiting for the cluster to initialize: Working towards 4.18.0: 56 of 57 done, waiting on console"
+    (folder / "commands/003-wait-for-install-complete.log").write_text(f"$ node0 x\\nlevel=debug msg={said}\\n")
 tests = [] if stuck else [{"name": "t", "outcome": outcome, "seconds": 1, "message": word}]
 (folder / "tests.json").write_text(json.dumps(tests))
 if late:

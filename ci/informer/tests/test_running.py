@@ -192,14 +192,24 @@ def test_a_plan_is_listed_until_it_is_done(history, script, tmp_path, capsys):
     assert "all have been run to their end" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("word", ["late", "stuck"])
-def test_a_run_that_is_late_says_so(history, script, word):
-    """Its tests had passed, but it was not done; or it was in the midst of a phase, which did not end."""
-    script.run(script.plan(word, limit=2, more=0))
+def test_a_run_that_is_late_says_so(history, script):
+    """Its tests had passed, but it was not done."""
+    script.run(script.plan("late", limit=2, more=0))
     [row] = history.runs()
     assert row.outcome.value == "failed"
     assert row.reason == "not done after 2 s: the last phase was 'install'"
     assert (row.label, row.advice.partition(";")[0]) == ("product", "Something did not happen in time")
+
+
+def test_a_run_that_is_ended_in_a_phase_says_what_was_waited_for(history, script):
+    script.run(script.plan("stuck", limit=2, more=0))
+    [row] = history.runs()
+    assert row.outcome.value == "failed"
+    assert row.reason == (
+        "not done after 2 s: the last phase was 'install'; wait-for said last: Still waiting for the cluster to"
+        " initialize: Working towards 4.18.0: 56 of 57 done, waiting on console"
+    )
+    assert (row.label, row.component) == ("product", "console")
 
 
 @pytest.mark.parametrize(("outcomes", "code"), [("void passed", 0), ("void void void", 3), ("nothing failed", 1)])
