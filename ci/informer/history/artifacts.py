@@ -26,6 +26,8 @@ KINDS: Mapping[str, Sequence[str]] = {
 }
 #: Bytes that are kept of a file (its end), and of a kind.
 FILE_BYTES, KIND_BYTES = 32 << 10, 128 << 10
+#: The phase in which a lab waits for others to leave it room: no part of what a run takes.
+QUEUE = "wait for the machine"
 #: The installer's events, below a run's directory.
 EVENTS = Path("installer/logs/events.json")
 _BEGAN = re.compile(r"20\d\d-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-6]\dZ")
@@ -99,7 +101,7 @@ def _run(one: report.Run, payload: str) -> Run:
         payload=payload,
         key=f"lab {job} {began}",
         began=began,
-        seconds=sum(step.seconds for step in steps if not step.depth),
+        seconds=sum(step.seconds for step in steps if not step.depth and step.name != QUEUE),
         attempts=attempts,
         steps=steps,
         evidence=texts,
