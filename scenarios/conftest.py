@@ -27,7 +27,7 @@ from lab.subject import Subject
 from lab.subject.options import OPTIONS, Chosen, add_options, choose
 from lab.supervisor.watch import described
 from scenarios.catalogue.fromfile import file_topology, of_topology
-from scenarios.catalogue.ids import SHAPES, edit_agent_config, further_files, topology_of
+from scenarios.catalogue.ids import SHAPES, edit_configs, further_files, topology_of
 from scenarios.catalogue.matrix import row_of
 from scenarios.catalogue.scheduling import Durations, ScenarioScheduling, reorder, unit_of
 from scenarios.cluster import INSTALL_SECONDS, Installation, Stopped, install, stop
@@ -286,7 +286,7 @@ def _deployed(request: pytest.FixtureRequest, chosen: Chosen) -> Iterator[Deploy
             ("note what of the lab has failed", note_failure),
             ("keep the lab", keep_lab),
         ):
-            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario_id))
+            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_configs, scenario_id))
             for name, text in further_files(scenario_id).items():
                 (deployment.directory / name).parent.mkdir(parents=True, exist_ok=True)
                 (deployment.directory / name).write_text(text)
@@ -349,13 +349,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def installation(request: pytest.FixtureRequest, chosen: Chosen) -> Installation:
-    """An installed cluster, made once for all tests of an id. Parametrise with a scenario id."""
+    """An installed cluster, made once for all tests of an id; with boot discovery-iso a Discovered. Parametrise with a
+    scenario id."""
     scenario_id, kept = str(request.param), request.config.getoption("--lab")
+    row = row_of(scenario_id)
 
     def make(labs: ExitStack) -> Installation:
         if kept:
             return _installed_already(kept, chosen.subject)
-        row = row_of(scenario_id)
+        if row is not None and row.boot == "discovery-iso":
+            return _discover(labs, request, chosen)
         return install(labs.enter_context(_deployed(request, chosen)), row.minutes * 60 if row else INSTALL_SECONDS)
 
     stash = request.session.stash
@@ -377,21 +380,22 @@ def stopped(request: pytest.FixtureRequest, chosen: Chosen) -> Stopped:
     return shared
 
 
+def _discover(labs: ExitStack, request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
+    service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, chosen))))
+    image_type = "minimal-iso" if str(request.param).endswith("_minimal") else "full-iso"
+    machines = list(service.deployment.lab.nodes)
+    # Several hosts find each other by the names that the lab's DNS has.
+    names = {name: name for name in machines} if len(machines) > 1 else {machines[0]: "discovered-0"}
+    return install_discovered(service, image_type, names)
+
+
 @pytest.fixture
 def discovered(request: pytest.FixtureRequest, chosen: Chosen) -> Discovered:
     """A cluster installed by a `node0 service`, made once for all tests of an id. Parametrise with an id."""
     scenario_id, stash = str(request.param), request.session.stash
 
-    def make(labs: ExitStack) -> Discovered:
-        service = labs.enter_context(service_alone(labs.enter_context(_deployed(request, chosen))))
-        image_type = "minimal-iso" if scenario_id.endswith("_minimal") else "full-iso"
-        machines = list(service.deployment.lab.nodes)
-        # Several hosts find each other by the names that the lab's DNS has.
-        names = {name: name for name in machines} if len(machines) > 1 else {machines[0]: "discovered-0"}
-        return install_discovered(service, image_type, names)
-
     if SHARED not in stash:
-        stash[SHARED] = _Shared(scenario_id, make)
+        stash[SHARED] = _Shared(scenario_id, lambda labs: _discover(labs, request, chosen))
     shared = stash[SHARED].get(scenario_id)
     assert isinstance(shared, Discovered)
     return shared

@@ -10,13 +10,12 @@ from drivers.protocols import PowerState
 from lab.bmcs.profile import profile
 from lab.deploy import Deployment
 from lab.lab import Lab
+from scenarios.catalogue.matrix import params
 from scenarios.catalogue.variants import BMCS, BROKEN_BMCS
 from scenarios.cluster import Installation
 
 through = pytest.mark.parametrize(
-    "installation",
-    [pytest.param(f"sno-ipv4-static-uefi-{bmc}", marks=pytest.mark.nightly) for bmc in BMCS],
-    indirect=True,
+    "installation", params(lambda row: any(bmc in row.variants for bmc in BMCS)), indirect=True
 )
 
 
@@ -31,9 +30,6 @@ def test_a_cluster_is_installed_through_it(installation: Installation) -> None:
     lab = installation.lab
     [node] = lab.nodes.values()
     assert installation.api_ready()
-    assert installation.nodes_ready()
-    assert installation.unavailable_operators() == []
-    assert node.ssh().check_output("findmnt -no SOURCE /").startswith(node.spec.root_device)
     assert node.media.inserted(), "nobody has taken the image out"
     shape = profile(installation.topology.bmc_of(node.spec))
     asked = requests_of(lab, node.name)

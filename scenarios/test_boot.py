@@ -35,6 +35,9 @@ def test_machines_came_by_the_way_that_was_asked_for(installation: Installation)
         assert count == {"-vmlinuz": 0, "-initrd.img": 0, "-rootfs.img": len(nodes)}
         assert all(inserted) is (way == "minimal-iso")
         assert any(path == "/boot/agent.x86_64.iso" for path in fetched) is (way == "http-boot")
+    elif way == "discovery-iso":
+        assert all("discovery.iso" in url for url in inserted)
+        assert set(count.values()) == {0}
     elif way == "config-image":
         assert all("agentconfig.noarch.iso" in url for url in inserted)
         assert set(count.values()) == {0}
@@ -44,20 +47,12 @@ def test_machines_came_by_the_way_that_was_asked_for(installation: Installation)
         assert set(count.values()) == {0}
 
 
-@pytest.mark.nightly
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
-@pytest.mark.parametrize("discovered", ["compact-ipv4-static-uefi-discovery_iso"], indirect=True)
-def test_several_hosts_are_discovered_and_become_one_cluster(discovered: Discovered) -> None:
+@pytest.mark.parametrize("installation", params(lambda row: row.boot == "discovery-iso"), indirect=True)
+def test_several_hosts_are_discovered_and_become_one_cluster(installation: Installation) -> None:
     """One image for all of them; each has the name, role and disk that it was given afterwards."""
-    assert discovered.nodes_ready()
-    assert discovered.unavailable_operators() == []
-    assert set(discovered.ready_boots()) == set(discovered.hosts.values()) == set(discovered.lab.nodes)
-    for name, node in discovered.lab.nodes.items():
-        host = node.ssh()
-        assert host.check_output("hostname") == name
-        assert host.check_output("findmnt -no SOURCE /").startswith(node.spec.root_device), name
-        assert "discovery.iso" in (node.media.inserted() or ""), name
-    hosts = discovered.service.call("v2_list_hosts", discovered.infra_env_id)
+    assert isinstance(installation, Discovered)
+    assert set(installation.ready_boots()) == set(installation.hosts.values()) == set(installation.lab.nodes)
+    hosts = installation.service.call("v2_list_hosts", installation.infra_env_id)
     assert {host["status"] for host in hosts} == {"installed"}
 
 

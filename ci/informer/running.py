@@ -152,7 +152,9 @@ class _Session:
 def begin(history: History, plan: Plan, folder: Path) -> str:
     """Write a plan down; its name. `folder` is where evidence goes. Raises InformerError."""
     name = uuid.uuid4().hex[:8]
-    work.begin(history, name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", msgspec.json.encode(checked(plan)), folder)
+    work.begin(
+        history, name, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", msgspec.json.encode(checked(plan)), folder=folder
+    )
     return name
 
 
@@ -169,6 +171,6 @@ def carry_out(history: History, name: str, engine: Engine, say: Say) -> Iterator
         raise InformerError(f"plan: {name!r}: another node0-ci runs it") from error
 
 
-def run(history: History, plan: Plan, folder: Path, engine: Engine, say: Say) -> list[Row]:
+def run(history: History, plan: Plan, folder: Path, engine: Engine, *, say: Say) -> list[Row]:
     """Run a plan; the rows of all that ran. Raises InformerError."""
     return list(carry_out(history, begin(history, plan, folder), engine, say))

@@ -129,7 +129,7 @@ def plant(seed: int, world: World) -> list[Planted]:
     ]
 
 
-def _judge(seed: int, job: int, world: World, levels: Levels, planted: Planted | None) -> Year:
+def _judge(seed: int, job: int, world: World, levels: Levels, *, planted: Planted | None) -> Year:
     """One job's year."""
     runner, watch, year = Runner(seed, job, world, planted), Watch(levels), Year(world)
     year.big = int(planted is not None and planted.points > SMALL)
@@ -157,7 +157,7 @@ def _judge(seed: int, job: int, world: World, levels: Levels, planted: Planted |
 def simulate(seed: int, world: World = World(), levels: Levels = Levels()) -> Year:  # noqa: B008 - frozen
     """A year (or as many nights as the world has), judged."""
     by_job = {planted.job: planted for planted in plant(seed, world)}
-    return sum((_judge(seed, job, world, levels, by_job.get(job)) for job in range(world.jobs)), Year(world))
+    return sum((_judge(seed, job, world, levels, planted=by_job.get(job)) for job in range(world.jobs)), Year(world))
 
 
 def kept(seed: int, world: World) -> Iterator[Run]:

@@ -21,7 +21,7 @@ LABELS = ("product", "lab", "host")
 PLACES = ("lab", "host", "console", "journal", "event", "wait-for", "message")
 #: What a run gets that no symptom fits: in doubt a failure is the product's, and a void run the lab's.
 UNKNOWN = "no symptom fits; read the first message, then add one to ci/informer/symptoms.yaml"
-VOID_UNKNOWN = "the lab failed in a way that no symptom has; lab-failed.txt says how"
+VOID_UNKNOWN = "no symptom fits; read why it is void, then add one to ci/informer/symptoms.yaml"
 #: Characters of a line that are shown, and that are searched.
 _LINE, _SEARCHED = 300, 4000
 _FIELDS = {"name", "where", "match", "label", "advice"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ci.mutation import sandbox
+from ci.mutation.errors import Timeout
 from ci.mutation.plan import Project
 
 VERSION = 4
@@ -134,7 +135,7 @@ def measure(project: Project, file: str, scratch: Path) -> Measured:
         if not text:
             raise OSError(f"{file} could not be measured: {(scratch / 'output').read_text()[-1500:]}")
         return Measured(**json.loads(text))
-    except sandbox.Timeout:
+    except Timeout:
         raise OSError(f"{file} took longer than {SECONDS:.0f} s") from None
     finally:
         os.close(result)

@@ -123,7 +123,9 @@ def _bound_by(node: ast.AST, outer: tuple[str, ...]) -> tuple[str, ...]:
 def _sites(tree: ast.Module) -> Iterator[_Site]:
     """Every node that may be changed, in the source's order."""
 
-    def visit(node: ast.AST, bound: tuple[str, ...], runs: bool, wording: bool, line: int, end: int) -> Iterator[_Site]:
+    def visit(
+        node: ast.AST, bound: tuple[str, ...], runs: bool, wording: bool, *, line: int, end: int
+    ) -> Iterator[_Site]:
         for field, value in ast.iter_fields(node):
             if field in ("annotation", "returns", "decorator_list", "ctx", "type_comment"):
                 continue
@@ -143,9 +145,9 @@ def _sites(tree: ast.Module) -> Iterator[_Site]:
                 )
                 words = wording or _is_error(child)
                 yield _Site(child, node, field, index if isinstance(value, list) else None, names, words, at, until)
-                yield from visit(child, names, later, words, at, until)
+                yield from visit(child, names, later, words, line=at, end=until)
 
-    yield from visit(tree, (), False, False, 1, 1)
+    yield from visit(tree, (), False, False, line=1, end=1)
 
 
 def _constant(node: ast.Constant, site: _Site) -> Iterator[Change]:

@@ -20,6 +20,7 @@ from typing import Any
 
 from ci.mutation import measure, sandbox
 from ci.mutation.choose import Chooser
+from ci.mutation.errors import Timeout
 from ci.mutation.operators import Mutant, mutants, mutated
 from ci.mutation.plan import Project
 
@@ -139,7 +140,7 @@ def run_one(project: Project, mutant: Mutant, chooser: Chooser, budget: float, *
     text = mutated((project.root / mutant.path).read_text(), mutant.number)
     try:
         code, by = _run_tests(project, tests, chooser, patience, sources={mutant.path: text})
-    except sandbox.Timeout:
+    except Timeout:
         return Fate(mutant, TIMEOUT, len(tests), left)
     # 5: no test was collected, so that nothing has failed either.
     return Fate(mutant, SURVIVED if code in (0, 5) else KILLED, len(tests), left, by)

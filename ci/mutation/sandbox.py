@@ -22,6 +22,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ci.mutation.errors import Timeout
+
 CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x08000000, 0x20000000, 0x40000000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
@@ -32,10 +34,6 @@ NODES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "uran
 BROKEN, NO_SANDBOX = 70, 71
 MEMORY = 6 * 1024**3
 _libc = ctypes.CDLL(None, use_errno=True)
-
-
-class Timeout(Exception):
-    """A run took longer than it may."""
 
 
 def die_with_parent() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from scenarios.catalogue.faulty import ROWS, Outcome, TableError, load
+from scenarios.catalogue.errors import TableError
+from scenarios.catalogue.faulty import ROWS, Outcome, load
 from scenarios.catalogue.ids import topology_of
 
 GOOD = """

@@ -10,8 +10,9 @@ import pytest
 
 from ci import combinations
 from lab.topology import Topology
+from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, further_files, id_of, topology_of, words_of
-from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, MatrixError, Row, load, params, row_of
+from scenarios.catalogue.matrix import DIMENSIONS, MATRIX, Row, load, params, row_of
 from scenarios.catalogue.variants import FEATURES
 
 ROOT = Path(__file__).parents[2]
@@ -56,9 +57,12 @@ def test_a_feature_changes_what_it_is_for(name: str) -> None:
         changed = id_of(plain, variants=(name,))
         files = further_files(changed)
         config: dict[str, object] = {"rendezvousIP": "x", "hosts": [{"role": "master"}]}
+        install: dict[str, object] = {}
         FEATURES[name].agent_config(config, topology_of(plain))
+        FEATURES[name].install_config(install, topology_of(plain))
         same = topology_of(changed) == topology_of(plain)
-        assert not same or files or config == {"hosts": [{}]}, changed
+        assert not same or files or install or config == {"hosts": [{}]}, changed
+        assert FEATURES[name].written is bool(files or install or config == {"hosts": [{}]})
         after, before = topology_of(changed), topology_of(plain)
         assert [known(after, i) for i in range(3)] == [known(before, i) for i in range(3)]
 
@@ -79,6 +83,12 @@ def known(topology: Topology, index: int) -> tuple[str, tuple[str, ...], str]:
         ("runs: gate", "run: gate", "unknown field `run`"),
         ("[jumbo]", "[small_disk]", "'small_disk' is not one of left_out"),
         ("[jumbo]", "[left_out]", "left_out is for static only"),
+        (
+            "topology: compact-ipv6-dhcp-bios, variants: [jumbo]",
+            "topology: sno-ipv6-dhcp-bios, variants: [workers]",
+            "workers is for several nodes only",
+        ),
+        ("[jumbo]", "[kernel_arguments], boot: discovery-iso", "is in files that discovery-iso has none of"),
         ("minutes: 90", "minutes: 0", "minutes 0: less than 1"),
         ("{pxe: nothing", "{tape: nothing", "waiting.boot: 'tape' is not one of iso"),
         ("boot: {pxe: nothing serves it}", "stack: {ipv6: x}", "waiting.stack.ipv6: a-c has it"),
@@ -94,6 +104,25 @@ def test_what_is_wrong_with_the_table(old: str, new: str, rule: str) -> None:
         load(text, "matrix.yaml")
     assert rule in str(caught.value)
     assert all(line.startswith("matrix.yaml: ") for line in str(caught.value).splitlines())
+
+
+def test_workers_come_behind_the_others_with_addresses_of_their_own() -> None:
+    for stack in GRAMMAR["stack"]:
+        plain, more = (topology_of(f"arbiter-{stack}-dhcp-bios{end}") for end in ("", "-workers"))
+        assert more.nodes[:3] == plain.nodes
+        assert [node.name for node in more.workers] == ["worker-0", "worker-1"]
+        assert [more.known_addresses(node)[0].rpartition(".")[2].rpartition(":")[2] for node in more.nodes] == (
+            ["20", "21", "22", "23", "24"] if stack != "ipv6" else ["14", "15", "16", "17", "18"]
+        )
+        assert {len(more.known_addresses(node)) for node in more.nodes} == {2 if stack == "dual" else 1}
+        assert {node.firmware for node in more.nodes} == {"bios"}
+    assert [node.name for node in topology_of("ha-ipv4-static-uefi-workers").workers[2:]] == ["worker-2", "worker-3"]
+
+
+def test_platform_external_is_balanced_by_the_user_where_there_is_something_to_balance() -> None:
+    several, alone = (topology_of(f"{shape}-ipv4-static-uefi-external_platform") for shape in ("compact", "sno"))
+    assert (several.platform, several.load_balancer, several.vips("api")) == ("external", True, ())
+    assert (alone.platform, alone.load_balancer) == ("external", False)
 
 
 def test_an_id_is_there_once() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lab.bmcs.access import Access
+from lab.bmcs.errors import Refusal
 from lab.bmcs.fujitsu import Fujitsu
 from lab.bmcs.media import Media
 from lab.bmcs.power import Boot, Power
@@ -15,7 +16,7 @@ from lab.bmcs.profile import Profile
 from lab.bmcs.protocol import Protocol
 from lab.bmcs.state import ROOT, State
 from lab.bmcs.tidy import Tidy
-from lab.bmcs.web import Inner, Refusal, Request, Response, document, refusal
+from lab.bmcs.web import Inner, Request, Response, document, refusal
 
 
 class Front:

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from lab.bmcs.errors import Refusal
 from lab.bmcs.state import ROOT, State
-from lab.bmcs.web import Refusal, Request, Response, document, refusal
+from lab.bmcs.web import Request, Response, document, refusal
 
 _MONITORS = f"{ROOT}/TaskService/TaskMonitors"
 

@@ -10,17 +10,11 @@ from typing import Any
 from werkzeug.test import Client
 from werkzeug.wrappers import Request, Response
 
-__all__ = ["Inner", "Refusal", "Reply", "Request", "Response", "document", "done", "refusal"]
+from lab.bmcs.errors import Refusal
+
+__all__ = ["Inner", "Reply", "Request", "Response", "document", "done", "refusal"]
 
 _JSON = "application/json"
-
-
-class Refusal(Exception):
-    """The request ends with this answer."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.status)
-        self.response = response
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ defaults
 """
 
 
-def _section(name: str, addresses: tuple[str, ...], port: int, check: str, servers: list[str], how: str) -> str:
+def _section(name: str, addresses: tuple[str, ...], port: int, check: str, *, servers: list[str], how: str) -> str:
     binds = "".join(f"    bind {bracketed(text)}:{port}\n" for text in addresses)
     lines = "".join(f"    server {server} {how}\n" for server in servers)
     return f"listen {name}\n{binds}    balance roundrobin\n    option httpchk GET {check}\n{lines}"
@@ -51,5 +51,8 @@ def haproxy_config(topology: Topology) -> str:
         ("http", ingress, HTTP_PORT, "/healthz/ready", routers, f"check port {ROUTER_PORT}"),
         ("https", ingress, HTTPS_PORT, "/healthz/ready", routers, f"check port {ROUTER_PORT}"),
     )
-    sections = [_section(name, own, port, check, at(nodes, port), how) for name, own, port, check, nodes, how in rows]
+    sections = [
+        _section(name, own, port, check, servers=at(nodes, port), how=how)
+        for name, own, port, check, nodes, how in rows
+    ]
     return _HEAD + "".join(sections)

@@ -77,8 +77,8 @@ class Bmc(bmc.Bmc):  # type: ignore[misc]  # pyghmi has no types
         place: Place,
         address: str,
         machine: Machine,
-        boot: Callable[[BootDevice, bool], None],
         *,
+        boot: Callable[[BootDevice, bool], None],
         uuid: UUID | None = None,
     ) -> None:
         super().__init__(accounts, port=place.port, bmcuuid=uuid, address=address)
@@ -175,10 +175,8 @@ def serve(config: Config) -> None:
     """Answer until killed."""
     accounts = {config.user: config.password}
     for place in config.machines:
-        if config.contained:
-            Bmc(accounts, place, config.address, *_contained(config, place.name))
-        else:
-            Bmc(accounts, place, config.address, *_virtual(config, place.name))
+        machine, boot = (_contained if config.contained else _virtual)(config, place.name)
+        Bmc(accounts, place, config.address, machine, boot=boot)
     bmc.Bmc.listen(_LISTEN_SECONDS)
 
 

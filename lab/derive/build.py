@@ -154,7 +154,7 @@ def build(
         common |= {"vcpu": vcpu} if vcpu else {}
         common |= _disks(host)
         common |= (
-            _one_card(host, plan, pool, fresh, given)
+            _one_card(host, plan, pool, fresh, given=given)
             if single
             else _attached(host, plan, pool, fresh, given=given, names=names)
         )
@@ -245,7 +245,7 @@ def _disks(host: Host) -> dict[str, Any]:
     return {"disks": [msgspec.to_builtins(disk) for disk in host.disks]} if host.disks else {}
 
 
-def _one_card(host: Host, plan: _Plan, pool: _Addresses, fresh: Iterator[str], given: str) -> dict[str, Any]:
+def _one_card(host: Host, plan: _Plan, pool: _Addresses, fresh: Iterator[str], *, given: str) -> dict[str, Any]:
     cards, held = host.attachment.cards, host.attachment.addresses
     ip = str(held[0].ip) if held else given or pool.free(plan.home.subnets[0])
     return {"mac": (cards[0].mac if cards else "") or next(fresh), "ip": ip}

@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
         "--variant",
         choices=[*VARIANTS, REAL_AGENT],
         help="broken on purpose: "
-        + "; ".join(f"{name}: {variant.text}" for name, variant in VARIANTS.items())
+        + "; ".join(f"{name}: {variant.text}" for name, variant in VARIANTS.items()).replace("%", "%%")
         + f"; {REAL_AGENT}: OpenShift's own agent, from --agent",
     )
     build.add_argument(

@@ -27,7 +27,7 @@ ARCHITECTURE = "release.openshift.io/architecture"
 _COPY_SECONDS = 900
 
 
-class OcError(Exception):
+class _OcError(Exception):
     """What oc says behind "error: "."""
 
 
@@ -51,7 +51,7 @@ def mirrored(name: str, policy: dict[str, object]) -> list[str]:
 
 @contextmanager
 def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Path]:
-    """A folder with an image's manifest.json and blobs, from the first of these names that answers. Raises OcError."""
+    """A folder with an image's manifest.json and blobs, from the first of these names that answers. Raises _OcError."""
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
         said = []
         for name in names:
@@ -69,7 +69,7 @@ def fetched(names: Sequence[str], arguments: argparse.Namespace) -> Iterator[Pat
                 yield target
                 return
             said.append(f"{name}: {' '.join(done.stderr.split())}")
-        raise OcError(f"unable to read image {'; '.join(said)}")
+        raise _OcError(f"unable to read image {'; '.join(said)}")
 
 
 def layers(image: Path) -> list[Path]:
@@ -79,20 +79,20 @@ def layers(image: Path) -> list[Path]:
 
 
 def release_info(image: Path, arguments: argparse.Namespace) -> str:
-    """What `adm release info` prints: a part's name by digest, or the release's architecture. Raises OcError."""
+    """What `adm release info` prints: a part's name by digest, or the release's architecture. Raises _OcError."""
     with tempfile.TemporaryDirectory(prefix="oc-") as folder:
         for name in (REFERENCES, METADATA):
             extract(layers(image), name, Path(folder))
         references = Path(folder, "image-references")
         if not references.exists():
-            raise OcError(f"{arguments.name} is no release image: it has no /{REFERENCES}")
+            raise _OcError(f"{arguments.name} is no release image: it has no /{REFERENCES}")
         if arguments.image_for:
             tags = {tag["name"]: tag["from"]["name"] for tag in json.loads(references.read_bytes())["spec"]["tags"]}
             if arguments.image_for not in tags:
-                raise OcError(f'no image tag "{arguments.image_for}" exists in the release image {arguments.name}')
+                raise _OcError(f'no image tag "{arguments.image_for}" exists in the release image {arguments.name}')
             return str(tags[arguments.image_for])
         if ARCHITECTURE not in arguments.output:
-            raise OcError(f"this oc prints --image-for=TAG and {ARCHITECTURE}, nothing else of a release")
+            raise _OcError(f"this oc prints --image-for=TAG and {ARCHITECTURE}, nothing else of a release")
         metadata = Path(folder, "release-metadata")
         known = json.loads(metadata.read_bytes()).get("metadata") or {} if metadata.exists() else {}
         config = json.loads((image / "manifest.json").read_bytes())["config"]["digest"].partition(":")[2]
@@ -127,7 +127,7 @@ def _info(image: Path, arguments: argparse.Namespace) -> None:
 def _extract(image: Path, arguments: argparse.Namespace) -> None:
     pattern, _, folder = arguments.path.rpartition(":")
     if not Path(folder).is_dir():
-        raise OcError(f"--path: {folder} is no directory")
+        raise _OcError(f"--path: {folder} is no directory")
     extract(layers(image), pattern, Path(folder))
 
 
@@ -138,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         policy = yamltext.load(Path(arguments.icsp_file).read_bytes()) if arguments.icsp_file else {}
         with fetched(mirrored(arguments.name, policy), arguments) as image:
             arguments.run(image, arguments)
-    except (OcError, OSError, subprocess.TimeoutExpired, ValueError, KeyError, tarfile.TarError) as error:
+    except (_OcError, OSError, subprocess.TimeoutExpired, ValueError, KeyError, tarfile.TarError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

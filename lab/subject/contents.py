@@ -12,14 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
+from lab.subject.errors import IncompleteImage
 from lab.subject.stores import Store
 
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _PLATFORM = {"os": "linux", "architecture": "amd64"}
-
-
-class IncompleteImage(ValueError):
-    """A part of an image is not in its store; names it."""
 
 
 def _document(store: Store, digest: str) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from filelock import FileLock
 from lab.errors import SubjectError
 from lab.release.registry import loopback_registry
 from lab.release.stage import progress
-from lab.subject.contents import IncompleteImage, config, extract, layers
+from lab.subject.contents import config, extract, layers
+from lab.subject.errors import IncompleteImage
 from lab.subject.installer import from_image
 from lab.subject.model import Mirror, Subject
 from lab.subject.payload import Payload, check, is_release, read_payload

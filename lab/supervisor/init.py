@@ -29,7 +29,7 @@ BASE_ENV = {
 }
 
 
-class ServiceFailedError(Exception):
+class _ServiceFailedError(Exception):
     """A service did not come up."""
 
     def __init__(self, service: str, message: str, tail: str) -> None:
@@ -50,7 +50,7 @@ def run(plan: Plan, status_fd: int) -> NoReturn:
         os.close(status_fd)
         status_fd = -1
         lab.serve()
-    except ServiceFailedError as error:
+    except _ServiceFailedError as error:
         _report(status_fd, Event("failed", message=str(error), service=error.service, tail=error.tail[-2000:]))
     except BaseException as error:
         print(f"init: {error!r}", file=sys.stderr, flush=True)
@@ -186,8 +186,8 @@ class _Services:
         if service.name not in self._pids.values():
             raise self._failure(service, f"{service.name} ended while it started")
 
-    def _failure(self, service: Service, message: str) -> ServiceFailedError:
-        return ServiceFailedError(service.name, message, watch.tail_of(self._logs / f"{service.name}.log"))
+    def _failure(self, service: Service, message: str) -> _ServiceFailedError:
+        return _ServiceFailedError(service.name, message, watch.tail_of(self._logs / f"{service.name}.log"))
 
     def serve(self) -> NoReturn:
         """Reap children and answer control.sock for ever."""
@@ -219,7 +219,7 @@ class _Services:
             try:
                 line = connection.makefile("rb").readline()
                 reply = self._do(msgspec.json.decode(line, type=Request))
-            except (OSError, msgspec.DecodeError, ServiceFailedError) as error:
+            except (OSError, msgspec.DecodeError, _ServiceFailedError) as error:
                 reply = Reply(error=str(error))
             try:
                 connection.sendall(msgspec.json.encode(reply) + b"\n")

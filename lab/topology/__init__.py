@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from lab.topology.boots import FROM_NETWORK, FROM_STICK, BootWay
 from lab.topology.disks import DISK_GIB, Bus, Disk, Holds
+from lab.topology.errors import FieldsError
 from lab.topology.load import load, load_text, read
 from lab.topology.model import (
     MACHINE_NETWORK,
@@ -61,7 +62,6 @@ from lab.topology.presets import (
     ha,
     sno,
 )
-from lab.topology.problems import FieldsError
 
 __all__ = [
     "ARBITER_MIB",

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from lab.topology.problems import Checked, Problem, within
+from lab.topology.errors import Problem
+from lab.topology.problems import Checked, within
 
 Bus = Literal["virtio", "sata", "scsi", "nvme", "usb"]
 Holds = Literal["nothing", "data", "old-system"]

@@ -12,9 +12,10 @@ import yaml
 
 from lab.errors import TopologyError
 from lab.release.cluster import yamltext
+from lab.topology.errors import Problem, line
 from lab.topology.model import Topology
 from lab.topology.presets import PRESETS
-from lab.topology.problems import Checked, Problem, collecting, line
+from lab.topology.problems import Checked, collecting
 
 _WHERE = re.compile(r"(.*?) - at `\$(.*)`", re.DOTALL)
 _MISSING = object()

@@ -12,10 +12,11 @@ import msgspec
 
 from lab.topology import words
 from lab.topology.boots import FROM_NETWORK, BootWay
+from lab.topology.errors import Problem
 from lab.topology.networks import Network
 from lab.topology.nics import Attached, Bond, Nic
 from lab.topology.nodes import Bmc, NodeSpec
-from lab.topology.problems import Checked, Problem, unique
+from lab.topology.problems import Checked, unique
 from lab.topology.words import Subnet
 
 Addressing = Literal["static", "dhcp"]

@@ -6,7 +6,8 @@ import ipaddress
 from collections.abc import Iterator
 
 from lab.topology import words
-from lab.topology.problems import Checked, Problem, unique, within
+from lab.topology.errors import Problem
+from lab.topology.problems import Checked, unique, within
 from lab.topology.words import LAB, NONE, Subnet
 
 # An IPv6 network's least MTU (RFC 8200 §5); IPv4 would do with less.

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from lab.topology import words
-from lab.topology.problems import Checked, Problem, unique, within
+from lab.topology.errors import Problem
+from lab.topology.problems import Checked, unique, within
 
 NicModel = Literal["virtio", "e1000", "e1000e", "rtl8139", "vmxnet3"]
 BondMode = Literal["802.3ad", "active-backup", "balance-rr", "balance-xor", "broadcast", "balance-tlb", "balance-alb"]

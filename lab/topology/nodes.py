@@ -10,8 +10,9 @@ import msgspec
 from lab.topology import disks as kinds
 from lab.topology import words
 from lab.topology.disks import DISK_GIB, Disk
+from lab.topology.errors import Problem
 from lab.topology.nics import Attached, Bond, Nic
-from lab.topology.problems import Checked, Problem, unique, within
+from lab.topology.problems import Checked, unique, within
 
 Role = Literal["master", "worker", "arbiter"]
 Firmware = Literal["uefi", "bios"]

@@ -39,8 +39,8 @@ def _nodes(
     workers: int,
     addressing: Addressing,
     firmware: Firmware,
-    stack: Stack,
     *,
+    stack: Stack,
     arbiters: int = 0,
     master_mib: int = MASTER_MIB,
 ) -> tuple[NodeSpec, ...]:
@@ -87,32 +87,32 @@ def _topology(name: str, addressing: Addressing, stack: Stack, nodes: tuple[Node
 
 def sno(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
     """One node that is control plane and worker; platform none."""
-    return _topology("sno", addressing, stack, _nodes(1, 0, addressing, firmware, stack, master_mib=SNO_MIB))
+    return _topology("sno", addressing, stack, _nodes(1, 0, addressing, firmware, stack=stack, master_mib=SNO_MIB))
 
 
 def compact(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
     """Three masters that run workloads too; platform baremetal."""
-    return _topology("compact", addressing, stack, _nodes(3, 0, addressing, firmware, stack))
+    return _topology("compact", addressing, stack, _nodes(3, 0, addressing, firmware, stack=stack))
 
 
 def ha(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
     """Three masters and two workers; platform baremetal."""
-    return _topology("ha", addressing, stack, _nodes(3, 2, addressing, firmware, stack))
+    return _topology("ha", addressing, stack, _nodes(3, 2, addressing, firmware, stack=stack))
 
 
 def arbiter(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
     """Two masters that run workloads too, and an arbiter, which only votes in etcd; platform baremetal."""
-    return _topology("arbiter", addressing, stack, _nodes(2, 0, addressing, firmware, stack, arbiters=1))
+    return _topology("arbiter", addressing, stack, _nodes(2, 0, addressing, firmware, stack=stack, arbiters=1))
 
 
 def four(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
     """Four masters that run workloads too; platform baremetal."""
-    return _topology("four", addressing, stack, _nodes(4, 0, addressing, firmware, stack))
+    return _topology("four", addressing, stack, _nodes(4, 0, addressing, firmware, stack=stack))
 
 
 def five(addressing: Addressing = "static", firmware: Firmware = "uefi", stack: Stack = "ipv4") -> Topology:
     """Five masters that run workloads too; platform baremetal."""
-    return _topology("five", addressing, stack, _nodes(5, 0, addressing, firmware, stack))
+    return _topology("five", addressing, stack, _nodes(5, 0, addressing, firmware, stack=stack))
 
 
 SHAPES: dict[str, Shape] = {

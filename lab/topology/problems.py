@@ -9,23 +9,9 @@ from contextvars import ContextVar
 
 import msgspec
 
+from lab.topology.errors import FieldsError, Problem
+
 _COLLECTING: ContextVar[bool] = ContextVar("collecting", default=False)
-
-Problem = tuple[str, str]
-"""A field's path, for example `nics[1].mac`, and what is wrong with it."""
-
-
-class FieldsError(ValueError):
-    """Fields of a struct contradict each other or their rules."""
-
-    def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("; ".join(line(*problem) for problem in self.problems))
-
-
-def line(path: str, message: str) -> str:
-    """One problem as text."""
-    return f"{path}: {message}" if path else message
 
 
 @contextmanager

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
-from lab.topology.problems import Problem
+from lab.topology.errors import Problem
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -45,6 +46,8 @@ def mac(path: str, text: str) -> Iterator[Problem]:
         yield path, f"{text!r} is a multicast address"
 
 
+# Checking a topology asks for the same few texts hundreds of times.
+@lru_cache(1 << 12)
 def address(text: str) -> Address | None:
     """The address, or None when it is none."""
     try:
@@ -68,6 +71,7 @@ def one_address(path: str, text: str) -> Iterator[Problem]:
         yield path, f"{text!r} is usually written {found}"
 
 
+@lru_cache(1 << 12)
 def subnet(text: str) -> Subnet | None:
     """The network of a CIDR, or None when it is none."""
     try:

@@ -20,6 +20,7 @@ from lab.faults import Fault
 from lab.faults.moments import Moment
 from lab.release.cluster import yamltext
 from lab.topology import Bmc
+from scenarios.catalogue.errors import TableError
 from scenarios.catalogue.simulated import Simulated
 from scenarios.cluster import BOOTSTRAP_SECONDS, INSTALL_SECONDS, said
 
@@ -94,10 +95,6 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def id(self) -> str:
         """The scenario's id."""
         return f"{self.scenario}-{self.name}"
-
-
-class TableError(ValueError):
-    """The table is wrong; a line for each error."""
 
 
 def load(files: Mapping[str, str | bytes]) -> tuple[Row, ...]:

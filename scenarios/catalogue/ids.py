@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args
 
 import msgspec
@@ -73,8 +74,17 @@ def words_of(scenario_id: str) -> Words:
             raise ValueError(f"scenario id {scenario_id!r}: {word!r} is not one of {', '.join(VARIANTS)}")
         if words[2] not in (may := variant.addressing):
             raise ValueError(f"scenario id {scenario_id!r}: {word} is for {' or '.join(may)} only")
+        if variant.several and words[0] == "sno":
+            raise ValueError(f"scenario id {scenario_id!r}: {word} is for several nodes only")
+        if variant.written and boot == "discovery-iso":
+            raise ValueError(f"scenario id {scenario_id!r}: {word} is in files that discovery-iso has none of")
     named: dict[str, Any] = dict(zip(GRAMMAR, words, strict=False))
     return Words(**named, boot=boot or "iso", variants=tuple(variants))
+
+
+@cache
+def _shape(shape: str, addressing: Addressing, firmware: Firmware, stack: Stack) -> Topology:
+    return SHAPES[shape](addressing, firmware, stack)
 
 
 def _same(topology: Topology) -> Topology:
@@ -87,7 +97,7 @@ def topology_of(scenario_id: str, sized: Callable[[Topology], Topology] = _same)
     `sized` makes machines larger before a variant, which may want a machine that is too small, changes them.
     """
     words = words_of(scenario_id)
-    topology = sized(SHAPES[words.shape](words.addressing, words.firmware, words.stack))
+    topology = sized(_shape(words.shape, words.addressing, words.firmware, words.stack))
     topology = msgspec.structs.replace(topology, boot=words.boot)
     for variant in _variants(words):
         topology = variant.machines(topology)
@@ -105,11 +115,12 @@ def size_of(topology: Topology) -> str:
     return "ha" if topology.workers else "compact"
 
 
-def edit_agent_config(scenario_id: str, config: dict[str, Any]) -> None:
-    """Change the decoded agent-config.yaml as the id's variants require."""
+def edit_configs(scenario_id: str, install: dict[str, Any], agent: dict[str, Any]) -> None:
+    """Change the decoded install-config.yaml and agent-config.yaml as the id's variants require."""
     topology = topology_of(scenario_id)
     for variant in _variants(words_of(scenario_id)):
-        variant.agent_config(config, topology)
+        variant.install_config(install, topology)
+        variant.agent_config(agent, topology)
 
 
 def further_files(scenario_id: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ import pytest
 
 from lab.release.cluster import yamltext
 from lab.topology import BootWay
+from scenarios.catalogue.errors import MatrixError
 from scenarios.catalogue.ids import GRAMMAR, id_of, topology_of, words_of
 from scenarios.catalogue.variants import FEATURES
 
@@ -58,9 +59,12 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
-        """How often it runs, and in what."""
+        """How often it runs, in what, and what the public client (discovery-iso) may warn of."""
         often = {"nightly": [pytest.mark.nightly], "weekly": [pytest.mark.weekly]}
-        return [*often.get(self.runs, []), *([pytest.mark.vm(self.vm)] if self.vm else [])]
+        own = [pytest.mark.vm(self.vm)] if self.vm else []
+        if self.boot == "discovery-iso":
+            own.append(pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning"))
+        return [*often.get(self.runs, []), *own]
 
     def values(self) -> dict[str, tuple[str, ...]]:
         """Its values of each dimension; only of variants there may be several."""
@@ -87,10 +91,6 @@ class Matrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
         for name, values in DIMENSIONS.items():
             yield from ((name, value) for value in values if (name, value) not in seen)
-
-
-class MatrixError(ValueError):
-    """The table is wrong; a line for each error."""
 
 
 def load(text: str | bytes, source: str = TABLE.name) -> Matrix:

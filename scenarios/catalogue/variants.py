@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, get_args
 
 import msgspec
 import yaml
 
-from lab.topology import Addressing, Bmc, Bond, Disk, Network, Nic, NodeSpec, Topology
+from lab.topology import WORKER_MIB, Addressing, Bmc, Bond, Disk, Network, Nic, NodeSpec, Topology
 from scenarios.catalogue.faulty import ROWS
 
 SMALL_DISK_GIB = 4
+WORKERS = 2
 JUMBO = 9000
 STORAGE = Network(name="storage", ipv4="10.9.0.0/24", gateway="none", dns="none", ntp="none")
 VLAN = 111
@@ -31,19 +33,31 @@ def _same(topology: Topology) -> Topology:
     return topology
 
 
-def _unchanged(_agent_config: dict[str, Any], _topology: Topology) -> None:
+def _unchanged(_config: dict[str, Any], _topology: Topology) -> None:
     return
+
+
+def _none(_topology: Topology) -> dict[str, str]:
+    return {}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """How a variant changes a scenario: other machines, another agent-config.yaml, or further files, by their paths in
-    the installer's directory; and with which addressing there can be such a scenario."""
+    """How a variant changes a scenario: other machines, other configs, or further files, by their paths in the
+    installer's directory; and with which addressing there can be such a scenario, or whether of several nodes only."""
 
     machines: Callable[[Topology], Topology] = _same
     addressing: tuple[Addressing, ...] = ("static", "dhcp")
+    install_config: Callable[[dict[str, Any], Topology], None] = _unchanged
     agent_config: Callable[[dict[str, Any], Topology], None] = _unchanged
-    files: Callable[[Topology], dict[str, str]] = lambda _: {}
+    files: Callable[[Topology], dict[str, str]] = _none
+    several: bool = False
+
+    @property
+    def written(self) -> bool:
+        """Whether it is in the installer's files, which a service that discovers hosts is not given."""
+        edited = self.install_config is not _unchanged or self.agent_config is not _unchanged
+        return edited or self.files is not _none
 
 
 def each(topology: Topology, change: Callable[[int, NodeSpec], NodeSpec]) -> Topology:
@@ -136,9 +150,41 @@ def _none_platform(topology: Topology) -> Topology:
     return msgspec.structs.replace(topology, platform="none", load_balancer=True, **bare)
 
 
+def _external_platform(topology: Topology) -> Topology:
+    """Platform external: as none, with a cloud of the user's that the cluster knows by its name."""
+    return msgspec.structs.replace(_none_platform(topology), platform="external", load_balancer=len(topology.nodes) > 1)
+
+
+def _workers(topology: Topology) -> Topology:
+    """Two workers besides, with the addresses after those that there are."""
+    count, last = len(topology.nodes), topology.nodes[-1]
+    more = []
+    for index in range(WORKERS):
+        mac = f"52:54:00:6e:30:{count + index:02x}"
+        addresses = tuple(str(ip_address(text) + 1 + index) for text in topology.known_addresses(last))
+        worker = NodeSpec(
+            name=f"worker-{len(topology.workers) + index}",
+            role="worker",
+            mac=mac,
+            ip=addresses[0],
+            nics=(Nic(mac=mac, addresses=addresses),) if len(addresses) > 1 else (),
+            vcpu=last.vcpu,
+            memory_mib=max(WORKER_MIB, last.memory_mib),
+            disk_gib=last.disk_gib,
+            firmware=last.firmware,
+        )
+        more.append(worker)
+    return msgspec.structs.replace(topology, nodes=(*topology.nodes, *more))
+
+
 def _own_balancer(topology: Topology) -> Topology:
     """The virtual IPs are those of a load balancer of the user's."""
     return msgspec.structs.replace(topology, load_balancer=True)
+
+
+def _fips(config: dict[str, Any], _topology: Topology) -> None:
+    """The cluster is in FIPS mode."""
+    config["fips"] = True
 
 
 def _kernel_arguments(topology: Topology) -> dict[str, str]:
@@ -158,8 +204,10 @@ def _kernel_arguments(topology: Topology) -> dict[str, str]:
     return {f"openshift/99-{role}-kernel-arguments.yaml": yaml.safe_dump(text) for role, text in documents.items()}
 
 
+#: The BMCs through which a cluster can be installed (docs/bmcs.md).
+BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
 #: Those of clusters that get installed: what a row of the matrix may have (matrix.yaml).
-FEATURES = {
+FEATURES: dict[str, Variant] = {
     # Without static addresses in agent-config.yaml there is none to choose the rendezvous IP from.
     "left_out": Variant(agent_config=_left_out, addressing=("static",)),
     "three_disks": Variant(machines=_three_disks),
@@ -167,12 +215,15 @@ FEATURES = {
     "second_nic": Variant(machines=_second_nic),
     "bond_vlan": Variant(machines=_bond_vlan),
     "proxy": Variant(machines=_proxy),
-    "none_platform": Variant(machines=_none_platform),
-    "own_balancer": Variant(machines=_own_balancer),
+    "none_platform": Variant(machines=_none_platform, several=True),
+    "external_platform": Variant(machines=_external_platform),
+    "own_balancer": Variant(machines=_own_balancer, several=True),
+    "workers": Variant(machines=_workers, several=True),
     "kernel_arguments": Variant(files=_kernel_arguments),
+    "fips": Variant(install_config=_fips),
+    **{bmc: Variant(machines=_behind(bmc)) for bmc in BMCS},
 }
-# The BMCs through which a cluster can be installed (docs/bmcs.md), and those through which none can.
-BMCS: tuple[Bmc, ...] = tuple(one for one in get_args(Bmc) if one not in ("lab", "liar", "bare"))
+# Those through which none can be installed.
 BROKEN_BMCS: tuple[Bmc, ...] = ("liar", "bare")
 VARIANTS = FEATURES | {
     "small_disk": Variant(machines=_small_disk),
@@ -184,7 +235,7 @@ VARIANTS = FEATURES | {
     "service_killed": Variant(),
     "discovery": Variant(),
     "discovery_minimal": Variant(),
-    **{bmc: Variant(machines=_behind(bmc)) for bmc in (*BMCS, *BROKEN_BMCS)},
+    **{bmc: Variant(machines=_behind(bmc)) for bmc in BROKEN_BMCS},
     **{row.name: Variant(machines=_behind(row.bmc)) for row in ROWS},
 }
 

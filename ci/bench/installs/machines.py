@@ -31,7 +31,7 @@ from lab.release.build import Release, latest_release
 from lab.subject.installer import default_installer
 from lab.subject.model import of_lab
 from lab.topology import MachineKind
-from scenarios.catalogue.ids import edit_agent_config, topology_of
+from scenarios.catalogue.ids import edit_configs, topology_of
 
 KINDS: tuple[MachineKind, ...] = get_args(MachineKind)
 SIZES = ("sno", "compact", "ha")
@@ -165,7 +165,7 @@ def _now() -> tuple[str, float]:
     return time.strftime("%Y-%m-%d %H:%M"), round(os.getloadavg()[0], 2)
 
 
-def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, Clock], seconds: float) -> Install:
+def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, Clock], *, seconds: float) -> Install:
     """Install once, and look at the cluster at rest for some seconds."""
     scenario = SCENARIO.format(size)
     shape, processors = topology_of(scenario).on(kind), len(os.sched_getaffinity(0))
@@ -175,7 +175,7 @@ def install(kind: MachineKind, size: str, release: Release, steps: Mapping[str, 
         origin, wall_origin = time.monotonic(), time.time()
         with Sampler() as sampler, Lab(shape, Path(work) / "artifacts", of_lab(release)) as lab:
             deployment = Deployment(lab, default_installer(), of_lab(release), log_level="debug")
-            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_agent_config, scenario))
+            write_configs(deployment.directory, lab.topology, lab.access, partial(edit_configs, scenario))
             deployment.create_image()
             deployment.boot()
             deployment.wait(INSTALL_SECONDS)
@@ -279,7 +279,7 @@ def run(kinds: Sequence[MachineKind] | None, sizes: Sequence[str] | None, second
         results.logins[kind] = logins(kind, release)
         keep(path, results)
         for size in sizes or USUAL[kind]:
-            results.installs[f"{kind} {size}"] = one = install(kind, size, release, steps, seconds)
+            results.installs[f"{kind} {size}"] = one = install(kind, size, release, steps, seconds=seconds)
             keep(path, results)
             table(f"{kind} {size}: {one.seconds:.1f} s", waits(one, results.processors))
     show(results)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab.machines.container.firmware.formats import cpio
+from lab.machines.container.firmware.formats.errors import BadArchive
 
 _GZIP = b"\x1f\x8b\x08"
 
@@ -39,7 +40,7 @@ def _unpacked(packed: bytes) -> dict[str, bytes]:
     try:
         plain = zlib.decompressobj(31).decompress(packed)
         return {one.name: bytes(one.data) for one in cpio.members(memoryview(plain)) if stat.S_ISREG(one.mode)}
-    except (zlib.error, cpio.BadArchive) as error:
+    except (zlib.error, BadArchive) as error:
         raise ValueError(f"not a compressed cpio archive: {error}") from error
 
 

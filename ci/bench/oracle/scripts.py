@@ -25,6 +25,7 @@ from string import Template
 
 from ci.bench.measure import table
 from ci.bench.oracle import carried
+from ci.bench.oracle.errors import Failed, Skipped
 from installer.testing.create.iso_kit import build
 from installer.testing.create.registry_kit import SOURCE, Layer, Link, registry
 
@@ -48,14 +49,6 @@ _STREAM = {
     "architectures": {"x86_64": {"artifacts": {"metal": {"release": "1", "formats": {"pxe": _PXE}}}}},
 }
 _FILE = re.compile(r"^-- (.+) --$", re.MULTILINE)
-
-
-class Failed(Exception):
-    """A line of a script does not hold; or, as `Skipped`, the script is not to be run."""
-
-
-class Skipped(Failed):
-    """The script says that it is not to be run."""
 
 
 @dataclass

@@ -40,7 +40,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     host, colon, port = arguments.listen.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise InformerError(f"listen: {arguments.listen!r}: must be HOST:PORT")
-    serving.serve(history_path(arguments), host.strip("[]"), int(port), arguments.blocking, say)
+    serving.serve(history_path(arguments), host.strip("[]"), int(port), arguments.blocking, say=say)
     return ACCEPTED
 
 

@@ -38,7 +38,7 @@ def _worker(arguments: argparse.Namespace) -> int:
     address, security = tls.checked(arguments.address, arguments.tls)
     most = Amount(arguments.memory or MEMORY_MIB, arguments.vcpu or 1 << 16, 1 << 30)
     spool = arguments.spool or state_dir() / "units" / arguments.name
-    serving.worker(address, security, arguments.name, announced(most), spool, say)
+    serving.worker(address, security, arguments.name, announced(most), spool=spool, say=say)
     return ACCEPTED
 
 

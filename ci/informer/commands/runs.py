@@ -99,7 +99,7 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments=options,
     )
     with History(history_path(arguments)) as history, engine(arguments) as hosts:
-        rows = running.run(history, plan, arguments.artifacts, hosts, say)
+        rows = running.run(history, plan, arguments.artifacts, hosts, say=say)
     return _code(rows)
 
 
@@ -140,7 +140,7 @@ def _bisect(arguments: argparse.Namespace) -> int:
                 program=program(arguments),
                 arguments=(f"{option}={Path(release).absolute() if option == '--release-dir' else release}",),
             )
-            outcome = running.run(history, plan, arguments.artifacts, hosts, say)[-1].outcome
+            outcome = running.run(history, plan, arguments.artifacts, hosts, say=say)[-1].outcome
             return None if outcome is Outcome.VOID else outcome is Outcome.FAILED
 
         for release, _ in bisecting.bisect(one, run, arguments.most):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -20,10 +21,12 @@ CONTAINER, KVM = "container", "kvm"
 VERSION = "version:"
 
 
+@cache
 def version() -> str:
     """The version of engine and scenarios: hosts of another one get no units.
 
-    It is a hash of what decides what a run is: the code of scenarios, lab, drivers, installer and informers.
+    It is a hash of what decides what a run is: the code of scenarios, lab, drivers, installer and informers, as it was
+    when this process first asked.
     """
     total = hashlib.sha256(metadata.version("distributed").encode())
     for room in ("ci/informer", "drivers", "installer", "lab", "scenarios"):
@@ -53,12 +56,17 @@ def amount(has: Mapping[str, float]) -> budget.Amount:
     return budget.Amount(int(has.get(MIB, 0)), int(has.get(VCPU, 0)), int(has.get(GIB, 0)))
 
 
+def version_differs(has: Mapping[str, float]) -> bool:
+    """Whether a host that announced this has code of another version than this."""
+    return VERSION + version() not in has
+
+
 def why_not(unit: Unit, has: Mapping[str, float]) -> str:
     """Why a host that announced this can never run a unit; empty when it can.
 
     Too few processors make a lab slow, not impossible (lab.host.budget).
     """
-    if VERSION + version() not in has:
+    if version_differs(has):
         theirs = next((name.removeprefix(VERSION) for name in has if name.startswith(VERSION)), "none")
         return f"its code is of version {theirs}, this is {version()}: update it"
     if unit.machines == "container" and not has.get(CONTAINER):

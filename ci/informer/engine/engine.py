@@ -9,7 +9,6 @@ for it next gets the same run.
 from __future__ import annotations
 
 import queue
-import shutil
 import tarfile
 import tempfile
 import time
@@ -17,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import IO
 
 import dask
 import msgspec
@@ -26,7 +24,8 @@ from distributed.comm.core import FatalCommClosedError
 from distributed.security import Security
 
 from ci.informer.engine import host
-from ci.informer.engine.announce import VCPU, amount, announced, why_not
+from ci.informer.engine.announce import VCPU, amount, announced, version_differs, why_not
+from ci.informer.engine.evidence import unpack
 from ci.informer.engine.serving import LOOPBACK, SETTINGS, Say
 from ci.informer.engine.unit import Result, Unit, void
 from ci.informer.errors import InformerError
@@ -57,7 +56,7 @@ class _Place:
 
     name: str
     has: Mapping[str, float]
-    taken: Amount = field(default_factory=Amount)
+    others: Amount = field(default_factory=Amount)  # what units of other collectors take
 
 
 class Engine:
@@ -197,17 +196,28 @@ class Engine:
             self._places[address] = present[address]
             if self._address:
                 self._say(f"host {present[address].name} is there: {amount(present[address].has)}")
+        self._count_others()
         now = time.monotonic()
         for one in self._flights.values():
             if one.address not in self._places and one.missing is None:
                 one.missing = now
-        for address in new:
+        # Calls end with the connection that they were made by, even where it is there again at once.
+        cut = {one.address for one in self._flights.values() if one.missing is not None and one.address in present}
+        for address in [*new, *sorted(cut.difference(new))]:
             self._adopt(address)
         for key, one in list(self._flights.items()):
             if one.missing is not None and now - one.missing >= self._grace:
                 del self._flights[key]
                 self._losses[key] = self._losses.get(key, 0) + 1
                 self._waiting.insert(0, one.unit)
+
+    def _count_others(self) -> None:
+        """Ask hosts what other collectors' units take, where something waits for room."""
+        for address, place in self._places.items() if self._address and self._waiting else ():
+            # Hosts of another version get no units, and may not know the question.
+            taken = self._call(address, host.taken) if not version_differs(place.has) else None
+            theirs = taken.items() if isinstance(taken, dict) else ()
+            place.others = sum((Amount(*one) for key, one in theirs if key not in self._flights), Amount())
 
     def _adopt(self, address: str) -> None:
         """Go on with units that a host which is new, or there again, holds from before."""
@@ -268,12 +278,13 @@ class Engine:
         future.add_done_callback(lambda done: self._done.put((key, turn, done)))
 
     def _free(self, address: str) -> Amount:
-        taken = sum((self._takes(one.unit) for one in self._flights.values() if one.address == address), Amount())
-        return amount(self._places[address].has) - taken
+        units = (one.unit for one in self._flights.values() if one.address == address)
+        taken = sum((self._takes(unit, address) for unit in units), Amount())
+        return amount(self._places[address].has) - taken - self._places[address].others
 
-    def _takes(self, unit: Unit) -> Amount:
-        """What a unit takes: no more processors than the largest host has."""
-        most = max((int(place.has.get(VCPU, 0)) for place in self._places.values()), default=0)
+    def _takes(self, unit: Unit, address: str) -> Amount:
+        """What a unit takes of a host: no more processors than it has."""
+        most = int(self._places[address].has.get(VCPU, 0))
         return msgspec.structs.replace(unit.needs, vcpu=min(unit.needs.vcpu, most))
 
     def _hand_out(self) -> None:
@@ -283,7 +294,8 @@ class Engine:
             if len(self._flights) >= self._most:
                 return
             able = [address for address, place in self._places.items() if not why_not(unit, place.has)]
-            room = [address for address in able if address != kept and not self._takes(unit).short(self._free(address))]
+            fits = [address for address in able if not self._takes(unit, address).short(self._free(address))]
+            room = [address for address in fits if address != kept]
             if room:
                 self._waiting.remove(unit)
                 best = max(room, key=lambda address: self._free(address).mib)
@@ -301,6 +313,12 @@ class Engine:
                 continue
             lines = "; ".join(f"{name}: {why}" for name, why in sorted(whys.items()))
             raise InformerError(f"scenario: {unit.scenario!r}: no host can run it: {lines}")
+
+    def _tell_full(self) -> None:
+        """Say once that other collectors have the room: they will be done at some time."""
+        if any(place.others.mib for place in self._places.values()) and "full" not in self._told:
+            self._told.add("full")
+            self._say(f"{self._waiting[0].job}: waits; other collectors' runs have the hosts' room")
 
     def _tell_misfits(self) -> None:
         for unit in self._waiting[:1]:
@@ -323,7 +341,8 @@ class Engine:
             if self._waiting and not self._flights:
                 if self._places:
                     self._unfit()
-                if time.monotonic() - since > self._patience:
+                    self._tell_full()
+                elif time.monotonic() - since > self._patience:
                     raise InformerError(f"hosts: none has come to {self._address} in {self._patience:.0f} s")
             try:
                 key, turn, future = self._done.get(timeout=LOOK)
@@ -341,6 +360,12 @@ class Engine:
                 continue
             result = msgspec.json.decode(future.result(), type=Result)
             self._futures.pop(key, None)
+            if result.full:
+                # Another collector was quicker.
+                del self._flights[key]
+                self._waiting.insert(0, flight.unit)
+                self._count_others()
+                continue
             if result.run is not None and not flight.unit.folder:
                 result = msgspec.structs.replace(result, run=self._fetched(flight, result.run, evidence(flight.unit)))
             self._results[key] = flight.address
@@ -372,20 +397,3 @@ class Engine:
         if not whole:
             (folder / "evidence-lost.txt").write_text(f"host {flight.name} did not give all of it\n")
         return replace(run, folder=str(folder))
-
-
-def unpack(archive: IO[bytes], folder: Path) -> None:
-    """Unpack what a host sent: regular files below the folder, and nothing else, whoever the host is.
-
-    Raises tarfile.TarError, EOFError, OSError. (Python 3.11.2, which Debian 12 has, lacks `extractall(filter=)`.)
-    """
-    with tarfile.open(fileobj=archive, mode="r:gz") as tar:
-        for member in tar:
-            place = Path(member.name)
-            if not member.isreg() or place.is_absolute() or ".." in place.parts:
-                raise tarfile.TarError(f"{member.name!r} is no file below the folder")
-            content = tar.extractfile(member)
-            assert content is not None
-            (folder / place).parent.mkdir(parents=True, exist_ok=True)
-            with content, (folder / place).open("wb") as file:
-                shutil.copyfileobj(content, file)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import tarfile
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,14 +15,16 @@ from pathlib import Path
 
 import msgspec
 
+from ci.informer.engine.evidence import pack
 from ci.informer.engine.unit import Attempt, Result, Unit, void
 from ci.informer.errors import InformerError
 from lab.errors import LabError
+from lab.host.budget import Amount
 
 #: Units that one host may have at a time; memory and processors set the limit long before.
 MOST_UNITS = 64
-#: Bytes of a unit's evidence that are fetched (files that would exceed it are named instead), and of one call.
-MOST_EVIDENCE, CHUNK = 256 << 20, 1 << 20
+#: Bytes of an archive that one call fetches.
+CHUNK = 1 << 20
 #: Seconds that results wait to be fetched.
 _KEPT = 7 * 86400.0
 #: Names of units' folders: plan, job, number.
@@ -32,10 +33,13 @@ _RESULT, _ARCHIVE, _EVIDENCE = "result.json", "evidence.tar.gz", "evidence"
 
 
 class Host:
-    """The units of one host. `spool` has a folder a unit: its result, and its evidence."""
+    """The units of one host. `spool` has a folder a unit: its result, and its evidence.
 
-    def __init__(self, name: str, spool: Path) -> None:
-        self.name, self._spool = name, spool
+    `room` is what its units may take at a time, whoever sent them; without it the one who sends them sees to that.
+    """
+
+    def __init__(self, name: str, spool: Path, room: Amount | None = None) -> None:
+        self.name, self._spool, self._room = name, spool, room
         self._lock = threading.Lock()
         self._running: dict[str, tuple[Attempt, Future[bytes]]] = {}
         # Its threads last as long as the process, so that a unit's process ends with this one and not with a thread.
@@ -54,16 +58,37 @@ class Host:
         return [one for one in self._spool.iterdir() if _UNIT.fullmatch(one.name) and one.is_dir()]
 
     def perform(self, text: bytes) -> bytes:
-        """Run a unit and return its result, both as JSON; one that runs already is waited for, not run again."""
+        """Run a unit and return its result, both as JSON; one that runs already is waited for, not run again.
+
+        Collectors do not know what others are about to send: a unit for which there is no room comes back at once.
+        """
         unit = msgspec.json.decode(text, type=Unit)
         with self._lock:
             if (done := self._folder(unit.key) / _RESULT).exists():
                 return done.read_bytes()
             if unit.key not in self._running:
+                if self._running and self._room is not None and self._short(unit.needs):
+                    return msgspec.json.encode(Result(full=True, host=self.name))
                 attempt = Attempt(unit, Path(unit.folder) if unit.folder else self._folder(unit.key) / _EVIDENCE)
                 self._running[unit.key] = attempt, self._threads.submit(self._perform, attempt)
             _, result = self._running[unit.key]
         return result.result()
+
+    def _short(self, needs: Amount) -> bool:
+        assert self._room is not None
+        # One that wants more processors than there are takes all of them.
+        most = self._room.vcpu
+        wanted, *others = (
+            msgspec.structs.replace(one, vcpu=min(one.vcpu, most))
+            for one in (needs, *(attempt.unit.needs for attempt, _ in self._running.values()))
+        )
+        return bool(wanted.short(self._room - sum(others, Amount())))
+
+    def taken(self) -> dict[str, tuple[int, int, int]]:
+        """What each unit that runs here takes, whoever sent it: MiB, vCPUs, GiB of disk."""
+        with self._lock:
+            needs = {key: attempt.unit.needs for key, (attempt, _) in self._running.items()}
+        return {key: (one.mib, one.vcpu, one.disk_gib) for key, one in needs.items()}
 
     def _perform(self, attempt: Attempt) -> bytes:
         key = attempt.unit.key
@@ -134,26 +159,6 @@ class Host:
             one.join()
 
 
-def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
-    """Write a folder into an archive, small files first; those behind `most` bytes are named in `left-out.txt`."""
-    files = sorted((p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()), key=lambda p: p.stat().st_size)
-    left_out, total = [], 0
-    fresh = archive.with_name(f".{archive.name}")
-    with tarfile.open(fresh, "w:gz", compresslevel=1) as tar:
-        for path in files:
-            size = path.stat().st_size
-            if total + size > most:
-                left_out.append(f"{path.relative_to(folder)}: {size} bytes\n")
-                continue
-            total += size
-            with suppress(FileNotFoundError):  # what is ending still may have removed it
-                tar.add(path, path.relative_to(folder), recursive=False)
-        if left_out:
-            (folder / "left-out.txt").write_text("".join(left_out))
-            tar.add(folder / "left-out.txt", "left-out.txt")
-    fresh.replace(archive)
-
-
 #: The host that this process is; set once, before its worker takes calls.
 _here: list[Host] = []
 
@@ -172,6 +177,11 @@ def perform(text: bytes) -> bytes:
 def held() -> list[str]:
     """`Host.held` of the process that this is called in."""
     return _here[0].held()
+
+
+def taken() -> dict[str, tuple[int, int, int]]:
+    """`Host.taken` of the process that this is called in."""
+    return _here[0].taken()
 
 
 def chunk(key: str, offset: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from distributed.security import Security
 from filelock import FileLock, Timeout
 
 from ci.informer.engine import host
+from ci.informer.engine.announce import amount
 from ci.informer.errors import InformerError
 
 #: Seconds between looks whether the scheduler is there again.
@@ -29,6 +31,11 @@ SETTINGS = {
     "distributed.admin.log-length": 0,
     "distributed.comm.timeouts.connect": "10s",
 }
+
+
+def _quiet() -> None:
+    """Dask tells of each connection that comes and goes: what a person needs to know is said here."""
+    logging.getLogger("distributed").setLevel(logging.WARNING)
 
 
 async def _until_told() -> None:
@@ -56,6 +63,7 @@ async def _scheduler(address: str, security: Security | None, say: Say) -> None:
 
 def scheduler(address: str, security: Security | None, say: Say) -> None:
     """Be the scheduler until SIGTERM or SIGINT. Raises InformerError where the address cannot be had."""
+    _quiet()
     try:
         with dask.config.set(SETTINGS):
             asyncio.run(_scheduler(address, security, say))
@@ -64,7 +72,7 @@ def scheduler(address: str, security: Security | None, say: Say) -> None:
 
 
 async def _worker(
-    address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
+    address: str, security: Security | None, name: str, announced: Mapping[str, float], *, spool: Path, say: Say
 ) -> None:
     stop = asyncio.create_task(_until_told())
     missed = False
@@ -101,16 +109,17 @@ async def _worker(
 
 
 def worker(
-    address: str, security: Security | None, name: str, announced: Mapping[str, float], spool: Path, say: Say
+    address: str, security: Security | None, name: str, announced: Mapping[str, float], *, spool: Path, say: Say
 ) -> None:
     """Be a host until SIGTERM or SIGINT, which end what runs; a scheduler that is gone is waited for, and what runs
     goes on. Raises InformerError where another worker has the spool."""
+    _quiet()
     spool.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(spool.with_name(f"{spool.name}.lock"), timeout=0), dask.config.set(SETTINGS):
-            here = host.Host(name, spool)
+            here = host.Host(name, spool, amount(announced))
             host.become(here)
-            asyncio.run(_worker(address, security, name, announced, spool, say))
+            asyncio.run(_worker(address, security, name, announced, spool=spool, say=say))
             if running := here.running:
                 say(f"ending what runs: {', '.join(running)}")
             here.close()

@@ -66,11 +66,13 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a unit: its run; or `error`, one line, where it could not be run at all."""
+    """What came of a unit: its run; or `error`, one line, where it could not be run at all; or `full`: nothing came of
+    it, as other units have its host's room."""
 
     run: Run | None = None
     error: str = ""
     host: str = ""
+    full: bool = False
 
 
 def needs_of(scenario: str, machines: str) -> Amount:

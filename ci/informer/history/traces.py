@@ -52,13 +52,24 @@ def spans(row: Row, steps: Sequence[Step]) -> Iterator[ReadableSpan]:
         "node0.label": row.label,
         "node0.component": row.component,
     }
-    yield _span(row.job, root, None, begin, row.seconds, row.outcome, row.reason, attributes)
+    yield _span(
+        row.job, root, None, begin, seconds=row.seconds, outcome=row.outcome, error=row.reason, attributes=attributes
+    )
     above = [root]
     for place, step in enumerate(steps, start=1):
         context = _context(row, place)
         del above[step.depth + 1 :]
         at = begin + int(step.at * _NANO)
-        yield _span(step.name, context, above[-1], at, step.seconds, step.outcome, step.error, {})
+        yield _span(
+            step.name,
+            context,
+            above[-1],
+            at,
+            seconds=step.seconds,
+            outcome=step.outcome,
+            error=step.error,
+            attributes={},
+        )
         above.append(context)
 
 
@@ -67,6 +78,7 @@ def _span(
     context: SpanContext,
     parent: SpanContext | None,
     begin: int,
+    *,
     seconds: float,
     outcome: Outcome,
     error: str,

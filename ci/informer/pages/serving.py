@@ -71,14 +71,11 @@ def application(path: Path, blocking: Sequence[str] = ()) -> web.Application:
     return app
 
 
-def serve(path: Path, host: str, port: int, blocking: Sequence[str], say: Callable[[str], None]) -> None:
+def serve(path: Path, host: str, port: int, blocking: Sequence[str], *, say: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT. Raises OSError where the address cannot be had."""
     with History(path):
         pass  # what is no history is told before anything listens
 
-    async def started(_app: web.Application) -> None:
-        say(f"http://{host}:{port}/")
-
-    app = application(path, blocking)
-    app.on_startup.append(started)
-    web.run_app(app, host=host, port=port, print=None, handle_signals=True)
+    url = f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    # aiohttp calls `print` once it listens.
+    web.run_app(application(path, blocking), host=host, port=port, print=lambda _: say(url), handle_signals=True)

@@ -37,7 +37,7 @@ class Script:
 
     def run(self, plan: running.Plan, say=print):
         with Engine(say, spool=self.folder / "spool") as engine:
-            return running.run(self.history, plan, self.folder / "artifacts", engine, say)
+            return running.run(self.history, plan, self.folder / "artifacts", engine, say=say)
 
     @property
     def left(self) -> list[str]:
@@ -187,7 +187,7 @@ def test_exit_codes_say_whether_anything_was_tested(script, outcomes, code):
 
 
 def test_a_plan_of_another_version_is_told(history, tmp_path, capsys):
-    work.begin(history, "0123abcd", "2026-01-01T00:00:00Z", b'{"what": 1}', tmp_path)
+    work.begin(history, "0123abcd", "2026-01-01T00:00:00Z", b'{"what": 1}', folder=tmp_path)
     assert main(["--history", str(history.path), "resume"]) == 2
     assert "plan: '0123abcd': of another version of node0-ci" in capsys.readouterr().err
 

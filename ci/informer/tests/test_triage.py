@@ -21,7 +21,7 @@ def history(tmp_path):
         yield one
 
 
-def red(history, message, key="k", day=1, void="", job="sno", **evidence):
+def red(history, message, key="k", day=1, *, void="", job="sno", **evidence):
     attempts = [Attempt("t", Outcome.FAILED, message=message)]
     began = f"2026-11-{day:02}T00:00:00Z"
     [number] = history.add([Run(job, "p", key, began, 1.0, attempts=attempts, evidence=evidence, void=void)])
@@ -69,6 +69,23 @@ def test_every_red_run_has_a_label_and_advice(outcome, evidence):
     assert found.label in triage.LABELS
     assert found.advice
     assert outcome is not Outcome.VOID or found.label != "product"
+
+
+@pytest.mark.parametrize(
+    ("why", "label"),
+    [
+        ("pytest ended with 1 and left no artefacts", "lab"),
+        ("pytest ended with -9 although no test failed", "lab"),
+        ("not done after 60 s", "lab"),
+        ("it ended before its first phase", "lab"),
+        ("the 4 hosts that it ran on were lost, one after another", "host"),
+    ],
+)
+def test_what_the_engine_says_of_void_runs_has_a_symptom(why, label):
+    found = diagnose(Outcome.VOID, {"message": f"{why}\n"}, triage.read())
+    assert found.label == label
+    assert found.shown
+    assert "lab-failed.txt" not in found.advice  # there is none where nothing came of a run
 
 
 def test_old_runs_are_labelled_again_when_the_symptoms_change(history, tmp_path):

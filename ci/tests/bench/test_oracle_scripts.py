@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from ci.bench.oracle import carried
-from ci.bench.oracle.scripts import VERSION, Skipped, parts, run_script
+from ci.bench.oracle.errors import Skipped
+from ci.bench.oracle.scripts import VERSION, parts, run_script
 from installer.image import cpio  # what writes is not what reads here
 from installer.image.config_image import config_iso
 

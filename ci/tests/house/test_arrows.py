@@ -182,8 +182,10 @@ ALLOWED: dict[str, set[str]] = {
         "drivers", "lab", "lab.bmcs", "lab.host", "lab.machines.container", "lab.machines.container.hardware",
         "lab.machines.container.spec", "lab.topology",
     },
+    "lab.machines.container.errors": set(),
     "lab.machines.container": {
-        "drivers", "lab.host", "lab.machines.container.fence", "lab.machines.container.firmware",
+        "drivers", "lab.host", "lab.machines.container.errors", "lab.machines.container.fence",
+        "lab.machines.container.firmware",
         "lab.machines.container.firmware.formats", "lab.machines.container.hardware", "lab.machines.container.kernel",
         "lab.machines.container.spec",
     },
@@ -192,12 +194,12 @@ ALLOWED: dict[str, set[str]] = {
         "lab.machines.container.firmware.formats", "lab.machines.container.kernel", "lab.machines.container.spec",
     },
     "lab.machines.container.fence": {
-        "lab.host", "lab.machines.container.hardware", "lab.machines.container.kernel",
+        "lab.host", "lab.machines.container.errors", "lab.machines.container.hardware", "lab.machines.container.kernel",
         "lab.machines.container.spec",
     },
     # From power-on to the root: formats < loaders; the early boot runs in another process, with the machine's rights.
     "lab.machines.container.firmware": {
-        "lab.machines.container.fence",
+        "lab.machines.container.errors", "lab.machines.container.fence",
         "lab.machines.container.firmware.early", "lab.machines.container.firmware.errors",
         "lab.machines.container.firmware.formats", "lab.machines.container.firmware.loaders",
         "lab.machines.container.firmware.netboot", "lab.machines.container.firmware.screen",
@@ -212,7 +214,7 @@ ALLOWED: dict[str, set[str]] = {
         "lab.machines.container.firmware.errors", "lab.machines.container.firmware.formats",
         "lab.machines.container.firmware.screen", "lab.machines.container.kernel",
     },
-    "lab.machines.container.firmware.errors": {"lab.machines.container.spec"},
+    "lab.machines.container.firmware.errors": {"lab.machines.container.errors"},
     "lab.machines.container.firmware.screen": set(),
     "lab.machines.container.spec": set(),
     "lab.running": {"drivers", "lab", "lab.machines", "lab.supervisor"},
@@ -290,7 +292,7 @@ ALLOWED: dict[str, set[str]] = {
     "ci.informer.pages": {
         "ci.informer", "ci.informer.arithmetic", "ci.informer.errors", "ci.informer.history",
     },
-    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "scenarios"},
+    "ci.informer.tests": {"ci.informer.*", "drivers", "lab", "lab.daemons", "lab.host", "scenarios"},
     "ci.tests": {"ci", "scenarios", "lab.*", "drivers", "installer.*"},
 }  # fmt: skip
 #: May be imported throughout installer/: modules without a row above, the readers of others' texts, and the redactor,

@@ -1,4 +1,4 @@
-"""One tree of exceptions a package, in one file: the installer's is InstallerError's, in `errors.py` of its rooms."""
+"""Exceptions lie in files of errors, `errors.py` of a room; those of the installer are one tree, InstallerError's."""
 
 import ast
 import builtins
@@ -6,21 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from ci.imports import modules
+
 ROOT = Path(__file__).parents[3]
+ROOMS = ("installer", "drivers", "lab", "scenarios", "ci")
 #: Never told to anybody: they end a loop or a process, and are no errors. `_Private` ones stay in their module.
 CONTROL = {
     "installer/agent/swarm/run.py:Stopped",
     "installer/signals.py:Ended",
 }
+#: Modules that lie alone where they run, and so have their own.
+ALONE = {
+    "lab/release/cluster/yamltext.py:Refused",
+    "lab/release/os/coreos_installer.py:InstallError",
+}
 
 
-def exceptions(sources: dict[str, str]) -> dict[str, set[str]]:
+def exceptions(texts: dict[str, str]) -> dict[str, set[str]]:
     """`path:class` of every exception that is defined, and the exceptions that it is made from, by name."""
     bases = {
         f"{path}:{node.name}": {
             base.attr if isinstance(base, ast.Attribute) else ast.unparse(base) for base in node.bases
         }
-        for path, source in sources.items()
+        for path, source in texts.items()
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ClassDef)
     }
@@ -29,34 +37,42 @@ def exceptions(sources: dict[str, str]) -> dict[str, set[str]]:
     }
     result: dict[str, set[str]] = {}
     while True:
-        more = {name: of for name, of in bases.items() if name not in result and of & raised}
+        # Another library's are known by their names.
+        more = {
+            name: of
+            for name, of in bases.items()
+            if name not in result and any(one in raised or one.endswith(("Error", "Exception")) for one in of)
+        }
         if not more:
             return result
         result |= more
         raised |= {name.rpartition(":")[2] for name in more}
 
 
-def installer() -> dict[str, str]:
-    paths = (path.relative_to(ROOT) for path in (ROOT / "installer").rglob("*.py"))
+def sources(*rooms: str) -> dict[str, str]:
+    """Texts of all modules, tests and kits aside, by their paths."""
+    paths = (path.relative_to(ROOT) for path in modules(ROOT, rooms).values())
     return {str(path): (ROOT / path).read_text() for path in paths if not {"tests", "testing"} & set(path.parts)}
 
 
 def stray(found: dict[str, set[str]]) -> set[str]:
     """Those outside of an errors.py that others may meet."""
     public = {name for name in found if not name.rpartition(":")[2].startswith("_")}
-    return {name for name in public if not name.partition(":")[0].endswith("/errors.py")} - CONTROL
+    return {name for name in public if not name.partition(":")[0].endswith("/errors.py")} - CONTROL - ALONE
 
 
-def test_the_installers_exceptions_lie_in_its_files_of_errors():
-    found = exceptions(installer())
-    assert len(found) > 50
-    assert found.keys() >= CONTROL
+def test_exceptions_lie_in_files_of_errors():
+    found = exceptions(sources(*ROOMS))
+    assert len(found) > 120
+    assert found.keys() >= CONTROL | ALONE
     assert stray(found) == set()
 
 
-def test_they_are_one_tree():
+def test_the_installers_are_one_tree():
     in_files = {
-        name: of for name, of in exceptions(installer()).items() if name.partition(":")[0].endswith("/errors.py")
+        name: of
+        for name, of in exceptions(sources("installer")).items()
+        if name.partition(":")[0].endswith("/errors.py")
     }
     names = {name.rpartition(":")[2] for name in in_files}
     roots = {name for name, of in in_files.items() if not of & names}
@@ -69,11 +85,12 @@ def test_they_are_one_tree():
         ("class Bad(InstallerError): ...", True),
         ("class Bad(errors.InstallerError): ...", True),
         ("class Bad(ValueError): ...", True),
+        ("class Bad(yaml.YAMLError): ...", True),
         ("class Bad(Worse): ...\nclass Worse(OSError): ...", True),
         ("class _Bad(ValueError): ...", False),
         ("class Good: ...", False),
     ],
 )
 def test_what_counts_as_stray(source, wrong):
-    sources = {"installer/errors.py": "class InstallerError(Exception): ...", "installer/x.py": source}
-    assert bool(stray(exceptions(sources))) is wrong
+    texts = {"installer/errors.py": "class InstallerError(Exception): ...", "installer/x.py": source}
+    assert bool(stray(exceptions(texts))) is wrong

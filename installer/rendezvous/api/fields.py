@@ -46,7 +46,8 @@ def host(item: Host) -> JsonMap:
             "role": item.role,
             "suggested_role": item.suggested_role,
             "bootstrap": item.bootstrap,
-            "requested_hostname": item.requested_hostname,
+            # Of one that has no name yet, and may never have: a list of hosts must tell them apart.
+            "requested_hostname": item.requested_hostname or item.id,
             "installation_disk_id": item.installation_disk_id,
             "installation_disk_path": item.installation_disk_path,
             "discovery_agent_version": item.discovery_agent_version,

@@ -6,7 +6,7 @@ import logging
 import re
 import uuid
 from collections.abc import Sequence, Set
-from ipaddress import ip_network
+from ipaddress import ip_interface, ip_network
 from typing import Any
 
 import msgspec
@@ -104,6 +104,16 @@ def _changes(params: ClusterSettings) -> dict[str, Any]:
     return changes
 
 
+def _are_networks(cluster: Cluster, body: ClusterUpdate, changes: dict[str, Any]) -> None:
+    """Networks that a cluster gets anew have no host bits; a new cluster's may have them. Raises BadRequest."""
+    for key in NETWORKS:
+        given: list[NetworkParams] = getattr(body, key) or []
+        if given and changes[key] != getattr(cluster, key):
+            for item in given:
+                if ip_interface(item.cidr or "") != ip_interface(ip_network(item.cidr or "", strict=False)):
+                    raise BadRequest(f"{key}: {item.cidr} is not a valid network CIDR")
+
+
 def register(engine: Engine, body: ClusterParams) -> Cluster:
     """RegisterCluster. Raises BadRequest."""
     for key in ("name", "openshift_version", "pull_secret"):
@@ -162,6 +172,7 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
         if body.control_plane_count is not None:
             platforms.availability(body.control_plane_count, cluster.high_availability_mode)
         editable(cluster)
+        _are_networks(cluster, body, changes)
         platform, umn = platforms.updated(body.platform, body.user_managed_networking, cluster)
         changes = {key: value for key, value in changes.items() if key not in ("platform", "user_managed_networking")}
         platforms.compatible(
@@ -181,6 +192,7 @@ def update(engine: Engine, cluster_id: str, body: ClusterUpdate) -> Cluster:
             changes,
             [inventory for host in members if (inventory := inventory_of(host)) is not None],
             user_managed=cluster.user_managed_networking if umn is None else umn,
+            named=body.user_managed_networking is True,
         )
         if "disk_encryption" in changes and changes["disk_encryption"] != cluster.disk_encryption:
             for host in members:

@@ -16,12 +16,13 @@ from installer.rendezvous import events
 from installer.rendezvous.clock import now_text
 from installer.rendezvous.prepare import hostignition
 from installer.rendezvous.reconcile.engine import Engine
+from installer.rendezvous.resources import releases
 from installer.rendezvous.resources.hosts import EDITABLE
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.resources.requests.hosts import ChosenDisk, FencingParams, HostUpdate, NodeLabel
 from installer.rendezvous.resources.requests.params import required
 from installer.rendezvous.store.documents import FencingCredentials, InstallerArgs, NodeLabels
-from installer.rendezvous.store.model import Host
+from installer.rendezvous.store.model import Cluster, Host
 from installer.rendezvous.validations import disks, hints
 from installer.rendezvous.validations.hardware import HOSTNAME
 from installer.rendezvous.validations.hostview import FORBIDDEN_HOSTNAMES, inventory_of
@@ -31,6 +32,8 @@ LONGEST_NAME = 63
 # Kubernetes' labels (apimachinery, util/validation): up to 63 characters, its prefix a DNS subdomain.
 LABEL_PART = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 LABEL_PREFIX = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+# The release from which on a cluster of platform none may have arbiters (upstream: internal/common/common.go).
+ARBITERS_ON_NONE = (4, 22)
 # What the specification has and this service has not.
 NOT_OFFERED = ("ignition_endpoint_token", "ignition_endpoint_http_headers")
 
@@ -124,6 +127,17 @@ def _labels(labels: Sequence[NodeLabel]) -> NodeLabels:
     return NodeLabels.of({label.key: label.value for label in labels})
 
 
+def _may_have_arbiters(cluster: Cluster, host: Host) -> None:
+    """Raises BadRequest."""
+    minor = releases.minor_of(cluster.openshift_version)
+    kinds = ["baremetal", *(["none"] if minor and minor >= ARBITERS_ON_NONE else [])]
+    if cluster.platform["type"] not in kinds:
+        raise BadRequest(
+            f"Cannot set role arbiter to host {host.id} in infra-env {host.infra_env_id}: cluster's platform must be "
+            f"{' or '.join(kinds)}"
+        )
+
+
 def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -> Host:
     store = engine.store
     with store.change():
@@ -132,6 +146,8 @@ def _update(engine: Engine, infra_env_id: str, host_id: str, body: HostUpdate) -
             raise Conflict(f"host is in status {host.status}: it can be changed only in {', '.join(sorted(EDITABLE))}")
         values.check_offered(body.given(), NOT_OFFERED)
         role = body.host_role
+        if role == "arbiter" and host.cluster_id:
+            _may_have_arbiters(store.cluster(host.cluster_id), host)
         if role is not None and Role(role) is not host.role:
             suggested = Role(role) if Role(role) is not Role.AUTO else host.suggested_role
             host = replace(host, role=Role(role), suggested_role=suggested)

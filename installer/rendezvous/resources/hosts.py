@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -96,7 +97,8 @@ def next_steps(
     at = engine.clock()
     before = store.host(infra_env_id, host_id)
     gap = (
-        _gap(before.clock_gap, timestamp - at.timestamp(), engine.settings.max_clock_gap)
+        # Hosts tell whole seconds, cut off.
+        _gap(before.clock_gap, math.ceil(timestamp - at.timestamp()), engine.settings.max_clock_gap)
         if timestamp
         else before.clock_gap
     )
@@ -234,10 +236,10 @@ RESETTABLE: Mapping[str, Callable[[Host], Host]] = {
 
 def reset_validation(engine: Engine, infra_env_id: str, host_id: str, validation: str) -> Host:
     """Forget what was measured for a validation, so that it is measured again. Raises BadRequest, Conflict."""
-    if validation not in RESETTABLE:
-        raise BadRequest(f"validation {validation!r} cannot be reset, only {', '.join(RESETTABLE)} can")
     with engine.store.change():
         host = engine.store.host(infra_env_id, host_id)
+        if validation not in RESETTABLE:
+            raise BadRequest(f"validation {validation!r} cannot be reset, only {', '.join(RESETTABLE)} can")
         if host.status in host_states.INSTALLING:
             raise Conflict(f"host is in status {host.status}: nothing is measured any more")
         engine.store.put_host(RESETTABLE[validation](host))

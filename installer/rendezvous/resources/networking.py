@@ -138,19 +138,22 @@ def _without_vips(networks: Networks) -> None:
 
 def _problem_in(vip: str, name: str, cidr: str) -> str:
     """Why the virtual address cannot be one of this network; empty if it can."""
-    network, address = _network(cidr), ip_address(vip)
-    if address.version != network.version or address not in network:
+    network, address = _network(cidr), ip_address(vip) if vip else None
+    if address is None or address.version != network.version or address not in network:
         return f"{name} <{vip}> does not belong to machine-network-cidr <{cidr}>"
     if network.version == 4 and network.prefixlen < 31 and address == network.broadcast_address:
         return f"{name} <{vip}> is the broadcast address of machine-network-cidr <{cidr}>"
     return ""
 
 
-def _vips_within(networks: Networks, machine: Sequence[str]) -> None:
-    """Each pair in the machine network of its place, or with a load balancer of the user's own in any."""
+def _vips_within(networks: Networks, machine: Sequence[str], *, needed: bool = False) -> None:
+    """Each pair in the machine network of its place, or with a load balancer of the user's own in any.
+
+    ``needed``: of each kind there must be one.
+    """
     problems: list[str] = []
     for name, values in (("api-vip", networks.api), ("ingress-vip", networks.ingress)):
-        for index, vip in enumerate(values):
+        for index, vip in enumerate(values or ([""] if needed else [])):
             tried = machine if networks.own_balancer else machine[index : index + 1]
             found = [_problem_in(vip, name, cidr) for cidr in tried]
             if all(found):
@@ -174,22 +177,29 @@ def registered(networks: Networks, defaults: Networks, *, user_managed: bool) ->
 
 
 def changed(
-    cluster: Cluster, changes: dict[str, Any], inventories: Sequence[Inventory], *, user_managed: bool
+    cluster: Cluster, changes: dict[str, Any], inventories: Sequence[Inventory], *, user_managed: bool, named: bool
 ) -> dict[str, Any]:
-    """What of a change follows for networks and virtual addresses, as fields of the store. Raises BadRequest."""
+    """What of a change follows for networks and virtual addresses, as fields of the store. Raises BadRequest.
+
+    ``user_managed``: after the change; ``named``: it asks for that by name, not by a platform that has it so.
+    """
     networks = Networks.of(cluster, changes)
     asked = {name for name in ("api_vips", "ingress_vips") if name in changes}
     before, own = Networks.of(cluster, {}), Networks.of(None, changes)
     if before.is_dual_stack or own.is_dual_stack:
         _same_family_first(networks if before.is_dual_stack else own)
+    if networks.is_dual_stack and not networks.machine and not networks.own_balancer:
+        raise BadRequest("Dual-stack cluster cannot be created with empty Machine Networks")
     follows: dict[str, Any] = {}
     if user_managed:
-        if changes.get("user_managed_networking") and (networks.api or networks.ingress):
+        if named and (networks.api or networks.ingress):
             kind = "API" if networks.api else "Ingress"
             raise BadRequest(f"User Managed Networking cannot be set with {kind} VIPs")
         _without_vips(Networks(api=networks.api if "api_vips" in asked else (),
                                ingress=networks.ingress if "ingress_vips" in asked else ()))  # fmt: skip
         follows = {name: [] for name in ("api_vips", "ingress_vips") if getattr(cluster, name)}
+        if not cluster.user_managed_networking and "machine_networks" not in changes:
+            follows["machine_networks"] = []
         _stacks(networks)
     else:
         _vips(networks)
@@ -206,7 +216,7 @@ def _clusters_own(
     if networks.is_dual_stack:
         if asked:
             _both(networks.machine, "machine networks", "subnet")
-            _vips_within(networks, networks.machine)
+            _vips_within(networks, networks.machine, needed=True)
         return {}
     if changes.get("machine_networks") and not networks.own_balancer:
         raise BadRequest(
@@ -216,9 +226,10 @@ def _clusters_own(
     if not asked:
         return {}
     if networks.own_balancer:
-        if not networks.machine and (networks.api or networks.ingress):
-            raise BadRequest(f"no machine networks to verify VIP: {[*networks.api, *networks.ingress][0]} with")
-        _vips_within(networks, networks.machine)
+        if not networks.machine:
+            vip = next(iter((*networks.api, *networks.ingress)), "")
+            raise BadRequest(f"no machine networks to verify VIP: {vip} with")
+        _vips_within(networks, networks.machine, needed=True)
         return {}
     vip = next(iter((*networks.api, *networks.ingress)), "")
     if not vip:

@@ -30,9 +30,15 @@ def check(settings: Settings, changes: Mapping[str, Any], *, is_new: bool = True
     if changes.get("network_type") == "OpenShiftSDN":
         if changes.get("control_plane_count") == 1:
             raise BadRequest("OpenShiftSDN network type is not allowed in single node mode")
-        match = _VERSION.fullmatch(settings.openshift_version or version)
-        if match and (int(match[1]), int(match[2])) >= WITHOUT_SDN:
-            raise BadRequest(f"Openshift version {match[0]} is not supported for OpenShiftSDN NetworkType")
+        version = settings.openshift_version or version
+        if (minor := minor_of(version)) and minor >= WITHOUT_SDN:
+            raise BadRequest(f"Openshift version {version} is not supported for OpenShiftSDN NetworkType")
+
+
+def minor_of(version: str) -> tuple[int, int] | None:
+    """The first two numbers of a version; None of one that does not read as such."""
+    match = _VERSION.fullmatch(version)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _check_version(settings: Settings, version: str) -> None:

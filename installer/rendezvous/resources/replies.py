@@ -79,14 +79,10 @@ def _inventory(engine: Engine, host: Host, output: str) -> Host:
         host,
         inventory=HostInventory.of(inventory),
         requested_hostname=host.user_hostname or inventory.hostname,
-        disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disk.bootable and _usable(disk)),
+        disks_to_be_formatted=",".join(disk.id for disk in inventory.disks if disks.is_formatted(disk)),
     )
     names = [name for name in host.skip_formatting_disks.split(",") if name]
     return _installation_disk(engine, disks.skip(host, names, inventory), inventory)
-
-
-def _usable(disk: inv.Disk) -> bool:
-    return not disk.is_installation_media and disk.installation_eligibility.eligible
 
 
 def _installation_disk(engine: Engine, host: Host, inventory: inv.Inventory) -> Host:

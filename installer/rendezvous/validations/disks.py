@@ -17,6 +17,8 @@ ALWAYS = ("HDD", "SSD", "Multipath")
 LATER = ("RAID", "iSCSI")
 ONLY_S390X = ("FC", "ECKD (ESE)", "ECKD", "FBA")
 PATHS = ("FC", "iSCSI")
+#: Kinds of disks that other hosts may use, or that are made of others.
+NEVER_FORMATTED = ("FC", "iSCSI", "LVM", "Multipath")
 # How what the service itself holds against a disk begins: said anew with each inventory.
 TOO_SMALL, WRONG_TYPE = "Disk is too small", "Drive type is"
 WRONG_PATHS, MIXED_PATHS = (
@@ -156,6 +158,19 @@ def eligible(inventory: Inventory) -> list[Disk]:
 
 def _order(disk: Disk) -> tuple[bool, bool, str, int, str]:
     return (not disk.bootable, disk.name.startswith("nvme"), disk.drive_type, disk.size_bytes, disk.hctl)
+
+
+def is_formatted(disk: Disk) -> bool:
+    """Would a firmware boot from this disk, and is it this machine's alone? What is on a SAN is others' too, and what
+    can be taken out was put in by somebody (upstream: internal/common/disk_formatting.go)."""
+    return (
+        disk.bootable
+        and disk.installation_eligibility.eligible
+        and not disk.is_installation_media
+        and not disk.removable
+        and "mmcblk" not in (disk.by_path or "")
+        and disk.drive_type not in NEVER_FORMATTED
+    )
 
 
 def choose(inventory: Inventory) -> Disk | None:

@@ -66,11 +66,14 @@ def not_fully_truncated(view: HostView, inventory: Inventory) -> Verdict:
     return _truncated(cut.type, cut.reasons) if cut.type == "full" else success("Inventory is partially truncated")
 
 
+NOT_ELIGIBLE = "The host is not eligible to participate in Openshift Cluster because the minimum required"
+
+
 def min_cpu(view: HostView, inventory: Inventory) -> Verdict:
     """Enough CPU cores for any role at all?"""
     need = view.least.cpu_cores
     if inventory.cpu.count < need:
-        return failure(f"The minimum required CPU cores for any role is {need}, found only {inventory.cpu.count}")
+        return failure(f"{NOT_ELIGIBLE} CPU cores for any role is {need}, found only {inventory.cpu.count}")
     return success("Sufficient CPU cores")
 
 
@@ -79,9 +82,7 @@ def min_memory(view: HostView, inventory: Inventory) -> Verdict:
     need, found = view.least.ram_mib, inventory.memory.physical_bytes
     tolerance = RAM_TOLERANCE_MIB + (need // 50 if inventory.memory.physical_bytes_method == "meminfo" else 0)
     if found < (need - tolerance) * MIB:
-        return failure(
-            f"The minimum required RAM for any role is {_bytes_text(need * MIB)}, found only {_bytes_text(found)}"
-        )
+        return failure(f"{NOT_ELIGIBLE} RAM for any role is {_bytes_text(need * MIB)}, found only {_bytes_text(found)}")
     return success("Sufficient minimum RAM")
 
 

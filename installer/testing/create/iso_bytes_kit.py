@@ -16,7 +16,7 @@ def both(value: int) -> bytes:
     return struct.pack("<I", value) + struct.pack(">I", value)
 
 
-def record(name: bytes, sector: int, length: int, flags: int = 0, system_use: bytes = b"") -> bytes:
+def record(name: bytes, sector: int, length: int, flags: int = 0, *, system_use: bytes = b"") -> bytes:
     """A directory record (ECMA-119 §9.1)."""
     padded = name + (b"" if len(name) % 2 else b"\0")
     size = 33 + len(padded) + len(system_use)
@@ -71,7 +71,7 @@ def live(*, info: dict[str, Any] | None = None, kargs: dict[str, Any] | None = N
             data = json.dumps(value).encode()
             long_name = b"NM" + bytes([5 + len(name), 1, 0]) + name.encode()
             place = folder + 1 + len(content) // SECTOR
-            entries += record(b"X%d;1" % len(content), place, len(data), 0, long_name)
+            entries += record(b"X%d;1" % len(content), place, len(data), 0, system_use=long_name)
             content += data + bytes(-len(data) % SECTOR)
     made += entries.ljust(SECTOR, b"\0") + content
     end = ROOT  # of the root directory's records

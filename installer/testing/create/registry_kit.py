@@ -166,14 +166,14 @@ def registry(folder: Path, *, password: bool = True) -> Iterator[Registry]:
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=log)
     try:
-        _wait(port, ca.certificate.decode(), token, process, folder / "log")
+        _wait(port, ca.certificate.decode(), token, process, log=folder / "log")
         yield Registry(port, ca.certificate.decode(), secret, folder)
     finally:
         process.terminate()
         process.wait(10)
 
 
-def _wait(port: int, ca: str, token: str, process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(port: int, ca: str, token: str, process: subprocess.Popen[bytes], *, log: Path) -> None:
     request = urllib.request.Request(f"https://127.0.0.1:{port}/v2/", headers={"Authorization": f"Basic {token}"})
     context = create_default_context(cadata=ca)
     deadline = time.monotonic() + 20

@@ -207,6 +207,7 @@ def inventory(
     mac: str = "52:54:00:00:00:80",
     ip: str = "192.168.111.80/24",
     disk_gb: int = 20,
+    *,
     ram_mib: int = 4096,
     cpus: int = 2,
     **changes: Any,

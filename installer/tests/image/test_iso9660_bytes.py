@@ -72,7 +72,7 @@ def test_names():
 
 def test_a_name_in_full_comes_before_a_mangled_one():
     use = b"NM" + bytes([5 + 12, 1, 0]) + b"igninfo.json"
-    short, full = record(b"IGNINFO.JSO;1", 19, 1), record(b"X.Y;1", 20, 2, 0, use)
+    short, full = record(b"IGNINFO.JSO;1", 19, 1), record(b"X.Y;1", 20, 2, 0, system_use=use)
     for entries in (short + full, full + short):
         iso = opened(image({"A;1": b"1", "B;1": b"2"}, root=entries))
         assert iso.find("igninfo.json").length == 2

@@ -24,7 +24,7 @@ _LOG_BYTES = 1 << 16
 _TC_SECONDS = 30
 
 
-def _code(code: int, to: int = 0, of: int = 0, offset: int = 0, number: int = 0) -> bytes:
+def _code(code: int, to: int = 0, of: int = 0, offset: int = 0, *, number: int = 0) -> bytes:
     return struct.pack("<BBhi", code, to | of << 4, offset, number)
 
 

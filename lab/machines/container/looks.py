@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from lab.machines.container.fence import reader
+from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.firmware.formats.partitions import Table, read_table
 from lab.machines.container.hardware.disks import ext4_names
 from lab.machines.container.spec import Fence
@@ -43,6 +44,6 @@ class Looks:
     def _value(self, read: Callable[[], T], kind: type[T], descriptors: Iterable[int], otherwise: T) -> T:
         try:
             return reader.value(self._fence, read, kind, descriptors=descriptors, seconds=_SECONDS)
-        except reader.CannotRead as error:
+        except CannotRead as error:
             print(f"a disk cannot be read: {error}", file=sys.stderr, flush=True)
             return otherwise

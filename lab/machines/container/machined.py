@@ -17,9 +17,11 @@ import msgspec
 
 from drivers.container import Reply, Request, View
 from lab.host import namespaces
+from lab.machines.container.errors import MachineError
 from lab.machines.container.fence import inside
 from lab.machines.container.kernel import cgroups, syscalls
-from lab.machines.container.owned import MachineError, Owned
+from lab.machines.container.kernel.errors import UnsupportedHostError
+from lab.machines.container.owned import Owned
 from lab.machines.container.spec import FILE
 
 _REQUEST_SECONDS = 5.0
@@ -121,7 +123,7 @@ def main(argv: list[str]) -> int:
     namespaces.die_with_parent()
     try:
         daemon = Daemon(Path(argv[0]), argv[2], argv[3] if len(argv) > 3 else "")
-    except cgroups.UnsupportedHostError as error:
+    except UnsupportedHostError as error:
         print(error, file=sys.stderr)
         return 1
     return daemon.serve(Path(argv[1]))

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from drivers.container import View
+from lab.machines.container.errors import MachineError
 from lab.machines.container.fence import inside
 from lab.machines.container.hardware import cables
 from lab.machines.container.kernel import cgroups
@@ -22,14 +23,6 @@ _DEVICES: tuple[BootFrom, ...] = ("hd", "cdrom", "network")
 _END_SECONDS = 30.0
 # systemd(1): SIGRTMIN+4 starts poweroff.target.
 _POWER_OFF = signal.SIGRTMIN + 4
-
-
-class MachineError(Exception):
-    """What was asked for cannot be; `kind` is of drivers.container.Reply."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 class Owned:

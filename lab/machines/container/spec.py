@@ -152,14 +152,6 @@ class Stage(Protocol):
         """Run it, in that file system; returns where the machine's root is mounted. Raises NotBootable."""
 
 
-class NotBootable(Exception):
-    """The machine has no root file system to start from; `reason` says what was tried, a line each."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
 @dataclass(frozen=True)
 class Fence:
     """What those are behind who read an image: a descriptor of the machine's user namespace, an empty directory that

@@ -32,6 +32,7 @@ import msgspec
 
 from lab.host.namespaces import die_with_parent
 from lab.machines.container import emptied as emptied_groups
+from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import handover, inside
 from lab.machines.container.fence.broker import Broker
 from lab.machines.container.hardware import cables, faces
@@ -39,7 +40,7 @@ from lab.machines.container.hardware.disks import Device, Disk
 from lab.machines.container.hardware.line import SerialLine
 from lab.machines.container.kernel import cgroups, syscalls, users
 from lab.machines.container.looks import Looks
-from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec, NotBootable
+from lab.machines.container.spec import Boot, Drive, Fence, Firmware, MachineSpec
 
 FIRMWARE = "lab.machines.container.firmware:boot"
 _MEMORY_SECONDS = 5.0
@@ -67,7 +68,7 @@ class Warden:
         self._work.mkdir(exist_ok=True)
         inside.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-        syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, "mode=755")
+        syscalls.mount("work", str(self._work), "tmpfs", syscalls.MS_NOSUID, data="mode=755")
         for name in ("root", "place", "layers", "empty"):
             (self._work / name).mkdir()
         self._console = SerialLine(Path(self.spec.console_log), Path(self.spec.console_socket), self._selector)
@@ -161,7 +162,7 @@ class Warden:
         for disk in self._disks:
             disk.rescan()
         if boot.early is None:
-            handover.hand_over(root, self._work / "place", self._users, spec.uid_base, self._work / "layers")
+            handover.hand_over(root, self._work / "place", self._users, spec.uid_base, layers=self._work / "layers")
         else:
             self._drives = boot.early.drives
         faces.make_files(spec, self._work / "files", boot.arguments)

@@ -19,13 +19,13 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
     console.write(b"plain firmware\r\n")
     memory = root.parent / "memory"
     memory.mkdir()
-    syscalls.mount("memory", str(memory), "tmpfs", 0, "mode=755")
+    syscalls.mount("memory", str(memory), "tmpfs", 0, data="mode=755")
     for name in ("upper", "work"):
         (memory / name).mkdir()
     options = f"lowerdir={os.environ[TREE]},upperdir={memory}/upper,workdir={memory}/work"
-    syscalls.mount("overlay", str(root), "overlay", 0, options)
+    syscalls.mount("overlay", str(root), "overlay", 0, data=options)
     # As the live system has it: on a file system of its own, where podman may have overlays.
-    syscalls.mount("var", str(root / "var"), "tmpfs", 0, "mode=755")
+    syscalls.mount("var", str(root / "var"), "tmpfs", 0, data="mode=755")
     tree = Path(os.environ[TREE])
     subprocess.run(["cp", "-a", f"{tree}/var/.", f"{root}/var/"], check=True)
     (root / "etc/shadow").write_text("root::19000:0:99999:7:::\n")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.kernel import cgroups, syscalls
+from lab.machines.container.kernel.errors import UnsupportedHostError
 
 V1 = "9:name=systemd:/\n8:pids:/\n7:blkio:/\n6:freezer:/\n5:devices:/\n4:memory:/x\n3:cpuset:/\n2:cpu,cpuacct:/\n"
 HYBRID = f"{V1}0::/user.slice\n"
@@ -24,7 +25,7 @@ def host(tmp_path, monkeypatch):
         monkeypatch.setattr(Path, "read_text", lambda path: text(own if str(path) == "/proc/self/cgroup" else path))
         mounted = []
 
-        def mount(source, target, kind, flags=0, data=""):
+        def mount(source, target, kind, flags=0, *, data=""):
             mounted.append((kind, data))
             if kind == "cgroup2":
                 Path(target, "cgroup.controllers").write_text(controllers)
@@ -94,7 +95,7 @@ def test_a_v2_host_has_the_one_hierarchy_used(host):
     ],
 )
 def test_a_host_that_will_not_do_is_told_why_in_a_line(host, groups, controllers, line):
-    with pytest.raises(cgroups.UnsupportedHostError) as found:
+    with pytest.raises(UnsupportedHostError) as found:
         host(groups, controllers)
     assert str(found.value).startswith(line)
     assert "\n" not in str(found.value)
@@ -110,5 +111,5 @@ def test_a_cgroup2_that_passes_nothing_on_is_told_in_a_line(tmp_path, monkeypatc
         raise OSError(code, "x")
 
     monkeypatch.setattr(Path, "write_text", refuse)
-    with pytest.raises(cgroups.UnsupportedHostError, match=why):
+    with pytest.raises(UnsupportedHostError, match=why):
         cgroups.check_unified(tmp_path)

@@ -12,6 +12,7 @@ from lab.machines.container.fence import handover, seccomp
 from lab.machines.container.firmware.formats.partitions import Partition
 from lab.machines.container.hardware import disks, faces, line, smbios
 from lab.machines.container.kernel import cgroups, users
+from lab.machines.container.kernel.errors import NoUsersError
 from lab.machines.container.spec import DiskSpec, MachineSpec
 
 SPEC = MachineSpec(
@@ -196,7 +197,7 @@ def test_a_range_of_users_is_given_once_and_free_again_when_its_last_holder_ends
 def test_no_range_of_users_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(users, "_TRIED", 1)
     _, held = users.claim(1 << 28, tmp_path / "users")
-    with pytest.raises(users.NoUsersError, match=str(1 << 28)):
+    with pytest.raises(NoUsersError, match=str(1 << 28)):
         users.claim(1 << 28, tmp_path / "users")
     os.close(held)
 

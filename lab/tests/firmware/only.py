@@ -23,9 +23,10 @@ from typing import BinaryIO
 import msgspec
 
 from lab.machines.container import firmware
+from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import inside
 from lab.machines.container.kernel import cgroups
-from lab.machines.container.spec import Boot, Fence, MachineSpec, NotBootable
+from lab.machines.container.spec import Boot, Fence, MachineSpec
 from lab.machines.container.warden import Warden
 
 ADDRESS = "192.168.7.1"

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.machines.container.firmware.formats.cpio import BadArchive, archives, members, unpack
+from lab.machines.container.firmware.formats.cpio import archives, members, unpack
+from lab.machines.container.firmware.formats.errors import BadArchive
 from lab.release.os.media.cpio import Member, header, write_archive
 
 

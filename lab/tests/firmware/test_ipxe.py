@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lab.machines.container.firmware.loaders.entry import NoEntry
+from lab.machines.container.firmware.errors import NoEntry
 from lab.machines.container.firmware.loaders.ipxe import Ipxe, NetEntry
 
 HERE = "http://10.0.0.1/boot/first.ipxe"

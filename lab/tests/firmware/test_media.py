@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.firmware.formats import erofs
-from lab.machines.container.firmware.formats.iso9660 import Extent, Medium, NotIso
+from lab.machines.container.firmware.formats.errors import CannotIndex, NotIso
+from lab.machines.container.firmware.formats.iso9660 import Extent, Medium
 from lab.machines.container.kernel import loops
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -84,7 +85,7 @@ def test_a_medium_that_is_cut_short_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("extent", [Extent(1, 1), Extent(2048, 5000), Extent(1 << 30, 1)])
 def test_no_index_leads_out_of_the_image(extent: Extent) -> None:
-    with pytest.raises(erofs.CannotIndex):
+    with pytest.raises(CannotIndex):
         erofs.index({"x": extent}, [], 4096)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from lab.machines.container.firmware.early.stage import units
-from lab.machines.container.firmware.early.units import BadUnits, Command
+from lab.machines.container.firmware.early.units import Command
+from lab.machines.container.firmware.errors import BadUnits
 
 VENDOR, ADMIN, GENERATED = "usr/lib/systemd/system", "etc/systemd/system", "run/systemd/generator"
 
@@ -18,7 +19,7 @@ def put(root: Path, name: str, text: str, directory: str = VENDOR) -> None:
     path.write_text(text)
 
 
-def link(root: Path, target: str, name: str, kind: str = "requires", directory: str = VENDOR) -> None:
+def link(root: Path, target: str, name: str, kind: str = "requires", *, directory: str = VENDOR) -> None:
     place = root / directory / f"{target}.{kind}" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(f"../{name}")
@@ -34,7 +35,7 @@ def test_a_target_brings_what_it_names_and_what_is_linked(tmp_path: Path) -> Non
     put(tmp_path, "c.service", "[Unit]\nBefore=d.service b.service\n")
     put(tmp_path, "d.service", "[Unit]\nAfter=a-stranger.service\n")
     link(tmp_path, "a.target", "c.service")
-    link(tmp_path, "a.target", "d.service", "wants", GENERATED)
+    link(tmp_path, "a.target", "d.service", "wants", directory=GENERATED)
     assert order(tmp_path, "a.target") == ["c.service", "d.service", "b.service", "a.target"]
     assert order(tmp_path, "a.target", "c.service") == ["d.service", "b.service", "a.target"]
 

@@ -24,7 +24,7 @@ have = pytest.mark.skipif(
 def test_an_esp_has_what_is_signed_where_the_one_before_looks(tmp_path: Path) -> None:
     image = tmp_path / "esp.img"
     config = efi.disk_config(3, "/grub/grub.cfg")
-    efi.make_esp(Store(tmp_path / "cache"), efi.GRUB_OF_DISKS, image, 8192, {efi.DISK_CONFIG: config})
+    efi.make_esp(Store(tmp_path / "cache"), efi.GRUB_OF_DISKS, image, 8192, more={efi.DISK_CONFIG: config})
     for name, issuer in (("BOOTX64.EFI", "Microsoft"), ("grubx64.efi", "Debian"), ("mmx64.efi", "Debian")):
         taken = tmp_path / name
         subprocess.run(["mcopy", "-i", image, f"::/EFI/BOOT/{name}", taken], check=True)

@@ -4,6 +4,7 @@ import subprocess
 
 import pytest
 
+from lab.release.__main__ import main
 from lab.release.components import COMPONENTS
 from lab.release.stage.errors import ReleaseError
 from lab.release.variants import NONE, REAL_AGENT, VARIANTS, changed, chosen, named
@@ -19,6 +20,15 @@ def test_one_image_is_to_blame(name):
     renamed = {tag for tag, digest in named(DIGESTS, variant).items() if digest != DIGESTS[tag]}
     assert other | renamed == {variant.component}
     assert not other & renamed
+
+
+@pytest.mark.parametrize("command", ["build", "kubernetes", "machine-os", "path", "verify", "prune", "show"])
+def test_help_of_each_command_can_be_read(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    told = "".join(capsys.readouterr().out.split())  # lines break within names
+    assert all(name in told for name in (VARIANTS if command == "build" else ()))
 
 
 def test_without_a_variant_nothing_differs():
@@ -69,3 +79,20 @@ def test_another_agent_takes_the_place_of_ours_and_only_that(tmp_path):
     assert set(after.links.values()) == {"/usr/libexec/real/agent"}
     assert "exec /usr/libexec/real/agent " in after.programs["usr/bin/agent"]
     assert set(after.packages) == set(variant.packages)
+
+
+def test_fio_of_another_agent_says_nothing_in_front_of_its_json(tmp_path):
+    """In a user namespace fio cannot empty a disk's cache, and says so where its JSON is, unless it is told not to."""
+    (tmp_path / "agent").write_text("")
+    (tmp_path / "agent").chmod(0o755)
+    variant = chosen(REAL_AGENT, tmp_path)
+    text = changed(BY_TAG[variant.component], variant).programs["usr/local/bin/fio"]
+    told = subprocess.run(
+        ["sh", "-c", text.replace("exec /usr/bin/fio", "echo"), "fio", "--name=test", "--filename", "/dev/v db"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    # Whatever stands in front of the first --name holds for all jobs.
+    assert told.stdout == "--invalidate=0 --name=test --filename /dev/v db\n"

@@ -163,7 +163,9 @@ class Request:
     headers: Mapping[str, str] | None = None
 
 
-def _fields(kind: str, method: str, path: str, base: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[Request]:
+def _fields(
+    kind: str, method: str, path: str, base: Mapping[str, Any], *, values: Mapping[str, Any]
+) -> Iterator[Request]:
     for name, given in values.items():
         for value in (*given, *_ODD):
             yield Request(f"{kind} {name}", method, path, {**base, name: value})
@@ -224,7 +226,7 @@ def _strangers() -> Iterator[Request]:
 
 def _of_hosts() -> Iterator[Request]:
     one = "/infra-envs/{infra_env}/hosts/{host}"
-    yield from _fields("PATCH host", "PATCH", one, {}, HOST)
+    yield from _fields("PATCH host", "PATCH", one, {}, values=HOST)
     for args in _ARGS:
         yield Request("PATCH installer-args", "PATCH", f"{one}/installer-args", {"args": args})
     for config in ("{}", "x", '{"ignition":{"version":"3.2.0"}}', "", None):
@@ -247,21 +249,21 @@ def _of_hosts() -> Iterator[Request]:
 
 def _of_clusters() -> Iterator[Request]:
     cluster, _ = TOPOLOGIES["compact"]()
-    yield from _fields("POST cluster", "POST", "/clusters", cluster, CLUSTER)
+    yield from _fields("POST cluster", "POST", "/clusters", cluster, values=CLUSTER)
     updates = {
         key: CLUSTER[key]
         for key in CLUSTER
         if key not in ("openshift_version", "cpu_architecture", "high_availability_mode")
     }
-    yield from _fields("PATCH cluster", "PATCH", "/clusters/{fresh}", {}, updates)
+    yield from _fields("PATCH cluster", "PATCH", "/clusters/{fresh}", {}, values=updates)
     infra_env = {"name": "bench", "pull_secret": PULL_SECRET}
-    yield from _fields("POST infra-env", "POST", "/infra-envs", infra_env, INFRA_ENV)
+    yield from _fields("POST infra-env", "POST", "/infra-envs", infra_env, values=INFRA_ENV)
     changed = {
         key: INFRA_ENV[key]
         for key in INFRA_ENV
         if key not in ("name", "cluster_id", "openshift_version", "cpu_architecture")
     }
-    yield from _fields("PATCH infra-env", "PATCH", "/infra-envs/{infra_env}", {}, changed)
+    yield from _fields("PATCH infra-env", "PATCH", "/infra-envs/{infra_env}", {}, values=changed)
     bodies: Mapping[tuple[str, str, Scheme], Sequence[Any]] = {
         ("POST", "manifests", Scheme.USER): _MANIFESTS,
         ("PUT", "ignored-validations", Scheme.USER): (

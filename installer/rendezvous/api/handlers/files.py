@@ -162,9 +162,9 @@ async def _pieces(request: web.Request) -> AsyncGenerator[bytes, None]:
 
 async def download_logs(service: Service, request: web.Request) -> Response:
     """GET /clusters/{id}/logs: one host's, the controller's, or all in one tar."""
-    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     kind = request.query.get("logs_type", "all")
     one_of(kind, "logs_type", "query", ("host", "controller", "all", ""))
+    cluster = service.engine.store.cluster(request.match_info["cluster_id"])
     if kind in ("host", "controller"):
         query = request.query.get("host_id") or None
         host_id = str(UUID(required(query, "host_id", "query"))) if kind == "host" else None

@@ -25,8 +25,8 @@ from installer.rendezvous.resources.requests import hosts as hostrequests
 from installer.rendezvous.store import documents, shapes
 from installer.rendezvous.store.links import PeersReport
 from installer.rendezvous.store.logs import Upload
+from installer.testing.engine.fleet_kit import Fleet
 from installer.testing.service.api_kit import JSON, filled, header, no_brakes, serve
-from installer.testing.service.fleet_kit import Fleet
 from installer.testing.service.rendezvous_kit import PULL_SECRET
 
 UUID = "00000000-0000-4000-8000-000000000001"
@@ -324,7 +324,7 @@ def test_bytes_that_are_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture
     """In paths, queries and headers."""
 
     async def use(client: TestClient, fleet: Fleet) -> None:
-        async def send(method: str, path: str, name: bytes = b"x", value: bytes = b"x", body: bytes = b"") -> int:
+        async def send(method: str, path: str, name: bytes = b"x", value: bytes = b"x", *, body: bytes = b"") -> int:
             scheme = Scheme.AGENT if "hosts/" in path or method == "POST" else Scheme.USER
             proof = header(scheme)[HEADERS[scheme]].encode()
             reader, writer = await asyncio.open_connection(client.host, client.port)
@@ -353,7 +353,7 @@ def test_bytes_that_are_no_text(tmp_path: Path, caplog: pytest.LogCaptureFixture
             assert await send("GET", filled(C, fleet), name, bad) in (200, 401), name
         assert await send("GET", f"{host}/instructions", b"discovery_agent_version", bad) == 400
         new = json.dumps({"host_id": UUID}).encode()
-        assert await send("POST", filled(I, fleet) + "/hosts", b"discovery_agent_version", bad, new) == 400
+        assert await send("POST", filled(I, fleet) + "/hosts", b"discovery_agent_version", bad, body=new) == 400
         assert await send("POST", filled(C, fleet) + "/logs?logs_type=controller", b"Content-Type", bad) == 400
         assert await send("GET", filled("/clusters")) == 200
 

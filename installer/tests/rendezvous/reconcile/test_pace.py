@@ -23,10 +23,10 @@ from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.store.database import Store
 from installer.rendezvous.store.documents import HostInventory
 from installer.rendezvous.validations import host as host_validations
-from installer.testing.service import sent_kit
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine import sent_kit
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import running
-from installer.testing.service.world_kit import World
 
 BIG = AT_ONCE + 2
 
@@ -147,7 +147,11 @@ def test_what_others_become_is_news_too(tmp_path: Path) -> None:
     # Of a link that is too slow for a master, and is one to a worker.
     asked = [{"host_id": last.id, "nics": [{"name": "e", "mac": last.mac, "ip_addresses": [last.ip]}]}]
     world.reply(
-        fleet.infra_env_id, StepType.CONNECTIVITY, first.answer("connectivity-check", [json.dumps(asked)]), 0, first.id
+        fleet.infra_env_id,
+        StepType.CONNECTIVITY,
+        first.answer("connectivity-check", [json.dumps(asked)]),
+        0,
+        host_id=first.id,
     )
     assert "latency" not in fleet.host(first).status_info
     sent_kit.update_host(world.engine, fleet.infra_env_id, last.id, {"host_role": "master"})

@@ -13,10 +13,10 @@ from installer.assisted.enums import HostStatus, Result, StepType
 from installer.assisted.errors import BadRequest, Conflict
 from installer.rendezvous.store.model import encode
 from installer.rendezvous.validations.hostview import load_json
-from installer.testing.service import sent_kit
-from installer.testing.service.events_kit import messages, told
+from installer.testing.engine import sent_kit
+from installer.testing.engine.events_kit import messages, told
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, SMALL, inventory
-from installer.testing.service.world_kit import HOST_ID, World
 
 T = StepType
 BY_PATH = "/dev/disk/by-path/pci-0000:04:00.0"
@@ -183,6 +183,11 @@ def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
         disk("sdc", bootable=True, is_installation_media=True),
         disk("sdd", bootable=True, size_bytes=1),
         disk("sde", bootable=True),
+        # What others may use, and what somebody has put in.
+        disk("sdf", bootable=True, removable=True),
+        disk("sdg", bootable=True, by_path="/dev/disk/by-path/platform-mmcblk0"),
+        disk("sdh", bootable=True, drive_type="iSCSI", iscsi={"host_ip_address": "192.168.111.80"}),
+        disk("dm-0", bootable=True, drive_type="Multipath"),
     ]
     _, infra_env_id = world.known(disks=disks)
     assert world.host(infra_env_id).disks_to_be_formatted == "sda,sde"
@@ -262,7 +267,7 @@ def test_images_of_which_one_cannot_be_pulled(world: World) -> None:
     """Upstream's agent ends with code 2 then, and says of each image what became of it."""
     _, infra_env_id = world.known()
     images = [{"name": "r/a:1", "result": "success"}, {"name": "r/b:1", "result": "failure"}]
-    failed(world, infra_env_id, T.IMAGES, 2, json.dumps({"images": images}))
+    failed(world, infra_env_id, T.IMAGES, 2, output=json.dumps({"images": images}))
     assert json.loads(world.host(infra_env_id).images_status.text) == images
 
 
@@ -276,7 +281,9 @@ def test_a_check_that_runs_already_says_nothing(world: World, kind: StepType) ->
     assert world.host(infra_env_id) != before
 
 
-def failed(world: World, infra_env_id: str, kind: StepType, code: int = 1, output: str = "", error: str = "") -> None:
+def failed(
+    world: World, infra_env_id: str, kind: StepType, code: int = 1, *, output: str = "", error: str = ""
+) -> None:
     step_id = world.step_id(infra_env_id, kind)
     body = {"step_type": kind.value, "step_id": step_id, "exit_code": code, "output": output, "error": error}
     sent_kit.receive(world.engine, infra_env_id, HOST_ID, body)
@@ -292,7 +299,7 @@ def test_a_failing_step_is_told_once_for_each_reason(world: World) -> None:
         (T.NTP, "", ""),
         (T.TANG, "x" * 2000 + "the end", ""),
     ):
-        failed(world, infra_env_id, kind, 7, output, error)
+        failed(world, infra_env_id, kind, 7, output=output, error=error)
     end = "x" * 993 + "the end"
     assert [text.removeprefix("Host master-0: step ") for text in messages(world, "host_step_failed")] == [
         "ntp-synchronizer failed: chronyc: no",

@@ -6,17 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from installer.assisted.enums import StepType
-from installer.assisted.errors import BadRequest, Conflict, ServiceError
+from installer.assisted.errors import BadRequest, Conflict, NotFound, ServiceError
 from installer.rendezvous.resources import clusters, hosts
 from installer.rendezvous.resources.requests import values
 from installer.rendezvous.store.model import Cluster
-from installer.testing.service import sent_kit
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine import sent_kit
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET
-from installer.testing.service.world_kit import HOST_ID, World
 
 VIPS = {"api_vips": [{"ip": "192.168.111.5"}], "ingress_vips": [{"ip": "192.168.111.6"}]}
 
@@ -83,6 +84,49 @@ def test_a_dual_stack_cluster_says_its_machine_networks_itself(fleet: Fleet) -> 
     assert [item["cidr"] for item in cluster.machine_networks] == ["192.168.111.0/24", "fd00::/64"]
     with pytest.raises(BadRequest, match="api-vip <fd09::5> does not belong to machine-network-cidr <fd00::/64>"):
         change(fleet, api_vips=[{"ip": "192.168.111.5"}, {"ip": "fd09::5"}])
+    # And they, as its virtual addresses, are not taken away from it any more.
+    with pytest.raises(BadRequest, match="Dual-stack cluster cannot be created with empty Machine Networks"):
+        change(fleet, machine_networks=[])
+    with pytest.raises(BadRequest, match=r"api-vip <> does not belong to machine-network-cidr <192\.168\.111\.0/24>"):
+        change(fleet, api_vips=[], ingress_vips=[])
+
+
+def test_virtual_addresses_of_the_users_own_balancer_are_not_taken_away(fleet: Fleet) -> None:
+    change(fleet, load_balancer={"type": "user-managed"}, machine_networks=[{"cidr": "192.168.111.0/24"}], **VIPS)
+    with pytest.raises(BadRequest, match="api-vip <> does not belong"):
+        change(fleet, api_vips=[], ingress_vips=[])
+    with pytest.raises(BadRequest, match="no machine networks"):
+        change(fleet, api_vips=[], ingress_vips=[], machine_networks=[])
+    assert change(fleet, machine_networks=[]).api_vips == VIPS["api_vips"]
+
+
+def test_platform_none_takes_networks_and_virtual_addresses_away(fleet: Fleet) -> None:
+    assert change(fleet, **VIPS).machine_networks
+    cluster = change(fleet, platform={"type": "none"})
+    assert (cluster.user_managed_networking, cluster.api_vips, cluster.ingress_vips) == (True, [], [])
+    assert cluster.machine_networks == []
+
+
+@pytest.mark.parametrize(
+    ("platform", "version", "words"),
+    [
+        ("baremetal", "4.18.3-node0.ab", ""),
+        ("none", "4.20", "cluster's platform must be baremetal$"),
+        ("none", "4.22.0", ""),
+        ("vsphere", "4.22", "cluster's platform must be baremetal or none"),
+    ],
+)
+def test_where_arbiters_can_be(fleet: Fleet, platform: str, version: str, words: str) -> None:
+    store = fleet.world.store
+    with store.change():
+        found = store.cluster(fleet.cluster_id)
+        store.put_cluster(msgspec.structs.replace(found, platform={"type": platform}, openshift_version=version))
+    if words:
+        with pytest.raises(BadRequest, match=words):
+            sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, fleet.machines[0].id, {"host_role": "arbiter"})
+        return
+    host = sent_kit.update_host(fleet.world.engine, fleet.infra_env_id, fleet.machines[0].id, {"host_role": "arbiter"})
+    assert host.role == "arbiter"
 
 
 @pytest.mark.parametrize(
@@ -170,6 +214,14 @@ def test_a_choice_of_disks_names_the_one_to_install_on(tmp_path: Path, chosen: l
     _, infra_env_id = world.known()
     with pytest.raises(Conflict, match="Requested installation disk is not part of the host's valid disks"):
         sent_kit.update_host(world.engine, infra_env_id, HOST_ID, {"disks_selected_config": chosen})
+
+
+def test_whose_validation_is_reset_is_looked_up_first(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    _, infra_env_id = world.known()
+    for host_id, kind in ((HOST_ID, BadRequest), (HOST_ID[:-1] + "f", NotFound)):
+        with pytest.raises(kind):
+            hosts.reset_validation(world.engine, infra_env_id, host_id, "no-such-validation")
 
 
 def test_a_disk_without_a_name_is_not_skipped(tmp_path: Path) -> None:

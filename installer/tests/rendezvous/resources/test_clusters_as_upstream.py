@@ -14,9 +14,9 @@ import pytest
 
 from installer.assisted.errors import ServiceError
 from installer.redact import redact
-from installer.testing.service import sent_kit
+from installer.testing.engine import sent_kit
+from installer.testing.engine.world_kit import World
 from installer.testing.service.rendezvous_kit import PULL_SECRET
-from installer.testing.service.world_kit import World
 
 BODY = {"name": "c1", "openshift_version": "4.19", "pull_secret": PULL_SECRET, "base_dns_domain": "example.com"}
 RELEASE = '[{"version": "4.19.0", "url": "r.example/r@sha256:0", "cpu_architecture": "x86_64"}]'
@@ -170,6 +170,8 @@ VALUES: list[tuple[str, Any, int, int]] = [
     ("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 26}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 27}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/14", "host_prefix": 8}], 201, 400),
+    ("service_networks", [{"cidr": "172.29.0.0/16"}], 201, 201),
+    ("service_networks", [{"cidr": "172.29.0.7/16"}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/24", "host_prefix": 23}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.0/14"}], 201, 400),
     ("cluster_networks", [{"cidr": "10.128.0.1/14", "host_prefix": 23}], 201, 201),

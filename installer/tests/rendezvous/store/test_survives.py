@@ -24,9 +24,9 @@ from installer.assisted.errors import Conflict
 from installer.rendezvous.reconcile.engine import Engine
 from installer.rendezvous.resources import hosts
 from installer.rendezvous.store.database import Store
-from installer.testing.service.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.fleet_kit import Fleet, Machine, Network
+from installer.testing.engine.world_kit import HOST_ID, World
 from installer.testing.service.rendezvous_kit import CLUSTER, PULL_SECRET, REPOSITORY, inventory, running, wait_for
-from installer.testing.service.world_kit import HOST_ID, World
 
 # Writes cluster N with its event and a file in one change, then says that N is kept.
 WRITER = """
@@ -203,11 +203,11 @@ def test_what_comes_twice_changes_nothing(tmp_path_factory: Any, sent: list[Any]
     real = world.reply
 
     def twice(
-        infra_env_id: str, kind: StepType, output: Any, code: int = 0, host_id: str = "", step_id: str | None = None
+        infra_env_id: str, kind: StepType, output: Any, code: int = 0, *, host_id: str = "", step_id: str | None = None
     ) -> None:
-        real(infra_env_id, kind, output, code, host_id)
+        real(infra_env_id, kind, output, code, host_id=host_id)
         after = (fleet.judgements(), len(world.store.events()))
-        real(infra_env_id, kind, output, code, host_id)
+        real(infra_env_id, kind, output, code, host_id=host_id)
         # An image's availability is told each time that it is looked at.
         assert (fleet.judgements(), len(world.store.events())) == after or kind is StepType.IMAGES
         answers.append((host_id, kind, output))
@@ -238,7 +238,7 @@ def test_what_comes_twice_changes_nothing(tmp_path_factory: Any, sent: list[Any]
             if kind in (StepType.INVENTORY, StepType.NTP):
                 # An inventory of a host that is being installed is refused, and changes nothing either.
                 with contextlib.suppress(Conflict):
-                    real(fleet.infra_env_id, kind, output, 0, host_id)
+                    real(fleet.infra_env_id, kind, output, 0, host_id=host_id)
         assert fleet.judgements() == before
     finally:
         world.store.close()

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lab.machines.container.fence import handover, options, seccomp
+from lab.machines.container.fence.errors import NotAllowed
 from lab.machines.container.kernel import loops, syscalls
 from lab.machines.container.spec import Drive
 
@@ -83,7 +84,7 @@ class Hardware(Protocol):
         """Look at a disk's partition table again. Raises OSError (EBUSY: one of its partitions is mounted)."""
 
 
-class Refusal(Exception):
+class _Refusal(Exception):
     """The caller gets this error number."""
 
     def __init__(self, code: int) -> None:
@@ -117,7 +118,7 @@ class Broker:
         identity, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(raw)
         try:
             done = self._do(identity, pid, number, arguments)
-        except Refusal as refusal:
+        except _Refusal as refusal:
             self._reply(identity, error=-refusal.code)
         except OSError as error:
             self._reply(identity, error=-(error.errno or errno.EIO))
@@ -150,7 +151,7 @@ class Broker:
                 memory.seek(address)
                 return memory.read(count)
             except (OSError, OverflowError, ValueError):
-                raise Refusal(errno.EFAULT) from None
+                raise _Refusal(errno.EFAULT) from None
 
     def _string(self, pid: int, address: int) -> str:
         if address == 0:
@@ -161,7 +162,7 @@ class Broker:
             there = address + len(found)
             part = self._memory(pid, there, 4096 - there % 4096)
             if not part:
-                raise Refusal(errno.EFAULT)
+                raise _Refusal(errno.EFAULT)
             found += part
         return os.fsdecode(found.split(b"\0", 1)[0])
 
@@ -170,7 +171,7 @@ class Broker:
         try:
             fcntl.ioctl(self._listener, _ID_VALID, bytearray(struct.pack("=Q", identity)))
         except OSError:
-            raise Refusal(errno.EINTR) from None
+            raise _Refusal(errno.EINTR) from None
 
     def _may(self, identity: int, pid: int, capability: int, *, as_root: bool = True) -> bool:
         """Whether the caller has a capability as the machine's root, or else over its mount namespace: who has made
@@ -222,7 +223,7 @@ class Broker:
         source = self._string(pid, source_at)
         image = _IMAGE.fullmatch(source) if kind == "squashfs" else None
         if image is not None:
-            return self._mount_image(identity, pid, image, self._string(pid, target_at), flags)
+            return self._mount_image(identity, pid, image, self._string(pid, target_at), flags=flags)
         if kind not in _KINDS:
             return False
         try:
@@ -243,28 +244,32 @@ class Broker:
         target = self._open(identity, pid, self._string(pid, target_at), os.O_PATH)
         try:
             if drive is not None:
-                self._mount_medium(pid, identity, device, drive, flags, target)
+                self._mount_medium(pid, identity, device, drive, flags=flags, target=target)
             else:
                 pairs = options.passed_on(kind, self._string(pid, data_at) if data_at else "")
-                self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs, flags, target)
-        except options.NotAllowed:
-            raise Refusal(errno.EINVAL) from None
+                self._mount_there(pid, identity, kind, {device: found.st_rdev}, pairs=pairs, flags=flags, target=target)
+        except NotAllowed:
+            raise _Refusal(errno.EINVAL) from None
         finally:
             os.close(target)
         return True
 
-    def _mount_medium(self, pid: int, identity: int, device: str, drive: Drive, flags: int, target: int) -> None:
+    def _mount_medium(self, pid: int, identity: int, device: str, drive: Drive, *, flags: int, target: int) -> None:
         """By an index of erofs, where there is one: many kernels have no iso9660, and those that have cannot map its
         owners. The source keeps the drive's name, by which programs look for the medium."""
         medium, flags = os.makedev(*drive.number), flags | syscalls.MS_RDONLY
         if drive.index is not None:
             nodes = {device: os.makedev(*drive.index), "medium": medium}
             with contextlib.suppress(OSError):
-                self._mount_there(pid, identity, "erofs", nodes, {"device": "/dev/medium"}, flags, target)
+                self._mount_there(
+                    pid, identity, "erofs", nodes, pairs={"device": "/dev/medium"}, flags=flags, target=target
+                )
                 return
-        self._mount_there(pid, identity, "iso9660", {device: medium}, {}, flags, target, mapped=False)
+        self._mount_there(
+            pid, identity, "iso9660", {device: medium}, pairs={}, flags=flags, target=target, mapped=False
+        )
 
-    def _mount_image(self, identity: int, pid: int, image: re.Match[str], path: str, flags: int) -> bool:
+    def _mount_image(self, identity: int, pid: int, image: re.Match[str], path: str, *, flags: int) -> bool:
         if not self._may(identity, pid, _CAP_SYS_ADMIN):
             return False
         with contextlib.ExitStack() as held:
@@ -274,16 +279,18 @@ class Broker:
             number = f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
             kinds = handover.kinds(Path(f"/proc/{pid}/mountinfo").read_text())
             if not stat.S_ISREG(found.st_mode) or kinds.get(number) not in _HOLDS_IMAGES:
-                raise Refusal(errno.ENOTBLK)
+                raise _Refusal(errno.ENOTBLK)
             if self._images >= _MOST_IMAGES:
-                raise Refusal(errno.EBUSY)
+                raise _Refusal(errno.EBUSY)
             offset, size = int(image[1]), int(image[2])
             file = Path(f"/proc/self/fd/{named}")
             loop = held.enter_context(loops.attach(file, offset=offset, size=size, read_only=True))
             target = self._open(identity, pid, path, os.O_PATH)
             held.callback(os.close, target)
             flags |= syscalls.MS_RDONLY
-            self._mount_there(pid, identity, "squashfs", {loop.path.name: loop.rdev}, {}, flags, target)
+            self._mount_there(
+                pid, identity, "squashfs", {loop.path.name: loop.rdev}, pairs={}, flags=flags, target=target
+            )
             self._images += 1
         return True
 
@@ -320,10 +327,10 @@ class Broker:
         identity: int,
         kind: str,
         nodes: dict[str, int],
+        *,
         pairs: dict[str, str | None],
         flags: int,
         target: int,
-        *,
         mapped: bool = True,
     ) -> None:
         """Mount the first of `nodes`, device numbers by their names."""
@@ -339,7 +346,9 @@ class Broker:
                 # In a /dev with nothing else in it: mountinfo tells the name by which it was made.
                 syscalls.call("unshare", _UNSHARE, syscalls.CLONE_NEWNS)
                 syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-                syscalls.mount("dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, "mode=700,size=64k")
+                syscalls.mount(
+                    "dev", "/dev", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data="mode=700,size=64k"
+                )
                 for name, number in nodes.items():
                     os.mknod(f"/dev/{name}", stat.S_IFBLK | 0o600, number)
                 tree = syscalls.new_mount(kind, f"/dev/{next(iter(nodes))}", pairs)

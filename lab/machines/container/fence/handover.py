@@ -75,7 +75,7 @@ def seen(all_mounts: list[Mounted], root: str) -> list[Mounted]:
     return walk(top(lowest[-1]))
 
 
-def hand_over(root: Path, place: Path, users: int, owner: int, layers: Path) -> None:
+def hand_over(root: Path, place: Path, users: int, owner: int, *, layers: Path) -> None:
     """Mount at `place`, an empty directory, what is mounted at and below `root`, and nothing at `root` any more.
 
     `users` is a descriptor of the machine's user namespace, whose root is `owner`; `layers` an empty directory for the
@@ -89,7 +89,7 @@ def hand_over(root: Path, place: Path, users: int, owner: int, layers: Path) -> 
     for number, (part, tree) in enumerate(trees):
         target = str(place) + part.target[len(str(root)) :]
         if tree is None:
-            _overlay(part, target, users, owner, layers / str(number))
+            _overlay(part, target, users, owner, place=layers / str(number))
         else:
             syscalls.attach(tree, target)
             os.close(tree)
@@ -102,7 +102,7 @@ def _mapped(path: str, users: int, read_only: bool) -> int:
     return tree
 
 
-def _overlay(part: Mounted, target: str, users: int, owner: int, place: Path) -> None:
+def _overlay(part: Mounted, target: str, users: int, owner: int, *, place: Path) -> None:
     def layer(path: str, name: str) -> str:
         folder = place / name
         folder.mkdir(parents=True)
@@ -122,4 +122,4 @@ def _overlay(part: Mounted, target: str, users: int, owner: int, place: Path) ->
     flags = syscalls.MS_NODEV | (syscalls.MS_RDONLY if part.read_only else 0)
     # An overlay works on its layers as who mounted it, and that must be somebody whom they know.
     with syscalls.file_owner(owner):
-        syscalls.mount("root", target, "overlay", flags, options)
+        syscalls.mount("root", target, "overlay", flags, data=options)

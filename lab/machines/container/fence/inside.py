@@ -28,10 +28,11 @@ from typing import NoReturn
 import msgspec
 
 from lab.host.namespaces import die_with_parent
+from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import seccomp
 from lab.machines.container.hardware import faces
 from lab.machines.container.kernel import syscalls
-from lab.machines.container.spec import NotBootable, Stage
+from lab.machines.container.spec import Stage
 
 # Exit codes of the outer process: how the machine ended. STOPPED: its early boot did, and has said why.
 POWERED_OFF, REBOOTED, BROKEN, STOPPED = 0, 10, 11, 12
@@ -192,12 +193,12 @@ def _mount_kernels(order: Order) -> None:
     read_only = _FILE_SYSTEM | syscalls.MS_REMOUNT | syscalls.MS_BIND | syscalls.MS_RDONLY
     syscalls.mount("none", f"{root}/sys", flags=read_only)
     options = "newinstance,ptmxmode=0666,mode=0620,gid=5"
-    syscalls.mount("devpts", f"{root}/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, options)
+    syscalls.mount("devpts", f"{root}/dev/pts", "devpts", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data=options)
     shared = syscalls.MS_NOSUID | syscalls.MS_NODEV
-    syscalls.mount("shm", f"{root}/dev/shm", "tmpfs", shared, "mode=1777")
+    syscalls.mount("shm", f"{root}/dev/shm", "tmpfs", shared, data="mode=1777")
     # As systemd has it: a fifth of the memory.
     size = max(order.memory_mib // 5, 1)
-    syscalls.mount("run", f"{root}/run", "tmpfs", shared, f"mode=755,size={size}m")
+    syscalls.mount("run", f"{root}/run", "tmpfs", shared, data=f"mode=755,size={size}m")
     database = root / "run/udev/data"
     database.mkdir(parents=True)
     syscalls.mount(f"files/{faces.UDEV}", str(database), flags=syscalls.MS_BIND)
@@ -221,9 +222,9 @@ def _mount_cgroups(place: Path, hierarchies: tuple[str, ...]) -> None:
     if not hierarchies:
         syscalls.mount("cgroup2", str(place), "cgroup2", _FILE_SYSTEM)
         return
-    syscalls.mount("cgroups", str(place), "tmpfs", _FILE_SYSTEM, "mode=755")
+    syscalls.mount("cgroups", str(place), "tmpfs", _FILE_SYSTEM, data="mode=755")
     for name in hierarchies:
         folder = place / name.removeprefix("name=")
         folder.mkdir()
         data = f"none,{name}" if name.startswith("name=") else name
-        syscalls.mount("cgroup", str(folder), "cgroup", _FILE_SYSTEM, data)
+        syscalls.mount("cgroup", str(folder), "cgroup", _FILE_SYSTEM, data=data)

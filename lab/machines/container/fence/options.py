@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lab.machines.container.fence.errors import NotAllowed
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -37,10 +39,6 @@ ALLOWED: Mapping[str, frozenset[str]] = {
 # That a broken file system is no panic, whatever it says of itself (tune2fs -e).
 _ERRORS = {"ext4": "continue", "ext3": "continue", "ext2": "continue", "vfat": "remount-ro"}
 _MILD = ("continue", "remount-ro")
-
-
-class NotAllowed(Exception):
-    """An option that no machine may use."""
 
 
 def passed_on(kind: str, text: str) -> dict[str, str | None]:

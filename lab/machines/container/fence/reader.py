@@ -22,6 +22,7 @@ import msgspec
 
 from lab.host.namespaces import die_with_parent, setns, unshare
 from lab.machines.container.fence import seccomp
+from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import Fence
 
@@ -49,10 +50,6 @@ _CALLS = (
 _NAMESPACES = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC | syscalls.CLONE_NEWUTS
 
 
-class CannotRead(Exception):
-    """The reader came to no answer; `str()` says why in a line."""
-
-
 def ask(
     fence: Fence,
     read: Callable[[socket.socket], None],
@@ -77,7 +74,7 @@ def ask(
         pid = os.fork()
         if pid == 0:
             limits = (memory_mib + _OWN_MIB + _mapped_mib(), file_mib, seconds)
-            _be_reader(fence, read, theirs, [*descriptors, theirs.fileno()], limits)
+            _be_reader(fence, read, theirs, [*descriptors, theirs.fileno()], limits=limits)
         theirs.close()
         try:
             if fence.enclose is not None:
@@ -137,6 +134,7 @@ def _be_reader(
     read: Callable[[socket.socket], None],
     line: socket.socket,
     kept: list[int],
+    *,
     limits: tuple[int, int, float],
 ) -> NoReturn:
     try:

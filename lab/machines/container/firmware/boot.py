@@ -15,7 +15,9 @@ from typing import BinaryIO
 
 import msgspec
 
+from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import reader
+from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.firmware.asked import (
     FETCHED,
     MOUNTED,
@@ -30,11 +32,11 @@ from lab.machines.container.firmware.asked import (
 )
 from lab.machines.container.firmware.choose import DRIVE, Devices, choose
 from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.netboot.card import Cards, NotFetched
-from lab.machines.container.firmware.netboot.dhcp import NoLease
+from lab.machines.container.firmware.netboot.card import Cards
+from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.kernel import loops, syscalls
-from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec, NotBootable
+from lab.machines.container.spec import Boot, Drive, Early, Fence, MachineSpec
 
 #: The kernel's own environment for its init (Linux, init/main.c).
 ENVIRONMENT = {"HOME": "/", "TERM": "linux"}
@@ -73,7 +75,7 @@ class _Asked:
         try:
             said = msgspec.json.decode(message, type=Message)
         except msgspec.DecodeError as error:
-            raise reader.CannotRead(f"its reader says nonsense: {error}") from None
+            raise CannotRead(f"its reader says nonsense: {error}") from None
         match said:
             case Say(text):
                 self._screen.line(text[: self._text])
@@ -91,7 +93,7 @@ class _Asked:
             case Fetch():
                 self._fetch(said, line)
             case Chosen() if said.indexes > len(descriptors):
-                raise reader.CannotRead("its reader says nonsense: no index")
+                raise CannotRead("its reader says nonsense: no index")
             case Chosen() | Nothing():
                 self.said = said
                 return True
@@ -163,7 +165,7 @@ def boot(spec: MachineSpec, *, devices: Mapping[str, Path], root: Path, console:
                 file_mib=max(spec.memory_mib // 2, 1),
                 seconds=READ_SECONDS,
             )
-        except reader.CannotRead as error:
+        except CannotRead as error:
             reason = f"error: {error}."
             Screen(console).line(reason)
             raise BootStopped(reason) from error

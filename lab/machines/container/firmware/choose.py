@@ -17,10 +17,11 @@ import msgspec
 
 from lab.machines.container.firmware import disk, live, net
 from lab.machines.container.firmware.asked import Chosen, Console, Held, Nothing
-from lab.machines.container.firmware.errors import BootStopped
-from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
+from lab.machines.container.firmware.errors import BootStopped, NoEntry
+from lab.machines.container.firmware.formats.errors import NotIso
+from lab.machines.container.firmware.formats.iso9660 import Medium
 from lab.machines.container.firmware.formats.partitions import read_table
-from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.loaders.entry import Entry, Room
 from lab.machines.container.firmware.screen import Screen
 from lab.machines.container.spec import MachineSpec
 
@@ -51,7 +52,7 @@ def choose(spec: MachineSpec, devices: Devices, line: socket.socket) -> None:
     try:
         for device in spec.order:
             try:
-                said, images = _from(device, spec, devices, screen, line)
+                said, images = _from(device, spec, devices, screen, line=line)
             except NoEntry as error:
                 _failed(spec, device, str(error), screen)
                 tried.append(f"{device}: {error}")
@@ -76,7 +77,7 @@ def _failed(spec: MachineSpec, device: str, reason: str, screen: Screen) -> None
 
 
 def _from(
-    device: str, spec: MachineSpec, devices: Devices, screen: Screen, line: socket.socket
+    device: str, spec: MachineSpec, devices: Devices, screen: Screen, *, line: socket.socket
 ) -> tuple[Chosen, list[int]]:
     """Boot one device of the order. Raises NoEntry when the next one is to be tried, BootStopped."""
     name = _NAMES[spec.firmware][device]
@@ -86,7 +87,7 @@ def _from(
     media: list[Held] = []
     indexes: list[int] = []
     if device == "hd":
-        entry, images = _disk(spec, devices.blocks, screen, room, line)
+        entry, images = _disk(spec, devices.blocks, screen, room, line=line)
     elif device == "network":
         if not devices.network:
             raise NoEntry("there is no network card")
@@ -137,7 +138,7 @@ def _medium(medium: int | str) -> Medium:
 
 
 def _disk(
-    spec: MachineSpec, blocks: Mapping[str, int], screen: Screen, room: Room, line: socket.socket
+    spec: MachineSpec, blocks: Mapping[str, int], screen: Screen, room: Room, *, line: socket.socket
 ) -> tuple[Entry, list[int]]:
     """What the first disk starts that starts anything. Raises NoEntry, BootStopped."""
     reasons = []

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from lab.machines.container.spec import NotBootable
+from lab.machines.container.errors import NotBootable
 
 
 class BootStopped(NotBootable):
     """A boot loader or a kernel was started and stopped: the machine stays as it is, on, and tries no other device."""
+
+
+class BadUnits(Exception):
+    """Units that cannot be brought into an order."""
+
+
+class NoEntry(Exception):
+    """The firmware finds nothing to start on a device, and goes on to the next; ``str()`` is why."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 
-from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.errors import BootStopped, NoEntry
 from lab.machines.container.firmware.formats import erofs
+from lab.machines.container.firmware.formats.errors import CannotIndex
 from lab.machines.container.firmware.formats.iso9660 import BIOS, UEFI, Medium
 from lab.machines.container.firmware.loaders import grub, isolinux
-from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room, kept
+from lab.machines.container.firmware.loaders.entry import Entry, Room, kept
 from lab.machines.container.firmware.screen import Screen
 
 
@@ -48,7 +49,7 @@ def index(medium: Medium) -> int | None:
     """An index of the medium for erofs: a file in memory; None where erofs has no form for it."""
     try:
         made = erofs.index(medium.files, medium.directories, medium.size, medium.volume_id)
-    except erofs.CannotIndex:
+    except CannotIndex:
         return None
     descriptor = os.memfd_create("medium.erofs")
     os.write(descriptor, made)

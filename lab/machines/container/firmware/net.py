@@ -14,8 +14,10 @@ import msgspec
 from lab.machines.container.firmware import live
 from lab.machines.container.firmware.asked import FETCHED, Fetch
 from lab.machines.container.firmware.asked import Lease as Ask
-from lab.machines.container.firmware.formats.iso9660 import Medium, NotIso
-from lab.machines.container.firmware.loaders.entry import Entry, NoEntry, Room
+from lab.machines.container.firmware.errors import NoEntry
+from lab.machines.container.firmware.formats.errors import NotIso
+from lab.machines.container.firmware.formats.iso9660 import Medium
+from lab.machines.container.firmware.loaders.entry import Entry, Room
 from lab.machines.container.firmware.loaders.ipxe import Ipxe
 from lab.machines.container.firmware.netboot.dhcp import Lease
 from lab.machines.container.firmware.screen import Screen
@@ -63,27 +65,27 @@ def entry(spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tu
     reasons = []
     for nic in spec.nics:
         try:
-            return _by_card(nic, spec, network, screen, room)
+            return _by_card(nic, spec, network, screen, room=room)
         except NoEntry as error:
             reasons.append(f"{nic.name}: {error}")
     raise NoEntry("; ".join(reasons) or "there is no network card")
 
 
-def _by_card(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+def _by_card(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
     try:
-        return _pxe(nic, spec, network, screen, room)
+        return _pxe(nic, spec, network, screen, room=room)
     except NoEntry as error:
         screen.line(f"PXE-E16: {error}" if spec.firmware == "uefi" else f"{error}")
         if spec.firmware != "uefi":
             raise
         try:
-            return _http(nic, spec, network, screen, room)
+            return _http(nic, spec, network, screen, room=room)
         except NoEntry as second:
             screen.line(f"Error: {second}")
             raise NoEntry(f"PXE: {error}; HTTP: {second}") from second
 
 
-def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+def _pxe(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
     """As a card whose ROM is iPXE, which QEMU's are."""
     screen.line(">>Start PXE over IPv4." if spec.firmware == "uefi" else f"iPXE: Configuring (net0 {nic.mac})")
     lease = network.lease(nic.name, http=False)
@@ -112,7 +114,7 @@ def _settings(nic: Nic, spec: MachineSpec, lease: Lease) -> dict[str, str]:
     return plain | of_card | {"platform": platform, "buildarch": "x86_64"}
 
 
-def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, room: Room) -> tuple[Entry, list[int]]:
+def _http(nic: Nic, spec: MachineSpec, network: Network, screen: Screen, *, room: Room) -> tuple[Entry, list[int]]:
     """UEFI specification 2.10, chapter 24.7: an ISO becomes a disk in memory, of which Linux sees nothing."""
     screen.line(">>Start HTTP Boot over IPv4.")
     lease = network.lease(nic.name, http=True)

@@ -50,7 +50,7 @@ def make_dev(spec: MachineSpec, dev: Path, terminal: str) -> None:
     """Mount `dev` and make its nodes; `terminal` is the slave of the console's pseudo terminal."""
     dev.mkdir(parents=True, exist_ok=True)
     own = f"mode=755,uid={spec.uid_base},gid={spec.uid_base}"
-    syscalls.mount("dev", str(dev), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, own)
+    syscalls.mount("dev", str(dev), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NOEXEC, data=own)
     for name, (major, minor) in _CHARACTER.items():
         if name != "fuse" or Path("/dev/fuse").exists():
             _node(dev / name, 0o20666, os.makedev(major, minor), spec.uid_base)
@@ -154,7 +154,7 @@ def _write(file: Path, text: str | bytes, owner: int | None = None) -> None:
 def make_files(spec: MachineSpec, files: Path, arguments: list[str]) -> None:
     """Mount `files` and write what is put over /proc and /sys (see `overlays`)."""
     files.mkdir(parents=True, exist_ok=True)
-    syscalls.mount("files", str(files), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
+    syscalls.mount("files", str(files), "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, data="mode=755")
     _write(files / "proc/cmdline", " ".join(arguments) + "\n")
     _write(files / "proc/meminfo", meminfo(spec.memory_mib, 0))
     _write(files / "proc/cpuinfo", cpuinfo(Path("/proc/cpuinfo").read_text(), spec.vcpus))

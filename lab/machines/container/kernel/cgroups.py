@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.machines.container.kernel import fuse, syscalls, users
+from lab.machines.container.kernel.errors import UnsupportedHostError
 
 TOP = "node0"
 OWN, BESIDE = "machine", "holder"
@@ -28,10 +29,6 @@ _PERIOD = 100_000
 # What every machine may open: null, zero, full, random, urandom, tty, ptmx, and terminals of devpts; fuse.
 _CHARACTER = ("1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:1", "5:2", "136:*", "10:229")
 _EMPTY_SECONDS = 10.0
-
-
-class UnsupportedHostError(Exception):
-    """This host has no control groups that a machine could be limited by; the text is one line."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ def mount_all(place: Path) -> Hierarchies:
     for name in v1 if "name=systemd" in v1 else [*v1, "name=systemd"]:
         folder = place / name.removeprefix("name=")
         folder.mkdir(exist_ok=True)
-        syscalls.mount("cgroup", str(folder), "cgroup", 0, f"none,{name}" if "=" in name else name)
+        syscalls.mount("cgroup", str(folder), "cgroup", 0, data=f"none,{name}" if "=" in name else name)
         at[name] = folder
     return Hierarchies(at)
 

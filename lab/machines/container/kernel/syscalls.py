@@ -54,7 +54,7 @@ def call(what: str, number: int, *arguments: int | bytes | None) -> int:
     return result
 
 
-def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str = "") -> None:
+def mount(source: str, target: str, kind: str | None = None, flags: int = 0, *, data: str = "") -> None:
     """mount(2)."""
     words = (source.encode(), target.encode(), kind.encode() if kind else None)
     if _libc.mount(*words, ctypes.c_ulong(flags), data.encode() or None) != 0:

@@ -11,15 +11,13 @@ import os
 import struct
 from pathlib import Path
 
+from lab.machines.container.kernel.errors import NoUsersError
+
 LEDGER = Path("/run/node0/users")
 COUNT = 65536
 _TRIED = 1 << 14
 # struct flock, asm-generic/fcntl.h
 _LOCK = struct.Struct("hhqqi")
-
-
-class NoUsersError(Exception):
-    """All users from the first one on are taken."""
 
 
 def claim(first: int, ledger: Path = LEDGER) -> tuple[int, int]:

@@ -179,20 +179,20 @@ class Finding:
     reason: str = "NotReady"
 
 
-#: How many probes in a row must fail before an available operator is called unavailable: emulated hosts stall.
-PATIENCE = 3
+#: For how long probes must fail before an available operator is called unavailable: emulated hosts stall.
+PATIENCE_SECONDS = 10.0
 
 
 def operator_status(
-    status: Status, finding: Finding, failures: int, now: dt.datetime, *, versions: Sequence[dict[str, str]]
+    status: Status, finding: Finding, bad_seconds: float, now: dt.datetime, *, versions: Sequence[dict[str, str]]
 ) -> Status:
-    """The next status of a ClusterOperator; ``failures`` is how many probes in a row were bad, this one included.
+    """The next status of a ClusterOperator; ``bad_seconds`` is for how long no probe was good.
 
     Progressing comes before Available: readers use the first condition that applies (§8.2).
     """
     conditions: list[Condition] = list(status.get("conditions") or [])
     was = is_status(conditions, "Available")
-    if not finding.good and was and failures < PATIENCE:
+    if not finding.good and was and bad_seconds < PATIENCE_SECONDS:
         return status
     good = "True" if finding.good else "False"
     first_time = not finding.good and not status.get("versions")

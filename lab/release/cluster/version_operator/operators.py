@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from lab.release.cluster import pace
 from lab.release.cluster.errors import ClusterError
 from lab.release.cluster.ignition import machineconfig
 from lab.release.cluster.ignition.machineconfig import PREFIX
@@ -25,7 +26,7 @@ from lab.release.cluster.nodes.scaling import Scaling, Wanted
 
 log = logging.getLogger(__name__)
 
-#: Seconds between rounds: while nodes are being given their parts, while something is not good, and when all is.
+#: Seconds between rounds: while nodes are being given their parts; at most, while something is not good; when all is.
 SCALING_SECONDS = 4.0
 BUSY_SECONDS = 5.0
 CALM_SECONDS = 60.0
@@ -134,7 +135,7 @@ class Operators:
         self._images = images
         self._release_image = release_image
         self._versions = [{"name": "operator", "version": images.version}]
-        self._failures: dict[str, int] = {}
+        self._bad_since: dict[str, float] = {}
         self._findings: dict[str, Finding] = {}
         self._looked = -LOOK_SECONDS
         self._seen: View | None = None
@@ -236,14 +237,17 @@ class Operators:
                 continue
             finding = probe(seen)
             findings[name] = finding
-            self._failures[name] = 0 if finding.good else self._failures.get(name, 0) + 1
-            if self._failures[name] == 1:
+            if finding.good:
+                self._bad_since.pop(name, None)
+            elif name not in self._bad_since:
+                self._bad_since[name] = time.monotonic()
                 log.info("%s: %s", name, finding.message)
+            bad_seconds = time.monotonic() - self._bad_since.get(name, time.monotonic())
             if name == "ingress":
                 self._ingress(seen, finding.good)
             full = {"apiVersion": CONFIG, "kind": "ClusterOperator", **listed}
             status = operator_status(
-                listed.get("status") or {}, finding, self._failures[name], seen.now, versions=self._versions
+                listed.get("status") or {}, finding, bad_seconds, seen.now, versions=self._versions
             )
             self._write_status(full, status)
         self.good = len(findings) == len(probes.PROBES) and all(f.good for f in findings.values())
@@ -267,5 +271,10 @@ class Operators:
             except (KeyError, TypeError, ValueError, OSError):
                 # one malformed object must not end the loop that reports on the whole cluster
                 log.exception("operators: this round failed")
-            pause = SCALING_SECONDS if self.scaling else CALM_SECONDS if self.good else BUSY_SECONDS
-            stop.wait(max(pause - (time.monotonic() - started), 2.0))
+            stop.wait(self.pause(time.monotonic() - started))
+
+    def pause(self, took: float) -> float:
+        """Seconds until the next round, after one of ``took`` seconds."""
+        if not self.scaling and not self.good:
+            return pace.pause(took, BUSY_SECONDS)
+        return max((SCALING_SECONDS if self.scaling else CALM_SECONDS) - took, 2.0)

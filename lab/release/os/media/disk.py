@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +68,7 @@ def build_disk(store: Store, root: Path, kernel: Path, initramfs: Path, *, out: 
             efi.GRUB_OF_DISKS,
             esp_image,
             ESP.size * 1024,
-            {efi.DISK_CONFIG: efi.disk_config(BOOT.number, "/grub/grub.cfg")},
+            more={efi.DISK_CONFIG: efi.disk_config(BOOT.number, "/grub/grub.cfg")},
         )
         core = _grub(store, work, "i386-pc", "biosdisk")
         root_part = Partition(4, ROOT_START, root_size, ROOT_TYPE, "root")
@@ -96,7 +97,7 @@ def bios_boot_code(core: bytes, boot: bytes, lba: int) -> tuple[bytes, bytes]:
     return bytes(record[:440]), bytes(image)
 
 
-def _mke2fs(store: Store, label: str, source: Path, image: Path, mib: int, *options: str) -> None:
+def _mke2fs(store: Store, label: str, source: Path, image: Path, *, mib: int, options: Sequence[str]) -> None:
     # Without features that resize2fs or GRUB's ext2 driver of this Debian might not know.
     command = [progress.need("mke2fs", "e2fsprogs"), "-q", "-F", "-t", "ext4", "-L", label, "-d", str(source)]
     progress.run(
@@ -116,9 +117,9 @@ def _root_filesystem(store: Store, root: Path, work: Path, image: Path) -> int:
     used = subprocess.run(["du", "-sm", str(tree)], capture_output=True, text=True, check=True).stdout.split()[0]
     size = int(int(used) * 1.06) + ROOT_SPARE
     # By default mke2fs makes 1 KiB blocks in a file system of this size, and they cannot be changed later.
-    options = ("-b", "4096", "-m", "1", "-N", "65536", "-O", "^metadata_csum_seed,^orphan_file")
-    extended = "lazy_itable_init=1,lazy_journal_init=1,resize=67108864"
-    _mke2fs(store, "root", tree, image, size, *options, "-J", "size=16", "-E", extended)
+    options = ["-b", "4096", "-m", "1", "-N", "65536", "-O", "^metadata_csum_seed,^orphan_file"]
+    options += ["-J", "size=16", "-E", "lazy_itable_init=1,lazy_journal_init=1,resize=67108864"]
+    _mke2fs(store, "root", tree, image, mib=size, options=options)
     return size
 
 
@@ -131,9 +132,8 @@ def boot_filesystem(store: Store, work: Path, kernel: Path, initramfs: Path, *, 
     config = (DATA / "boot" / "grub.cfg").read_text().replace("@@KARGS@@", kargs)
     (tree / "grub" / "grub.cfg").write_text(config)
     (tree / "ignition.firstboot").touch()
-    _mke2fs(
-        store, "boot", tree, image, BOOT.size, "-m", "0", "-O", "^metadata_csum_seed,^orphan_file,^64bit,^has_journal"
-    )
+    options = ["-m", "0", "-O", "^metadata_csum_seed,^orphan_file,^64bit,^has_journal"]
+    _mke2fs(store, "boot", tree, image, mib=BOOT.size, options=options)
 
 
 def _grub(store: Store, work: Path, target: str, *modules: str) -> Path:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.release.cluster.kube import conditions
-from lab.release.cluster.kube.conditions import PATIENCE, VERSION_ORDER, Failure, Finding, Work
+from lab.release.cluster.kube.conditions import PATIENCE_SECONDS, VERSION_ORDER, Failure, Finding, Work
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 VERSION = "4.18.0-node0.abcdef12"
@@ -114,8 +114,8 @@ def test_operator_progresses_first_and_then_is_available():
 
 def test_operator_outlasts_a_stall_but_not_an_outage():
     good = operator({}, True)
-    assert operator(good, False, PATIENCE - 1) == good
-    bad = operator(good, False, PATIENCE)
+    assert operator(good, False, PATIENCE_SECONDS - 1) == good
+    bad = operator(good, False, PATIENCE_SECONDS)
     assert message(bad, "Available")[0] == "False"
     assert message(bad, "Degraded")[0] == "True"
     assert message(bad, "Progressing")[0] == "False"

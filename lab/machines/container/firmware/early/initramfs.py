@@ -15,6 +15,7 @@ from pathlib import Path
 
 from lab.machines.container.firmware.errors import BootStopped
 from lab.machines.container.firmware.formats import cpio
+from lab.machines.container.firmware.formats.errors import BadArchive
 from lab.machines.container.kernel import syscalls
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -89,12 +90,12 @@ class Initramfs:
         """Mount it and unpack the boot loader's initrds. Raises BootStopped when the kernel would not take them."""
         # As the kernel limits its own: half of the memory.
         size = max(self._memory_mib // 2, 1)
-        syscalls.mount("rootfs", str(place), "tmpfs", 0, f"mode=755,size={size}m")
+        syscalls.mount("rootfs", str(place), "tmpfs", 0, data=f"mode=755,size={size}m")
         try:
             for image in images:
                 for archive in cpio.archives(image):
                     cpio.unpack(archive, place)
-        except cpio.BadArchive as error:
+        except BadArchive as error:
             raise BootStopped(f"Initramfs unpacking failed: {error}") from error
         except OSError as error:
             raise BootStopped(f"Initramfs unpacking failed: {error.strerror}") from error

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from lab.machines.container.firmware.early import manager, units
 from lab.machines.container.firmware.early.initramfs import Initramfs
 from lab.machines.container.firmware.early.units import Unit
-from lab.machines.container.firmware.errors import BootStopped
+from lab.machines.container.firmware.errors import BadUnits, BootStopped
 from lab.machines.container.firmware.screen import Screen
 
 #: Units that are not started, and what takes their place (docs/machines.md has this table).
@@ -91,7 +91,7 @@ class Early:
                     if units.applies(unit, tree, self._initramfs.arguments):
                         self._start(unit)
                 self._end()
-        except units.BadUnits as error:
+        except BadUnits as error:
             raise BootStopped(str(error)) from error
         finally:
             self._keep_log()
@@ -133,7 +133,7 @@ class Early:
     def _service(self, unit: Unit) -> None:
         kind = unit.last("Service", "Type", "simple")
         if kind != "oneshot":
-            raise units.BadUnits(f"{unit.name}: Type={kind} in an initramfs; only oneshot can be run here")
+            raise BadUnits(f"{unit.name}: Type={kind} in an initramfs; only oneshot can be run here")
         environment = units.environment(unit, self._initramfs.tree)
         self._screen.starting(unit.description)
         for command in units.commands(unit, "ExecStart", environment):

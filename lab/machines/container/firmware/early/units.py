@@ -15,15 +15,13 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from lab.machines.container.firmware.errors import BadUnits
+
 SEARCH = (
     *("etc/systemd/system", "run/systemd/system", "run/systemd/generator.early", "run/systemd/generator"),
     *("usr/lib/systemd/system", "run/systemd/generator.late"),
 )
 _LISTS = ("Requires", "Wants", "BindsTo", "Requisite")
-
-
-class BadUnits(Exception):
-    """Units that cannot be brought into an order."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.machines.container.firmware.formats.errors import BadArchive
+
 HEADER = 110
 TRAILER = "TRAILER!!!"
 _MAGICS = (b"070701", b"070702")
@@ -21,10 +23,6 @@ _ZSTD = b"\x28\xb5\x2f\xfd"
 _GZIP = b"\x1f\x8b"
 _XZ = b"\xfd7zXZ\x00"
 _DECOMPRESS_SECONDS = 300
-
-
-class BadArchive(Exception):
-    """An initrd that the kernel would not unpack; ``str()`` says where and why."""
 
 
 @dataclass(frozen=True)

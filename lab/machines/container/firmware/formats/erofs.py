@@ -11,6 +11,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lab.machines.container.firmware.formats.errors import CannotIndex
 from lab.machines.container.firmware.formats.iso9660 import BLOCK, Extent
 
 MAGIC = 0xE0F5E1E2
@@ -28,10 +29,6 @@ _DEVICE = struct.Struct("<64sII56x")
 _INODE = struct.Struct("<HHHHQIIIIQII16x")
 _CHUNK = struct.Struct("<HHI")
 _DIRENT = struct.Struct("<QHBB")
-
-
-class CannotIndex(Exception):
-    """A medium that such an index has no form for."""
 
 
 @dataclass

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from lab.machines.container.firmware.formats.errors import NotIso
+
 BLOCK = 2048
 BIOS, UEFI = 0x00, 0xEF
 # Volume descriptors begin at this block; there are never more than a few (ECMA-119, 8).
@@ -25,10 +27,6 @@ _DIRECTORY, _ASSOCIATED, _MULTI_EXTENT = 0x02, 0x04, 0x80
 _SYMLINK = 0o120000
 # A broken image ends in an error, not in a loop.
 _MOST_RECORDS, _MOST_DEPTH, _LARGEST_DIRECTORY = 1 << 20, 64, 64 << 20
-
-
-class NotIso(Exception):
-    """The image is no ISO 9660 file system, or a broken one."""
 
 
 @dataclass(frozen=True)

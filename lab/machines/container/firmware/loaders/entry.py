@@ -45,7 +45,3 @@ def kept(file: BinaryIO, length: int) -> int:
         os.write(made, data)
         length -= len(data)
     return made
-
-
-class NoEntry(Exception):
-    """The firmware finds nothing to start on a device, and goes on to the next; ``str()`` is why."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urljoin
 
-from lab.machines.container.firmware.loaders.entry import NoEntry
+from lab.machines.container.firmware.errors import NoEntry
 
 MAGIC = "#!ipxe"
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")

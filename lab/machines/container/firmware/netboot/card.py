@@ -12,7 +12,8 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
 
-from lab.machines.container.firmware.netboot.dhcp import Client, Lease, NoLease, lease
+from lab.machines.container.firmware.netboot.dhcp import Client, Lease, lease
+from lab.machines.container.firmware.netboot.errors import NoLease, NotFetched
 from lab.machines.container.kernel import syscalls
 from lab.machines.container.spec import MachineSpec, Nic
 
@@ -22,10 +23,6 @@ _FETCH_SECONDS = 60.0
 _PIECE = 1 << 20
 # IANA's processor architecture types (RFC 4578; dhcpv6-parameters): PC with BIOS, x86-64 with UEFI, the same by HTTP.
 _BIOS, _UEFI, _UEFI_HTTP = 0, 7, 16
-
-
-class NotFetched(Exception):
-    """A URL that could not be fetched; `str()` says why."""
 
 
 def within(namespace: int, action: Callable[[], T]) -> T:

@@ -13,6 +13,8 @@ from ipaddress import IPv4Address, IPv4Interface
 
 import msgspec
 
+from lab.machines.container.firmware.netboot.errors import NoLease
+
 _SERVER_PORT, _CLIENT_PORT = 67, 68
 # op, htype, hlen, hops, xid, secs, flags, ciaddr, yiaddr, siaddr, giaddr, chaddr, sname, file, the magic cookie
 _HEADER = struct.Struct("!BBBBIHH4s4s4s4s16s64s128s4s")
@@ -46,10 +48,6 @@ class Lease(msgspec.Struct, frozen=True):
     vendor: str = ""
     file: str = ""
     server: str = ""
-
-
-class NoLease(Exception):
-    """Nobody answered, or nobody with an address; `str()` is which."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def _options(raw: bytes) -> Iterator[tuple[int, bytes]]:
         at = end
 
 
-def lease(card: str, mac: str, machine: str, client: Client, tries: tuple[float, ...] = _TRIES) -> Lease:
+def lease(card: str, mac: str, machine: str, client: Client, *, tries: tuple[float, ...] = _TRIES) -> Lease:
     """Ask by a card of this network namespace that is up; `machine` is the machine's UUID. Raises NoLease, OSError."""
     said = [
         (_WANTED, bytes([_MASK, _ROUTER, _DNS, _VENDOR, _FILE, 66])),
@@ -123,14 +121,16 @@ def lease(card: str, mac: str, machine: str, client: Client, tries: tuple[float,
         line.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, card.encode() + b"\0")
         line.bind(("", _CLIENT_PORT))
-        offer = _ask(line, encode([(_TYPE, bytes([_DISCOVER])), *said], mac, transaction), transaction, _OFFER, tries)
+        offer = _ask(
+            line, encode([(_TYPE, bytes([_DISCOVER])), *said], mac, transaction), transaction, _OFFER, tries=tries
+        )
         server = offer.options.get(_SERVER, b"")
         chosen = [(_TYPE, bytes([_WANT])), (_SERVER, server), (_ADDRESS, offer.yours), *said]
-        answer = _ask(line, encode(chosen, mac, transaction), transaction, _ACK, tries)
+        answer = _ask(line, encode(chosen, mac, transaction), transaction, _ACK, tries=tries)
     return _lease(answer)
 
 
-def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, tries: tuple[float, ...]) -> _Message:
+def _ask(line: socket.socket, message: bytes, transaction: int, kind: int, *, tries: tuple[float, ...]) -> _Message:
     for seconds in tries:
         try:
             line.sendto(message, ("255.255.255.255", _SERVER_PORT))

@@ -20,7 +20,7 @@ NODE = {
 }
 
 
-def csr(signer, user, groups, usages, common_name="system:node:n1", organizations=("system:nodes",), names=()):
+def csr(signer, user, groups, usages, *, common_name="system:node:n1", organizations=("system:nodes",), names=()):
     subject = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, o) for o in organizations]
     builder = x509.CertificateSigningRequestBuilder().subject_name(
         x509.Name([*subject, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])

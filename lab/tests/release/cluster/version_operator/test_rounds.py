@@ -17,6 +17,7 @@ class Api:
     def __init__(self):
         self.reads: Counter[str] = Counter()
         self.written = []
+        self.operator = {"metadata": {"name": "etcd"}}
 
     def get(self, api_version, kind, name, namespace=None):
         self.reads[kind] += 1
@@ -25,10 +26,12 @@ class Api:
 
     def list(self, api_version, kind):
         self.reads[kind] += 1
-        return [{"metadata": {"name": "etcd"}}] if kind == "ClusterOperator" else []
+        return [self.operator] if kind == "ClusterOperator" else []
 
     def replace(self, obj, sub=""):
         self.written.append(obj)
+        if obj.get("kind") == "ClusterOperator":
+            self.operator = obj
 
 
 @pytest.fixture
@@ -69,3 +72,38 @@ def test_names_and_configuration_are_read_until_they_are_known(rounds, monkeypat
     loop.step()
     loop.step()
     assert api.reads["DNS"] == api.reads["Ingress"] == 3
+
+
+@pytest.mark.parametrize(
+    ("scaling", "good", "took", "seconds"),
+    [
+        (False, False, 0.05, 1.0),  # a fast machine looks each second until all is good
+        (False, False, 0.3, 2.7),
+        (False, False, 2.0, operators.BUSY_SECONDS),
+        (False, True, 1.0, operators.CALM_SECONDS - 1),
+        (True, False, 1.0, operators.SCALING_SECONDS - 1),
+        (True, False, 9.0, 2.0),
+    ],
+)
+def test_how_long_the_loop_pauses(scaling, good, took, seconds):
+    loop = operators.Operators(Api(), Path(), Images("4.18.0", {}), "r")
+    loop.scaling, loop.good = scaling, good
+    assert loop.pause(took) == pytest.approx(seconds)
+
+
+def test_an_operator_is_unavailable_when_its_probes_have_failed_for_long_enough(rounds, monkeypatch):
+    api, loop, busy, now = rounds
+    busy[0] = False
+    loop.step()
+    monkeypatch.setattr(operators.probes, "PROBES", {"etcd": lambda seen: Finding(False, "no quorum")})
+    available = next(c for c in api.written[-1]["status"]["conditions"] if c["type"] == "Available")
+    assert available["status"] == "True"
+    api.written.clear()
+    for _ in range(5):
+        loop.step()
+        now[0] += 1
+    assert not api.written, "five rounds, but within five seconds"
+    now[0] += 10
+    loop.step()
+    available = next(c for c in api.written[-1]["status"]["conditions"] if c["type"] == "Available")
+    assert (available["status"], available["message"]) == ("False", "no quorum")

@@ -16,8 +16,8 @@ import pytest
 from ci.informer import running
 from ci.informer.arithmetic.flakes import Outcome
 from ci.informer.engine import tls
-from ci.informer.engine.engine import Engine, unpack
-from ci.informer.engine.host import pack
+from ci.informer.engine.engine import Engine
+from ci.informer.engine.evidence import pack, unpack
 from ci.informer.errors import InformerError
 from ci.informer.history import work
 from ci.informer.history.store import History
@@ -134,7 +134,8 @@ def fleet(tmp_path):
 class Collecting:
     """A collector in a thread."""
 
-    def __init__(self, fleet: Fleet, rounds: int, name: str = "") -> None:
+    def __init__(self, fleet: Fleet, rounds: int, name: str = "", history: str = "history.db") -> None:
+        self.history = fleet.folder / history
         self.said: list[str] = []
         self.error: BaseException | None = None
         self._fleet, self._rounds, self._name = fleet, rounds, name
@@ -145,7 +146,7 @@ class Collecting:
         fleet = self._fleet
         try:
             with (
-                History(fleet.folder / "history.db") as history,
+                History(self.history) as history,
                 Engine(
                     self.said.append,
                     address=f"tls://{fleet.address}",
@@ -179,14 +180,14 @@ def rows(fleet: Fleet):
         return history.runs()
 
 
-def whole(fleet: Fleet, count: int) -> None:
-    """All runs are there once, with their evidence, and no run ended twice."""
+def whole(fleet: Fleet, count: int, others: int = 0) -> None:
+    """All runs are there once, with their evidence, and no run ended twice; others are in another history."""
     found = rows(fleet)
     assert [row.outcome for row in found] == [Outcome.PASSED] * count
     assert len({row.key for row in found}) == count
     for row in found:
         assert (Path(row.folder) / "sno-ipv4-static-uefi/big.bin").stat().st_size == 3 << 20
-    assert len(fleet.log("ended")) == count
+    assert len(fleet.log("ended")) == count + others
     assert list(fleet.folder.glob("state-*/units/*/*/result.json")) == []
 
 
@@ -197,6 +198,9 @@ def test_units_spread_over_hosts_and_evidence_comes_back(fleet):
     collecting.done()
     whole(fleet, 3)
     assert {row.host for row in rows(fleet)} == {"a", "b", "c"}
+    for name in ("scheduler", "a"):
+        told = (fleet.folder / f"{name}.log").read_text().splitlines()
+        assert len(told) == 1, told  # where it is, and nothing of what Dask does meanwhile
 
 
 def test_a_killed_worker_s_unit_runs_elsewhere(fleet):
@@ -222,6 +226,20 @@ def test_a_worker_that_is_told_to_end_ends_its_run(fleet):
     fleet.go()
     collecting.done()
     whole(fleet, 3)
+
+
+def test_collectors_do_not_take_the_same_room(fleet):
+    """Each worker has room for one run, and another collector has all three."""
+    first = Collecting(fleet, 3)
+    fleet.until("began", 3)
+    second = Collecting(fleet, 1, history="other.db")
+    told = "sno-ipv4-static-uefi@vm: waits; other collectors' runs have the hosts' room"
+    wait_until(lambda: told in second.said, LIMIT, "the second collector to wait", lambda: second.said, poll=0.05)
+    assert len(fleet.log("began")) == 3
+    fleet.go()
+    first.done()
+    second.done()
+    whole(fleet, 3, others=1)
 
 
 def test_what_runs_outlives_the_scheduler(fleet):

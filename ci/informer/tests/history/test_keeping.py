@@ -29,7 +29,7 @@ def kept(history, root, today, **limits):
     return [row.key for row in history.runs() if row.folder]
 
 
-def evidence(history, root, days, outcome=Outcome.PASSED, size=1 << 20):
+def evidence(history, root, days, outcome=Outcome.PASSED, *, size=1 << 20):
     """A run a day, each with a folder of that size."""
     for day in days:
         folder = root / f"{outcome.value}-{day}"
@@ -72,7 +72,7 @@ def test_nothing_outside_is_removed(history, tmp_path):
     assert root.is_dir()
 
 
-def run_in(history, key, day, folder, outcome=Outcome.PASSED):
+def run_in(history, key, day, folder, *, outcome=Outcome.PASSED):
     began = f"{FIRST + timedelta(days=day)}T00:00:00Z"
     history.add([Run("sno@vm", "p", key, began, 60.0, folder=str(folder), ended=outcome)])
 
@@ -81,7 +81,7 @@ def test_evidence_of_two_runs_goes_when_both_are_due(history, tmp_path):
     """What `run` remembered may have been loaded as well."""
     root = tmp_path / "artifacts"
     evidence(history, root, [0])
-    run_in(history, "loaded", 0, root / "passed-0", Outcome.FAILED)
+    run_in(history, "loaded", 0, root / "passed-0", outcome=Outcome.FAILED)
     assert kept(history, root, FIRST + timedelta(days=10)) == ["passed 0", "loaded"]
     assert (root / "passed-0/console.txt").exists()
     assert prune(history, root, FIRST + timedelta(days=100), Limits())[0] == 2

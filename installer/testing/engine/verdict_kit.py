@@ -69,6 +69,7 @@ def host_view(
     cluster: dict[str, Any] | None = None,
     found: dict[str, Any] | None = None,
     peers: tuple[Host, ...] = (),
+    *,
     settings: dict[str, Any] | None = None,
     needs: dict[str, hwreqs.Requirements] | None = None,
 ) -> HostView:
@@ -106,6 +107,7 @@ def cluster_view(
     hosts: tuple[Host, ...] | None = None,
     settings: dict[str, Any] | None = None,
     manifests: int = 0,
+    *,
     inventories: dict[str, Any] | None = None,
 ) -> ClusterView:
     """A cluster of three hosts at .80 to .82 unless other hosts are given; inventories by host id, None for none."""

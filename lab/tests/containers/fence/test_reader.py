@@ -17,11 +17,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.host.namespaces import unshare
+from lab.machines.container.errors import NotBootable
 from lab.machines.container.fence import reader
+from lab.machines.container.fence.errors import CannotRead
 from lab.machines.container.firmware.boot import boot
 from lab.machines.container.firmware.formats import fat
 from lab.machines.container.kernel.syscalls import CLONE_NEWUSER
-from lab.machines.container.spec import DiskSpec, Fence, MachineSpec, NotBootable
+from lab.machines.container.spec import DiskSpec, Fence, MachineSpec
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: namespaces")
 
@@ -128,7 +130,7 @@ def _forever():
 )
 def test_a_reader_that_does_not_answer_is_a_line(fence, read, why):
     begin = time.monotonic()
-    with pytest.raises(reader.CannotRead, match=why) as found:
+    with pytest.raises(CannotRead, match=why) as found:
         reader.value(fence, read, int, descriptors=[], seconds=2)
     assert "\n" not in str(found.value)
     assert time.monotonic() - begin < 30

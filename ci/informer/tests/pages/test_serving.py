@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from ci.informer.history import work
 from ci.informer.history.store import History
-from ci.informer.pages.serving import application
+from ci.informer.pages.serving import application, serve
 from ci.informer.pages.views import job_file
 from ci.informer.tests.kit import filled, runs_of
 from drivers.browser import PROGRAM, chromium
@@ -25,7 +27,7 @@ def path(tmp_path):
     file = tmp_path / "history.db"
     with History(file) as history:
         filled(history, sno=["PPFP"] * 3)
-        work.begin(history, "abc", "2026-01-04T00:00:00Z", b"{}", tmp_path)
+        work.begin(history, "abc", "2026-01-04T00:00:00Z", b"{}", folder=tmp_path)
         work.add(history, "abc", [("abc/sno@vm/0.0", b"{}"), ("abc/ha@vm/0.0", b"{}")])
         work.done(history, "abc/sno@vm/0.0")
     return file
@@ -76,6 +78,26 @@ def test_nothing_else_is_served(path, where):
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
 def test_nobody_writes(path, method):
     assert answers(path, (method, "/"))[0][0] == 405
+
+
+@pytest.mark.parametrize(("host", "url"), [("127.0.0.1", "http://127.0.0.1:{}/"), ("::1", "http://[::1]:{}/")])
+def test_the_address_is_told_when_it_answers(path, host, url):
+    """Whoever waits for the line, a script for example, may ask at once."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        port = probe.getsockname()[1]
+    told = []
+
+    def say(line):
+        told.append(line)
+        try:
+            socket.create_connection((host, port), timeout=5).close()
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+
+    serve(path, host, port, (), say=say)
+    assert told == [url.format(port)]
 
 
 def test_a_job_of_any_name_has_a_page(path):

@@ -1,0 +1,11 @@
+"""How a script of ours against theirs ends."""
+
+from __future__ import annotations
+
+
+class Failed(Exception):
+    """A line of a script does not hold; or, as `Skipped`, the script is not to be run."""
+
+
+class Skipped(Failed):
+    """The script says that it is not to be run."""

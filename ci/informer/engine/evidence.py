@@ -1,0 +1,49 @@
+"""A unit's evidence as an archive: written by the host that ran it, unpacked by the collector that asked for it."""
+
+from __future__ import annotations
+
+import shutil
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+#: Bytes of a unit's evidence that are fetched; files that would exceed it are named instead.
+MOST_EVIDENCE = 256 << 20
+
+
+def pack(folder: Path, archive: Path, most: int = MOST_EVIDENCE) -> None:
+    """Write a folder into an archive, small files first; those behind `most` bytes are named in `left-out.txt`."""
+    files = sorted((p for p in folder.rglob("*") if p.is_file() and not p.is_symlink()), key=lambda p: p.stat().st_size)
+    left_out, total = [], 0
+    fresh = archive.with_name(f".{archive.name}")
+    with tarfile.open(fresh, "w:gz", compresslevel=1) as tar:
+        for path in files:
+            size = path.stat().st_size
+            if total + size > most:
+                left_out.append(f"{path.relative_to(folder)}: {size} bytes\n")
+                continue
+            total += size
+            with suppress(FileNotFoundError):  # what is ending still may have removed it
+                tar.add(path, path.relative_to(folder), recursive=False)
+        if left_out:
+            (folder / "left-out.txt").write_text("".join(left_out))
+            tar.add(folder / "left-out.txt", "left-out.txt")
+    fresh.replace(archive)
+
+
+def unpack(archive: IO[bytes], folder: Path) -> None:
+    """Unpack what a host sent: regular files below the folder, and nothing else, whoever the host is.
+
+    Raises tarfile.TarError, EOFError, OSError. (Python 3.11.2, which Debian 12 has, lacks `extractall(filter=)`.)
+    """
+    with tarfile.open(fileobj=archive, mode="r:gz") as tar:
+        for member in tar:
+            place = Path(member.name)
+            if not member.isreg() or place.is_absolute() or ".." in place.parts:
+                raise tarfile.TarError(f"{member.name!r} is no file below the folder")
+            content = tar.extractfile(member)
+            assert content is not None
+            (folder / place).parent.mkdir(parents=True, exist_ok=True)
+            with content, (folder / place).open("wb") as file:
+                shutil.copyfileobj(content, file)

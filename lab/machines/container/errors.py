@@ -1,0 +1,19 @@
+"""Why a machine does not do what it is asked for, or does not start."""
+
+from __future__ import annotations
+
+
+class MachineError(Exception):
+    """What was asked for cannot be; `kind` is of drivers.container.Reply."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class NotBootable(Exception):
+    """The machine has no root file system to start from; `reason` says what was tried, a line each."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,21 @@
+"""What is wrong with a topology, by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+Problem = tuple[str, str]
+"""A field's path, for example `nics[1].mac`, and what is wrong with it."""
+
+
+def line(path: str, message: str) -> str:
+    """One problem as text."""
+    return f"{path}: {message}" if path else message
+
+
+class FieldsError(ValueError):
+    """Fields of a struct contradict each other or their rules."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(line(*problem) for problem in self.problems))
