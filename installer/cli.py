@@ -139,7 +139,8 @@ def parser() -> argparse.ArgumentParser:
         "service",
         "Run the rendezvous service on this machine: hosts are discovered first, configured afterwards",
         epilog=(
-            "DIR holds all state, so that the service can be started again on it: tls/ca.crt, auth/{agent,user,watcher}-token, data/.\n"
+            "DIR holds all state, and the service can be started again on it: tls/ca.crt,\n"
+            "auth/{agent,user,watcher}-token, data/.\n"
             "Mirrors are read from mirror/registries.conf and mirror/ca-bundle.crt in DIR.\n\n"
             "environment:\n"
             "  OPENSHIFT_INSTALL_RELEASE_IMAGE_OVERRIDE  release image to install, by digest\n"
