@@ -59,7 +59,7 @@ def test_our_service_takes_what_is_in_order_and_sees_what_is_not(tmp_path: Path)
 
 
 def test_a_step_that_has_another_field_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installing, "CASES", [("sno", installing._bootable, ["--append-karg", "a=b"])])
+    monkeypatch.setattr(installing, "CASES", [("sno", installing.bootable, ["--append-karg", "a=b"])])
     program, keys = str(write_installer(tmp_path / "openshift-install")), make_keys()
     image = f"registry.bench.node0.example/ocp/installer@sha256:{'4' * 64}"
     with (

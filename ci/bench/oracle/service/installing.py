@@ -35,7 +35,8 @@ def _iscsi(hosts: list[Host]) -> None:
         one.inventory["disks"] = [disk(0, drive_type="iSCSI") | {"iscsi": {"host_ip_address": address}}]
 
 
-def _bootable(hosts: list[Host]) -> None:
+def bootable(hosts: list[Host]) -> None:
+    """Give hosts a disk to install on and bootable ones: plain, removable, iSCSI and the installation media."""
     for one in hosts:
         kinds: list[dict[str, Any]] = [
             {},
@@ -52,7 +53,7 @@ CASES: Sequence[tuple[str, Callable[[list[Host]], None] | None, Any]] = (
     *((name, None, None) for name in ("sno", "sno-ipv6", "sno-dual", "compact-roles", "ha-roles", "dual", "ipv6")),
     *((name, None, None) for name in ("fencing", "vsphere", "nutanix")),
     *(("compact", change, None) for change in (_multipath, _iscsi)),
-    ("sno", _bootable, None),
+    ("sno", bootable, None),
     ("compact", None, {"http_proxy": "http://p.example:3128", "no_proxy": "a.example"}),
     ("compact", None, {"additional_ntp_source": "a.example"}),
     ("compact", None, ["--append-karg", "a=b", "--save-partlabel", "d*"]),
