@@ -147,3 +147,5 @@ def _presets() -> dict[str, Callable[[], Topology]]:
 
 
 PRESETS = _presets()
+#: Their names, for people.
+PATTERN = f"{{{','.join(SHAPES)}}}[-ipv6|-dual][-dhcp][-bios]"

@@ -65,8 +65,8 @@ def test_a_host_with_too_little_memory(run: Run, make: Any) -> None:
     fleet.discover()
     line = first_error(run, fleet)
     assert line.startswith(
-        "Host host-1 validation has-min-memory failed: The minimum required RAM for any role is 1.00 GiB, "
-        "found only 512 MiB"
+        "Host host-1 validation has-min-memory failed: The host is not eligible to participate in Openshift Cluster "
+        "because the minimum required RAM for any role is 1.00 GiB, found only 512 MiB"
     )
 
 

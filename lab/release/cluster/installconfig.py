@@ -61,6 +61,7 @@ class InstallConfig:
     ssh_key: str
     installation_disk: str
     proxy: Mapping[str, str] = field(repr=False)
+    fips: bool
     text: str = field(repr=False)
     fencing: tuple[FencingCredential, ...] = ()
 
@@ -293,6 +294,7 @@ def parse(text: str, source: str = "install-config.yaml") -> InstallConfig:
         ssh_key=reader.get("sshKey", str, ""),
         installation_disk=reader.get("bootstrapInPlace.installationDisk", str, ""),
         proxy={k: str(v) for k, v in reader.get("proxy", dict, {}).items()},
+        fips=reader.get("fips", bool, False),
         text=text,
         fencing=_fencing(reader),
     )

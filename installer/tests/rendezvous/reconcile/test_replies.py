@@ -183,6 +183,11 @@ def test_bootable_disks_are_told_as_to_be_formatted(world: World) -> None:
         disk("sdc", bootable=True, is_installation_media=True),
         disk("sdd", bootable=True, size_bytes=1),
         disk("sde", bootable=True),
+        # What others may use, and what somebody has put in.
+        disk("sdf", bootable=True, removable=True),
+        disk("sdg", bootable=True, by_path="/dev/disk/by-path/platform-mmcblk0"),
+        disk("sdh", bootable=True, drive_type="iSCSI", iscsi={"host_ip_address": "192.168.111.80"}),
+        disk("dm-0", bootable=True, drive_type="Multipath"),
     ]
     _, infra_env_id = world.known(disks=disks)
     assert world.host(infra_env_id).disks_to_be_formatted == "sda,sde"
