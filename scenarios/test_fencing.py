@@ -105,7 +105,7 @@ def two(installation: Installation) -> tuple[str, str]:
     return holder, next(spec.name for spec in installation.topology.masters if spec.name != holder)
 
 
-def test_pacemaker_runs_etcd_on_both_nodes_and_watches_both_bmcs(installation: Installation):
+def test_pacemaker_runs_etcd_on_both_nodes_and_watches_both_bmcs(installation: Installation) -> None:
     names = {spec.name for spec in installation.topology.masters}
     for name in sorted(names):
         status = pacemaker(installation, name)
@@ -116,7 +116,7 @@ def test_pacemaker_runs_etcd_on_both_nodes_and_watches_both_bmcs(installation: I
 
 
 @pytest.mark.disruptive
-def test_a_node_that_is_cut_off_is_fenced_and_the_other_serves_alone(installation: Installation):
+def test_a_node_that_is_cut_off_is_fenced_and_the_other_serves_alone(installation: Installation) -> None:
     """It stays cut off after it was reset: all that is answered meanwhile, the other node answers by itself."""
     lost, left = two(installation)
     boots, since, cable = installation.ready_boots(), requests_so_far(installation), installation.lab.nodes[lost].link
@@ -133,7 +133,7 @@ def test_a_node_that_is_cut_off_is_fenced_and_the_other_serves_alone(installatio
 
 
 @pytest.mark.disruptive
-def test_a_node_that_loses_its_power_is_switched_on_again_by_the_other(installation: Installation):
+def test_a_node_that_loses_its_power_is_switched_on_again_by_the_other(installation: Installation) -> None:
     left, lost = two(installation)
     boots, since = installation.ready_boots(), requests_so_far(installation)
     installation.lab.nodes[lost].power.off()

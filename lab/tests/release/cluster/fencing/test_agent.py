@@ -116,7 +116,8 @@ def pair(tmp_path, monkeypatch):
     net = 64 + os.getpid() % 128
     peers = [pacemaker.Peer(name, f"127.78.{net}.{10 + n}") for n, name in enumerate(NAMES)]
     signer = certs.new_ca("etcd-signer")
-    properties, seen = {}, dict.fromkeys(NAMES, ONLINE)
+    properties: dict[str, str] = {}
+    seen = dict.fromkeys(NAMES, ONLINE)
     monkeypatch.setattr(host, "attribute", lambda name: properties.get(name, ""))
     monkeypatch.setattr(host, "set_attribute", properties.__setitem__)
     monkeypatch.setattr(host, "node", seen.__getitem__)
